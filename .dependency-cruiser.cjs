@@ -1,0 +1,95 @@
+/**
+ * Who may import whom in src/. Dependencies point one way:
+ *
+ *   core <- time <- store <- engine, maintenance <- jobs, documents, reactive <- front door <- clients
+ *
+ * A store (memory, mongodb, postgres) stands beside the engine, and alone imports its driver. Layers on one
+ * level do not know each other. test/tooling/boundaries.test.ts trips every rule.
+ */
+const stores = ['memory', 'mongodb', 'postgres'];
+const base = ['core', 'time', 'store'];
+const triggers = ['jobs', 'documents', 'reactive'];
+
+/** Folder of src/ -> the folders it may import, besides itself. */
+const layers = {
+  core: [],
+  time: ['core'],
+  store: ['core', 'time'],
+  engine: base,
+  maintenance: base,
+  ...Object.fromEntries(triggers.map((trigger) => [trigger, [...base, 'engine', 'maintenance']])),
+  ...Object.fromEntries(stores.map((store) => [store, base])),
+};
+
+/** Clients come in by the front door. Testing also needs the memory store and a hand on the clock. */
+const clients = { metrics: [], dashboard: [], testing: [...base, 'memory'], cli: [], compat: [] };
+
+/** Driver package -> the one folder that may import it. */
+const drivers = { mongodb: 'mongodb' };
+
+const anyOf = (names) => `(${names.join('|')})`;
+const frontDoor = '^src/[^/]+\\.ts$';
+
+const onlyImports = ([folder, others], allowed = []) => ({
+  name: `${folder}-imports`,
+  comment: `src/${folder} may import only: ${[folder, ...others].join(', ')}${allowed.length > 0 ? ', the front door' : ''}`,
+  severity: 'error',
+  from: { path: `^src/${folder}/` },
+  to: { path: '^src/', pathNot: [`^src/${anyOf([folder, ...others])}/`, ...allowed] },
+});
+
+module.exports = {
+  forbidden: [
+    ...Object.entries(layers).map((layer) => onlyImports(layer)),
+    ...Object.entries(clients).map((client) => onlyImports(client, [frontDoor])),
+    {
+      name: 'front-door-imports-no-client',
+      severity: 'error',
+      from: { path: frontDoor },
+      to: { path: `^src/${anyOf(Object.keys(clients))}/` },
+    },
+    {
+      name: 'front-door-loads-stores-lazily',
+      comment:
+        'Whoever uses one store must not need the driver of another, neither at run time nor for its types: use import().',
+      severity: 'error',
+      from: { path: frontDoor },
+      to: { path: `^src/${anyOf(stores)}/`, dynamic: false },
+    },
+    ...Object.entries(drivers).map(([driver, folder]) => ({
+      name: `${driver}-driver-in-one-place`,
+      comment: `Only src/${folder} imports ${driver}.`,
+      severity: 'error',
+      from: { path: '^src/', pathNot: `^src/${folder}/` },
+      to: { path: `(^|/node_modules/|^node_modules/)${driver}(/|$)`, pathNot: '^src/' },
+    })),
+    {
+      name: 'known-folders',
+      comment: 'A new folder in src/ gets its place in the table of layers first.',
+      severity: 'error',
+      from: {
+        path: '^src/[^/]+/',
+        pathNot: `^src/${anyOf([...Object.keys(layers), ...Object.keys(clients)])}/`,
+      },
+      to: {},
+    },
+    {
+      name: 'shipped-code-stays-in-src',
+      severity: 'error',
+      from: { path: '^src/' },
+      to: { path: '^(test|servers|bench|examples|scripts)/' },
+    },
+    {
+      name: 'no-cycles',
+      comment: 'Imports of types count: two files that need each other are one thought.',
+      severity: 'error',
+      from: { path: '^src/' },
+      to: { circular: true },
+    },
+  ],
+  options: {
+    doNotFollow: { path: 'node_modules' },
+    // Sees imports of types, which the compiler would drop.
+    tsPreCompilationDeps: true,
+  },
+};

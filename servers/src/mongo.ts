@@ -1,0 +1,94 @@
+import { join } from 'node:path';
+import { findMongo } from './binaries.js';
+import { ServerError } from './errors.js';
+import { inFreshFolder, removeFolder } from './folders.js';
+import { MongodMember, type Member } from './member.js';
+import { mongodArgs, type MongodOptions } from './mongod-args.js';
+import { freePort } from './ports.js';
+import { ReplicaSet } from './replica-set.js';
+import { stoppable, type Stoppable } from './stoppable.js';
+
+export interface MongoOptions extends MongodOptions {
+  /** One is enough for change streams and transactions, failover needs three. @default 1 */
+  readonly nodes?: 1 | 3;
+  /** How long the others wait for a silent primary before they elect another. @default 1000 */
+  readonly electionTimeoutMs?: number;
+  /** Where data is kept after `stop()`, in one folder per node. @default a temporary folder, removed by `stop()` */
+  readonly dbPath?: string;
+  /** A mongod outside any replica set: no change streams, no transactions. @default false */
+  readonly standalone?: boolean;
+}
+
+export interface MongoServer extends Stoppable {
+  /** Without a database name. */
+  readonly uri: string;
+  /** Empty for a server that was given by MONGODB_URI, which is not ours to kill. */
+  readonly members: readonly Member[];
+  /** The member that takes writes now; waits while there is none. */
+  primary(): Promise<Member>;
+}
+
+/** Starts a MongoDB that takes writes when this answers, or uses the one that MONGODB_URI names. */
+export async function startMongo(options: MongoOptions = {}): Promise<MongoServer> {
+  const given = process.env['MONGODB_URI'];
+  if (given && fitsGivenServer(options)) return givenServer(given);
+  if (options.standalone && options.nodes === 3) {
+    throw new ServerError('A standalone MongoDB has one node.', { fix: 'leave out `nodes` or `standalone`' });
+  }
+  return inFreshFolder((folder) => (options.standalone ? standalone(options, folder) : set(options, folder)));
+}
+
+/** A caller who asks for a topology, an oplog or a folder would not notice that the given server has another. */
+function fitsGivenServer({ nodes = 1, standalone, oplogMb, dbPath }: MongoOptions): boolean {
+  return nodes === 1 && !standalone && oplogMb === undefined && dbPath === undefined;
+}
+
+function givenServer(uri: string): MongoServer {
+  const notOurs = new ServerError('The server was given by MONGODB_URI, so its members are not known.', {
+    fix: 'unset MONGODB_URI for tests that kill members',
+  });
+  return stoppable({ uri, members: [], primary: () => Promise.reject(notOurs) }, () => Promise.resolve());
+}
+
+async function set(options: MongoOptions, folder: string): Promise<MongoServer> {
+  const { nodes = 1, electionTimeoutMs = 1_000, dbPath } = options;
+  const { mongod } = await findMongo(['mongod']);
+  const rs = await ReplicaSet.start({
+    name: 'rs0',
+    nodes,
+    binary: mongod,
+    dataFolder: dbPath ?? folder,
+    logFolder: folder,
+    args: mongodArgs(options),
+    electionTimeoutMs,
+  });
+  const uri = `mongodb://${rs.addresses}/?replicaSet=rs0${nodes === 1 ? '&directConnection=false' : ''}`;
+  return stoppable({ uri, members: rs.members, primary: () => rs.primary() }, async () => {
+    await rs.end(endSignal(options));
+    await removeFolder(folder);
+  });
+}
+
+async function standalone(options: MongoOptions, folder: string): Promise<MongoServer> {
+  const { mongod } = await findMongo(['mongod']);
+  const member = new MongodMember({
+    name: 'standalone mongod',
+    binary: mongod,
+    port: await freePort(),
+    dataFolder: options.dbPath ?? join(folder, 'data'),
+    logFile: join(folder, 'mongod.log'),
+    args: mongodArgs(options),
+    alone: true,
+  });
+  await member.start();
+  const uri = `mongodb://${member.address}/?directConnection=true`;
+  return stoppable({ uri, members: [member], primary: () => Promise.resolve(member) }, async () => {
+    await member.end(endSignal(options));
+    await removeFolder(folder);
+  });
+}
+
+/** Data that is thrown away needs no orderly end. */
+function endSignal({ dbPath }: MongoOptions): NodeJS.Signals {
+  return dbPath === undefined ? 'SIGKILL' : 'SIGTERM';
+}

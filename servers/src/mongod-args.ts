@@ -1,0 +1,20 @@
+export interface MongodOptions {
+  /** Upper bound of the WiredTiger cache of each mongod. @default 1 */
+  readonly cacheGb?: number;
+  /** Size of the oplog. Small ones let tests overrun a change stream. @default 512 */
+  readonly oplogMb?: number;
+}
+
+/** What every mongod here is started with, besides its port, folder and role. */
+export function mongodArgs({ cacheGb = 1, oplogMb = 512 }: MongodOptions): string[] {
+  return [
+    ...['--bind_ip', '127.0.0.1'],
+    // A killed mongod would leave its socket file in the system's temporary folder.
+    '--nounixsocket',
+    ...['--wiredTigerCacheSizeGB', `${cacheGb}`],
+    ...['--oplogSize', `${oplogMb}`],
+    ...['--setParameter', 'diagnosticDataCollectionEnabled=false'],
+    // By default a member lingers for 15 s after SIGTERM, to let clients of a real deployment move on.
+    ...['--setParameter', 'shutdownTimeoutMillisForSignaledShutdown=100'],
+  ];
+}

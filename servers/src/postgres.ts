@@ -1,0 +1,115 @@
+import { execFile, execFileSync } from 'node:child_process';
+import { chown, cp, readFile, symlink } from 'node:fs/promises';
+import { dirname, join, relative } from 'node:path';
+import { promisify } from 'node:util';
+import { makeRunnable, postgresNative } from './binaries.js';
+import { ServerError } from './errors.js';
+import { inFreshFolder, removeFolder } from './folders.js';
+import { freePort } from './ports.js';
+import { ServerProcess, type User } from './process.js';
+import { stoppable, type Stoppable } from './stoppable.js';
+
+export interface PostgresServer extends Stoppable {
+  readonly url: string;
+}
+
+const run = promisify(execFile);
+
+/** Starts a PostgreSQL with an empty database `postgres`, owned by a superuser of the same name, no password. */
+export async function startPostgres(): Promise<PostgresServer> {
+  const installed = postgresNative();
+  if (installed === undefined) {
+    throw new ServerError(`Found no PostgreSQL for ${process.platform} ${process.arch}.`, {
+      fix: '`npm install --include=optional`',
+    });
+  }
+  await completeInstallation(installed);
+  return inFreshFolder(async (folder) => {
+    const user = await unprivilegedUser(folder);
+    const native = await readableNative(installed, folder, user);
+    const data = join(folder, 'data');
+    await initialize(native, data, folder, user);
+    return launch(native, data, folder, user);
+  });
+}
+
+async function launch(
+  native: string,
+  data: string,
+  folder: string,
+  user: User | undefined,
+): Promise<PostgresServer> {
+  const port = await freePort();
+  const server = await ServerProcess.launch({
+    name: `PostgreSQL on port ${port}`,
+    command: join(native, 'bin', 'postgres'),
+    // The empty -k: no socket file outside the data folder.
+    args: ['-D', data, '-p', `${port}`, '-h', '127.0.0.1', '-k', ''],
+    cwd: folder,
+    logFile: join(folder, 'postgres.log'),
+    ready: /ready to accept connections/,
+    user,
+    // At once, yet unlike SIGKILL it takes the backends along and gives back the shared memory.
+    endSignal: 'SIGQUIT',
+  });
+  return stoppable({ url: `postgres://postgres@127.0.0.1:${port}/postgres` }, async () => {
+    await server.end();
+    await removeFolder(folder);
+  });
+}
+
+async function initialize(native: string, data: string, cwd: string, user: User | undefined): Promise<void> {
+  // With the C locale the log is in English, which the wait for the server reads.
+  const args = ['-D', data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C', '--no-sync'];
+  try {
+    await run(join(native, 'bin', 'initdb'), args, { cwd, ...user });
+  } catch (cause) {
+    throw new ServerError('PostgreSQL could not make its data folder.', {
+      why: (cause as { stderr?: string }).stderr || String(cause),
+      fix: '`npm install --include=optional`, or set TMPDIR to a folder that every user can enter',
+      cause,
+    });
+  }
+}
+
+/** npm may have been told to run no install scripts; the package's own one makes links that npm cannot pack. */
+async function completeInstallation(native: string): Promise<void> {
+  const list = await readFile(join(native, 'pg-symlinks.json'), 'utf8').catch(() => '[]');
+  for (const { source, target } of JSON.parse(list) as { source: string; target: string }[]) {
+    const link = join(native, '..', target);
+    await symlink(relative(dirname(target), source), link).catch((cause: unknown) => {
+      if ((cause as NodeJS.ErrnoException).code !== 'EEXIST') throw unfinished(cause);
+    });
+  }
+  await Promise.all(['initdb', 'postgres'].map((program) => makeRunnable(join(native, 'bin', program))));
+}
+
+function unfinished(cause: unknown): ServerError {
+  return new ServerError('The PostgreSQL package lacks links to its libraries.', {
+    why: String(cause),
+    fix: '`npm rebuild --foreground-scripts` as the user who owns node_modules',
+    cause,
+  });
+}
+
+/** PostgreSQL refuses to run as root. `nobody` exists everywhere; a uid without a name would not do for initdb. */
+async function unprivilegedUser(folder: string): Promise<User | undefined> {
+  if (process.getuid?.() !== 0) return undefined;
+  const id = (flag: string): number => Number(execFileSync('id', [flag, 'nobody'], { encoding: 'utf8' }));
+  const user = { uid: id('-u'), gid: id('-g') };
+  await chown(folder, user.uid, user.gid);
+  return user;
+}
+
+/** A checkout under root's home is closed to `nobody`, who then gets a copy. */
+async function readableNative(native: string, folder: string, user: User | undefined): Promise<string> {
+  if (user === undefined) return native;
+  try {
+    await run(join(native, 'bin', 'postgres'), ['--version'], { cwd: folder, ...user });
+    return native;
+  } catch {
+    const copy = join(folder, 'native');
+    await cp(native, copy, { recursive: true, verbatimSymlinks: true });
+    return copy;
+  }
+}

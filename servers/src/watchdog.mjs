@@ -1,0 +1,33 @@
+// Outlives the process that started the servers by a moment, to end them and remove their folders. It learns of
+// that process's death by the closing of its own stdin, which the system does for every kind of death, SIGKILL
+// included. Plain JavaScript, because it runs under bare node.
+import { rm } from 'node:fs/promises';
+import { createInterface } from 'node:readline';
+
+/** @type {Map<number, NodeJS.Signals>} */
+const servers = new Map();
+/** @type {Set<string>} */
+const folders = new Set();
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const note = /** @type {import('./guard.js').Note} */ (JSON.parse(line));
+  if (note.pid !== undefined) {
+    if (note.verb === 'watch') servers.set(note.pid, note.signal ?? 'SIGKILL');
+    else servers.delete(note.pid);
+  }
+  if (note.folder !== undefined) {
+    if (note.verb === 'watch') folders.add(note.folder);
+    else folders.delete(note.folder);
+  }
+}
+
+for (const [pid, signal] of servers) {
+  try {
+    process.kill(pid, signal);
+  } catch {
+    // It is gone already.
+  }
+}
+// A dying server may still write; the retries see the removal through.
+for (const folder of folders)
+  await rm(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });

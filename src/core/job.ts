@@ -1,0 +1,105 @@
+/** The states of a job. docs/architecture.md has the diagram with every allowed move. */
+export const JobStatus = {
+  PENDING: 'pending',
+  PROCESSING: 'processing',
+  COMPLETED: 'completed',
+  FAILED: 'failed',
+  CANCELLED: 'cancelled',
+} as const;
+export type JobStatus = (typeof JobStatus)[keyof typeof JobStatus];
+
+export const JOB_STATUSES: readonly JobStatus[] = Object.values(JobStatus);
+export const FINISHED: readonly JobStatus[] = ['completed', 'failed', 'cancelled'];
+
+/** What to do with run times that passed while nobody ran. */
+export type MissedPolicy = 'once' | 'skip' | 'all';
+
+/** What kind of failure ended an attempt. */
+export type FailureKind = 'error' | 'timeout' | 'crashed';
+
+/** One attempt of a job, as its history keeps it. */
+export interface Attempt {
+  readonly attempt: number;
+  readonly status: 'completed' | 'failed' | 'crashed' | 'deferred' | 'released' | 'cancelled' | 'skipped';
+  readonly startedAt: Date;
+  readonly finishedAt: Date;
+  readonly durationMs: number;
+  readonly instanceId: string;
+  readonly error?: { readonly name: string; readonly message: string; readonly stack?: string };
+}
+
+export interface LogLine {
+  readonly at: Date;
+  readonly message: string;
+  readonly fields?: unknown;
+}
+
+/** A job as users see it: the stored fields, whatever the store. */
+export interface Job<T = unknown> {
+  readonly id: string;
+  readonly name: string;
+  readonly data: T;
+  readonly status: JobStatus;
+  readonly priority: number;
+  readonly nextRunAt: Date;
+  readonly createdAt: Date;
+  readonly updatedAt: Date;
+  readonly finishedAt?: Date;
+  readonly lockedAt: Date | null;
+  readonly claimedBy?: string;
+  readonly lastHeartbeat?: Date;
+  /** Milliseconds between two heartbeats of the holder. */
+  readonly heartbeatInterval?: number;
+  readonly failCount: number;
+  readonly failReason?: string;
+  readonly uniqueKey?: string;
+  readonly retryPolicy?: unknown;
+  readonly timeoutMs?: number;
+  readonly cancelRequestedAt?: Date;
+  readonly result?: unknown;
+  readonly progress?: unknown;
+  readonly logs?: readonly LogLine[];
+  readonly history?: readonly Attempt[];
+  /** Recurring jobs: the cron text. */
+  readonly repeatInterval?: string;
+  readonly timezone?: string;
+  readonly startAt?: Date;
+  readonly repeatUntil?: Date;
+  readonly missed?: MissedPolicy;
+  readonly paused?: boolean;
+  /** On a failed copy of one run of a recurring job: the schedule's id. */
+  readonly scheduleId?: string;
+  /** The run time that this run stands for, whatever its retries. */
+  readonly scheduledFor?: Date;
+}
+
+/** A job with the fields that only the engine and the stores use. */
+export interface JobRecord extends Job {
+  /** The store's own identity of the document or row. */
+  readonly key: unknown;
+  readonly leaseToken?: string;
+  /** The token of the attempt that was really started; kept for jobs whose last attempt crashed. */
+  readonly startedToken?: string;
+  readonly failKind?: FailureKind;
+  readonly firstFailedAt?: Date;
+  readonly scheduleRev?: number;
+  /** Where the job lives in a sharded collection; absent elsewhere. */
+  readonly part?: number;
+}
+
+const INTERNAL: ReadonlySet<string> = new Set([
+  'key',
+  'leaseToken',
+  'startedToken',
+  'failKind',
+  'firstFailedAt',
+  'scheduleRev',
+  'part',
+]);
+
+/** The user's view of a record. */
+export function toJob(record: JobRecord): Job {
+  return Object.fromEntries(
+    Object.entries(record).filter(([field]) => !INTERNAL.has(field)),
+  ) as unknown as Job;
+}

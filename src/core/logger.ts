@@ -1,0 +1,45 @@
+/** The part of a pino logger that the library uses; console-like loggers need a small adapter. */
+export interface Logger {
+  debug(fields: object, message: string): void;
+  info(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
+  error(fields: object, message: string): void;
+}
+
+const QUIET_MS = 10_000;
+
+/** Without a logger: warnings and errors go to console.error, at most one line in ten seconds. */
+function consoleLogger(): Logger {
+  let quietUntil = 0;
+  let swallowed = 0;
+  const line = (fields: object, message: string): void => {
+    const now = performance.now();
+    if (now < quietUntil) {
+      swallowed += 1;
+      return;
+    }
+    const error = (fields as { error?: unknown }).error;
+    const more = swallowed > 0 ? ` (${String(swallowed)} more since the last line)` : '';
+    console.error(`tidemill: ${message}${more}`, ...(error === undefined ? [] : [error]));
+    quietUntil = now + QUIET_MS;
+    swallowed = 0;
+  };
+  const nothing = (): void => undefined;
+  return { debug: nothing, info: nothing, warn: line, error: line };
+}
+
+/** A logger that never throws, whatever it was given: a broken one must not reach the engine. */
+export function safeLogger(given: Logger | false | undefined): Logger {
+  const target = given ?? consoleLogger();
+  const call =
+    (level: keyof Logger) =>
+    (fields: object, message: string): void => {
+      if (target === false) return;
+      try {
+        target[level](fields, message);
+      } catch {
+        // A logger that throws has nowhere left to report to.
+      }
+    };
+  return { debug: call('debug'), info: call('info'), warn: call('warn'), error: call('error') };
+}

@@ -1,0 +1,80 @@
+import { closest } from 'fastest-levenshtein';
+import { OptionError } from './errors.js';
+
+/** A value as it should appear in an error message: short, and recognisable. */
+export function show(value: unknown): string {
+  if (typeof value === 'string')
+    return JSON.stringify(value.length > 60 ? `${value.slice(0, 57)}...` : value);
+  if (typeof value === 'function') return 'a function';
+  if (value instanceof Date) return Number.isNaN(value.getTime()) ? 'an invalid Date' : value.toISOString();
+  if (typeof value === 'bigint') return `${String(value)}n`;
+  if (typeof value !== 'object' || value === null) return String(value);
+  if (Array.isArray(value)) return `an array of ${String(value.length)}`;
+  const prototype = Object.getPrototypeOf(value) as { constructor?: { name?: string } } | null;
+  return prototype === Object.prototype
+    ? 'a plain object'
+    : `an instance of ${prototype?.constructor?.name ?? 'nothing'}`;
+}
+
+function suggestion(key: string, known: readonly string[]): string {
+  const near = known.length > 0 ? closest(key, [...known]) : '';
+  return near !== '' && near.length - key.length < 4 ? ` Did you mean "${near}"?` : '';
+}
+
+/** Refuses anything but an object whose keys are all known. `undefined` counts as an empty object. */
+export function checkKeys(where: string, options: unknown, known: readonly string[]): void {
+  if (options === undefined) return;
+  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
+    throw new OptionError(`${where}: options must be an object, got ${show(options)}.`);
+  }
+  for (const key of Object.keys(options)) {
+    if (known.includes(key)) continue;
+    throw new OptionError(
+      `${where}: unknown option "${key}".${suggestion(key, known)} Known options: ${known.join(', ')}.`,
+    );
+  }
+}
+
+export function checkText(where: string, option: string, value: unknown): string {
+  if (typeof value === 'string' && value.trim() !== '') return value;
+  throw new OptionError(`${where}: ${option} must be a non-empty string, got ${show(value)}.`);
+}
+
+export function checkInteger(
+  where: string,
+  option: string,
+  value: unknown,
+  min: number,
+  max: number,
+): number {
+  if (typeof value === 'number' && Number.isInteger(value) && value >= min && value <= max) return value;
+  const range =
+    max === Number.MAX_SAFE_INTEGER ? `of at least ${String(min)}` : `from ${String(min)} to ${String(max)}`;
+  throw new OptionError(`${where}: ${option} must be a whole number ${range}, got ${show(value)}.`);
+}
+
+export function checkBoolean(where: string, option: string, value: unknown): boolean {
+  if (typeof value === 'boolean') return value;
+  throw new OptionError(`${where}: ${option} must be true or false, got ${show(value)}.`);
+}
+
+export function checkDate(where: string, option: string, value: unknown): Date {
+  if (value instanceof Date && !Number.isNaN(value.getTime())) return value;
+  throw new OptionError(`${where}: ${option} must be a valid Date, got ${show(value)}.`);
+}
+
+export function checkFunction(where: string, option: string, value: unknown): void {
+  if (typeof value === 'function') return;
+  throw new OptionError(`${where}: ${option} must be a function, got ${show(value)}.`);
+}
+
+export function checkOneOf<T extends string>(
+  where: string,
+  option: string,
+  value: unknown,
+  known: readonly T[],
+): T {
+  if (typeof value === 'string' && (known as readonly string[]).includes(value)) return value as T;
+  const hint = typeof value === 'string' ? suggestion(value, known) : '';
+  throw new OptionError(`${where}: ${option} must be one of ${known.join(', ')}, got ${show(value)}.${hint}`);
+}

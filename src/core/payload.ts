@@ -1,0 +1,135 @@
+import { OptionError } from './errors.js';
+import { show } from './options.js';
+
+/** What a store can hold beyond JSON values and dates, and how it measures a value exactly. */
+export interface PayloadRules {
+  /** For a value of a class that the store keeps as it is: about how many bytes it takes. Null for any other. */
+  readonly keeps?: (value: object) => number | null;
+  /** The exact size in the store, asked for only where the estimate is large. */
+  readonly measure?: (value: unknown) => number;
+  /** A text that the store cannot hold, with the reason; null where it can. */
+  readonly refusesText?: (text: string) => string | null;
+  readonly maxDepth: number;
+}
+
+const MEASURE_ABOVE = 1_000_000;
+
+class Walk {
+  readonly #where: string;
+  readonly #rules: PayloadRules;
+  readonly #open = new Set<object>();
+  bytes = 0;
+
+  constructor(where: string, rules: PayloadRules) {
+    this.#where = where;
+    this.#rules = rules;
+  }
+
+  /** Checks one value and answers it as it will come back: undefined properties dropped, everything else copied. */
+  value(value: unknown, path: string, depth: number): unknown {
+    this.bytes += 8;
+    switch (typeof value) {
+      case 'string':
+        return this.#text(value, path);
+      case 'number':
+        if (Number.isFinite(value)) return value;
+        return this.#refuse(path, `${String(value)} would not come back equal`, 'use null or a string');
+      case 'boolean':
+        return value;
+      case 'bigint':
+        return this.#refuse(path, 'a bigint would not come back equal', 'use a string');
+      case 'object':
+        return value === null ? null : this.#object(value, path, depth);
+      default:
+        return this.#refuse(path, `${typeof value} cannot be stored`, 'leave it out');
+    }
+  }
+
+  #text(text: string, path: string): string {
+    this.bytes += text.length;
+    const reason = this.#rules.refusesText?.(text) ?? null;
+    return reason === null ? text : this.#refuse(path, reason, 'encode the text, for example as base64');
+  }
+
+  #object(value: object, path: string, depth: number): unknown {
+    if (value instanceof Date) {
+      if (!Number.isNaN(value.getTime())) return new Date(value.getTime());
+      return this.#refuse(path, 'an invalid Date cannot be stored', 'use null');
+    }
+    const kept = this.#rules.keeps?.(value) ?? null;
+    if (kept !== null) {
+      this.bytes += kept;
+      return value;
+    }
+    if (depth >= this.#rules.maxDepth) {
+      return this.#refuse(path, `is nested deeper than ${String(this.#rules.maxDepth)} levels`, 'flatten it');
+    }
+    if (this.#open.has(value)) return this.#refuse(path, 'refers back to itself', 'store an id instead');
+    this.#open.add(value);
+    const copy = Array.isArray(value) ? this.#array(value, path, depth) : this.#plain(value, path, depth);
+    this.#open.delete(value);
+    return copy;
+  }
+
+  #array(items: readonly unknown[], path: string, depth: number): unknown[] {
+    return Array.from(items, (item, index) => {
+      const at = `${path}[${String(index)}]`;
+      if (item === undefined)
+        return this.#refuse(at, 'undefined in an array would come back as null', 'use null');
+      return this.value(item, at, depth + 1);
+    });
+  }
+
+  #plain(value: object, path: string, depth: number): object {
+    const prototype: unknown = Object.getPrototypeOf(value);
+    if (prototype !== Object.prototype && prototype !== null) {
+      return this.#refuse(path, `${show(value)} would not come back equal`, 'store a plain object');
+    }
+    if (Object.getOwnPropertySymbols(value).length > 0) {
+      return this.#refuse(path, 'has a symbol as a key, which cannot be stored', 'use a string');
+    }
+    const copy: Record<string, unknown> = {};
+    for (const [key, item] of Object.entries(value)) {
+      if (item === undefined) continue;
+      const at = `${path}.${this.#text(key, path)}`;
+      if (key.includes('\0'))
+        return this.#refuse(at, 'has U+0000 in a key, which cannot be stored', 'leave it out');
+      // `copy.__proto__ = …` would set the prototype instead of a property.
+      const kept = this.value(item, at, depth + 1);
+      if (key === '__proto__') define(copy, key, kept);
+      else copy[key] = kept;
+    }
+    return copy;
+  }
+
+  #refuse(path: string, what: string, fix: string): never {
+    throw new OptionError(`${this.#where}: ${path} ${what}; ${fix}.`);
+  }
+}
+
+function define(target: object, key: string, value: unknown): void {
+  Object.defineProperty(target, key, { value, enumerable: true, configurable: true, writable: true });
+}
+
+/**
+ * Checks that a value will come back from the store as it went in, and answers the copy to store. What would not is
+ * refused with its path.
+ */
+export function checkPayload(
+  where: string,
+  root: string,
+  value: unknown,
+  rules: PayloadRules,
+  maxBytes: number,
+): unknown {
+  const walk = new Walk(where, rules);
+  const copy = walk.value(value, root, 0);
+  const bytes = walk.bytes > MEASURE_ABOVE ? (rules.measure?.(copy) ?? walk.bytes) : walk.bytes;
+  if (bytes > maxBytes) {
+    throw new OptionError(
+      `${where}: ${root} has ${String(bytes)} bytes, more than the limit of ${String(maxBytes)} (maxPayloadBytes); ` +
+        'store the bulk elsewhere and put its id into the job.',
+    );
+  }
+  return copy;
+}

@@ -1,0 +1,19 @@
+/**
+ * Divides `total` places among names in turn: each round gives one place to every name that still has something
+ * to offer, in the given order. A flood of one name can therefore never starve another.
+ */
+export function fairShare(offers: ReadonlyMap<string, number>, total: number): Map<string, number> {
+  const shares = new Map<string, number>();
+  let open = [...offers].filter(([, offer]) => offer > 0);
+  let left = total;
+  while (left > 0 && open.length > 0) {
+    const each = Math.max(1, Math.floor(left / open.length));
+    for (const [name, offer] of open) {
+      const taken = Math.min(each, offer - (shares.get(name) ?? 0), left);
+      shares.set(name, (shares.get(name) ?? 0) + taken);
+      left -= taken;
+    }
+    open = open.filter(([name, offer]) => (shares.get(name) ?? 0) < offer);
+  }
+  return shares;
+}

@@ -1,0 +1,73 @@
+import type { Clock, Timer } from '../core/clock.js';
+import { AttemptTimeoutError } from '../core/errors.js';
+import type { JobRecord } from '../core/job.js';
+import type { Finished, Outcome } from '../core/outcome.js';
+import { leaseOf, type Lease } from '../store/port.js';
+import type { AttemptControl, Trigger } from './trigger.js';
+
+/** One run of one handler, with its signal. */
+export class Attempt implements AttemptControl {
+  readonly work: JobRecord;
+  readonly lease: Lease;
+  readonly startedAt: number;
+  readonly note: AttemptControl['note'];
+  inTransaction = false;
+  readonly #controller = new AbortController();
+
+  constructor(work: JobRecord, startedAt: number, note: (attempt: Attempt) => AttemptControl['note']) {
+    this.work = work;
+    this.lease = leaseOf(work);
+    this.startedAt = startedAt;
+    this.note = note(this);
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  abort(reason: Error): void {
+    this.#controller.abort(reason);
+  }
+}
+
+export interface AttemptOptions {
+  readonly clock: Clock;
+  readonly trigger: Trigger;
+  /** The handler ignored its timeout and goes on; called again when it ends at last. */
+  readonly abandoned: (attempt: Attempt, handler: Promise<unknown>) => void;
+}
+
+/**
+ * Runs the handler to its end or to its timeout, whichever comes first. A handler that ignores its signal loses
+ * its slot all the same: the attempt has failed, and what it does from then on nobody waits for.
+ */
+export async function runAttempt(attempt: Attempt, options: AttemptOptions): Promise<Finished> {
+  const { clock, trigger } = options;
+  const handler = trigger.perform(attempt.work, attempt);
+  const timeoutMs = trigger.timeoutMs(attempt.work);
+  const outcome =
+    timeoutMs === undefined ? await handler : await withTimeout(attempt, handler, timeoutMs, options);
+  return { outcome, startedAt: attempt.startedAt, finishedAt: clock.now() };
+}
+
+function withTimeout(
+  attempt: Attempt,
+  handler: Promise<Outcome>,
+  timeoutMs: number,
+  { clock, abandoned }: AttemptOptions,
+): Promise<Outcome> {
+  return new Promise((resolve) => {
+    const timer: Timer = clock.timer(timeoutMs, () => {
+      const error = new AttemptTimeoutError(
+        `${attempt.work.name} ${attempt.work.id} ran past its timeout of ${String(timeoutMs)} ms.`,
+      );
+      attempt.abort(error);
+      resolve({ kind: 'timedOut', error });
+      abandoned(attempt, handler);
+    });
+    void handler.then((outcome) => {
+      timer.cancel();
+      resolve(outcome);
+    });
+  });
+}

@@ -1,0 +1,179 @@
+import { pause, type Clock } from '../core/clock.js';
+import type { JobRecord } from '../core/job.js';
+import type { ClaimAnswer, ClaimRequest, Cluster, Glance, Instance, JobStore } from '../store/port.js';
+import type { Lanes, LaneRequest } from './lanes.js';
+import type { Reason, Wake } from './wake.js';
+
+export interface ClaimLoopOptions {
+  readonly store: JobStore;
+  readonly clock: Clock;
+  readonly lanes: Lanes;
+  readonly wake: Wake;
+  readonly heartbeatMs: number;
+  readonly self: () => Instance;
+  readonly mint: () => string;
+  /** False while nothing may be claimed: no lease, too many abandoned handlers, outcomes piling up. */
+  readonly mayClaim: () => boolean;
+  readonly names: () => readonly string[];
+  /** Shortest and longest wait between two looks; adaptive in between. */
+  readonly pollMs: () => { readonly min: number; readonly max: number };
+  readonly start: () => void;
+  /** Claimed, but not to be run any more. */
+  readonly release: (jobs: readonly JobRecord[]) => void;
+  readonly observed: (cluster: Cluster, glance?: Glance) => void;
+  /** `busy`: claims come back full. `idle`: about to wait; resolves when wake-ups are being listened to. */
+  readonly mood: (mood: 'busy' | 'idle') => Promise<void>;
+  readonly error: (error: unknown) => void;
+}
+
+export interface ClaimCounters {
+  claims: number;
+  /** Claims that brought nothing although more was due. */
+  empty: number;
+  /** Claims that brought less than asked for although more was due. */
+  short: number;
+}
+
+const FIRST_WAIT_MS = 100;
+const LONGEST_WAIT_MS = 2_000;
+/** No poll is later than this after the timer that a future job set: timers drift, clocks are estimates. */
+const SLACK_MS = 1;
+/** Wait before asking again for work that others got first. */
+const CONTENDED_MS = 10;
+
+/**
+ * The loop: claim what there is room for, start it, and wait. Only one claim is ever under way in an instance.
+ * A wake-up shortens the wait; the poll finds everything, wake-up or not.
+ */
+export class ClaimLoop {
+  readonly counters: ClaimCounters = { claims: 0, empty: 0, short: 0 };
+  readonly #options: ClaimLoopOptions;
+  #cluster: Cluster | undefined;
+  #lastContactAt = -Infinity;
+  #idlePollMs = 0;
+  /** A claim's answer was lost since the last time somebody asked. */
+  suspect = false;
+
+  constructor(options: ClaimLoopOptions) {
+    this.#options = options;
+  }
+
+  /** Monotonic time of the last answer from the store. */
+  get lastContactAt(): number {
+    return this.#lastContactAt;
+  }
+
+  get cluster(): Cluster | undefined {
+    return this.#cluster;
+  }
+
+  async run(stop: AbortSignal): Promise<void> {
+    const { clock, wake, error } = this.#options;
+    let failures = 0;
+    let reason: Reason = 'notified';
+    while (!stop.aborted) {
+      const step = this.#step(reason, stop);
+      clock.track?.(step);
+      try {
+        const waitMs = await step;
+        failures = 0;
+        reason = waitMs > 0 ? await wake.wait(waitMs, stop) : 'notified';
+      } catch (problem) {
+        error(problem);
+        failures += 1;
+        await pause(clock, Math.min(FIRST_WAIT_MS * 2 ** failures, LONGEST_WAIT_MS), stop);
+      }
+    }
+  }
+
+  /** A claim where there is reason to expect work, a look where there is none; answers how long to wait afterwards. */
+  async #step(reason: Reason, stop: AbortSignal): Promise<number> {
+    const { lanes, mayClaim, self, mood, pollMs } = this.#options;
+    if (!mayClaim()) return LONGEST_WAIT_MS;
+    if (reason === 'timer') {
+      const waitMs = await this.#untilDue();
+      if (waitMs > 0) return waitMs;
+    }
+    const request = lanes.request(this.#cluster, self());
+    if (request === null) return pollMs().max;
+    const answer = await this.#claim(request, stop);
+    if (answer.jobs.length > 0) this.#idlePollMs = 0;
+    if (answer.more) {
+      await mood('busy');
+      return answer.jobs.length > 0 ? 0 : Math.ceil(Math.random() * CONTENDED_MS);
+    }
+    await mood('idle');
+    const waitMs = await this.#untilDue();
+    // Due, yet not to be had a moment ago: somebody else is at it.
+    return waitMs === 0 && answer.jobs.length === 0 ? CONTENDED_MS : waitMs;
+  }
+
+  async #claim(request: LaneRequest, stop: AbortSignal): Promise<ClaimAnswer> {
+    const { self, mint, lanes, heartbeatMs, start, release } = this.#options;
+    const instance = self();
+    const token = mint();
+    const answer = await this.#send({ instance, token, heartbeatMs, ...request }, stop);
+    this.#count(request, answer);
+    this.#saw(answer.cluster);
+    // The lease may have been lost, or the end have come, while the claim was under way.
+    if (stop.aborted || self().life !== instance.life) release(answer.jobs);
+    else {
+      lanes.accept(answer.jobs);
+      start();
+    }
+    return answer;
+  }
+
+  /** A claim whose answer was lost may have taken work: what its token holds is asked for until that is known. */
+  async #send(request: ClaimRequest, stop: AbortSignal): Promise<ClaimAnswer> {
+    const { store, clock, error } = this.#options;
+    try {
+      return await store.claim(request);
+    } catch (problem) {
+      this.suspect = true;
+      error(problem);
+    }
+    for (let waitMs = FIRST_WAIT_MS; ; waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS)) {
+      await pause(clock, waitMs);
+      try {
+        const jobs = await store.claimedUnder(request.instance, request.token);
+        const { cluster } = await store.look([...request.limits.keys()]);
+        return { jobs, more: true, cluster };
+      } catch (problem) {
+        error(problem);
+        if (stop.aborted || !this.#options.mayClaim()) throw problem;
+      }
+    }
+  }
+
+  #count(request: LaneRequest, answer: ClaimAnswer): void {
+    this.counters.claims += 1;
+    if (!answer.more) return;
+    if (answer.jobs.length === 0) this.counters.empty += 1;
+    else if (answer.jobs.length < request.total) this.counters.short += 1;
+  }
+
+  /** Asks what is due next, and answers how long that is away; 0 where something is due and there is room for it. */
+  async #untilDue(): Promise<number> {
+    const { store, names, pollMs, lanes, self, observed } = this.#options;
+    const glance = await store.look(names());
+    this.#saw(glance.cluster);
+    observed(glance.cluster, glance);
+    const request = lanes.request(this.#cluster, self());
+    const now = glance.cluster.now.getTime();
+    const due = [...glance.nextDue]
+      .filter(([name]) => request?.limits.has(name) === true && !glance.cluster.paused.has(name))
+      .map(([, at]) => at.getTime() - now);
+    const next = Math.min(...due, Infinity);
+    if (next <= 0) return 0;
+    const { min, max } = pollMs();
+    this.#idlePollMs = Math.min(max, Math.max(min, this.#idlePollMs * 2));
+    return Math.min(this.#idlePollMs, next + SLACK_MS);
+  }
+
+  #saw(cluster: Cluster): void {
+    this.#cluster = cluster;
+    this.#lastContactAt = this.#options.clock.monotonic();
+    this.#options.observed(cluster);
+  }
+}

@@ -1,0 +1,358 @@
+import { pause, type Clock, type Timer } from '../core/clock.js';
+import { CancelledError, LeaseLostError, StoppingError, type TidemillError } from '../core/errors.js';
+import type { JobRecord } from '../core/job.js';
+import type { Logger } from '../core/logger.js';
+import type { Finished } from '../core/outcome.js';
+import {
+  leaseOf,
+  type Cluster,
+  type Glance,
+  type Instance,
+  type Registration,
+  type Store,
+  type WakeUp,
+} from '../store/port.js';
+import { Abandoned } from './abandoned.js';
+import { Attempt, runAttempt } from './attempt.js';
+import { ClaimLoop, type ClaimCounters } from './claim-loop.js';
+import { Lanes } from './lanes.js';
+import { LeaseKeeper } from './lease-keeper.js';
+import { Listener } from './listener.js';
+import { Notebook } from './notebook.js';
+import { Settler } from './settler.js';
+import type { Trigger } from './trigger.js';
+import { Wake } from './wake.js';
+
+export interface EngineOptions {
+  readonly store: Store;
+  readonly trigger: Trigger;
+  readonly instanceId: string;
+  readonly concurrency: number;
+  readonly leaseMs: number;
+  readonly pollMs: { readonly min: number; readonly max: number; readonly maxWithoutWakeUp: number };
+  readonly maxAbandoned: number;
+  readonly log: Logger;
+  readonly policies: () => Registration['policies'];
+  readonly events: EngineEvents;
+}
+
+export interface EngineEvents {
+  readonly error: (error: unknown, where: string) => void;
+  readonly leaseLost: (reason: string, works: readonly JobRecord[]) => void;
+  /** What every look and claim brings along, for those who look after the cluster. */
+  readonly observed: (cluster: Cluster, glance?: Glance) => void;
+  readonly renewed: () => void;
+}
+
+export interface EngineState {
+  readonly running: number;
+  readonly buffered: number;
+  readonly unsettled: number;
+  readonly abandoned: number;
+  readonly leaseHeld: boolean;
+  /** Milliseconds since the store last answered the claim loop or a renewal. */
+  readonly silentMs: number;
+  readonly wakeUp: WakeUp;
+  readonly counters: Readonly<ClaimCounters>;
+}
+
+/** More unrecorded outcomes than this, and nothing new is claimed. */
+const MOST_UNSETTLED = 2_000;
+/** How often running work is asked after cancel requests; half of the second that is promised. */
+const CANCEL_CHECK_MS = 500;
+/** How long handlers get to react to their signal at the end of a stop. */
+const LAST_GRACE_MS = 500;
+const SETTLE_LIMIT_MS = 10_000;
+
+/**
+ * One instance at work. Duties: hold the lease, claim, run, record, listen, and come to an orderly end.
+ * It knows nothing of any database, nor of what the work is.
+ */
+export class Engine {
+  readonly #options: EngineOptions;
+  readonly #clock: Clock;
+  readonly #lanes: Lanes;
+  readonly #wake: Wake;
+  readonly #keeper: LeaseKeeper;
+  readonly #settler: Settler;
+  readonly #listener: Listener;
+  readonly #notebook: Notebook;
+  readonly #abandoned: Abandoned;
+  readonly #loop: ClaimLoop;
+  readonly #stop = new AbortController();
+  /** Work whose handler runs, by id. */
+  readonly #attempts = new Map<string, Attempt>();
+  #looping: Promise<void> | undefined;
+  #cancelTimer: Timer | undefined;
+  #checkingCancels = false;
+  #idleWaiters: (() => void)[] = [];
+  #lastRenewalAt = -Infinity;
+
+  constructor(options: EngineOptions) {
+    const { store, trigger, events } = options;
+    this.#options = options;
+    this.#clock = store.clock;
+    this.#lanes = new Lanes(options.concurrency);
+    this.#wake = new Wake(this.#clock);
+    const error = (where: string) => (problem: unknown) => events.error(problem, where);
+    const wake = (): void => this.#wake.notify();
+    this.#keeper = this.#makeKeeper();
+    this.#abandoned = new Abandoned(this.#clock, options.log, options.maxAbandoned, wake);
+    this.#notebook = new Notebook(this.#clock, store.jobs, error('note'));
+    this.#settler = new Settler({
+      store: store.jobs,
+      clock: this.#clock,
+      trigger,
+      lost: (work) => events.leaseLost('its outcome was refused: somebody else holds it now', [work]),
+      error: error('settle'),
+      drained: () => {
+        if (this.#settler.backlog < MOST_UNSETTLED) wake();
+      },
+    });
+    this.#listener = new Listener({
+      store,
+      clock: this.#clock,
+      wake,
+      cancel: () => void this.#checkCancels(),
+      error: error('watch'),
+      unavailable: (reason) => {
+        options.log.warn({ reason }, `no wake-ups: ${reason}; new work is found by polling`);
+      },
+    });
+    this.#loop = this.#makeLoop(error('claim'));
+  }
+
+  #makeKeeper(): LeaseKeeper {
+    const { store, instanceId, leaseMs, trigger, policies, events } = this.#options;
+    return new LeaseKeeper({
+      store: store.instances,
+      clock: this.#clock,
+      instanceId,
+      leaseMs,
+      describe: () => ({ names: [...trigger.workers().keys()], policies: policies() }),
+      lost: (reason) => this.#leaseLost(reason),
+      regained: () => this.#wake.notify(),
+      renewed: () => this.#renewed(),
+      error: (problem) => events.error(problem, 'renew'),
+    });
+  }
+
+  #makeLoop(error: (problem: unknown) => void): ClaimLoop {
+    const { store, trigger, leaseMs, pollMs, events } = this.#options;
+    return new ClaimLoop({
+      store: store.jobs,
+      clock: this.#clock,
+      lanes: this.#lanes,
+      wake: this.#wake,
+      heartbeatMs: leaseMs / 3,
+      self: () => this.#keeper.self,
+      mint: () => this.#keeper.mint(),
+      mayClaim: () => this.#keeper.held && !this.#abandoned.tooMany && this.#settler.backlog < MOST_UNSETTLED,
+      names: () => {
+        this.#lanes.define(trigger.workers());
+        return [...trigger.workers().keys()];
+      },
+      pollMs: () => {
+        const max = this.#listener.wakeUp === 'poll' ? pollMs.maxWithoutWakeUp : pollMs.max;
+        return { min: pollMs.min, max: this.#listener.wakeUp === 'direct' ? Infinity : max };
+      },
+      start: () => this.#startWaiting(),
+      release: (jobs) => this.#release(jobs),
+      observed: events.observed,
+      mood: (mood) => this.#listener[mood](),
+      error,
+    });
+  }
+
+  get self(): Instance {
+    return this.#keeper.self;
+  }
+
+  get state(): EngineState {
+    const lastContact = Math.max(this.#loop.lastContactAt, this.#lastRenewalAt);
+    return {
+      running: this.#lanes.running,
+      buffered: this.#lanes.buffered,
+      unsettled: this.#settler.backlog,
+      abandoned: this.#abandoned.count,
+      leaseHeld: this.#keeper.held,
+      silentMs: this.#clock.monotonic() - lastContact,
+      wakeUp: this.#listener.wakeUp,
+      counters: this.#loop.counters,
+    };
+  }
+
+  /** Recognises work held under this life that nobody here runs; undefined while there is no reason to look for any. */
+  unknown(): ((work: JobRecord) => boolean) | undefined {
+    if (!this.#loop.suspect) return undefined;
+    this.#loop.suspect = false;
+    const known = new Set([
+      ...this.#attempts.keys(),
+      ...this.#lanes.waiting().map((work) => work.id),
+      ...this.#settler.ids(),
+    ]);
+    return (work) => !known.has(work.id);
+  }
+
+  async start(): Promise<void> {
+    this.#lanes.define(this.#options.trigger.workers());
+    await this.#keeper.start();
+    this.#lastRenewalAt = this.#clock.monotonic();
+    this.#looping = this.#loop.run(this.#stop.signal);
+  }
+
+  /** Something may be due: new work, or a new name. */
+  notify(): void {
+    this.#lanes.define(this.#options.trigger.workers());
+    this.#wake.notify();
+  }
+
+  /**
+   * Ends: no new claims; what was taken ahead goes back; running handlers get `timeoutMs`, the lease being kept all
+   * the while; then their signals abort, and what still runs is handed back without using an attempt.
+   * Answers what was handed back, and how many outcomes could not be recorded.
+   */
+  async stop(
+    timeoutMs: number,
+  ): Promise<{ readonly handedBack: readonly JobRecord[]; readonly unrecorded: number }> {
+    this.#stop.abort();
+    await this.#looping;
+    this.#release(this.#lanes.drain());
+    await this.#idle(timeoutMs);
+    const late = [...this.#attempts.values()];
+    for (const attempt of late)
+      attempt.abort(new StoppingError('The instance is stopping and could not wait any longer.'));
+    if (late.length > 0) await this.#idle(LAST_GRACE_MS);
+    const handedBack = late.map((attempt) => attempt.work);
+    this.#release([...this.#attempts.values()].map((attempt) => attempt.work));
+    this.#attempts.clear();
+    const unrecorded = await this.#settler.drain(SETTLE_LIMIT_MS);
+    this.#cancelTimer?.cancel();
+    this.#abandoned.stop();
+    await this.#notebook.stop();
+    await this.#listener.close();
+    await this.#keeper.stop().catch((error: unknown) => this.#options.events.error(error, 'deregister'));
+    return { handedBack, unrecorded };
+  }
+
+  /** Resolves when no handler runs, or after the limit. */
+  async #idle(limitMs: number): Promise<void> {
+    if (this.#attempts.size === 0) return;
+    const done = new AbortController();
+    this.#idleWaiters.push(() => done.abort());
+    await pause(this.#clock, limitMs, done.signal);
+  }
+
+  #startWaiting(): void {
+    for (let work = this.#lanes.next(); work !== undefined; work = this.#lanes.next()) {
+      const running = this.#run(work);
+      this.#clock.track?.(running);
+    }
+  }
+
+  async #run(work: JobRecord): Promise<void> {
+    const { store, trigger, events } = this.#options;
+    const attempt = new Attempt(work, this.#clock.now(), (self) => (note) => {
+      if (this.#attempts.get(work.id) === self) this.#notebook.add(self.lease, note);
+    });
+    const began = this.#clock.monotonic();
+    this.#attempts.set(work.id, attempt);
+    this.#cancelTimer ??= this.#clock.timer(CANCEL_CHECK_MS, () => void this.#checkCancels());
+    try {
+      if (work.failKind === 'crashed' && (await store.jobs.begin(attempt.lease)) === 'lost') return;
+      const finished = await runAttempt(attempt, {
+        clock: this.#clock,
+        trigger,
+        abandoned: (late, handler) => this.#abandoned.add(late, handler),
+      });
+      if (this.#attempts.get(work.id) === attempt) await this.#finish(attempt, finished);
+    } catch (error) {
+      // Only the store can have failed here: the work goes back, and nobody is blamed.
+      events.error(error, 'begin');
+      this.#release([work]);
+    } finally {
+      this.#ended(attempt, this.#clock.monotonic() - began);
+    }
+  }
+
+  async #finish(attempt: Attempt, finished: Finished): Promise<void> {
+    const extra = await this.#notebook.take(attempt.lease);
+    this.#settler.push({ work: attempt.work, finished, ...(extra === undefined ? {} : { extra }) });
+  }
+
+  #ended(attempt: Attempt, durationMs: number): void {
+    if (this.#attempts.get(attempt.work.id) === attempt) this.#attempts.delete(attempt.work.id);
+    const worthAClaim = this.#lanes.done(attempt.work.name, durationMs);
+    if (!this.#stop.signal.aborted) {
+      this.#startWaiting();
+      if (worthAClaim) this.#wake.notify();
+    }
+    if (this.#attempts.size > 0) return;
+    for (const waiter of this.#idleWaiters.splice(0)) waiter();
+  }
+
+  #release(works: readonly JobRecord[]): void {
+    for (const work of works) {
+      this.#settler.push({
+        work,
+        finished: { outcome: { kind: 'released' }, finishedAt: this.#clock.now() },
+      });
+    }
+  }
+
+  #leaseLost(reason: string): void {
+    const attempts = [...this.#attempts.values()];
+    const waiting = this.#lanes.drain();
+    const error: TidemillError = new LeaseLostError(`The lease of this instance was lost: ${reason}.`);
+    for (const attempt of attempts) attempt.abort(error);
+    // If nobody took the lease after all, this hands the buffer back; otherwise the store refuses, rightly.
+    this.#release(waiting);
+    this.#options.events.leaseLost(reason, [...attempts.map((attempt) => attempt.work), ...waiting]);
+  }
+
+  #renewed(): void {
+    const { store, events } = this.#options;
+    this.#lastRenewalAt = this.#clock.monotonic();
+    const except = [...this.#attempts.values()]
+      .filter((attempt) => attempt.inTransaction)
+      .map((attempt) => attempt.lease);
+    if (this.#attempts.size > 0) {
+      const beat = store.jobs.beat(this.self, except).catch(() => undefined);
+      this.#clock.track?.(beat);
+    }
+    events.renewed();
+  }
+
+  /** Asks which running or waiting work is to be cancelled, once in a while and when the store says so. */
+  async #checkCancels(): Promise<void> {
+    this.#cancelTimer?.cancel();
+    this.#cancelTimer = undefined;
+    if (this.#checkingCancels) return;
+    this.#checkingCancels = true;
+    try {
+      const waiting = this.#lanes.waiting();
+      const leases = [
+        ...[...this.#attempts.values()].map((attempt) => attempt.lease),
+        ...waiting.map(leaseOf),
+      ];
+      if (leases.length === 0) return;
+      const asked = new Set((await this.#options.store.jobs.cancelRequests(leases)).map((lease) => lease.id));
+      for (const work of waiting) if (asked.has(work.id)) this.#cancelWaiting(work);
+      for (const attempt of this.#attempts.values()) {
+        if (asked.has(attempt.work.id))
+          attempt.abort(new CancelledError(`${attempt.work.name} ${attempt.work.id} was cancelled.`));
+      }
+    } catch (error) {
+      this.#options.events.error(error, 'cancel');
+    } finally {
+      this.#checkingCancels = false;
+      if (this.#attempts.size > 0)
+        this.#cancelTimer ??= this.#clock.timer(CANCEL_CHECK_MS, () => void this.#checkCancels());
+    }
+  }
+
+  #cancelWaiting(work: JobRecord): void {
+    if (!this.#lanes.take(work)) return;
+    this.#settler.push({ work, finished: { outcome: { kind: 'cancelled' }, finishedAt: this.#clock.now() } });
+  }
+}

@@ -1,0 +1,143 @@
+import type { JobRecord } from '../core/job.js';
+import type { Cluster, Instance, NameLimit } from '../store/port.js';
+import { MOST_AHEAD, Prefetch } from './prefetch.js';
+
+/** More names than this are claimed by turns. */
+const NAMES_PER_CLAIM = 32;
+
+interface Lane {
+  readonly name: string;
+  concurrency: number;
+  running: number;
+  readonly buffer: JobRecord[];
+  readonly prefetch: Prefetch;
+}
+
+export interface LaneRequest {
+  readonly limits: ReadonlyMap<string, NameLimit>;
+  readonly total: number;
+}
+
+/**
+ * The slots of one instance, a lane per name.
+ * - Says what to claim: free slots, plus what is worth taking ahead; names without room are left out.
+ * - Holds what was taken ahead, and gives it out by turns, so that no name starves another.
+ */
+export class Lanes {
+  readonly #lanes = new Map<string, Lane>();
+  readonly #slots: number;
+  #running = 0;
+  #turn = 0;
+
+  constructor(slots: number) {
+    this.#slots = slots;
+  }
+
+  /** Takes over the present definitions; names whose handler is gone are not claimed any more. */
+  define(workers: ReadonlyMap<string, { readonly concurrency: number }>): void {
+    for (const [name, { concurrency }] of workers) {
+      const lane = this.#lanes.get(name);
+      if (lane === undefined) {
+        this.#lanes.set(name, { name, concurrency, running: 0, buffer: [], prefetch: new Prefetch() });
+      } else lane.concurrency = concurrency;
+    }
+  }
+
+  get running(): number {
+    return this.#running;
+  }
+
+  get buffered(): number {
+    let count = 0;
+    for (const lane of this.#lanes.values()) count += lane.buffer.length;
+    return count;
+  }
+
+  /** Names with room, in their turn; null where nothing is worth a claim. */
+  request(cluster: Cluster | undefined, self: Instance): LaneRequest | null {
+    const free = this.#slots - this.#running;
+    const inTurn = this.#inTurn().filter((lane) => wants(lane, free));
+    if (inTurn.length === 0) return null;
+    this.#turn += 1;
+    const limits = new Map<string, NameLimit>();
+    for (const lane of inTurn.slice(0, NAMES_PER_CLAIM)) {
+      limits.set(lane.name, { max: room(lane, free), ...placeOf(lane.name, cluster, self) });
+    }
+    const most = [...limits.values()].reduce((sum, limit) => sum + limit.max, 0);
+    return { limits, total: Math.min(most, Math.max(1, free + MOST_AHEAD - this.buffered)) };
+  }
+
+  accept(jobs: readonly JobRecord[]): void {
+    for (const job of jobs) this.#lanes.get(job.name)?.buffer.push(job);
+  }
+
+  /** The next buffered job that may start, or undefined. */
+  next(): JobRecord | undefined {
+    if (this.#running >= this.#slots) return undefined;
+    for (const lane of this.#inTurn()) {
+      if (lane.running >= lane.concurrency) continue;
+      const job = lane.buffer.shift();
+      if (job === undefined) continue;
+      this.#turn += 1;
+      lane.running += 1;
+      this.#running += 1;
+      return job;
+    }
+    return undefined;
+  }
+
+  /** A slot is free again; answers whether a claim is worth while now. */
+  done(name: string, durationMs: number): boolean {
+    const lane = this.#lanes.get(name);
+    if (lane === undefined) return false;
+    lane.running -= 1;
+    this.#running -= 1;
+    lane.prefetch.learn(durationMs);
+    return wants(lane, this.#slots - this.#running);
+  }
+
+  /** Takes one job out of its buffer; false where it has started already. */
+  take(job: JobRecord): boolean {
+    const buffer = this.#lanes.get(job.name)?.buffer ?? [];
+    const at = buffer.findIndex((other) => other.id === job.id);
+    if (at >= 0) buffer.splice(at, 1);
+    return at >= 0;
+  }
+
+  waiting(): readonly JobRecord[] {
+    return [...this.#lanes.values()].flatMap((lane) => lane.buffer);
+  }
+
+  /** Empties the buffers. */
+  drain(): readonly JobRecord[] {
+    return [...this.#lanes.values()].flatMap((lane) => lane.buffer.splice(0));
+  }
+
+  #inTurn(): Lane[] {
+    const lanes = [...this.#lanes.values()];
+    const start = lanes.length === 0 ? 0 : this.#turn % lanes.length;
+    return [...lanes.slice(start), ...lanes.slice(0, start)];
+  }
+}
+
+const freeIn = (lane: Lane, free: number): number =>
+  Math.max(0, Math.min(lane.concurrency - lane.running, free));
+
+const room = (lane: Lane, free: number): number =>
+  Math.max(0, freeIn(lane, free) + lane.prefetch.ahead(lane.concurrency) - lane.buffer.length);
+
+/** Worth a claim: a slot would stand empty, or half of what was taken ahead is used. */
+function wants(lane: Lane, free: number): boolean {
+  if (room(lane, free) === 0) return false;
+  if (lane.buffer.length < freeIn(lane, free)) return true;
+  return lane.buffer.length <= lane.prefetch.ahead(lane.concurrency) / 2;
+}
+
+/** This instance's place among the live ones that run the name. Alone: the first of one. */
+function placeOf(name: string, cluster: Cluster | undefined, self: Instance): { rank: number; of: number } {
+  const peers = (cluster?.instances ?? [])
+    .filter((peer) => !peer.dead && peer.leftMs > 0 && peer.names.includes(name))
+    .map((peer) => peer.life)
+    .sort();
+  return { rank: Math.max(0, peers.indexOf(self.life)), of: Math.max(1, peers.length) };
+}

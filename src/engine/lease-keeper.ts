@@ -1,0 +1,147 @@
+import { randomBytes } from 'node:crypto';
+import { hostname } from 'node:os';
+import { pause, type Clock, type Timer } from '../core/clock.js';
+import { TidemillError } from '../core/errors.js';
+import type { Instance, InstanceStore, Registration } from '../store/port.js';
+
+export interface LeaseKeeperOptions {
+  readonly store: InstanceStore;
+  readonly clock: Clock;
+  readonly instanceId: string;
+  readonly leaseMs: number;
+  /** What this instance runs, asked at each renewal. */
+  readonly describe: () => Pick<Registration, 'names' | 'policies'>;
+  /** The lease is gone, or could not be renewed in time: stop everything that runs under it. */
+  readonly lost: (reason: string) => void;
+  /** A lease is valid again. */
+  readonly regained: () => void;
+  readonly renewed: () => void;
+  readonly error: (error: unknown) => void;
+}
+
+/** Short enough that two renewals may fail before the lease ends. */
+const renewEvery = (leaseMs: number): number => leaseMs / 3;
+const RETRY_MS = 500;
+
+/**
+ * Keeps this instance alive in the store: one small write per interval, on a timer of its own, whatever else goes on.
+ *
+ * States: `held` (work may be claimed) and `lost` (nothing may). held -> lost: the store says somebody fenced us, or
+ * no renewal succeeded for a whole lease. lost -> held: the old lease turned out to be untouched, or a new life began.
+ */
+export class LeaseKeeper {
+  readonly #options: LeaseKeeperOptions;
+  #life = '';
+  #held = false;
+  #token = 0;
+  #deadline: Timer | undefined;
+  #renewing: Promise<void> | undefined;
+  readonly #stop = new AbortController();
+
+  constructor(options: LeaseKeeperOptions) {
+    this.#options = options;
+  }
+
+  get self(): Instance {
+    return { instanceId: this.#options.instanceId, life: this.#life };
+  }
+
+  get held(): boolean {
+    return this.#held;
+  }
+
+  /** A new token; it names the life that minted it. */
+  mint(): string {
+    this.#token += 1;
+    return `${this.#life}.${String(this.#token)}`;
+  }
+
+  async start(): Promise<void> {
+    await this.#begin();
+    this.#renewing = this.#keep();
+  }
+
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    this.#deadline?.cancel();
+    await this.#renewing;
+    this.#held = false;
+    await this.#options.store.deregister(this.self);
+  }
+
+  async #begin(): Promise<void> {
+    const { store, instanceId, clock } = this.#options;
+    this.#life = randomBytes(8).toString('hex');
+    const sentAt = clock.monotonic();
+    const { refusedBy } = await store.register(this.#registration());
+    if (refusedBy !== undefined) {
+      throw new TidemillError(
+        'INSTANCE_ID_TAKEN',
+        `instanceId "${instanceId}" belongs to a live process on ${refusedBy.host} (pid ${String(refusedBy.pid)}); ` +
+          `this one is on ${hostname()} (pid ${String(process.pid)}). Give each process its own, or leave it out.`,
+      );
+    }
+    this.#arm(sentAt);
+    this.#held = true;
+  }
+
+  #registration(): Registration {
+    const { leaseMs, describe } = this.#options;
+    return { ...this.self, ...describe(), host: hostname(), pid: process.pid, leaseMs };
+  }
+
+  /** The lease counts from when its renewal was sent: the store's own end of it can only be later. */
+  #arm(sentAt: number): void {
+    const { clock, leaseMs } = this.#options;
+    this.#deadline?.cancel();
+    this.#deadline = clock.timer(sentAt + leaseMs - clock.monotonic(), () =>
+      this.#lose('it could not be renewed in time'),
+    );
+  }
+
+  #lose(reason: string): void {
+    if (!this.#held) return;
+    this.#held = false;
+    this.#options.lost(reason);
+  }
+
+  async #keep(): Promise<void> {
+    const { clock, leaseMs } = this.#options;
+    let waitMs = renewEvery(leaseMs);
+    while (await pause(clock, waitMs, this.#stop.signal)) {
+      const renewal = this.#renew();
+      clock.track?.(renewal);
+      waitMs = (await renewal) ? renewEvery(leaseMs) : Math.min(RETRY_MS, renewEvery(leaseMs));
+    }
+  }
+
+  /** True where a lease is held afterwards. */
+  async #renew(): Promise<boolean> {
+    const { store, clock, error } = this.#options;
+    const sentAt = clock.monotonic();
+    try {
+      const answer = await store.renew(this.#registration());
+      if (this.#stop.signal.aborted) return true;
+      if (answer === 'renewed') this.#renewed(sentAt);
+      else await this.#beginAgain();
+      return true;
+    } catch (problem) {
+      error(problem);
+      return false;
+    }
+  }
+
+  #renewed(sentAt: number): void {
+    this.#arm(sentAt);
+    const wasHeld = this.#held;
+    this.#held = true;
+    if (!wasHeld) this.#options.regained();
+    this.#options.renewed();
+  }
+
+  async #beginAgain(): Promise<void> {
+    this.#lose('another instance took it over');
+    await this.#begin();
+    this.#options.regained();
+  }
+}

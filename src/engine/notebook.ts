@@ -1,0 +1,64 @@
+import type { Clock, Timer } from '../core/clock.js';
+import type { LogLine } from '../core/job.js';
+import type { JobStore, Lease } from '../store/port.js';
+import type { AttemptControl } from './trigger.js';
+
+const FLUSH_MS = 500;
+
+interface Entry {
+  readonly lease: Lease;
+  progress?: { value: unknown };
+  logs: LogLine[];
+}
+
+/** Gathers progress and log lines, and writes them now and then; what is left goes with the settlement. */
+export class Notebook {
+  readonly #clock: Clock;
+  readonly #store: JobStore;
+  readonly #error: (error: unknown) => void;
+  readonly #entries = new Map<string, Entry>();
+  #timer: Timer | undefined;
+  #writing: Promise<void> = Promise.resolve();
+
+  constructor(clock: Clock, store: JobStore, error: (error: unknown) => void) {
+    this.#clock = clock;
+    this.#store = store;
+    this.#error = error;
+  }
+
+  add(lease: Lease, note: Parameters<AttemptControl['note']>[0]): void {
+    const entry = this.#entries.get(lease.id) ?? { lease, logs: [] };
+    if (note.progress !== undefined) entry.progress = note.progress;
+    if (note.log !== undefined) entry.logs.push({ at: new Date(this.#clock.now()), ...note.log });
+    this.#entries.set(lease.id, entry);
+    this.#timer ??= this.#clock.timer(FLUSH_MS, () => this.#flush());
+  }
+
+  /** What has not been written yet of one attempt, for its settlement. */
+  async take(
+    lease: Lease,
+  ): Promise<{ progress?: { value: unknown }; logs?: readonly LogLine[] } | undefined> {
+    const entry = this.#entries.get(lease.id);
+    if (entry === undefined) return undefined;
+    this.#entries.delete(lease.id);
+    await this.#writing;
+    return {
+      ...(entry.progress === undefined ? {} : { progress: entry.progress }),
+      ...(entry.logs.length === 0 ? {} : { logs: entry.logs }),
+    };
+  }
+
+  stop(): Promise<void> {
+    this.#timer?.cancel();
+    return this.#writing;
+  }
+
+  #flush(): void {
+    this.#timer = undefined;
+    const notes = [...this.#entries.values()];
+    this.#entries.clear();
+    if (notes.length === 0) return;
+    this.#writing = this.#store.note(notes).catch(this.#error);
+    this.#clock.track?.(this.#writing);
+  }
+}

@@ -1,0 +1,157 @@
+import { pause, type Clock } from '../core/clock.js';
+import { StoreError } from '../core/errors.js';
+import type { JobRecord } from '../core/job.js';
+import type { Finished } from '../core/outcome.js';
+import { leaseOf, type JobStore, type SettleAnswer } from '../store/port.js';
+import type { Conclusion, Trigger } from './trigger.js';
+
+const BATCH = 500;
+const FIRST_WAIT_MS = 50;
+const LONGEST_WAIT_MS = 2_000;
+
+export interface Settling {
+  readonly work: JobRecord;
+  readonly finished: Finished;
+  readonly extra?: Pick<Conclusion['settlement'], 'logs'> & {
+    readonly progress?: { readonly value: unknown };
+  };
+}
+
+export interface SettlerOptions {
+  readonly store: JobStore;
+  readonly clock: Clock;
+  readonly trigger: Trigger;
+  /** A lease was taken over before the outcome could be recorded. */
+  readonly lost: (work: JobRecord) => void;
+  readonly error: (error: unknown) => void;
+  /** Called after each batch, when there is room for more outcomes. */
+  readonly drained: () => void;
+}
+
+/**
+ * Records outcomes. Those of the same moment go in one command, one command at a time. A database that does not
+ * answer is asked again until it does: its own trouble never becomes a job's failure, and it alone says who holds what.
+ */
+export class Settler {
+  readonly #options: SettlerOptions;
+  #queue: Settling[] = [];
+  #writing: readonly Settling[] = [];
+  #flushing: Promise<void> | undefined;
+  readonly #giveUp = new AbortController();
+
+  constructor(options: SettlerOptions) {
+    this.#options = options;
+  }
+
+  /** Outcomes that are not recorded yet. */
+  get backlog(): number {
+    return this.#queue.length;
+  }
+
+  ids(): string[] {
+    return [...this.#queue, ...this.#writing].map(({ work }) => work.id);
+  }
+
+  push(settling: Settling): void {
+    this.#queue.push(settling);
+    this.#flushing ??= this.#start();
+  }
+
+  /** Resolves when everything is recorded, or given up after `limitMs`; answers how many were not. */
+  async drain(limitMs: number): Promise<number> {
+    const timer = this.#options.clock.timer(limitMs, () => this.#giveUp.abort());
+    while (this.#flushing !== undefined && !this.#giveUp.signal.aborted) await this.#flushing;
+    timer.cancel();
+    return this.#queue.length;
+  }
+
+  #start(): Promise<void> {
+    const flushing = this.#flush();
+    this.#options.clock.track?.(flushing);
+    return flushing;
+  }
+
+  async #flush(): Promise<void> {
+    // One turn of the event loop gathers everything that ends in it.
+    await new Promise((resolve) => setImmediate(resolve));
+    while (this.#queue.length > 0 && !this.#giveUp.signal.aborted) {
+      const batch = this.#queue.slice(0, BATCH);
+      this.#queue = this.#queue.slice(BATCH);
+      this.#writing = batch;
+      const left = await this.#persist(batch);
+      this.#writing = [];
+      this.#queue.unshift(...left);
+      this.#options.drained();
+    }
+    this.#flushing = undefined;
+  }
+
+  /** Until the store has answered for each; what is left had to be given up. */
+  async #persist(batch: readonly Settling[]): Promise<readonly Settling[]> {
+    let open = batch;
+    for (let waitMs = FIRST_WAIT_MS; open.length > 0; waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS)) {
+      try {
+        open = await this.#record(open);
+        if (open.length === 0) return [];
+      } catch (error) {
+        this.#options.error(error);
+        if (!(error instanceof StoreError && error.transient)) waitMs = LONGEST_WAIT_MS;
+        await pause(this.#options.clock, waitMs, this.#giveUp.signal);
+      }
+      if (this.#giveUp.signal.aborted) return open;
+    }
+    return [];
+  }
+
+  /** One round: decides, writes, and answers what has to be decided again. */
+  async #record(batch: readonly Settling[]): Promise<readonly Settling[]> {
+    const { store, trigger, lost } = this.#options;
+    const conclusions = batch.map((settling) => concluded(trigger, settling));
+    for (const [index, { failedRun }] of conclusions.entries()) {
+      if (failedRun !== undefined) await store.insertFailedRun((batch[index] as Settling).work, failedRun);
+    }
+    const answers = await store.settle(conclusions.map((conclusion) => conclusion.settlement));
+    const again: Settling[] = [];
+    for (const [index, settling] of batch.entries()) {
+      const answer = answers[index] as SettleAnswer;
+      if (answer === 'settled')
+        trigger.recorded(settling.work, settling.finished, conclusions[index] as Conclusion);
+      else if (answer === 'lost') lost(settling.work);
+      else again.push(answer === 'refused' ? tooLarge(settling) : settling);
+    }
+    return this.#reread(again);
+  }
+
+  /** Work that changed while it ran is decided anew from what it is now. */
+  async #reread(settlings: readonly Settling[]): Promise<readonly Settling[]> {
+    if (settlings.length === 0) return [];
+    const works = await this.#options.store.held(settlings.map(({ work }) => leaseOf(work)));
+    return settlings.flatMap((settling, index) => {
+      const work = works[index];
+      if (work !== undefined) return [{ ...settling, work }];
+      this.#options.lost(settling.work);
+      return [];
+    });
+  }
+}
+
+function concluded(trigger: Trigger, { work, finished, extra }: Settling): Conclusion {
+  const conclusion = trigger.conclude(work, finished);
+  if (extra === undefined) return conclusion;
+  const { settlement } = conclusion;
+  const set =
+    extra.progress === undefined ? settlement.set : { progress: extra.progress.value, ...settlement.set };
+  return {
+    ...conclusion,
+    settlement: { ...settlement, set, ...(extra.logs === undefined ? {} : { logs: extra.logs }) },
+  };
+}
+
+/** The database will never take this outcome: it fails with a short reason instead, without what made it too large. */
+function tooLarge({ work, finished }: Settling): Settling {
+  const error = new Error(
+    'The result, progress and log of this job together exceed what the database can hold.',
+  );
+  Reflect.deleteProperty(error, 'stack');
+  return { work, finished: { ...finished, outcome: { kind: 'threw', error } } };
+}

@@ -1,0 +1,51 @@
+// The mill
+export { Tidemill, type Health, type JobType, type NamedItem } from './tidemill.js';
+export type { TidemillOptions } from './mill-options.js';
+
+// Jobs
+export {
+  defineJob,
+  type DefinitionOptions,
+  type JobDefinition,
+  type JobOptions,
+  type Retention,
+  type WorkOptions,
+} from './jobs/definition.js';
+export type { JobContext, JobHandler } from './jobs/context.js';
+export type { EnqueuedJob, EnqueueOptions, ScheduleOptions } from './jobs/queue.js';
+export type { JobsFilter } from './jobs/filter.js';
+export type { FindOptions } from './jobs/page.js';
+export type { JobPage, Jobs, JobStats, Managed, Selection } from './jobs/manager.js';
+export type { Schedule, Schedules, UpcomingRun } from './jobs/schedules.js';
+export type { MillEvents } from './jobs/events.js';
+export {
+  JobStatus,
+  type Attempt,
+  type FailureKind,
+  type Job,
+  type LogLine,
+  type MissedPolicy,
+} from './core/job.js';
+
+// Time
+export type { Duration } from './time/duration.js';
+export type { RetryPolicy } from './time/retry.js';
+
+// Errors
+export {
+  AttemptTimeoutError,
+  CancelledError,
+  FatalError,
+  LeaseLostError,
+  OptionError,
+  StoppingError,
+  StoreError,
+  TaskConditionFailedError,
+  TidemillError,
+  type TidemillErrorOptions,
+} from './core/errors.js';
+
+// For stores and loggers of your own
+export type { Clock, Timer } from './core/clock.js';
+export type { Logger } from './core/logger.js';
+export type { Store, TransactionOf, WakeUp } from './store/port.js';

@@ -1,0 +1,245 @@
+import type { Attempt, FailureKind, JobRecord, JobStatus } from '../core/job.js';
+import type { Finished, Outcome } from '../core/outcome.js';
+import {
+  leaseOf,
+  type FailedRun,
+  type RetentionMs,
+  type SettledFields,
+  type Settlement,
+} from '../store/port.js';
+import { parseCron } from '../time/cron.js';
+import { runAfter, type Recurrence } from '../time/recurrence.js';
+import { decideRetry, type RetryRule } from '../time/retry.js';
+
+/** A paused schedule waits here. */
+const NEVER = new Date('9999-12-31T23:59:59.999Z');
+
+export interface ConcludeOptions {
+  readonly instanceId: string;
+  readonly retry: RetryRule;
+  readonly retention: RetentionMs;
+  readonly historyLimit: number;
+  /** Said when a schedule that catches up had missed more than it may. */
+  readonly dropped?: (count: number) => void;
+}
+
+export interface JobConclusion {
+  readonly settlement: Settlement;
+  readonly failedRun?: FailedRun;
+  /** Set where the attempt failed and is tried again. */
+  readonly retryAt?: Date;
+}
+
+type Failure = Extract<Outcome, { error: Error }>;
+
+/** Reads the recurrence of a job; null where it has none, or one that cannot be read any more. */
+export function recurrenceOf(job: JobRecord): Recurrence | null {
+  if (job.repeatInterval === undefined) return null;
+  try {
+    const cron = parseCron(`schedule ${job.id}`, job.repeatInterval, job.timezone);
+    return { cron, startAt: job.startAt, repeatUntil: job.repeatUntil, missed: job.missed ?? 'once' };
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * What the end of an attempt means for its job. Pure, so it can be asked again when the job changed meanwhile; the
+ * table of docs/architecture.md has every row of it.
+ */
+export function conclude(job: JobRecord, finished: Finished, options: ConcludeOptions): JobConclusion {
+  const { outcome } = finished;
+  switch (outcome.kind) {
+    case 'returned':
+    case 'recorded':
+      return finish(job, finished, options, 'completed', { ...kept(outcome.result) });
+    case 'skipped':
+      return finish(job, finished, options, 'completed', {});
+    case 'cancelled':
+      return ended(job, finished, options, 'cancelled', { cancelRequestedAt: null });
+    case 'deferred':
+      return back(job, finished, options, { nextRunAt: outcome.runAt });
+    case 'released':
+      return back(job, finished, options, {});
+    case 'threw':
+    case 'timedOut':
+    case 'crashed':
+      return failed(job, finished, outcome, options);
+  }
+}
+
+const kept = (result: unknown): SettledFields => (result === undefined ? {} : { result });
+
+/** A one-off job is done; a recurring one goes on to its next run, unless it has ended or was cancelled meanwhile. */
+function finish(
+  job: JobRecord,
+  finished: Finished,
+  options: ConcludeOptions,
+  status: 'completed',
+  set: SettledFields,
+): JobConclusion {
+  if (job.repeatInterval === undefined) return ended(job, finished, options, status, set);
+  const recovered = { failCount: 0, failReason: null, failKind: null, firstFailedAt: null } as const;
+  return goOn(job, finished, options, { ...set, ...recovered });
+}
+
+function goOn(
+  job: JobRecord,
+  finished: Finished,
+  options: ConcludeOptions,
+  set: SettledFields,
+): JobConclusion {
+  if (job.cancelRequestedAt !== undefined)
+    return ended(job, finished, options, 'cancelled', { ...set, cancelRequestedAt: null });
+  const recurrence = recurrenceOf(job);
+  // Text that cannot be read any more must neither spin nor vanish: it waits, with the reason, for a new schedule() call.
+  if (recurrence === null) {
+    const failReason = `The cron text ${JSON.stringify(job.repeatInterval)} cannot be read; call schedule() again.`;
+    return back(job, finished, options, { ...set, failReason, nextRunAt: NEVER });
+  }
+  const { at, dropped } = runAfter(
+    recurrence,
+    job.scheduledFor ?? job.nextRunAt,
+    new Date(finished.finishedAt),
+  );
+  if (dropped > 0) options.dropped?.(dropped);
+  if (at === null) return ended(job, finished, options, 'completed', set);
+  const next = job.paused === true ? NEVER : at;
+  return back(job, finished, options, { ...set, nextRunAt: next, scheduledFor: next });
+}
+
+function failed(
+  job: JobRecord,
+  finished: Finished,
+  failure: Failure,
+  options: ConcludeOptions,
+): JobConclusion {
+  if (job.cancelRequestedAt !== undefined)
+    return ended(job, finished, options, 'cancelled', { cancelRequestedAt: null });
+  const now = finished.finishedAt;
+  const failCount = job.failCount + 1;
+  const firstFailedAt = job.firstFailedAt ?? new Date(now);
+  const facts = { failures: failCount, firstFailedAt, now, error: failure.error };
+  const retryAt = decideRetry(options.retry, facts);
+  const set = { failCount, firstFailedAt, failReason: failure.error.message, failKind: kindOf(failure) };
+  if (retryAt !== null) {
+    // Work of a dead process has waited for its lease to end: it has had its delay.
+    const nextRunAt = failure.kind === 'crashed' ? new Date(now) : retryAt;
+    return { ...back(job, finished, options, { ...set, nextRunAt }), retryAt: nextRunAt };
+  }
+  if (job.repeatInterval === undefined) return ended(job, finished, options, 'failed', set);
+  const next = goOn(job, finished, options, {
+    failCount: 0,
+    firstFailedAt: null,
+    failKind: null,
+    failReason: set.failReason,
+  });
+  return { ...next, failedRun: failedRun(job, finished, options, { ...set, failCount }) };
+}
+
+function kindOf(failure: Failure): FailureKind {
+  if (failure.kind === 'timedOut') return 'timeout';
+  return failure.kind === 'crashed' ? 'crashed' : 'error';
+}
+
+function failedRun(
+  job: JobRecord,
+  finished: Finished,
+  options: ConcludeOptions,
+  set: { failCount: number; failReason: string; failKind: FailureKind },
+): FailedRun {
+  const { failCount, failReason, failKind } = set;
+  const entry = entryOf(job, finished, options);
+  return {
+    failCount,
+    failReason,
+    failKind,
+    scheduledFor: job.scheduledFor ?? job.nextRunAt,
+    finishedAt: new Date(finished.finishedAt),
+    expiresAt: new Date(finished.finishedAt + options.retention.failed),
+    historyLimit: options.historyLimit,
+    ...(entry === undefined ? {} : { entry }),
+  };
+}
+
+/** Pending again. */
+function back(
+  job: JobRecord,
+  finished: Finished,
+  options: ConcludeOptions,
+  set: SettledFields,
+): JobConclusion {
+  return { settlement: settlement(job, finished, options, 'pending', set) };
+}
+
+/** Over, kept for as long as its retention says. */
+function ended(
+  job: JobRecord,
+  finished: Finished,
+  options: ConcludeOptions,
+  status: 'completed' | 'failed' | 'cancelled',
+  set: SettledFields,
+): JobConclusion {
+  const keepMs = options.retention[status];
+  const times = {
+    finishedAt: new Date(finished.finishedAt),
+    expiresAt: new Date(finished.finishedAt + keepMs),
+  };
+  const settled = settlement(job, finished, options, status, { ...set, ...times });
+  return { settlement: keepMs === 0 ? { ...settled, remove: true } : settled };
+}
+
+function settlement(
+  job: JobRecord,
+  finished: Finished,
+  options: ConcludeOptions,
+  status: JobStatus,
+  set: SettledFields,
+): Settlement {
+  const entry = entryOf(job, finished, options);
+  return {
+    lease: leaseOf(job),
+    status,
+    set,
+    historyLimit: options.historyLimit,
+    by: 'holder',
+    ...(job.scheduleRev === undefined ? {} : { ifRev: job.scheduleRev }),
+    ...(entry === undefined ? {} : { entry }),
+  };
+}
+
+const STATUS_OF: Readonly<Record<Outcome['kind'], Attempt['status']>> = {
+  returned: 'completed',
+  recorded: 'completed',
+  threw: 'failed',
+  timedOut: 'failed',
+  crashed: 'crashed',
+  deferred: 'deferred',
+  released: 'released',
+  cancelled: 'cancelled',
+  skipped: 'skipped',
+};
+
+/** The history entry; none for work that was handed back before its handler was called. */
+function entryOf(job: JobRecord, finished: Finished, options: ConcludeOptions): Attempt | undefined {
+  const { outcome, startedAt, finishedAt } = finished;
+  if (options.historyLimit === 0 || (outcome.kind === 'released' && startedAt === undefined))
+    return undefined;
+  const began = startedAt ?? job.lockedAt?.getTime() ?? finishedAt;
+  return {
+    attempt: job.failCount + 1,
+    status: STATUS_OF[outcome.kind],
+    startedAt: new Date(began),
+    finishedAt: new Date(finishedAt),
+    durationMs: Math.max(0, finishedAt - began),
+    instanceId: outcome.kind === 'crashed' ? (job.claimedBy ?? options.instanceId) : options.instanceId,
+    ...('error' in outcome ? { error: errorOf(outcome.error) } : {}),
+  };
+}
+
+/** Long stacks say little more than their beginning. */
+const STACK_LIMIT = 8_000;
+
+function errorOf({ name, message, stack }: Error): NonNullable<Attempt['error']> {
+  return { name, message, ...(stack === undefined ? {} : { stack: stack.slice(0, STACK_LIMIT) }) };
+}

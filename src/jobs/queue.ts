@@ -1,0 +1,266 @@
+import { OptionError } from '../core/errors.js';
+import { toJob, type Job, type MissedPolicy } from '../core/job.js';
+import { checkDate, checkKeys, checkOneOf, checkText, show } from '../core/options.js';
+import { checkPayload } from '../core/payload.js';
+import type { Inserted, NewJob, Store } from '../store/port.js';
+import { parseCron } from '../time/cron.js';
+import { toMs, type Duration } from '../time/duration.js';
+import { slotAfter } from '../time/recurrence.js';
+import { retryRule, type RetryPolicy } from '../time/retry.js';
+import { checkPriority, validated, type JobDefinition } from './definition.js';
+import type { Registry } from './registry.js';
+
+export interface EnqueueOptions<Tx = unknown> {
+  /** Your own id: a repeated call with it is safe, and answers the first job. Default: made by the store. */
+  readonly id?: string;
+  /** When to run it. Default: now. */
+  readonly runAt?: Date;
+  /** How long to wait before running it; instead of `runAt`. */
+  readonly delay?: Duration;
+  /** From -10 to 10; higher first within the name. Default: the definition's, else 0. */
+  readonly priority?: number;
+  /** At most one job of this name and key is pending or processing at any time. */
+  readonly uniqueKey?: string;
+  /** Default: the definition's. */
+  readonly retryPolicy?: RetryPolicy;
+  /** Default: the definition's. */
+  readonly timeout?: Duration;
+  /** The store's own handle: the job exists if and only if that transaction commits. */
+  readonly transaction?: Tx;
+  /** MongoDB's word for `transaction`. */
+  readonly session?: Tx;
+}
+
+export type EnqueuedJob<T = unknown> = Job<T> & { readonly outcome: 'created' | 'existing' };
+
+export interface ScheduleOptions {
+  /** IANA zone that the cron text is read in. Default: 'UTC'. */
+  readonly timezone?: string;
+  /** Which schedule of this name it is. Default: the name. */
+  readonly uniqueKey?: string;
+  /** No run before this; a run exactly then counts. Default: none. */
+  readonly startAt?: Date;
+  /** No run after this; a run exactly then counts. Default: none. */
+  readonly repeatUntil?: Date;
+  /** What to do with runs that nobody started in time. Default: 'once'. */
+  readonly missed?: MissedPolicy;
+  readonly priority?: number;
+  readonly retryPolicy?: RetryPolicy;
+  readonly timeout?: Duration;
+}
+
+const ENQUEUE_KEYS = [
+  'id',
+  'runAt',
+  'delay',
+  'priority',
+  'uniqueKey',
+  'retryPolicy',
+  'timeout',
+  'transaction',
+  'session',
+];
+const SCHEDULE_KEYS = [
+  'timezone',
+  'uniqueKey',
+  'startAt',
+  'repeatUntil',
+  'missed',
+  'priority',
+  'retryPolicy',
+  'timeout',
+];
+
+/** Wake-ups per second that one process may ask for once its burst is used up: a flood wakes nobody who is not awake. */
+const WAKES_PER_SECOND = 50;
+const WAKE_BURST = 20;
+
+export type Target<T = unknown> = string | JobDefinition<T>;
+
+/** Where work is asked for: checks everything first, then writes once. */
+export class Queue<Tx> {
+  readonly #store: () => Promise<Store<Tx>>;
+  readonly #registry: Registry;
+  readonly #due: () => void;
+  #wakes = WAKE_BURST;
+  #wokeAt = 0;
+
+  /** `due` is told of work in this process that may start at once. */
+  constructor(store: () => Promise<Store<Tx>>, registry: Registry, due: () => void) {
+    this.#store = store;
+    this.#registry = registry;
+    this.#due = due;
+  }
+
+  async enqueue(target: Target, data: unknown, options: EnqueueOptions<Tx> = {}): Promise<EnqueuedJob> {
+    const [job] = await this.enqueueMany([{ target, data, options }], 'enqueue');
+    if (job === undefined) throw new OptionError('enqueue: the store answered nothing.');
+    return job;
+  }
+
+  async enqueueMany(
+    items: readonly { target: Target; data: unknown; options: EnqueueOptions<Tx> }[],
+    where = 'enqueueMany',
+  ): Promise<EnqueuedJob[]> {
+    const store = await this.#store();
+    const transaction = transactionOf(where, store, items);
+    const now = store.clock.now();
+    const jobs: NewJob[] = [];
+    for (const [index, { target, data, options }] of items.entries()) {
+      const at = items.length > 1 ? `${where}[${String(index)}]` : where;
+      jobs.push(await this.#newJob(at, store, target, data, options, now));
+    }
+    if (jobs.length === 0) return [];
+    const first = jobs.findIndex((job) => job.nextRunAt.getTime() <= now);
+    if (first >= 0 && this.#mayWake(now)) jobs[first] = { ...(jobs[first] as NewJob), wake: true };
+    const inserted = await store.jobs.insert(jobs, transaction);
+    if (transaction === undefined) this.#due();
+    return inserted.map(answer);
+  }
+
+  async #newJob(
+    where: string,
+    store: Store<Tx>,
+    target: Target,
+    data: unknown,
+    options: EnqueueOptions<Tx>,
+    now: number,
+  ): Promise<NewJob> {
+    const { name, schema } = this.#resolve(where, target);
+    checkKeys(where, options, ENQUEUE_KEYS);
+    const payload = checkPayload(
+      where,
+      'data',
+      data ?? (data === undefined ? {} : null),
+      store.payload,
+      store.maxPayloadBytes,
+    );
+    await validated(where, schema, payload);
+    return {
+      name,
+      data: payload,
+      status: 'pending',
+      priority: this.#priority(where, name, options.priority),
+      nextRunAt: dueAt(where, options, now),
+      createdAt: new Date(now),
+      ...(options.id === undefined ? {} : { id: checkText(where, 'id', options.id) }),
+      ...(options.uniqueKey === undefined
+        ? {}
+        : { uniqueKey: checkText(where, 'uniqueKey', options.uniqueKey) }),
+      ...this.#limits(where, name, options),
+    };
+  }
+
+  #resolve(where: string, target: Target): { name: string; schema?: JobDefinition['schema'] } {
+    if (typeof target === 'string') {
+      const name = checkText(where, 'name', target);
+      const schema = this.#registry.workers.get(name)?.definition.schema;
+      return { name, ...(schema === undefined ? {} : { schema }) };
+    }
+    if (typeof target !== 'object' || typeof (target as JobDefinition | null)?.name !== 'string') {
+      throw new OptionError(
+        `${where}: expected a job's name or a definition made by defineJob, got ${show(target)}.`,
+      );
+    }
+    if (this.#registry.options(target.name) === undefined) this.#registry.define(target);
+    return { name: target.name, ...(target.schema === undefined ? {} : { schema: target.schema }) };
+  }
+
+  #priority(where: string, name: string, given: number | undefined): number {
+    return given === undefined ? (this.#registry.options(name)?.priority ?? 0) : checkPriority(where, given);
+  }
+
+  /** Kept on the job: what was given here, or what its definition said when it was asked for. */
+  #limits(
+    where: string,
+    name: string,
+    given: { readonly retryPolicy?: RetryPolicy; readonly timeout?: Duration },
+  ): { retryPolicy?: unknown; timeoutMs?: number } {
+    if (given.retryPolicy !== undefined) retryRule(where, given.retryPolicy);
+    const defined = this.#registry.workers.has(name) ? undefined : this.#registry.options(name);
+    const retryPolicy = given.retryPolicy ?? defined?.retryPolicy;
+    const timeoutMs =
+      given.timeout === undefined ? defined?.timeoutMs : toMs(where, 'timeout', given.timeout, 1);
+    return {
+      ...(retryPolicy === undefined ? {} : { retryPolicy }),
+      ...(timeoutMs === undefined ? {} : { timeoutMs }),
+    };
+  }
+
+  #mayWake(now: number): boolean {
+    this.#wakes = Math.min(WAKE_BURST, this.#wakes + ((now - this.#wokeAt) / 1_000) * WAKES_PER_SECOND);
+    this.#wokeAt = now;
+    if (this.#wakes < 1) return false;
+    this.#wakes -= 1;
+    return true;
+  }
+
+  async schedule(cron: string, target: Target, data: unknown, options: ScheduleOptions = {}): Promise<Job> {
+    const where = 'schedule';
+    const store = await this.#store();
+    const { name, schema } = this.#resolve(where, target);
+    checkKeys(where, options, SCHEDULE_KEYS);
+    const { timezone = 'UTC', uniqueKey = name, missed = 'once', startAt, repeatUntil } = options;
+    const times = parseCron(where, cron, timezone);
+    const now = new Date(store.clock.now());
+    const bounds = {
+      ...(startAt === undefined ? {} : { startAt: checkDate(where, 'startAt', startAt) }),
+      ...(repeatUntil === undefined ? {} : { repeatUntil: checkDate(where, 'repeatUntil', repeatUntil) }),
+    };
+    const policy = checkOneOf(where, 'missed', missed, ['once', 'skip', 'all'] as const);
+    const firstRunAt = slotAfter({ cron: times, missed: policy, ...bounds }, now);
+    if (firstRunAt === null) {
+      throw new OptionError(
+        `${where}: ${show(cron)} has no run between ${show(startAt ?? now)} and repeatUntil ${show(repeatUntil)}.`,
+      );
+    }
+    const payload = checkPayload(
+      where,
+      'data',
+      data ?? (data === undefined ? {} : null),
+      store.payload,
+      store.maxPayloadBytes,
+    );
+    await validated(where, schema, payload);
+    const job = await store.jobs.putSchedule({
+      name,
+      key: checkText(where, 'uniqueKey', uniqueKey),
+      data: payload,
+      cron: times.text,
+      timezone: times.timezone,
+      missed: policy,
+      priority: this.#priority(where, name, options.priority),
+      firstRunAt,
+      now,
+      ...bounds,
+      ...this.#limits(where, name, options),
+    });
+    this.#due();
+    return toJob(job);
+  }
+}
+
+function dueAt(where: string, { runAt, delay }: EnqueueOptions, now: number): Date {
+  if (runAt !== undefined && delay !== undefined)
+    throw new OptionError(`${where}: give either runAt or delay, not both.`);
+  if (runAt !== undefined) return checkDate(where, 'runAt', runAt);
+  return new Date(now + (delay === undefined ? 0 : toMs(where, 'delay', delay)));
+}
+
+/** One call is one write, so it can only be part of one transaction. */
+function transactionOf<Tx>(
+  where: string,
+  store: Store<Tx>,
+  items: readonly { options: EnqueueOptions<Tx> }[],
+): Tx | undefined {
+  const handles = new Set(items.map(({ options }) => options.transaction ?? options.session));
+  if (handles.size > 1) throw new OptionError(`${where}: all items must have the same transaction.`);
+  const [handle] = handles;
+  if (handle === undefined) return undefined;
+  if (store.isTransaction(handle)) return handle;
+  throw new OptionError(
+    `${where}: transaction must be a handle of the ${store.kind} store, got ${show(handle)}.`,
+  );
+}
+
+const answer = ({ job, outcome }: Inserted): EnqueuedJob => ({ ...toJob(job), outcome });

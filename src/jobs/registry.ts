@@ -1,0 +1,87 @@
+import { OptionError } from '../core/errors.js';
+import type { RetentionMs } from '../store/port.js';
+import { retryRule, type RetryPolicy, type RetryRule } from '../time/retry.js';
+import { compile, type CompiledOptions, type CompiledWork, type JobDefinition } from './definition.js';
+import type { AnyHandler } from './context.js';
+
+/** A definition with the handler that runs it here. */
+export interface Worker {
+  readonly definition: JobDefinition;
+  readonly handler: AnyHandler;
+  readonly compiled: CompiledOptions;
+  readonly work: CompiledWork;
+}
+
+const DAY = 86_400_000;
+export const DEFAULT_RETENTION: RetentionMs = { completed: 7 * DAY, failed: 30 * DAY, cancelled: 7 * DAY };
+
+/** What this process knows about names: definitions of producers, and handlers of workers. */
+export class Registry {
+  readonly #workers = new Map<string, Worker>();
+  readonly #definitions = new Map<string, CompiledOptions>();
+  readonly #retention: RetentionMs;
+  /** Rules of policies that came with a job, so that a failing flood compiles each once. */
+  readonly #rules = new WeakMap<object, RetryRule>();
+
+  constructor(retention: RetentionMs) {
+    this.#retention = retention;
+  }
+
+  get workers(): ReadonlyMap<string, Worker> {
+    return this.#workers;
+  }
+
+  add(where: string, worker: Omit<Worker, 'compiled'>): void {
+    const { name } = worker.definition;
+    if (this.#workers.has(name) && !worker.work.replace) {
+      throw new OptionError(
+        `${where}: "${name}" has a handler already; use another name, or { replace: true }.`,
+      );
+    }
+    this.#workers.set(name, { ...worker, compiled: this.define(worker.definition) });
+  }
+
+  define(definition: JobDefinition): CompiledOptions {
+    const compiled = compile(`job "${definition.name}"`, definition.options);
+    this.#definitions.set(definition.name, compiled);
+    return compiled;
+  }
+
+  options(name: string): CompiledOptions | undefined {
+    return this.#definitions.get(name);
+  }
+
+  retention = (name: string): RetentionMs => ({
+    ...this.#retention,
+    ...this.#definitions.get(name)?.retention,
+  });
+
+  /** The policy that came with the job, else the name's, else that of whoever ran it, else the default. */
+  retryRule(name: string, own: unknown, foreign: unknown): RetryRule {
+    if (typeof own === 'object' && own !== null) return this.#ruleOf(own);
+    const defined = this.#definitions.get(name);
+    if (defined !== undefined) return defined.retry;
+    return typeof foreign === 'object' && foreign !== null ? this.#ruleOf(foreign) : retryRule('default');
+  }
+
+  #ruleOf(policy: object): RetryRule {
+    const known = this.#rules.get(policy);
+    if (known !== undefined) return known;
+    let rule: RetryRule;
+    try {
+      rule = retryRule('stored retryPolicy', policy as RetryPolicy);
+    } catch {
+      // Written by hand, or by a version with other policies: the default is better than no retry.
+      rule = retryRule('default');
+    }
+    this.#rules.set(policy, rule);
+    return rule;
+  }
+
+  /** Policies by name, for whoever has to judge this instance's work after its death. */
+  policies(): Readonly<Record<string, unknown>> {
+    return Object.fromEntries(
+      [...this.#workers].map(([name, { compiled }]) => [name, compiled.retryPolicy ?? null]),
+    );
+  }
+}

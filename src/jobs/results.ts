@@ -1,0 +1,97 @@
+import type { Clock, Timer } from '../core/clock.js';
+import { TidemillError } from '../core/errors.js';
+import { FINISHED, type JobRecord } from '../core/job.js';
+import type { Store } from '../store/port.js';
+
+const FIRST_MS = 20;
+const LONGEST_MS = 1_000;
+
+interface Waiter {
+  readonly resolve: (job: JobRecord) => void;
+  readonly reject: (error: Error) => void;
+}
+
+/** Waits for jobs to end: by word of mouth inside this process, by asking for all awaited ones at once otherwise. */
+export class Results {
+  readonly #store: () => Promise<Store>;
+  readonly #waiting = new Map<string, Set<Waiter>>();
+  #timer: Timer | undefined;
+  #delayMs = FIRST_MS;
+
+  constructor(store: () => Promise<Store>) {
+    this.#store = store;
+  }
+
+  /** Called for every job that ends in this process. */
+  ended(job: JobRecord): void {
+    const waiters = this.#waiting.get(job.id);
+    this.#waiting.delete(job.id);
+    for (const waiter of waiters ?? []) waiter.resolve(job);
+  }
+
+  async wait(id: string, signal?: AbortSignal): Promise<JobRecord> {
+    const { clock } = await this.#store();
+    return new Promise((resolve, reject) => {
+      const waiter = { resolve, reject };
+      const waiters = this.#waiting.get(id) ?? new Set();
+      this.#waiting.set(id, waiters.add(waiter));
+      signal?.addEventListener('abort', () => {
+        waiters.delete(waiter);
+        if (waiters.size === 0) this.#waiting.delete(id);
+        reject(signal.reason as Error);
+      });
+      this.#delayMs = FIRST_MS;
+      this.#timer?.cancel();
+      this.#timer = undefined;
+      this.#ask(clock);
+    });
+  }
+
+  stop(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    for (const waiters of this.#waiting.values()) {
+      for (const { reject } of waiters)
+        reject(new TidemillError('STOPPED', 'The mill was stopped while waiting for a result.'));
+    }
+    this.#waiting.clear();
+  }
+
+  #ask(clock: Clock): void {
+    const round = this.#round().finally(() => {
+      if (this.#waiting.size === 0) return;
+      this.#delayMs = Math.min(LONGEST_MS, this.#delayMs * 1.5);
+      this.#timer ??= clock.timer(this.#delayMs, () => {
+        this.#timer = undefined;
+        this.#ask(clock);
+      });
+    });
+    clock.track?.(round);
+  }
+
+  async #round(): Promise<void> {
+    const ids = [...this.#waiting.keys()];
+    if (ids.length === 0) return;
+    try {
+      const store = await this.#store();
+      const jobs = new Map((await store.jobs.getMany(ids)).map((job) => [job.id, job]));
+      for (const id of ids) {
+        const job = jobs.get(id);
+        if (job === undefined) this.#missing(id);
+        else if (FINISHED.includes(job.status)) this.ended(job);
+      }
+    } catch {
+      // The store does not answer just now; the next round asks again.
+    }
+  }
+
+  #missing(id: string): void {
+    const waiters = this.#waiting.get(id);
+    this.#waiting.delete(id);
+    const error = new TidemillError(
+      'JOB_MISSING',
+      `There is no job ${id}; finished jobs are deleted after their retention.`,
+    );
+    for (const waiter of waiters ?? []) waiter.reject(error);
+  }
+}

@@ -1,0 +1,160 @@
+import { TidemillError } from '../core/errors.js';
+import type { JobRecord, MissedPolicy } from '../core/job.js';
+import { checkInteger, checkText } from '../core/options.js';
+import type { Store } from '../store/port.js';
+import { preview, slotAfter } from '../time/recurrence.js';
+import { recurrenceOf } from './conclude.js';
+
+/** A recurring job, seen as the schedule it is. */
+export interface Schedule {
+  readonly id: string;
+  readonly name: string;
+  readonly uniqueKey: string;
+  readonly cron: string;
+  readonly timezone: string;
+  readonly data: unknown;
+  readonly missed: MissedPolicy;
+  readonly startAt?: Date;
+  readonly repeatUntil?: Date;
+  readonly paused: boolean;
+  /** `pending`, `processing`, or `completed` and `cancelled` once it has ended. */
+  readonly status: JobRecord['status'];
+  /** Null while paused or ended. */
+  readonly nextRunAt: Date | null;
+  readonly failCount: number;
+  readonly failReason?: string;
+}
+
+function toSchedule(job: JobRecord): Schedule {
+  const paused = job.paused ?? false;
+  const waiting = !paused && (job.status === 'pending' || job.status === 'processing');
+  return {
+    id: job.id,
+    name: job.name,
+    uniqueKey: job.uniqueKey ?? job.name,
+    cron: job.repeatInterval ?? '',
+    timezone: job.timezone ?? 'UTC',
+    data: job.data,
+    missed: job.missed ?? 'once',
+    paused,
+    status: job.status,
+    nextRunAt: waiting ? job.nextRunAt : null,
+    failCount: job.failCount,
+    ...(job.startAt === undefined ? {} : { startAt: job.startAt }),
+    ...(job.repeatUntil === undefined ? {} : { repeatUntil: job.repeatUntil }),
+    ...(job.failReason === undefined ? {} : { failReason: job.failReason }),
+  };
+}
+
+/** `mill.schedules`: a schedule is named by its job's name, and by its unique key where a name has several. */
+export class Schedules {
+  readonly #store: () => Promise<Store>;
+  readonly #due: () => void;
+
+  constructor(store: () => Promise<Store>, due: () => void) {
+    this.#store = store;
+    this.#due = due;
+  }
+
+  async list(name?: string): Promise<readonly Schedule[]> {
+    if (name !== undefined) checkText('schedules.list', 'name', name);
+    return (await (await this.#store()).jobs.schedules(name)).map(toSchedule);
+  }
+
+  async get(name: string, uniqueKey: string = name): Promise<Schedule | undefined> {
+    const job = await (
+      await this.#store()
+    ).jobs.schedule(checkText('schedules.get', 'name', name), uniqueKey);
+    return job && toSchedule(job);
+  }
+
+  /** Ends it. A run in progress goes to its end. Answers whether there was one. */
+  async remove(name: string, uniqueKey: string = name): Promise<boolean> {
+    return (await this.#store()).jobs.removeSchedule(checkText('schedules.remove', 'name', name), uniqueKey);
+  }
+
+  async pause(name: string, uniqueKey: string = name): Promise<Schedule> {
+    const store = await this.#store();
+    const job = await store.jobs.pauseSchedule(
+      checkText('schedules.pause', 'name', name),
+      uniqueKey,
+      true,
+      new Date(0),
+    );
+    return toSchedule(job ?? missing(name, uniqueKey));
+  }
+
+  /** Goes on with the first run after now. */
+  async resume(name: string, uniqueKey: string = name): Promise<Schedule> {
+    const store = await this.#store();
+    const current =
+      (await store.jobs.schedule(checkText('schedules.resume', 'name', name), uniqueKey)) ??
+      missing(name, uniqueKey);
+    const now = new Date(store.clock.now());
+    const recurrence = recurrenceOf(current);
+    const next = (recurrence && slotAfter(recurrence, now)) ?? now;
+    const job = await store.jobs.pauseSchedule(name, uniqueKey, false, next);
+    this.#due();
+    return toSchedule(job ?? missing(name, uniqueKey));
+  }
+
+  /** One run as soon as possible, paused or not; its times are not changed by it. `running`: one is in progress. */
+  async runNow(
+    name: string,
+    uniqueKey = name,
+  ): Promise<{ readonly outcome: 'due' | 'running'; readonly schedule: Schedule }> {
+    const store = await this.#store();
+    const now = new Date(store.clock.now());
+    const answer = await store.jobs.runScheduleNow(
+      checkText('schedules.runNow', 'name', name),
+      uniqueKey,
+      now,
+    );
+    this.#due();
+    const { outcome, job } = answer ?? missing(name, uniqueKey);
+    return { outcome, schedule: toSchedule(job) };
+  }
+
+  /** The next run times of one schedule, or of all of them together. */
+  next(name: string, count?: number, uniqueKey?: string): Promise<readonly Date[]>;
+  next(count?: number): Promise<readonly UpcomingRun[]>;
+  async next(
+    target: string | number = 10,
+    count: number | undefined = 10,
+    uniqueKey?: string,
+  ): Promise<readonly Date[] | readonly UpcomingRun[]> {
+    const store = await this.#store();
+    const now = new Date(store.clock.now());
+    if (typeof target === 'number') return upcoming(await store.jobs.schedules(), now, checkCount(target));
+    const name = checkText('schedules.next', 'name', target);
+    const job = (await store.jobs.schedule(name, uniqueKey ?? name)) ?? missing(name, uniqueKey ?? name);
+    const recurrence = recurrenceOf(job);
+    return recurrence === null ? [] : preview(recurrence, now, checkCount(count));
+  }
+}
+
+export interface UpcomingRun {
+  readonly name: string;
+  readonly uniqueKey: string;
+  readonly at: Date;
+}
+
+const checkCount = (count: number): number => checkInteger('schedules.next', 'count', count, 1, 1_000);
+
+function upcoming(jobs: readonly JobRecord[], now: Date, count: number): UpcomingRun[] {
+  const runs = jobs
+    .filter((job) => toSchedule(job).nextRunAt !== null)
+    .flatMap((job) => {
+      const recurrence = recurrenceOf(job);
+      const times = recurrence === null ? [] : preview(recurrence, now, count);
+      return times.map((at) => ({ name: job.name, uniqueKey: job.uniqueKey ?? job.name, at }));
+    });
+  return runs.sort((a, b) => a.at.getTime() - b.at.getTime()).slice(0, count);
+}
+
+function missing(name: string, key: string): never {
+  throw new TidemillError(
+    'SCHEDULE_MISSING',
+    `There is no live schedule "${name}" with the key "${key}"; schedules.list() shows them.`,
+  );
+}

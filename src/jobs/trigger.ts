@@ -1,0 +1,240 @@
+import type { Emitter } from '../core/emitter.js';
+import { asError, CancelledError, LeaseLostError, StoppingError, TidemillError } from '../core/errors.js';
+import { toJob, type JobRecord } from '../core/job.js';
+import type { Logger } from '../core/logger.js';
+import type { Finished, Outcome } from '../core/outcome.js';
+import { checkPayload } from '../core/payload.js';
+import type { AttemptControl, Conclusion, Trigger } from '../engine/trigger.js';
+import type { Store } from '../store/port.js';
+import { toInstant } from '../time/duration.js';
+import { isTooLate } from '../time/recurrence.js';
+import { conclude, recurrenceOf } from './conclude.js';
+import type { JobContext, AnyHandler } from './context.js';
+import { validated } from './definition.js';
+import type { MillEvents } from './events.js';
+import type { Registry } from './registry.js';
+
+export interface JobTriggerOptions {
+  readonly registry: Registry;
+  readonly store: Store;
+  readonly instanceId: string;
+  readonly historyLimit: number;
+  readonly events: Emitter<MillEvents>;
+  readonly log: Logger;
+  /** Somebody in this process may be waiting for it. */
+  readonly ended: (job: JobRecord) => void;
+}
+
+/** Jobs, as the engine sees them: runs handlers, and says what their end means. */
+export class JobTrigger implements Trigger {
+  readonly #options: JobTriggerOptions;
+
+  constructor(options: JobTriggerOptions) {
+    this.#options = options;
+  }
+
+  workers(): ReadonlyMap<string, { readonly concurrency: number }> {
+    return new Map([...this.#options.registry.workers].map(([name, { work }]) => [name, work]));
+  }
+
+  timeoutMs(job: JobRecord): number | undefined {
+    return job.timeoutMs ?? this.#options.registry.workers.get(job.name)?.compiled.timeoutMs;
+  }
+
+  async perform(job: JobRecord, attempt: AttemptControl): Promise<Outcome> {
+    const { registry, events, instanceId, store } = this.#options;
+    const worker = registry.workers.get(job.name);
+    if (worker === undefined) return { kind: 'released' };
+    if (this.#tooLate(job)) return { kind: 'skipped' };
+    const run = new Run(
+      job,
+      attempt,
+      store,
+      (finished) => this.conclude(job, finished),
+      (progress) => {
+        events.emit('job:progress', { job: toJob(job), progress, instanceId });
+      },
+    );
+    events.emit('job:start', { job: toJob(job), instanceId });
+    return run.perform(worker.handler, (data) =>
+      validated(`job "${job.name}"`, worker.definition.schema, data),
+    );
+  }
+
+  #tooLate(job: JobRecord): boolean {
+    if (job.missed !== 'skip' || job.failCount > 0) return false;
+    const recurrence = recurrenceOf(job);
+    const now = new Date(job.lockedAt ?? this.#options.store.clock.now());
+    return recurrence !== null && isTooLate(recurrence, job.scheduledFor ?? job.nextRunAt, now);
+  }
+
+  conclude(job: JobRecord, finished: Finished, policies: Readonly<Record<string, unknown>> = {}): Conclusion {
+    const { registry, instanceId, historyLimit, log } = this.#options;
+    return conclude(job, finished, {
+      instanceId,
+      retry: registry.retryRule(job.name, job.retryPolicy, policies[job.name]),
+      retention: registry.retention(job.name),
+      historyLimit: registry.workers.get(job.name)?.work.historyLimit ?? historyLimit,
+      dropped: (count) => {
+        log.warn(
+          { job: job.id, count },
+          `schedule ${job.id} had missed too many runs; ${String(count)} were dropped`,
+        );
+      },
+    });
+  }
+
+  recorded(record: JobRecord, finished: Finished, { settlement, retryAt }: Conclusion): void {
+    const { events, instanceId, ended } = this.#options;
+    const { outcome } = finished;
+    const job = toJob({ ...record, ...settledView(settlement) });
+    if (outcome.kind === 'returned' || outcome.kind === 'recorded') {
+      const durationMs = finished.finishedAt - (finished.startedAt ?? finished.finishedAt);
+      events.emit('job:complete', { job, result: outcome.result, durationMs, instanceId });
+    } else if ('error' in outcome && settlement.status !== 'cancelled') {
+      const willRetry = retryAt !== undefined;
+      events.emit('job:fail', {
+        job,
+        error: outcome.error,
+        attempt: record.failCount + 1,
+        willRetry,
+        instanceId,
+      });
+      if (retryAt !== undefined) events.emit('job:retry', { job, runAt: retryAt, instanceId });
+    }
+    if (settlement.status === 'cancelled') events.emit('job:cancel', { job, instanceId });
+    if (settlement.status !== 'pending') ended({ ...record, ...settledView(settlement) });
+  }
+}
+
+function settledView({ set, status }: Conclusion['settlement']): Partial<JobRecord> {
+  const fields = Object.entries(set).filter(([, value]) => value !== null && value !== undefined);
+  return { ...(Object.fromEntries(fields) as Partial<JobRecord>), status, lockedAt: null };
+}
+
+/** One call of a handler, and what it asked for on the way. */
+class Run {
+  readonly #job: JobRecord;
+  readonly #attempt: AttemptControl;
+  readonly #store: Store;
+  readonly #conclude: (finished: Finished) => Conclusion;
+  readonly #progressed: (value: unknown) => void;
+  readonly #startedAt: number;
+  #deferredTo: Date | undefined;
+  #completedWith: { readonly result: unknown } | undefined;
+
+  constructor(
+    job: JobRecord,
+    attempt: AttemptControl,
+    store: Store,
+    conclude: (finished: Finished) => Conclusion,
+    progressed: (value: unknown) => void,
+  ) {
+    this.#job = job;
+    this.#attempt = attempt;
+    this.#store = store;
+    this.#conclude = conclude;
+    this.#progressed = progressed;
+    this.#startedAt = store.clock.now();
+  }
+
+  async perform(handler: AnyHandler, validate: (data: unknown) => Promise<unknown>): Promise<Outcome> {
+    let outcome: Outcome;
+    try {
+      const data = await validate(this.#job.data);
+      const result = await (handler as (job: unknown) => unknown)(this.#context(data));
+      outcome = this.#returned(result);
+    } catch (thrown) {
+      outcome = this.#threw(thrown);
+    }
+    return this.#completedWith === undefined
+      ? outcome
+      : this.#afterTransaction(outcome, this.#completedWith.result);
+  }
+
+  #returned(result: unknown): Outcome {
+    if (this.#deferredTo !== undefined) return { kind: 'deferred', runAt: this.#deferredTo };
+    const kept = result === undefined ? undefined : this.#checked('result', result);
+    return { kind: 'returned', result: kept };
+  }
+
+  /** A throw after the signal aborted is its answer to the signal: what counts is why it aborted. */
+  #threw(thrown: unknown): Outcome {
+    const { signal } = this.#attempt;
+    if (signal.aborted) {
+      if (signal.reason instanceof CancelledError) return { kind: 'cancelled' };
+      if (signal.reason instanceof StoppingError || signal.reason instanceof LeaseLostError)
+        return { kind: 'released' };
+    }
+    return { kind: 'threw', error: asError(thrown) };
+  }
+
+  /** `complete` was called: whether its transaction was committed, only the store knows. */
+  async #afterTransaction(outcome: Outcome, result: unknown): Promise<Outcome> {
+    const [still] = await this.#store.jobs.held([this.#attempt.lease]).catch(() => [this.#job]);
+    this.#attempt.inTransaction = false;
+    if (still === undefined) return { kind: 'recorded', result };
+    if (outcome.kind !== 'returned') return outcome;
+    const message = 'complete() was called, but its transaction was not committed when the handler returned.';
+    return { kind: 'threw', error: new TidemillError('NOT_COMMITTED', message) };
+  }
+
+  #checked(what: string, value: unknown): unknown {
+    return checkPayload(
+      `job "${this.#job.name}"`,
+      what,
+      value,
+      this.#store.payload,
+      this.#store.maxPayloadBytes,
+    );
+  }
+
+  #context(data: unknown): JobContext {
+    const { id, name, failCount, uniqueKey, scheduledFor } = this.#job;
+    return {
+      id,
+      name,
+      data,
+      failCount,
+      attempt: failCount + 1,
+      signal: this.#attempt.signal,
+      ...(uniqueKey === undefined ? {} : { uniqueKey }),
+      ...(scheduledFor === undefined ? {} : { scheduledFor }),
+      progress: (value) => {
+        const kept = this.#checked('progress', value);
+        this.#attempt.note({ progress: { value: kept } });
+        this.#progressed(kept);
+      },
+      log: (message, fields) => {
+        const kept = fields === undefined ? {} : { fields: this.#checked('log fields', fields) };
+        this.#attempt.note({ log: { message, ...kept } });
+      },
+      defer: (until) => {
+        this.#deferredTo = toInstant(`job "${name}"`, 'defer', until, this.#store.clock.now());
+      },
+      complete: (options) => this.#complete(options),
+    };
+  }
+
+  /** May be called again by a transaction that is tried again: each try writes anew. */
+  async #complete({ transaction, result }: { transaction: unknown; result?: unknown }): Promise<void> {
+    if (!this.#store.isTransaction(transaction)) {
+      throw new TidemillError(
+        'BAD_OPTION',
+        `complete() needs { transaction }: the handle of a ${this.#store.kind} transaction.`,
+      );
+    }
+    const kept = result === undefined ? undefined : this.#checked('result', result);
+    this.#attempt.inTransaction = true;
+    const outcome = { kind: 'recorded', result: kept } as const;
+    const { settlement } = this.#conclude({
+      outcome,
+      startedAt: this.#startedAt,
+      finishedAt: this.#store.clock.now(),
+    });
+    const answer = await this.#store.jobs.settleIn(settlement, transaction);
+    if (answer !== 'settled')
+      throw new LeaseLostError(`${this.#job.name} ${this.#job.id} is not held by this attempt any more.`);
+    this.#completedWith = { result: kept };
+  }
+}

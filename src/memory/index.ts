@@ -1,0 +1,14 @@
+/** The memory store: unit tests with a virtual clock, and work that may be lost with the process. */
+import { checkInteger, checkKeys } from '../core/options.js';
+import { MemoryStore, type MemoryOptions } from './store.js';
+
+export function memory(options: MemoryOptions = {}): MemoryStore {
+  checkKeys('memory()', options, ['clock', 'maxPayloadBytes']);
+  const { maxPayloadBytes } = options;
+  if (maxPayloadBytes !== undefined)
+    checkInteger('memory()', 'maxPayloadBytes', maxPayloadBytes, 1, Number.MAX_SAFE_INTEGER);
+  return new MemoryStore(options);
+}
+
+export { MemoryStore, type MemoryOptions };
+export { MemoryTransaction } from './transaction.js';

@@ -1,0 +1,78 @@
+import type { Clock } from '../core/clock.js';
+import type { Cluster, Instance, InstanceStore, Registration } from '../store/port.js';
+
+interface Entry {
+  registration: Registration;
+  leaseUntil: number;
+  dead: boolean;
+}
+
+export class MemoryInstances implements InstanceStore {
+  readonly #clock: Clock;
+  readonly #paused: ReadonlySet<string>;
+  readonly #entries = new Map<string, Entry>();
+
+  constructor(clock: Clock, paused: ReadonlySet<string>) {
+    this.#clock = clock;
+    this.#paused = paused;
+  }
+
+  cluster(): Cluster {
+    const now = this.#clock.now();
+    const instances = [...this.#entries.values()].map(({ registration, leaseUntil, dead }) => ({
+      instanceId: registration.instanceId,
+      life: registration.life,
+      names: registration.names,
+      leftMs: leaseUntil - now,
+      dead,
+    }));
+    return { now: new Date(now), paused: new Set(this.#paused), instances };
+  }
+
+  list(): Promise<Cluster> {
+    return Promise.resolve(this.cluster());
+  }
+
+  register(registration: Registration): Promise<{ refusedBy?: { host: string; pid: number } }> {
+    const now = this.#clock.now();
+    for (const entry of this.#entries.values()) {
+      if (entry.dead || entry.registration.instanceId !== registration.instanceId) continue;
+      if (entry.leaseUntil > now) {
+        return Promise.resolve({ refusedBy: { host: entry.registration.host, pid: entry.registration.pid } });
+      }
+      entry.dead = true;
+    }
+    this.#entries.set(registration.life, {
+      registration,
+      leaseUntil: now + registration.leaseMs,
+      dead: false,
+    });
+    return Promise.resolve({});
+  }
+
+  renew(registration: Registration): Promise<'renewed' | 'lost'> {
+    const entry = this.#entries.get(registration.life);
+    if (entry === undefined || entry.dead) return Promise.resolve('lost');
+    entry.registration = registration;
+    entry.leaseUntil = this.#clock.now() + registration.leaseMs;
+    return Promise.resolve('renewed');
+  }
+
+  deregister(instance: Instance): Promise<void> {
+    this.#entries.delete(instance.life);
+    return Promise.resolve();
+  }
+
+  fence(instance: Instance): Promise<{ policies: Readonly<Record<string, unknown>> } | undefined> {
+    const entry = this.#entries.get(instance.life);
+    if (entry === undefined || (!entry.dead && entry.leaseUntil > this.#clock.now()))
+      return Promise.resolve(undefined);
+    entry.dead = true;
+    return Promise.resolve({ policies: entry.registration.policies });
+  }
+
+  bury(instance: Instance): Promise<void> {
+    if (this.#entries.get(instance.life)?.dead === true) this.#entries.delete(instance.life);
+    return Promise.resolve();
+  }
+}

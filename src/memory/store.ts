@@ -1,0 +1,74 @@
+import { systemClock, type Clock } from '../core/clock.js';
+import type { PayloadRules } from '../core/payload.js';
+import type { InstanceStore, JobStore, Store, Watch, WatchHandlers } from '../store/port.js';
+import { MemoryInstances } from './instances.js';
+import { MemoryJobs } from './jobs.js';
+import { MemoryTransaction } from './transaction.js';
+
+export interface MemoryOptions {
+  /** The clock that due times, leases and timers follow; `virtualClock()` of tidemill/testing fits. Default: real time. */
+  readonly clock?: Clock;
+  /** Largest payload, result or progress value, in bytes. Default: 15,500,000, as on MongoDB. */
+  readonly maxPayloadBytes?: number;
+}
+
+const payload: PayloadRules = { maxDepth: 80 };
+
+/** Jobs in this process's memory: for unit tests, and for work that may be lost with the process. */
+export class MemoryStore implements Store<MemoryTransaction> {
+  readonly kind = 'memory';
+  readonly clock: Clock;
+  readonly payload: PayloadRules = payload;
+  readonly maxPayloadBytes: number;
+  readonly jobs: JobStore<MemoryTransaction>;
+  readonly instances: InstanceStore;
+  readonly #listeners = new Set<WatchHandlers>();
+
+  constructor(options: MemoryOptions) {
+    this.clock = options.clock ?? systemClock;
+    this.maxPayloadBytes = options.maxPayloadBytes ?? 15_500_000;
+    const paused = new Set<string>();
+    const instances = new MemoryInstances(this.clock, paused);
+    this.instances = instances;
+    this.jobs = new MemoryJobs({
+      clock: this.clock,
+      paused,
+      cluster: () => instances.cluster(),
+      wake: () => this.#tell('wake'),
+      cancel: () => this.#tell('cancel'),
+    });
+  }
+
+  // Nothing is opened, so nothing is to be closed; the jobs stay for as long as the store object does.
+  acquire(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  release(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  watch(handlers: WatchHandlers): Promise<Watch> {
+    this.#listeners.add(handlers);
+    const close = (): Promise<void> => {
+      this.#listeners.delete(handlers);
+      return Promise.resolve();
+    };
+    return Promise.resolve({ close });
+  }
+
+  async transaction<T>(work: (transaction: MemoryTransaction) => Promise<T>): Promise<T> {
+    const transaction = new MemoryTransaction();
+    const answer = await work(transaction);
+    transaction.commit();
+    return answer;
+  }
+
+  isTransaction(value: unknown): value is MemoryTransaction {
+    return value instanceof MemoryTransaction;
+  }
+
+  #tell(what: 'wake' | 'cancel'): void {
+    for (const listener of this.#listeners) listener[what]();
+  }
+}

@@ -1,0 +1,124 @@
+import type { Document } from 'mongodb';
+import type { JobRecord } from '../core/job.js';
+import { fairShare } from '../core/share.js';
+import type { ClaimAnswer, ClaimRequest, Instance, NameLimit } from '../store/port.js';
+import { literal, run, type Mongo } from './context.js';
+import { SCHEMA_VERSION, toRecord, type Key } from './document.js';
+import { clusterPipeline, readCluster } from './look.js';
+
+/** More slices than this would read too much of the queue's head for one claim; further instances share them. */
+const MOST_SLICES = 4;
+/** More names than this make a statement too long; the engine takes turns. */
+export const MOST_NAMES = 32;
+
+const slicesOf = (limit: NameLimit): number => Math.min(limit.of, MOST_SLICES);
+
+/** The ids at the head of one name's queue, in order, as one row. */
+export function headPipeline(name: string, count: number): Document[] {
+  return [
+    {
+      $match: {
+        v: SCHEMA_VERSION,
+        name: { $eq: name },
+        status: 'pending',
+        $expr: { $lte: ['$nextRunAt', '$$NOW'] },
+      },
+    },
+    { $sort: { priority: -1, nextRunAt: 1, _id: 1 } },
+    { $limit: count },
+    { $group: { _id: literal(name), ids: { $push: '$_id' } } },
+  ];
+}
+
+function headsPipeline(mongo: Mongo, request: ClaimRequest): Document[] {
+  const [first = [], ...rest] = [...request.limits].map(([name, limit]) =>
+    headPipeline(name, limit.max * slicesOf(limit)),
+  );
+  return [
+    ...first,
+    ...rest.map((pipeline) => ({ $unionWith: { coll: mongo.jobs.collectionName, pipeline } })),
+    { $unionWith: { coll: mongo.globals.collectionName, pipeline: clusterPipeline } },
+  ];
+}
+
+/** This instance's slice of the head; where that is short, the rest of the window at random. */
+function pick(ids: readonly Key[], limit: NameLimit): Key[] {
+  const start = (limit.rank % slicesOf(limit)) * limit.max;
+  const own = ids.slice(start, start + limit.max);
+  const others = [...ids.slice(0, start), ...ids.slice(start + limit.max)];
+  while (own.length < limit.max && others.length > 0) {
+    const at = Math.floor(Math.random() * others.length);
+    own.push(...others.splice(at, 1));
+  }
+  return own;
+}
+
+/** Statement 1: candidates of each name, then a fair share of them by turns. */
+async function candidates(
+  mongo: Mongo,
+  request: ClaimRequest,
+): Promise<{ ids: Key[]; answer: Omit<ClaimAnswer, 'jobs'> }> {
+  const rows = await mongo.jobs
+    .aggregate(headsPipeline(mongo, request), { hint: 'tidemill_claim' })
+    .toArray();
+  const cluster = readCluster(rows, mongo.clock.now());
+  const heads = new Map(
+    rows.filter((row) => row['ids'] !== undefined).map((row) => [row['_id'] as string, row['ids'] as Key[]]),
+  );
+  const open = [...request.limits].filter(([name]) => heads.has(name) && !cluster.paused.has(name));
+  const picked = new Map(open.map(([name, limit]) => [name, pick(heads.get(name) ?? [], limit)]));
+  const shares = fairShare(new Map([...picked].map(([name, ids]) => [name, ids.length])), request.total);
+  const ids = [...picked].flatMap(([name, offered]) => offered.slice(0, shares.get(name) ?? 0));
+  const more = open.some(([name, limit]) => {
+    const seen = heads.get(name)?.length ?? 0;
+    return seen > (shares.get(name) ?? 0) || seen >= limit.max * slicesOf(limit);
+  });
+  return { ids, answer: { more, cluster } };
+}
+
+/**
+ * Statement 2 takes them, with every precondition inside: still pending, still due, still of a known version.
+ * Statement 3 reads what the token holds: that, and nothing else, was claimed.
+ */
+export async function claim(mongo: Mongo, request: ClaimRequest): Promise<ClaimAnswer> {
+  return run('claim', async () => {
+    const { ids, answer } = await candidates(mongo, request);
+    if (ids.length === 0) return { jobs: [], ...answer };
+    const { matchedCount } = await mongo.jobs.updateMany(
+      { _id: { $in: ids }, status: 'pending', v: SCHEMA_VERSION, $expr: { $lte: ['$nextRunAt', '$$NOW'] } },
+      {
+        $set: {
+          status: 'processing',
+          claimedBy: request.instance.instanceId,
+          leaseToken: request.token,
+          heartbeatInterval: request.heartbeatMs,
+        },
+        $currentDate: { lockedAt: true, lastHeartbeat: true, updatedAt: true },
+      },
+    );
+    if (matchedCount === 0) return { jobs: [], ...answer };
+    // A batch larger than the answer spares the round trip that would ask for the end of the cursor.
+    const filter = { _id: { $in: ids }, leaseToken: request.token, status: 'processing' as const };
+    const held = await mongo.jobs.find(filter, { batchSize: ids.length + 1 }).toArray();
+    return { jobs: inOrder(held.map(toRecord)), ...answer };
+  });
+}
+
+/** The order that the claim index has within a name; an `$in` does not keep it. */
+function inOrder(jobs: JobRecord[]): JobRecord[] {
+  return jobs.sort(
+    (a, b) =>
+      b.priority - a.priority || a.nextRunAt.getTime() - b.nextRunAt.getTime() || (a.id < b.id ? -1 : 1),
+  );
+}
+
+export async function claimedUnder(
+  mongo: Mongo,
+  instance: Instance,
+  token: string,
+): Promise<readonly JobRecord[]> {
+  const filter = { claimedBy: instance.instanceId, status: 'processing' as const, leaseToken: token };
+  return run('read a claim again', async () =>
+    inOrder((await mongo.jobs.find(filter, { hint: 'tidemill_held' }).toArray()).map(toRecord)),
+  );
+}

@@ -1,0 +1,49 @@
+import type { Collection, CollectionOptions, Document, MongoClient, WriteConcernSettings } from 'mongodb';
+import type { JobDocument } from './document.js';
+import type { ServerClock } from './clock.js';
+import { sorted } from './errors.js';
+
+/** What every query file needs: the open collections and the facts about the server. */
+export interface Mongo {
+  readonly client: MongoClient;
+  readonly jobs: Collection<JobDocument>;
+  readonly globals: Collection<GlobalDocument>;
+  readonly clock: ServerClock;
+  /** Behind mongos: jobs carry a `part`, and writes by id name it. */
+  readonly sharded: boolean;
+}
+
+/** Coordination documents: instances and paused names. */
+export interface GlobalDocument extends Document {
+  _id: string;
+  kind: 'instance' | 'pause';
+}
+
+/** Every statement names its own concerns and BSON options, so that a user's connection options change nothing. */
+export const collectionOptions = (writeConcern: WriteConcernSettings): CollectionOptions => ({
+  readPreference: 'primary',
+  readConcern: { level: 'local' },
+  writeConcern,
+  ignoreUndefined: true,
+  serializeFunctions: false,
+  checkKeys: false,
+  promoteValues: true,
+  promoteLongs: true,
+  promoteBuffers: false,
+  useBigInt64: false,
+  bsonRegExp: false,
+  raw: false,
+  enableUtf8Validation: true,
+});
+
+/** Runs a statement outside any transaction and sorts what it throws. */
+export async function run<T>(what: string, statement: () => Promise<T>, outcomeUnknown = false): Promise<T> {
+  try {
+    return await statement();
+  } catch (error) {
+    throw sorted(what, error, outcomeUnknown);
+  }
+}
+
+/** Any user's value inside a pipeline goes through here: `$` in it must mean nothing. */
+export const literal = (value: unknown): Document => ({ $literal: value });

@@ -1,0 +1,152 @@
+import { ObjectId, type Document } from 'mongodb';
+import type { JobRecord, JobStatus } from '../core/job.js';
+import type { NewJob } from '../store/port.js';
+
+/** The version of the shape below. Pending jobs of a later one are left alone and reported. */
+export const SCHEMA_VERSION = 1;
+
+/** Parts of a sharded collection; docs/sharding.md says why. */
+const PARTS = 4096;
+
+/** Ids are ObjectIds or texts; others are run as well, but only these can be asked for by id. */
+export type Key = ObjectId | string;
+
+/** A job as stored. Everything but the seeds' fields may be missing: other programs write here too. */
+export interface JobDocument extends Document {
+  _id: Key;
+  name: string;
+  status: JobStatus;
+}
+
+/** An id that looks like an ObjectId is one: hand-written documents have them, and `job.id` is their text. */
+export const toKey = (id: string): Key => (/^[0-9a-f]{24}$/u.test(id) ? new ObjectId(id) : id);
+
+/** What an id given by a user may stand for in the collection. */
+export const keysFor = (id: string): Key[] => {
+  const key = toKey(id);
+  return typeof key === 'string' ? [key] : [key, id];
+};
+
+export const newKey = (): ObjectId => new ObjectId();
+
+export function toText(key: unknown): string {
+  return key instanceof ObjectId ? key.toHexString() : String(key);
+}
+
+/** FNV-1a: spreads keys evenly, and gives the same part in every process. */
+function hash(text: string): number {
+  let value = 0x811c9dc5;
+  for (let i = 0; i < text.length; i += 1) value = Math.imul(value ^ text.charCodeAt(i), 0x01000193);
+  return value >>> 0;
+}
+
+/** Work with a key must land where its twin would, or no unique index could hold them apart. */
+export function partOf(name: string, uniqueKey: string | undefined, id: string | undefined): number {
+  if (uniqueKey !== undefined) return hash(`${name}\0${uniqueKey}`) % PARTS;
+  return id === undefined ? Math.floor(Math.random() * PARTS) : hash(id) % PARTS;
+}
+
+export const scheduleId = (name: string, key: string): string => `schedule:${name}:${key}`;
+
+export function toDocument(job: NewJob, sharded: boolean): JobDocument {
+  return {
+    _id: job.id === undefined ? newKey() : toKey(job.id),
+    v: SCHEMA_VERSION,
+    name: job.name,
+    data: job.data,
+    status: job.status,
+    priority: job.priority,
+    nextRunAt: job.nextRunAt,
+    lockedAt: null,
+    failCount: 0,
+    createdAt: job.createdAt,
+    updatedAt: job.createdAt,
+    ...(sharded ? { part: partOf(job.name, job.uniqueKey, job.id) } : {}),
+    ...(job.uniqueKey === undefined ? {} : { uniqueKey: job.uniqueKey }),
+    ...(job.retryPolicy === undefined ? {} : { retryPolicy: job.retryPolicy }),
+    ...(job.timeoutMs === undefined ? {} : { timeoutMs: job.timeoutMs }),
+    ...(job.wake === true ? { wake: 1 } : {}),
+  };
+}
+
+/** Fields that stand in a record under the same name; null and missing are the same for them. */
+const PLAIN = [
+  'finishedAt',
+  'claimedBy',
+  'lastHeartbeat',
+  'heartbeatInterval',
+  'failReason',
+  'failKind',
+  'firstFailedAt',
+  'uniqueKey',
+  'retryPolicy',
+  'timeoutMs',
+  'cancelRequestedAt',
+  'logs',
+  'history',
+  'repeatInterval',
+  'timezone',
+  'startAt',
+  'repeatUntil',
+  'missed',
+  'paused',
+  'scheduleId',
+  'scheduledFor',
+  'scheduleRev',
+  'leaseToken',
+  'startedToken',
+  'part',
+] as const;
+
+const VALUES = ['data', 'result', 'progress'] as const;
+
+const date = (value: unknown, otherwise: Date): Date => (value instanceof Date ? value : otherwise);
+
+export function toRecord(document: JobDocument): JobRecord {
+  const createdAt = date(
+    document['createdAt'],
+    document._id instanceof ObjectId ? document._id.getTimestamp() : EPOCH,
+  );
+  const record: Record<string, unknown> = {
+    key: document._id,
+    id: toText(document._id),
+    name: document.name,
+    status: document.status,
+    priority: typeof document['priority'] === 'number' ? document['priority'] : 0,
+    nextRunAt: date(document['nextRunAt'], createdAt),
+    createdAt,
+    updatedAt: date(document['updatedAt'], createdAt),
+    lockedAt: document['lockedAt'] instanceof Date ? document['lockedAt'] : null,
+    failCount: typeof document['failCount'] === 'number' ? document['failCount'] : 0,
+  };
+  for (const field of PLAIN) {
+    const value: unknown = document[field];
+    if (value !== undefined && value !== null) record[field] = value;
+  }
+  if (document['scheduleKey'] !== undefined) record['uniqueKey'] = document['scheduleKey'];
+  for (const field of VALUES)
+    if (document[field] !== undefined) record[field] = undoReferences(document[field]);
+  return record as unknown as JobRecord;
+}
+
+const EPOCH = new Date(0);
+
+/** The driver turns `{ $ref, $id }` into a class of its own on the way out; payloads come back as they went in. */
+function undoReferences(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) {
+    for (const [index, item] of value.entries()) value[index] = undoReferences(item);
+    return value;
+  }
+  if ((value as { _bsontype?: unknown })._bsontype === 'DBRef') {
+    const { collection, oid, db, fields } = value as unknown as Record<string, unknown>;
+    return { $ref: collection, $id: oid, ...(db === undefined ? {} : { $db: db }), ...(fields as object) };
+  }
+  if (Object.getPrototypeOf(value) !== Object.prototype) return value;
+  for (const [key, item] of Object.entries(value)) {
+    if (typeof item === 'object' && item !== null && key !== '__proto__') {
+      (value as Record<string, unknown>)[key] = undoReferences(item);
+    }
+  }
+  return value;
+}

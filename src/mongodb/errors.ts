@@ -1,0 +1,61 @@
+import {
+  MongoBulkWriteError,
+  MongoError,
+  MongoNetworkError,
+  MongoServerError,
+  MongoServerSelectionError,
+} from 'mongodb';
+import { OptionError, StoreError, TidemillError } from '../core/errors.js';
+
+/** Driver errors are sorted here, once, by code or label. */
+const DUPLICATE_KEY = 11_000;
+const TIME_LIMIT = 50;
+const TOO_LARGE: ReadonlySet<unknown> = new Set([10_334, 17_419, 17_420, 17_280]);
+/** Step-downs, shutdowns, interruptions, network and write-concern trouble: waiting helps. */
+const TRANSIENT: ReadonlySet<unknown> = new Set([
+  6, 7, 24, 43, 50, 63, 64, 79, 89, 91, 100, 112, 133, 134, 150, 189, 234, 237, 262, 290, 317, 358, 384, 402,
+  9001, 10_107, 11_600, 11_601, 11_602, 13_388, 13_435, 13_436,
+]);
+const NO_CHANGE_STREAMS: ReadonlySet<unknown> = new Set([40_573, 115, 20]);
+
+const codeOf = (error: unknown): unknown => (error instanceof MongoServerError ? error.code : undefined);
+
+export const isDuplicate = (error: unknown): boolean => codeOf(error) === DUPLICATE_KEY;
+export const isTimeLimit = (error: unknown): boolean => codeOf(error) === TIME_LIMIT;
+export const isTooLarge = (error: unknown): boolean =>
+  TOO_LARGE.has(codeOf(error)) || error instanceof RangeError;
+export const lacksChangeStreams = (error: unknown): boolean => NO_CHANGE_STREAMS.has(codeOf(error));
+
+export function isTransient(error: unknown): boolean {
+  if (error instanceof MongoNetworkError || error instanceof MongoServerSelectionError) return true;
+  if (!(error instanceof MongoError)) return false;
+  if (error.hasErrorLabel('RetryableWriteError') || error.hasErrorLabel('TransientTransactionError'))
+    return true;
+  if (TRANSIENT.has(codeOf(error))) return true;
+  // Pool and connection errors have no code; they are recognised by their class.
+  return /^Mongo(?:Pool|WaitQueue|Topology|NotConnected|ExpiredSession|ClientClosed|OperationTimeout)/u.test(
+    error.name,
+  );
+}
+
+/** Positions of the items that an unordered bulk insert refused as duplicates; rethrows anything else. */
+export function duplicatesOf(error: unknown): readonly number[] {
+  if (!(error instanceof MongoBulkWriteError)) throw error;
+  const errors = [error.writeErrors].flat() as readonly { readonly code: number; readonly index: number }[];
+  if (errors.length === 0 || errors.some((one) => one.code !== DUPLICATE_KEY)) throw error;
+  return errors.map((one) => one.index);
+}
+
+/** A driver's error as one of ours; ours pass through. */
+export function sorted(what: string, error: unknown, outcomeUnknown: boolean): TidemillError {
+  if (error instanceof TidemillError) return error;
+  const reason = error instanceof Error ? error.message : String(error);
+  if (isTooLarge(error))
+    return new OptionError(`${what}: MongoDB refused it as too large: ${reason}`, { cause: error });
+  const transient = isTransient(error);
+  const unknown = transient && outcomeUnknown;
+  const hint = unknown
+    ? ' It may have been stored all the same; a call with the same `id` is safe to repeat.'
+    : '';
+  return new StoreError(`${what}: ${reason}.${hint}`, { cause: error, transient, outcomeUnknown: unknown });
+}

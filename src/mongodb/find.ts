@@ -1,0 +1,161 @@
+import { BSON, type Document, type Filter } from 'mongodb';
+import { JOB_STATUSES, type JobRecord, type JobStatus } from '../core/job.js';
+import type { Found, JobFilter, NameCounts, Page, StatusCounts, TimeRange } from '../store/port.js';
+import { literal, run, type Mongo } from './context.js';
+import { keysFor, toRecord, type JobDocument } from './document.js';
+import { isTimeLimit } from './errors.js';
+
+/** Combinations that no index serves may take this long, and then answer what they have. */
+const TIME_LIMIT_MS = 5_000;
+
+const range = ({ from, to }: TimeRange): Document => ({
+  ...(from === undefined ? {} : { $gte: from }),
+  ...(to === undefined ? {} : { $lte: to }),
+});
+
+const escaped = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/gu, String.raw`\$&`);
+
+/** An allow-list of fields; the values arrive checked, and none of them is ever read as an operator. */
+export function toQuery(filter: JobFilter): Filter<JobDocument> {
+  const { ids, name, status, uniqueKey, createdAt, updatedAt, nextRunAt, error } = filter;
+  return {
+    ...(ids === undefined ? {} : { _id: { $in: ids.flatMap(keysFor) } }),
+    ...(name === undefined ? {} : { name: { $in: [...name] } }),
+    ...(status === undefined ? {} : { status: { $in: [...status] } }),
+    ...(uniqueKey === undefined ? {} : { uniqueKey: { $in: [...uniqueKey] } }),
+    ...(createdAt === undefined ? {} : { createdAt: range(createdAt) }),
+    ...(updatedAt === undefined ? {} : { updatedAt: range(updatedAt) }),
+    ...(nextRunAt === undefined ? {} : { nextRunAt: range(nextRunAt) }),
+    ...(error === undefined ? {} : { failReason: { $regex: escaped(error) } }),
+  };
+}
+
+export async function get(mongo: Mongo, id: string): Promise<JobRecord | undefined> {
+  return (await getMany(mongo, [id]))[0];
+}
+
+export async function getMany(mongo: Mongo, ids: readonly string[]): Promise<readonly JobRecord[]> {
+  const filter = { _id: { $in: ids.flatMap(keysFor) } };
+  return run('read jobs', async () => (await mongo.jobs.find(filter).toArray()).map(toRecord));
+}
+
+export const cursorKey = (record: JobRecord): string =>
+  BSON.EJSON.stringify({ key: record.key }, { relaxed: false });
+
+/** After a job: later in the sort, ties by id, whatever the ids' types. */
+function after(page: Page): Filter<JobDocument> {
+  if (page.after === undefined) return {};
+  const { at, key } = page.after;
+  const id: unknown = (BSON.EJSON.parse(key, { relaxed: false }) as { key: unknown }).key;
+  const [past, upTo] = page.direction === 1 ? ['$gt', '$gte'] : ['$lt', '$lte'];
+  return {
+    $and: [
+      { [page.field]: { [upTo]: at } },
+      {
+        $or: [{ [page.field]: { [past]: at } }, { $expr: { [past]: ['$_id', literal(id)] } }],
+      },
+    ],
+  };
+}
+
+/** Naming every status lets one index serve a name alone, in order. */
+function withStatuses(query: Filter<JobDocument>, page: Page): Filter<JobDocument> {
+  const named = query['name'] !== undefined && query['status'] === undefined && page.field === 'createdAt';
+  return named ? { ...query, status: { $in: [...JOB_STATUSES] } } : query;
+}
+
+/** The query that `find` sends, for it and for the tests that look at its plan. */
+export function findQuery(filter: JobFilter, page: Page): Filter<JobDocument> {
+  return { ...withStatuses(toQuery(filter), page), ...after(page) };
+}
+
+export async function find(mongo: Mongo, filter: JobFilter, page: Page): Promise<Found> {
+  const { field, direction, limit } = page;
+  const cursor = mongo.jobs.find(findQuery(filter, page), {
+    sort: { [field]: direction, _id: direction },
+    limit: limit + 1,
+    batchSize: limit + 2,
+    maxTimeMS: TIME_LIMIT_MS,
+  });
+  const rows: JobDocument[] = [];
+  let partial = false;
+  await run('find', async () => {
+    try {
+      for await (const row of cursor) rows.push(row);
+    } catch (error) {
+      if (!isTimeLimit(error)) throw error;
+      partial = true;
+    }
+  });
+  return { jobs: rows.slice(0, limit).map(toRecord), more: rows.length > limit, partial };
+}
+
+export async function count(mongo: Mongo, filter: JobFilter): Promise<number> {
+  return run('count', () => mongo.jobs.countDocuments(toQuery(filter)));
+}
+
+/** Streams matching jobs without their payload; what is changed on the way leaves the filter, so none comes twice. */
+export async function* each(
+  mongo: Mongo,
+  filter: JobFilter,
+  size: number,
+): AsyncGenerator<readonly JobRecord[]> {
+  const projection = { data: 0, result: 0, progress: 0, logs: 0, history: 0 };
+  const cursor = mongo.jobs.find(toQuery(filter), { projection, batchSize: size });
+  try {
+    for (let batch: JobRecord[] = []; ;) {
+      const row = await run('find', () => cursor.next());
+      if (row !== null) batch.push(toRecord(row));
+      if (batch.length === size || (row === null && batch.length > 0)) {
+        yield batch;
+        batch = [];
+      }
+      if (row === null) return;
+    }
+  } finally {
+    await cursor.close();
+  }
+}
+
+/** Names come from one key each; counts stop at the cap, so that a million finished jobs cost no more than it. */
+export async function stats(
+  mongo: Mongo,
+  cap: number,
+): Promise<{ names: readonly NameCounts[]; total: number }> {
+  return run('stats', async () => {
+    const total = await mongo.jobs.estimatedDocumentCount();
+    const grouped = [{ $sort: { name: 1 as const } }, { $group: { _id: '$name' } }];
+    const names = await mongo.jobs
+      .aggregate<{ _id: string }>(grouped, { hint: 'tidemill_by_name' })
+      .toArray();
+    const counted: NameCounts[] = [];
+    for (const { _id: name } of names) counted.push(await countName(mongo, name, cap));
+    return { names: counted.sort((a, b) => (a.name < b.name ? -1 : 1)), total };
+  });
+}
+
+export function countPipeline(name: string, status: JobStatus, cap: number): Document[] {
+  return [
+    { $match: { name: { $eq: name }, status } },
+    { $limit: cap + 1 },
+    { $group: { _id: status, count: { $sum: 1 } } },
+  ];
+}
+
+async function countName(mongo: Mongo, name: string, cap: number): Promise<NameCounts> {
+  const [first = [], ...rest] = JOB_STATUSES.map((status) => countPipeline(name, status, cap));
+  const pipeline = [
+    ...first,
+    ...rest.map((branch) => ({ $unionWith: { coll: mongo.jobs.collectionName, pipeline: branch } })),
+  ];
+  const rows = await mongo.jobs.aggregate<{ _id: JobStatus; count: number }>(pipeline).toArray();
+  const found = new Map(rows.map((row) => [row._id, row.count]));
+  const counts = Object.fromEntries(
+    JOB_STATUSES.map((status) => [status, Math.min(cap, found.get(status) ?? 0)]),
+  );
+  return {
+    name,
+    counts: counts as StatusCounts,
+    capped: JOB_STATUSES.filter((status) => (found.get(status) ?? 0) > cap),
+  };
+}

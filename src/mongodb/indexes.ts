@@ -1,0 +1,120 @@
+import type { Collection, Document } from 'mongodb';
+import { StoreError } from '../core/errors.js';
+
+/** Every date is at least this. */
+const EARLIEST = new Date(-8_640_000_000_000_000);
+
+export interface IndexPlan {
+  readonly name: string;
+  readonly key: Readonly<Record<string, 1 | -1>>;
+  readonly partialFilterExpression?: Document;
+  readonly unique?: boolean;
+  readonly expireAfterSeconds?: number;
+}
+
+/** The condition that makes the `due` index the only one for looking ahead, and keeps it out of claims (ADR 3). */
+export const ANY_DATE: { readonly $gte: Date } = { $gte: EARLIEST };
+
+/** Each index with the queries it serves. Finished work sits in the last four only. */
+export function jobIndexes(sharded: boolean): readonly IndexPlan[] {
+  const pending = { status: 'pending' } as const;
+  return [
+    // claim: the head of the queue of each name; also jobs without a version (hand-written) and of a later version.
+    {
+      name: 'tidemill_claim',
+      key: { v: 1, name: 1, status: 1, priority: -1, nextRunAt: 1, _id: 1 },
+      partialFilterExpression: pending,
+    },
+    // look: the earliest due time of each name; find pending jobs by nextRunAt.
+    {
+      name: 'tidemill_due',
+      key: { name: 1, status: 1, nextRunAt: 1, v: 1 },
+      partialFilterExpression: { ...pending, nextRunAt: ANY_DATE },
+    },
+    // insert and retry: one live job per name and unique key.
+    {
+      name: 'tidemill_unique',
+      key: { ...(sharded ? { part: 1 as const } : {}), name: 1, uniqueKey: 1 },
+      unique: true,
+      partialFilterExpression: { uniqueKey: { $type: 'string' }, status: { $in: ['pending', 'processing'] } },
+    },
+    // heartbeat, reclaim, stale detection, shutdown: the work in flight, by holder and age.
+    {
+      name: 'tidemill_held',
+      key: { claimedBy: 1, lockedAt: 1 },
+      partialFilterExpression: { status: 'processing' },
+    },
+    // schedules: list and look-up of recurring jobs.
+    {
+      name: 'tidemill_schedules',
+      key: { name: 1, scheduleKey: 1 },
+      partialFilterExpression: { repeatInterval: { $type: 'string' } },
+    },
+    // find by name and status, newest first; names and counts for stats.
+    { name: 'tidemill_by_name', key: { name: 1, status: 1, createdAt: -1, _id: -1 } },
+    // find by status, last changed first.
+    { name: 'tidemill_by_status', key: { status: 1, updatedAt: -1, _id: -1 } },
+    // find without a filter, newest first.
+    { name: 'tidemill_by_age', key: { createdAt: -1, _id: -1 } },
+    // retention: MongoDB deletes what has expired.
+    {
+      name: 'tidemill_expiry',
+      key: { expiresAt: 1 },
+      expireAfterSeconds: 0,
+      partialFilterExpression: { expiresAt: { $type: 'date' } },
+    },
+  ];
+}
+
+/** Coordination: one live registration per instance id. */
+export const globalsIndexes: readonly IndexPlan[] = [
+  {
+    name: 'tidemill_instance',
+    key: { instanceId: 1 },
+    unique: true,
+    partialFilterExpression: { kind: 'instance', dead: false },
+  },
+];
+
+export async function createIndexes(collection: Collection, plans: readonly IndexPlan[]): Promise<void> {
+  await collection.createIndexes(
+    plans.map(({ key, ...options }) => ({ key: key as unknown as Record<string, 1>, ...options })),
+  );
+}
+
+/** The indexes that are missing or different, as text; empty where all is well. */
+export async function indexFaults(
+  collection: Collection,
+  plans: readonly IndexPlan[],
+): Promise<readonly string[]> {
+  const existing = await collection.indexes().catch(() => []);
+  return plans.flatMap((plan) => {
+    const found = existing.find((index) => index.name === plan.name);
+    if (found === undefined) return [`${collection.collectionName}: index ${plan.name} is missing`];
+    const same =
+      JSON.stringify(found.key) === JSON.stringify(plan.key) &&
+      (found.unique ?? false) === (plan.unique ?? false);
+    return same
+      ? []
+      : [`${collection.collectionName}: index ${plan.name} has other keys than ${JSON.stringify(plan.key)}`];
+  });
+}
+
+/** The shell commands that create the indexes, for those who do not let a program do it. */
+export function indexScript(collection: string, plans: readonly IndexPlan[]): string {
+  return plans
+    .map(({ key, ...options }) => {
+      const text = JSON.stringify(options, (_name, value: unknown) =>
+        value === EARLIEST.toISOString() ? { $date: { $numberLong: String(EARLIEST.getTime()) } } : value,
+      );
+      return `db.getCollection(${JSON.stringify(collection)}).createIndex(${JSON.stringify(key)}, EJSON.parse(${JSON.stringify(text)}));`;
+    })
+    .join('\n');
+}
+
+export function missingIndexError(faults: readonly string[]): StoreError {
+  return new StoreError(
+    `MongoDB lacks indexes that Tidemill needs (${faults.join('; ')}). ` +
+      'Create them with the commands of `store.indexScript()`, or leave `createIndexes` on.',
+  );
+}

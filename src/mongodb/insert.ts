@@ -1,0 +1,112 @@
+import type { AnyBulkWriteOperation, ClientSession } from 'mongodb';
+import { StoreError } from '../core/errors.js';
+import type { Inserted, NewJob } from '../store/port.js';
+import { run, type Mongo } from './context.js';
+import { toDocument, toRecord, type JobDocument } from './document.js';
+import { duplicatesOf } from './errors.js';
+
+const LIVE = { $in: ['pending', 'processing'] };
+/** A key that was taken and is free again a moment later, this often in a row, is a fault and not a race. */
+const TRIES = 50;
+
+/** Who holds the id or the unique key of a document that was refused. */
+function rival(document: JobDocument, givenId: boolean): object {
+  if (document['uniqueKey'] === undefined) return { _id: document._id };
+  const keyed = { name: document.name, uniqueKey: document['uniqueKey'] as string, status: LIVE };
+  return givenId ? { $or: [{ _id: document._id }, keyed] } : keyed;
+}
+
+/** Insert first, ask afterwards: the unique index decides, and the loser reads the winner. */
+export async function insert(mongo: Mongo, jobs: readonly NewJob[]): Promise<readonly Inserted[]> {
+  const documents = jobs.map((job) => toDocument(job, mongo.sharded));
+  const answers = new Array<Inserted>(jobs.length);
+  let open = documents.map((_document, index) => index);
+  for (let tries = 0; open.length > 0 && tries < TRIES; tries += 1) {
+    const batch = open;
+    const refused = await insertBatch(
+      mongo,
+      batch.map((index) => documents[index] as JobDocument),
+    );
+    const lost = new Set(refused.map((position) => batch[position] as number));
+    for (const index of batch) {
+      if (!lost.has(index))
+        answers[index] = { job: toRecord(documents[index] as JobDocument), outcome: 'created' };
+    }
+    open = await readWinners(mongo, jobs, documents, answers, [...lost]);
+  }
+  if (open.length === 0) return answers;
+  throw new StoreError('enqueue: a unique key was taken and free again many times in a row; try again.', {
+    transient: true,
+  });
+}
+
+async function insertBatch(mongo: Mongo, documents: readonly JobDocument[]): Promise<readonly number[]> {
+  return run(
+    'enqueue',
+    async () => {
+      try {
+        await mongo.jobs.insertMany([...documents] as never[], { ordered: false });
+        return [];
+      } catch (error) {
+        return duplicatesOf(error);
+      }
+    },
+    true,
+  );
+}
+
+/** Fills in the answers of refused documents; those whose winner is gone already are to be tried again. */
+async function readWinners(
+  mongo: Mongo,
+  jobs: readonly NewJob[],
+  documents: readonly JobDocument[],
+  answers: Inserted[],
+  refused: readonly number[],
+): Promise<number[]> {
+  if (refused.length === 0) return [];
+  const again: number[] = [];
+  await run('enqueue', async () => {
+    for (const index of refused) {
+      const document = documents[index] as JobDocument;
+      const winner = await mongo.jobs.findOne(rival(document, jobs[index]?.id !== undefined));
+      if (winner === null) again.push(index);
+      else answers[index] = { job: toRecord(winner), outcome: 'existing' };
+    }
+  });
+  return again;
+}
+
+/**
+ * Inside a user's transaction a duplicate key would abort all of it, so keyed jobs are upserted: a race gives a
+ * retryable conflict instead. Errors keep the driver's labels, by which `withTransaction` tries again.
+ */
+export async function insertIn(
+  mongo: Mongo,
+  jobs: readonly NewJob[],
+  session: ClientSession,
+): Promise<readonly Inserted[]> {
+  const documents = jobs.map((job) => toDocument(job, mongo.sharded));
+  const operations = documents.map((document, index): AnyBulkWriteOperation<JobDocument> => {
+    const job = jobs[index] as NewJob;
+    if (job.uniqueKey === undefined && job.id === undefined) return { insertOne: { document: document } };
+    const part = mongo.sharded ? { part: document['part'] as number } : {};
+    const filter =
+      job.uniqueKey === undefined
+        ? { _id: document._id, ...part }
+        : { name: job.name, uniqueKey: job.uniqueKey, status: LIVE, ...part };
+    return {
+      updateOne: { filter: filter as never, update: { $setOnInsert: document as never }, upsert: true },
+    };
+  });
+  const { upsertedIds } = await mongo.jobs.bulkWrite(operations, { session, ordered: true });
+  const answers: Inserted[] = [];
+  for (const [index, document] of documents.entries()) {
+    const job = jobs[index] as NewJob;
+    const created = (job.uniqueKey === undefined && job.id === undefined) || upsertedIds[index] !== undefined;
+    const winner = created
+      ? document
+      : await mongo.jobs.findOne(rival(document, job.id !== undefined), { session });
+    answers.push({ job: toRecord(winner ?? document), outcome: created ? 'created' : 'existing' });
+  }
+  return answers;
+}

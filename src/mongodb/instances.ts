@@ -1,0 +1,86 @@
+import type { Instance, InstanceStore, Registration } from '../store/port.js';
+import { literal, run, type Mongo } from './context.js';
+import { isDuplicate } from './errors.js';
+import { cluster } from './look.js';
+
+const idOf = (instance: Instance): string => `instance:${instance.life}`;
+
+function fieldsOf(registration: Registration): object {
+  const { instanceId, life, names, policies, host, pid, leaseMs } = registration;
+  return {
+    kind: 'instance',
+    instanceId: literal(instanceId),
+    life,
+    names: literal([...names]),
+    // Names may contain anything, so policies are kept as pairs instead of as keys.
+    policies: literal(Object.entries(policies).map(([name, policy]) => ({ name, policy }))),
+    host: literal(host),
+    pid,
+    dead: false,
+    leaseUntil: { $add: ['$$NOW', leaseMs] },
+  };
+}
+
+export function instanceStore(mongo: () => Mongo): InstanceStore {
+  const upsert = async (registration: Registration): Promise<boolean> => {
+    try {
+      await mongo().globals.updateOne({ _id: idOf(registration) }, [{ $set: fieldsOf(registration) }], {
+        upsert: true,
+      });
+      return true;
+    } catch (error) {
+      if (isDuplicate(error)) return false;
+      throw error;
+    }
+  };
+
+  const fence: InstanceStore['fence'] = async (instance) => {
+    const expired = { _id: idOf(instance), $expr: { $or: ['$dead', { $lte: ['$leaseUntil', '$$NOW'] }] } };
+    const row = await run('fence', () =>
+      mongo().globals.findOneAndUpdate(expired, { $set: { dead: true } }, { returnDocument: 'after' }),
+    );
+    if (row === null) return undefined;
+    const pairs = row['policies'] as { name: string; policy: unknown }[];
+    return { policies: Object.fromEntries(pairs.map(({ name, policy }) => [name, policy])) };
+  };
+
+  return {
+    fence,
+    list: () => cluster(mongo()),
+    register: (registration) =>
+      run('register', async () => {
+        for (;;) {
+          if (await upsert(registration)) return {};
+          const other = await mongo().globals.findOne({
+            kind: 'instance',
+            dead: false,
+            instanceId: registration.instanceId,
+          });
+          if (other === null) continue;
+          const freed = await fence({ instanceId: registration.instanceId, life: other['life'] as string });
+          if (freed === undefined)
+            return { refusedBy: { host: String(other['host']), pid: Number(other['pid']) } };
+        }
+      }),
+    renew: async (registration) => {
+      const sentAt = performance.now();
+      const row = await run('renew', () =>
+        mongo().globals.findOneAndUpdate(
+          { _id: idOf(registration), dead: false },
+          [{ $set: fieldsOf(registration) }],
+          { returnDocument: 'after', projection: { leaseUntil: 1 } },
+        ),
+      );
+      if (row === null) return 'lost';
+      const serverTime = new Date((row['leaseUntil'] as Date).getTime() - registration.leaseMs);
+      mongo().clock.learn(serverTime, sentAt, performance.now());
+      return 'renewed';
+    },
+    deregister: async (instance) => {
+      await run('deregister', () => mongo().globals.deleteOne({ _id: idOf(instance) }));
+    },
+    bury: async (instance) => {
+      await run('bury', () => mongo().globals.deleteOne({ _id: idOf(instance), dead: true }));
+    },
+  };
+}

@@ -1,0 +1,153 @@
+import type { AnyBulkWriteOperation, ClientSession, Document, Filter } from 'mongodb';
+import type { SettleAnswer, Settlement } from '../store/port.js';
+import { literal, run, type Mongo } from './context.js';
+import type { JobDocument, Key } from './document.js';
+import { isTooLarge, isTransient } from './errors.js';
+
+/** Lines of a job's own log that are kept. */
+export const LOG_LIMIT = 100;
+
+/** Off a job that nobody holds. */
+const LEASE_FIELDS = ['claimedBy', 'lastHeartbeat', 'heartbeatInterval', 'startedToken'];
+
+/** What one job gets, as plain values that a pipeline looks up by position. */
+interface Item {
+  readonly set: Document;
+  readonly entries: readonly unknown[];
+  readonly keep: number;
+  readonly logs: readonly unknown[];
+}
+
+function itemOf(settlement: Settlement): Item {
+  const { status, set, entry, historyLimit, logs, by } = settlement;
+  return {
+    set: { ...set, status, lockedAt: null, ...(by === 'reclaimer' ? { leaseToken: null } : {}) },
+    entries: entry === undefined ? [] : [entry],
+    keep: -Math.max(1, historyLimit),
+    logs: logs ?? [],
+  };
+}
+
+/** One pipeline for any mix of outcomes; the user's values are inside the `$literal`. */
+function settlePipeline(settlements: readonly Settlement[]): Document[] {
+  const items = settlements.map(itemOf);
+  const appended = (field: string, added: string, keep: unknown): Document => ({
+    $slice: [{ $concatArrays: [{ $ifNull: [`$${field}`, []] }, added] }, keep],
+  });
+  const position = { $indexOfArray: [literal(settlements.map(({ lease }) => lease.key as Key)), '$_id'] };
+  const withHistory = items.some((item) => item.entries.length > 0);
+  const withLogs = items.some((item) => item.logs.length > 0);
+  const merged = {
+    $mergeObjects: [
+      '$$ROOT',
+      '$$item.set',
+      {
+        updatedAt: '$$NOW',
+        ...(withHistory ? { history: appended('history', '$$item.entries', '$$item.keep') } : {}),
+        ...(withLogs ? { logs: appended('logs', '$$item.logs', -LOG_LIMIT) } : {}),
+      },
+    ],
+  };
+  return [
+    { $replaceWith: { $let: { vars: { item: { $arrayElemAt: [literal(items), position] } }, in: merged } } },
+    { $unset: LEASE_FIELDS },
+  ];
+}
+
+/** Settlements that share a precondition go into one statement. */
+function groupsOf(settlements: readonly Settlement[]): Settlement[][] {
+  const groups = new Map<string, Settlement[]>();
+  for (const settlement of settlements) {
+    const { lease, status, ifRev, remove = false } = settlement;
+    const own = ifRev === undefined && lease.token !== null ? '' : lease.id;
+    const key = [lease.token, status === 'pending', remove, own].join('|');
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [settlement]);
+    else group.push(settlement);
+  }
+  return [...groups.values()];
+}
+
+/** The holder's proof, and for work that goes back to pending: nobody asked to cancel it meanwhile. */
+function preconditionOf(mongo: Mongo, group: readonly Settlement[]): Filter<JobDocument> {
+  const [{ lease, status, ifRev } = {} as Settlement] = group;
+  return {
+    _id: { $in: group.map((settlement) => settlement.lease.key as Key) },
+    status: 'processing',
+    leaseToken: lease.token,
+    ...(lease.token === null ? { lockedAt: lease.lockedAt } : {}),
+    ...(status === 'pending' ? { cancelRequestedAt: null } : {}),
+    ...(ifRev === undefined ? {} : { scheduleRev: ifRev }),
+    ...(mongo.sharded ? { part: { $in: [...new Set(group.map((one) => one.lease.part ?? null))] } } : {}),
+  };
+}
+
+function operationOf(mongo: Mongo, group: readonly Settlement[]): AnyBulkWriteOperation<JobDocument> {
+  const filter = preconditionOf(mongo, group);
+  if (group[0]?.remove === true) return { deleteMany: { filter } };
+  return { updateMany: { filter, update: settlePipeline(group) } };
+}
+
+/** A count that is full needs no second look; a short one is named by reading. */
+export async function settle(
+  mongo: Mongo,
+  settlements: readonly Settlement[],
+): Promise<readonly SettleAnswer[]> {
+  return run('settle', async () => {
+    try {
+      const operations = groupsOf(settlements).map((group) => operationOf(mongo, group));
+      const { matchedCount, deletedCount } = await mongo.jobs.bulkWrite(operations, { ordered: false });
+      if (matchedCount + deletedCount === settlements.length)
+        return settlements.map(() => 'settled' as const);
+    } catch (error) {
+      if (isTransient(error)) throw error;
+      if (settlements.length > 1) return await oneByOne(mongo, settlements);
+      if (isTooLarge(error)) return ['refused'];
+      throw error;
+    }
+    return await judge(mongo, settlements);
+  });
+}
+
+/** One of them cannot be written: the others must not wait for it. */
+async function oneByOne(mongo: Mongo, settlements: readonly Settlement[]): Promise<SettleAnswer[]> {
+  const answers: SettleAnswer[] = [];
+  for (const settlement of settlements) answers.push(...(await settle(mongo, [settlement])));
+  return answers;
+}
+
+/** Whose settlement was written, whose work was lost, and whose changed under it. */
+async function judge(mongo: Mongo, settlements: readonly Settlement[]): Promise<SettleAnswer[]> {
+  const filter = { _id: { $in: settlements.map(({ lease }) => lease.key as Key) } };
+  const rows = await mongo.jobs
+    .find(filter, { projection: { leaseToken: 1, status: 1, lockedAt: 1 } })
+    .toArray();
+  const byId = new Map(rows.map((row) => [String(row._id), row]));
+  return settlements.map(({ lease, remove = false, by }) => {
+    const row = byId.get(String(lease.key));
+    if (row === undefined) return remove ? 'settled' : 'lost';
+    if (row.status === 'processing') return sameHolder(row, lease) ? 'changed' : 'lost';
+    return by === 'holder' && row['leaseToken'] === lease.token ? 'settled' : 'lost';
+  });
+}
+
+function sameHolder(row: JobDocument, lease: Settlement['lease']): boolean {
+  if (lease.token !== null) return row['leaseToken'] === lease.token;
+  const lockedAt = row['lockedAt'] instanceof Date ? row['lockedAt'].getTime() : null;
+  return (row['leaseToken'] ?? null) === null && lockedAt === (lease.lockedAt?.getTime() ?? null);
+}
+
+/** Inside the caller's transaction: its errors keep the driver's labels, by which the transaction is tried again. */
+export async function settleIn(
+  mongo: Mongo,
+  settlement: Settlement,
+  session: ClientSession,
+): Promise<SettleAnswer> {
+  const filter = preconditionOf(mongo, [settlement]);
+  if (settlement.remove === true) {
+    const { deletedCount } = await mongo.jobs.deleteMany(filter, { session });
+    return deletedCount === 1 ? 'settled' : 'lost';
+  }
+  const { matchedCount } = await mongo.jobs.updateMany(filter, settlePipeline([settlement]), { session });
+  return matchedCount === 1 ? 'settled' : 'lost';
+}

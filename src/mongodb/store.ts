@@ -1,0 +1,295 @@
+import { BSON, MongoClient, type ClientSession, type WriteConcernSettings } from 'mongodb';
+import { OptionError, StoreError } from '../core/errors.js';
+import { checkBoolean, checkInteger, checkKeys, checkText, show } from '../core/options.js';
+import type { PayloadRules } from '../core/payload.js';
+import type { InstanceStore, JobStore, Store, Watch, WatchHandlers } from '../store/port.js';
+import { claim, claimedUnder } from './claim.js';
+import { ServerClock } from './clock.js';
+import { collectionOptions, run, type GlobalDocument, type Mongo } from './context.js';
+import type { JobDocument } from './document.js';
+import * as finding from './find.js';
+import * as holding from './hold.js';
+import {
+  createIndexes,
+  globalsIndexes,
+  indexFaults,
+  indexScript,
+  jobIndexes,
+  missingIndexError,
+} from './indexes.js';
+import { insert, insertIn } from './insert.js';
+import { instanceStore } from './instances.js';
+import { look } from './look.js';
+import * as managing from './manage.js';
+import * as scheduling from './schedules.js';
+import { settle, settleIn } from './settle.js';
+import { watch } from './watch.js';
+
+export interface MongodbOptions {
+  /** Connection string; with its database, unless `database` is given. */
+  readonly uri?: string;
+  /** A client of your own; it is never closed by the library. Its uri names the database, unless `database` does. */
+  readonly client?: MongoClient;
+  readonly database?: string;
+  /** Default: `{ jobs: 'tidemill_jobs', globals: '_tidemill_globals' }`. */
+  readonly collections?: { readonly jobs?: string; readonly globals?: string };
+  /** Create missing indexes at the first use. Default: true; with false their absence is an error that says how. */
+  readonly createIndexes?: boolean;
+  /** Default: `{ w: 'majority' }`. Anything weaker may lose accepted work at a failover. */
+  readonly writeConcern?: WriteConcernSettings;
+  /** Largest payload, result or progress value, in bytes. Default: 15,500,000 (a document holds 16 MB in all). */
+  readonly maxPayloadBytes?: number;
+}
+
+const WHERE = 'mongodb()';
+const LARGEST = 15_500_000;
+/** A producer that runs for long reads the server's time again this often. */
+const CLOCK_AGE_MS = 60_000;
+
+/** BSON values are kept as they are; of the driver's classes only those that come back equal. */
+const bsonSize = (value: object): number | null => {
+  if (value instanceof RegExp) return value.source.length;
+  if (value instanceof Uint8Array) return value.byteLength;
+  const type = (value as { _bsontype?: unknown })._bsontype;
+  return typeof type === 'string' ? BSON.calculateObjectSize({ value }) : null;
+};
+
+const payload: PayloadRules = {
+  keeps: bsonSize,
+  measure: (value) => BSON.calculateObjectSize({ value }),
+  maxDepth: 80,
+};
+
+interface Connection {
+  readonly client: MongoClient;
+  readonly mongo: Mongo;
+}
+
+export class MongodbStore implements Store<ClientSession> {
+  readonly kind = 'mongodb';
+  readonly clock: ServerClock = new ServerClock();
+  readonly payload: PayloadRules = payload;
+  readonly maxPayloadBytes: number;
+  readonly jobs: JobStore<ClientSession>;
+  readonly instances: InstanceStore;
+  readonly #options: MongodbOptions;
+  readonly #holders = new Set<object>();
+  #opening: Promise<Connection> | undefined;
+  #open: Connection | undefined;
+
+  constructor(options: MongodbOptions) {
+    this.#options = checked(options);
+    this.maxPayloadBytes = options.maxPayloadBytes ?? LARGEST;
+    this.jobs = jobStore(() => this.#mongo());
+    this.instances = instanceStore(() => this.#mongo());
+  }
+
+  async acquire(holder: object): Promise<void> {
+    this.#holders.add(holder);
+    this.#opening ??= this.#connect();
+    try {
+      this.#open = await this.#opening;
+    } catch (error) {
+      this.#opening = undefined;
+      throw error;
+    }
+    if (this.clock.age > CLOCK_AGE_MS) await this.#readClock(this.#open);
+  }
+
+  async release(holder: object): Promise<void> {
+    this.#holders.delete(holder);
+    if (this.#holders.size > 0 || this.#opening === undefined) return;
+    const opening = this.#opening;
+    this.#opening = undefined;
+    this.#open = undefined;
+    const connection = await opening.catch(() => undefined);
+    if (this.#options.client === undefined) await connection?.client.close();
+  }
+
+  watch(handlers: WatchHandlers): Promise<Watch | { unavailable: string }> {
+    return watch(this.#mongo(), handlers);
+  }
+
+  async transaction<T>(work: (transaction: ClientSession) => Promise<T>): Promise<T> {
+    return this.#mongo().client.withSession((session) =>
+      session.withTransaction(() => work(session), {
+        writeConcern: { w: 'majority' },
+        readPreference: 'primary',
+      }),
+    );
+  }
+
+  isTransaction(value: unknown): value is ClientSession {
+    return (
+      typeof value === 'object' && value !== null && 'inTransaction' in value && 'withTransaction' in value
+    );
+  }
+
+  /** What is missing or different among the indexes, as text. */
+  async indexFaults(): Promise<readonly string[]> {
+    const { jobs, globals, sharded } = this.#mongo();
+    return [
+      ...(await indexFaults(jobs as never, jobIndexes(sharded))),
+      ...(await indexFaults(globals as never, globalsIndexes)),
+    ];
+  }
+
+  /** The shell commands that create the indexes. */
+  indexScript(options: { readonly sharded?: boolean } = {}): string {
+    const { jobs, globals } = namesOf(this.#options);
+    return `${indexScript(jobs, jobIndexes(options.sharded ?? false))}\n${indexScript(globals, globalsIndexes)}`;
+  }
+
+  #mongo(): Mongo {
+    if (this.#open !== undefined) return this.#open.mongo;
+    throw new StoreError('The MongoDB store is closed; it opens again with the next call on a mill.', {
+      transient: true,
+    });
+  }
+
+  async #connect(): Promise<Connection> {
+    const client = this.#options.client ?? new MongoClient(this.#options.uri ?? '', { appName: 'tidemill' });
+    try {
+      return await run('connect to MongoDB', async () => {
+        await client.connect();
+        const connection = { client, mongo: await this.#describe(client) };
+        await this.#readClock(connection);
+        await this.#ensureIndexes(connection.mongo);
+        return connection;
+      });
+    } catch (error) {
+      if (this.#options.client === undefined) await client.close().catch(() => undefined);
+      throw error;
+    }
+  }
+
+  async #describe(client: MongoClient): Promise<Mongo> {
+    const { database, writeConcern = { w: 'majority' } } = this.#options;
+    const db = client.db(database ?? databaseOf(client));
+    const hello = await db.admin().command({ hello: 1 }, { readPreference: 'primary' });
+    const options = collectionOptions(writeConcern);
+    const { jobs, globals } = namesOf(this.#options);
+    return {
+      client,
+      clock: this.clock,
+      jobs: db.collection<JobDocument>(jobs, options),
+      globals: db.collection<GlobalDocument>(globals, options),
+      sharded: hello['msg'] === 'isdbgrid',
+    };
+  }
+
+  async #readClock({ client }: Connection): Promise<void> {
+    for (let reading = 0; reading < 3; reading += 1) {
+      const sentAt = performance.now();
+      const hello = await run('read the clock', () =>
+        client.db('admin').command({ hello: 1 }, { readPreference: 'primary' }),
+      );
+      if (hello['localTime'] instanceof Date) this.clock.learn(hello['localTime'], sentAt, performance.now());
+    }
+  }
+
+  async #ensureIndexes({ jobs, globals, sharded }: Mongo): Promise<void> {
+    if (this.#options.createIndexes !== false) {
+      await Promise.all([
+        createIndexes(jobs as never, jobIndexes(sharded)),
+        createIndexes(globals as never, globalsIndexes),
+      ]);
+      return;
+    }
+    const faults = [
+      ...(await indexFaults(jobs as never, jobIndexes(sharded))),
+      ...(await indexFaults(globals as never, globalsIndexes)),
+    ];
+    if (faults.length > 0) throw missingIndexError(faults);
+  }
+}
+
+function namesOf({ collections }: MongodbOptions): { jobs: string; globals: string } {
+  return { jobs: collections?.jobs ?? 'tidemill_jobs', globals: collections?.globals ?? '_tidemill_globals' };
+}
+
+/** The database of the client's uri. The driver says 'test' where there is none, which nobody means. */
+function databaseOf(client: MongoClient): string {
+  const { dbName } = client.options;
+  if (dbName !== 'test') return dbName;
+  throw new OptionError(
+    `${WHERE}: no database. Put it into the uri ('mongodb://host/app') or pass \`database\`; the driver's default, 'test', is never used.`,
+  );
+}
+
+function checked(options: MongodbOptions): MongodbOptions {
+  const known = [
+    'uri',
+    'client',
+    'database',
+    'collections',
+    'createIndexes',
+    'writeConcern',
+    'maxPayloadBytes',
+  ];
+  checkKeys(WHERE, options, known);
+  const { uri, client, database, collections, createIndexes: create, maxPayloadBytes } = options;
+  if ((uri === undefined) === (client === undefined))
+    throw new OptionError(`${WHERE}: give either uri or client.`);
+  if (uri !== undefined && !/^mongodb(?:\+srv)?:\/\//u.test(checkText(WHERE, 'uri', uri))) {
+    throw new OptionError(`${WHERE}: uri must begin with mongodb:// or mongodb+srv://.`);
+  }
+  if (client !== undefined && typeof client.db !== 'function') {
+    throw new OptionError(
+      `${WHERE}: client must be a MongoClient of the mongodb package, got ${show(client)}.`,
+    );
+  }
+  if (database !== undefined) checkText(WHERE, 'database', database);
+  checkKeys(`${WHERE}: collections`, collections, ['jobs', 'globals']);
+  for (const [key, name] of Object.entries(collections ?? {})) checkText(WHERE, `collections.${key}`, name);
+  if (create !== undefined) checkBoolean(WHERE, 'createIndexes', create);
+  if (maxPayloadBytes !== undefined) checkInteger(WHERE, 'maxPayloadBytes', maxPayloadBytes, 1, LARGEST);
+  return options;
+}
+
+function jobStore(mongo: () => Mongo): JobStore<ClientSession> {
+  return {
+    insert: (jobs, session) =>
+      session === undefined ? insert(mongo(), jobs) : insertIn(mongo(), jobs, session),
+    look: (names) => look(mongo(), names),
+    claim: (request) => claim(mongo(), request),
+    claimedUnder: (instance, token) => claimedUnder(mongo(), instance, token),
+    settle: (settlements) => settle(mongo(), settlements),
+    settleIn: (settlement, session) => settleIn(mongo(), settlement, session),
+    held: (leases) => holding.held(mongo(), leases),
+    begin: (lease) => holding.begin(mongo(), lease),
+    note: (notes) => holding.note(mongo(), notes),
+    beat: (instance, except) => holding.beat(mongo(), instance, except),
+    cancelRequests: (leases) => holding.cancelRequests(mongo(), leases),
+    heldBy: (instance, limit) => holding.heldBy(mongo(), instance, limit),
+    strays: (query) => holding.strays(mongo(), query),
+    insertFailedRun: (of, failure) => holding.insertFailedRun(mongo(), of, failure),
+    get: (id) => finding.get(mongo(), id),
+    getMany: (ids) => finding.getMany(mongo(), ids),
+    find: (filter, page) => finding.find(mongo(), filter, page),
+    cursorKey: finding.cursorKey,
+    count: (filter) => finding.count(mongo(), filter),
+    stats: (cap) => finding.stats(mongo(), cap),
+    each: (filter, size) => finding.each(mongo(), filter, size),
+    cancel: (id, retention) => managing.cancel(mongo(), id, retention),
+    retry: (id, now) => managing.retry(mongo(), id, now),
+    remove: (id) => managing.remove(mongo(), id),
+    reschedule: (id, at) => managing.reschedule(mongo(), id, at),
+    cancelBatch: (jobs, retention) => managing.cancelBatch(mongo(), jobs, retention),
+    retryBatch: (jobs, now) => managing.retryBatch(mongo(), jobs, now),
+    removeBatch: (jobs) => managing.removeBatch(mongo(), jobs),
+    putSchedule: (change) => scheduling.putSchedule(mongo(), change),
+    schedules: (name) => scheduling.schedules(mongo(), name),
+    schedule: (name, key) => scheduling.schedule(mongo(), name, key),
+    removeSchedule: (name, key) => scheduling.removeSchedule(mongo(), name, key),
+    pauseSchedule: (name, key, paused, at) => scheduling.pauseSchedule(mongo(), name, key, paused, at),
+    runScheduleNow: (name, key, now) => scheduling.runScheduleNow(mongo(), name, key, now),
+    pauseName: async (name) => {
+      const pause = { $set: { kind: 'pause' as const, name } };
+      await run('pause', () => mongo().globals.updateOne({ _id: `pause:${name}` }, pause, { upsert: true }));
+    },
+    resumeName: async (name) => {
+      await run('resume', () => mongo().globals.deleteOne({ _id: `pause:${name}` }));
+    },
+  };
+}

@@ -1,0 +1,71 @@
+import type { ChangeStream, Document } from 'mongodb';
+import type { Watch, WatchHandlers } from '../store/port.js';
+import type { Mongo } from './context.js';
+import { lacksChangeStreams, sorted } from './errors.js';
+
+/** One command per ten seconds while nothing happens. */
+const AWAIT_MS = 10_000;
+
+/** Only inserts and changes that ask to wake somebody, and cancel requests, cross the wire, without their documents. */
+const pipeline: Document[] = [
+  {
+    $match: {
+      $or: [
+        { operationType: 'insert', 'fullDocument.wake': { $exists: true } },
+        { operationType: 'update', 'updateDescription.updatedFields.wake': { $exists: true } },
+        { operationType: 'update', 'updateDescription.updatedFields.cancelRequestedAt': { $exists: true } },
+      ],
+    },
+  },
+  {
+    $project: {
+      _id: 1,
+      operationType: 1,
+      cancel: { $ifNull: ['$updateDescription.updatedFields.cancelRequestedAt', null] },
+    },
+  },
+];
+
+/**
+ * A change stream that only wakes. What the driver cannot resume is closed, and whoever opened it opens another one
+ * from now: the poll covers the gap.
+ */
+export async function watch(mongo: Mongo, handlers: WatchHandlers): Promise<Watch | { unavailable: string }> {
+  const stream: ChangeStream<Document, Document> = mongo.jobs.watch(pipeline, {
+    maxAwaitTimeMS: AWAIT_MS,
+    batchSize: 100,
+    readConcern: { level: 'majority' },
+  });
+  let open = true;
+  // The first token comes with the server's cursor: from here on nothing is missed.
+  const opened = new Promise((resolve) => stream.once('resumeTokenChanged', resolve));
+  const reading = read(stream, handlers);
+  try {
+    await Promise.race([opened, reading]);
+  } catch (error) {
+    await stream.close().catch(() => undefined);
+    if (lacksChangeStreams(error))
+      return { unavailable: 'the server has no change streams (it is not a replica set)' };
+    throw sorted('watch', error, false);
+  }
+  const ended = reading.catch(async (error: unknown) => {
+    if (open) handlers.broken(sorted('watch', error, false));
+    await stream.close().catch(() => undefined);
+  });
+  return {
+    close: async () => {
+      open = false;
+      await stream.close().catch(() => undefined);
+      await ended;
+    },
+  };
+}
+
+/** Until the stream breaks or is closed: both reject. */
+async function read(stream: ChangeStream<Document, Document>, handlers: WatchHandlers): Promise<never> {
+  for (;;) {
+    const event = await stream.next();
+    if (event['cancel'] === null) handlers.wake();
+    else handlers.cancel();
+  }
+}

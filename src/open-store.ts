@@ -1,0 +1,28 @@
+import { OptionError } from './core/errors.js';
+import { show } from './core/options.js';
+import type { Store } from './store/port.js';
+
+/** A store from its URL. Drivers are loaded only here, and only the one that is needed. */
+export async function openStore(url: string): Promise<Store> {
+  if (/^mongodb(?:\+srv)?:\/\//u.test(url)) {
+    const { mongodb } = await import('./mongodb/index.js').catch((cause: unknown) => {
+      throw new OptionError('The MongoDB store needs the driver: npm install mongodb', { cause });
+    });
+    return mongodb({ uri: url });
+  }
+  const { memory } = await import('./memory/index.js');
+  return memory();
+}
+
+/** Refuses what is neither a store nor a URL that `openStore` can open. */
+export function checkStore(store: unknown): void {
+  const known = "an opened store (mongodb({ … }), memory()), or a URL: 'mongodb://host/db' or 'memory:'";
+  if (typeof store === 'string' ? /^(?:mongodb(?:\+srv)?:\/\/.|memory:)/u.test(store) : isStore(store))
+    return;
+  // A URL may carry a password: only its beginning is shown.
+  const shown = typeof store === 'string' ? show(store.split('://')[0] ?? '') : show(store);
+  throw new OptionError(`new Tidemill: store must be ${known}; got ${shown}.`);
+}
+
+const isStore = (value: unknown): boolean =>
+  typeof value === 'object' && value !== null && 'jobs' in value && 'instances' in value;

@@ -1,0 +1,98 @@
+import type { Clock, Timer } from '../core/clock.js';
+import { toMs, type Duration } from '../time/duration.js';
+
+interface Entry {
+  readonly at: number;
+  readonly serial: number;
+  readonly callback: () => void;
+}
+
+/** Handlers that wait for something outside of this clock are waited for this long in real time, then left alone. */
+const PATIENCE_MS = 25;
+
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+export interface VirtualClock extends Clock {
+  /**
+   * Moves time on. Everything that falls due on the way runs, in order, each at its own due time; resolves when it has
+   * settled, or waits for something that this clock does not drive.
+   */
+  advance(duration: Duration): Promise<void>;
+}
+
+class Virtual implements VirtualClock {
+  #now: number;
+  #serial = 0;
+  readonly #timers = new Set<Entry>();
+  readonly #tracked = new Set<Promise<unknown>>();
+  /** Tracked, but seen not to move: waiting for the test itself, or for real time. */
+  readonly #parked = new WeakSet<Promise<unknown>>();
+
+  constructor(start: number) {
+    this.#now = start;
+  }
+
+  now(): number {
+    return this.#now;
+  }
+
+  monotonic(): number {
+    return this.#now;
+  }
+
+  timer(delayMs: number, callback: () => void): Timer {
+    const entry = { at: this.#now + Math.max(0, delayMs), serial: (this.#serial += 1), callback };
+    if (delayMs !== Infinity) this.#timers.add(entry);
+    return { cancel: () => void this.#timers.delete(entry) };
+  }
+
+  track(work: Promise<unknown>): void {
+    this.#tracked.add(work);
+    const done = (): void => void this.#tracked.delete(work);
+    work.then(done, done);
+  }
+
+  async advance(duration: Duration): Promise<void> {
+    const target = this.#now + toMs('clock.advance', 'duration', duration);
+    await this.#settle();
+    for (let next = this.#first(target); next !== undefined; next = this.#first(target)) {
+      this.#now = Math.max(this.#now, next.at);
+      this.#timers.delete(next);
+      next.callback();
+      await this.#settle();
+    }
+    this.#now = target;
+    await this.#settle();
+  }
+
+  #first(until: number): Entry | undefined {
+    let first: Entry | undefined;
+    for (const entry of this.#timers) {
+      if (entry.at > until) continue;
+      if (
+        first === undefined ||
+        entry.at < first.at ||
+        (entry.at === first.at && entry.serial < first.serial)
+      )
+        first = entry;
+    }
+    return first;
+  }
+
+  async #settle(): Promise<void> {
+    const giveUpAt = performance.now() + PATIENCE_MS;
+    for (let quiet = 0; quiet < 2;) {
+      await turn();
+      const moving = [...this.#tracked].filter((work) => !this.#parked.has(work));
+      quiet = moving.length === 0 ? quiet + 1 : 0;
+      if (moving.length > 0 && performance.now() > giveUpAt) {
+        for (const work of moving) this.#parked.add(work);
+      }
+    }
+  }
+}
+
+/** A clock that stands still until it is told to move; give it to `memory({ clock })`. */
+export function virtualClock(start: Date | string | number = 0): VirtualClock {
+  return new Virtual(new Date(start).getTime());
+}

@@ -1,0 +1,132 @@
+import { Cron } from 'croner';
+import { OptionError } from '../core/errors.js';
+import { show } from '../core/options.js';
+import { checkZone, nextTransition, offsetAt } from './zone.js';
+
+/**
+ * When a cron text is due, in a time zone.
+ *
+ * The library that reads the text is asked in wall-clock time only; this file maps wall clock to instants, by one rule:
+ * - A wall time that does not exist (clocks go forward) runs once, at the end of the gap.
+ * - A wall time that comes twice (clocks go back) runs once, the first time.
+ * - Patterns that name no hour (`* * * * *`, `0 * * * *`) follow elapsed time through both changes, and so do, when
+ *   clocks go back, those whose minutes are a star or a step of it.
+ */
+export interface CronTimes {
+  readonly text: string;
+  readonly timezone: string;
+  /** The first time strictly after the given one, or null if there is none. */
+  next(after: Date): Date | null;
+}
+
+const NICKNAMES: Readonly<Record<string, string>> = {
+  '@yearly': '0 0 1 1 *',
+  '@annually': '0 0 1 1 *',
+  '@monthly': '0 0 1 * *',
+  '@weekly': '0 0 * * 0',
+  '@daily': '0 0 * * *',
+  '@midnight': '0 0 * * *',
+  '@hourly': '0 * * * *',
+};
+
+const DAY = 86_400_000;
+
+class ZonedCron implements CronTimes {
+  readonly text: string;
+  readonly timezone: string;
+  readonly #wall: Cron;
+  /** Runs in every hour of the day, so a gap costs it nothing. */
+  readonly #everyHour: boolean;
+  /** Runs again in the hour that clocks repeat. */
+  readonly #repeats: boolean;
+
+  constructor(text: string, fields: readonly string[], timezone: string) {
+    this.text = text;
+    this.timezone = timezone;
+    this.#wall = new Cron(fields.join(' '), { timezone: 'UTC', paused: true });
+    const [minute = '', hour = ''] = fields.length === 6 ? fields.slice(1) : fields;
+    this.#everyHour = ['*', '*/1', '0-23'].includes(hour);
+    this.#repeats = this.#everyHour || minute.startsWith('*');
+  }
+
+  next(after: Date): Date | null {
+    const next = this.#after(after.getTime(), false);
+    return next === null ? null : new Date(next);
+  }
+
+  /** The first due instant after `from`, or at it where `inclusive`; one stretch of constant offset at a time. */
+  #after(from: number, inclusive: boolean): number | null {
+    const offset = offsetAt(this.timezone, from);
+    const wall = this.#nextWall(this.#afterFold(from, from + offset, inclusive));
+    if (wall === null) return null;
+    const change = nextTransition(this.timezone, from, wall - offset);
+    if (change === null) return wall - offset;
+    return this.#dueInGap(change, offset) ? change : this.#after(change, true);
+  }
+
+  /** Where to look from: past the part of the wall clock that came before, if this is its second time. */
+  #afterFold(from: number, wall: number, inclusive: boolean): number {
+    const start = inclusive ? wall - 1 : wall;
+    if (this.#repeats) return start;
+    const change = lastTransition(this.timezone, from);
+    if (change === null) return start;
+    const foldEnd = change + offsetAt(this.timezone, change - 1);
+    return Math.max(start, foldEnd - 1);
+  }
+
+  #dueInGap(change: number, before: number): boolean {
+    if (this.#everyHour) return false;
+    const gapEnd = change + offsetAt(this.timezone, change);
+    const due = this.#nextWall(change + before - 1);
+    return due !== null && due < gapEnd;
+  }
+
+  /** The next matching wall time strictly after the given one. */
+  #nextWall(after: number): number | null {
+    // The reader works in whole seconds: flooring keeps "strictly after" true for it.
+    return this.#wall.nextRun(new Date(Math.floor(after / 1000) * 1000))?.getTime() ?? null;
+  }
+}
+
+/** The change of offset that lies within the day before `instant`, if there is one. */
+function lastTransition(zone: string, instant: number): number | null {
+  return nextTransition(zone, instant - DAY, instant);
+}
+
+function fieldsOf(where: string, text: unknown): readonly string[] {
+  if (typeof text !== 'string' || text.trim() === '') {
+    throw new OptionError(
+      `${where}: cron must be a text such as '0 3 * * *' or '@daily', got ${show(text)}.`,
+    );
+  }
+  const trimmed = text.trim();
+  if (trimmed.startsWith('@') && NICKNAMES[trimmed.toLowerCase()] === undefined) {
+    const known = Object.keys(NICKNAMES).join(', ');
+    throw new OptionError(
+      `${where}: ${show(text)} is not a known cron name; use one of ${known}, or five fields.`,
+    );
+  }
+  const fields = (NICKNAMES[trimmed.toLowerCase()] ?? trimmed).split(/\s+/u);
+  if (fields.length === 5 || fields.length === 6) return fields;
+  throw new OptionError(
+    `${where}: cron needs 5 fields (minute hour day month weekday) or 6 with seconds first; ` +
+      `${show(text)} has ${String(fields.length)}.`,
+  );
+}
+
+/** Reads a cron text; refuses a wrong one, and one that can never be due, with the reason. */
+export function parseCron(where: string, text: unknown, timezone = 'UTC'): CronTimes {
+  const fields = fieldsOf(where, text);
+  const zone = checkZone(where, timezone);
+  let cron: ZonedCron;
+  try {
+    cron = new ZonedCron(String(text).trim(), fields, zone);
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new OptionError(`${where}: cron ${show(text)} is not valid: ${reason}.`, { cause });
+  }
+  if (cron.next(new Date()) === null) {
+    throw new OptionError(`${where}: cron ${show(text)} never matches a date; check its day and month.`);
+  }
+  return cron;
+}

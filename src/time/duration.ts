@@ -1,0 +1,26 @@
+import parse from 'parse-duration';
+import { OptionError } from '../core/errors.js';
+import { show } from '../core/options.js';
+
+/** Milliseconds, or a text such as '90s', '1h30m' or '7 days'. */
+export type Duration = number | string;
+
+const SHAPE =
+  /^\s*(?:\d+(?:\.\d+)?\s*(?:ms|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?)\s*)+$/iu;
+
+/** A duration in milliseconds; refuses what is not one, naming the option. */
+export function toMs(where: string, option: string, value: unknown, min = 0): number {
+  const ms = typeof value === 'string' ? (SHAPE.test(value) ? parse(value) : null) : value;
+  if (typeof ms === 'number' && Number.isFinite(ms) && ms >= min) return Math.round(ms);
+  const least = min > 0 ? ` of at least ${String(min)} ms` : '';
+  throw new OptionError(
+    `${where}: ${option} must be a duration${least}: milliseconds, or a text such as '90s' or '1h30m'; got ${show(value)}.`,
+  );
+}
+
+/** "In a while" or "at a time", as milliseconds since 1970. */
+export function toInstant(where: string, option: string, value: unknown, now: number): Date {
+  if (!(value instanceof Date)) return new Date(now + toMs(where, option, value));
+  if (!Number.isNaN(value.getTime())) return value;
+  throw new OptionError(`${where}: ${option} must be a valid Date or a duration, got ${show(value)}.`);
+}

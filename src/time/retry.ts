@@ -1,0 +1,166 @@
+import { OptionError, FatalError } from '../core/errors.js';
+import { checkInteger, checkKeys, checkOneOf, show } from '../core/options.js';
+import { parseCron } from './cron.js';
+import { toMs, type Duration } from './duration.js';
+
+interface RetryLimits {
+  /** Total attempts, the first included; -1 = unlimited. Default: 10 for jobs; unlimited where `maxDuration` is set. */
+  readonly maxAttempts?: number;
+  /** No retry once this much time has passed since the first failure of the sequence. Default: none. */
+  readonly maxDuration?: Duration;
+  /** The share of each delay that is random, from 0 to 1; `true` = 0.5. Default: 0. */
+  readonly jitter?: number | boolean;
+}
+
+export type RetryPolicy = RetryLimits &
+  (
+    | { readonly type: 'fixed'; readonly interval: Duration }
+    | { readonly type: 'linear'; readonly interval: Duration }
+    | {
+        readonly type: 'exponential';
+        /** Delay of the first retry. Default: '10s'. */
+        readonly min?: Duration;
+        /** Longest delay. Default: '1d'. */
+        readonly max?: Duration;
+        /** Growth per attempt. Default: 2. */
+        readonly factor?: number;
+      }
+    | { readonly type: 'series'; readonly intervals: readonly Duration[] }
+    | { readonly type: 'cron'; readonly expression: string; readonly timezone?: string }
+  );
+
+/** Jobs without a policy: 2 s, 4 s, 8 s … capped at a day, ten attempts in all. */
+export const DEFAULT_JOB_RETRY: RetryPolicy = { type: 'exponential', min: '2s', max: '1d', factor: 2 };
+const DEFAULT_MAX_ATTEMPTS = 10;
+
+/** A checked policy: pure arithmetic from here on. */
+export interface RetryRule {
+  readonly maxAttempts: number;
+  readonly maxDurationMs: number;
+  /** When to try again after the n-th failure (n from 1). */
+  readonly retryAt: (failures: number, now: number, random: () => number) => number;
+}
+
+const KEYS: Readonly<Record<RetryPolicy['type'], readonly string[]>> = {
+  fixed: ['interval'],
+  linear: ['interval'],
+  exponential: ['min', 'max', 'factor'],
+  series: ['intervals'],
+  cron: ['expression', 'timezone'],
+};
+const TYPES = Object.keys(KEYS) as RetryPolicy['type'][];
+
+/** Checks a policy and turns it into a rule; refuses what is wrong with the option's name. */
+export function retryRule(where: string, policy: RetryPolicy = DEFAULT_JOB_RETRY): RetryRule {
+  const at = `${where}: retryPolicy`;
+  if (typeof policy !== 'object' || (policy as unknown) === null) {
+    throw new OptionError(
+      `${at} must be an object such as { type: 'fixed', interval: '10s' }, got ${show(policy)}.`,
+    );
+  }
+  const type = checkOneOf(at, 'type', policy.type, TYPES);
+  if ('resetRetriesOnDataChange' in policy) {
+    throw new OptionError(
+      `${at}: resetRetriesOnDataChange is for reactive tasks; a job has no data to watch.`,
+    );
+  }
+  checkKeys(at, policy, ['type', 'maxAttempts', 'maxDuration', 'jitter', ...KEYS[type]]);
+  const delay = delayOf(at, policy);
+  const jitter = jitterOf(at, policy.jitter);
+  return {
+    maxAttempts: maxAttemptsOf(at, policy),
+    maxDurationMs:
+      policy.maxDuration === undefined ? Infinity : toMs(at, 'maxDuration', policy.maxDuration, 1),
+    retryAt: (failures, now, random) => now + Math.round(delay(failures, now) * (1 - jitter * random())),
+  };
+}
+
+function maxAttemptsOf(at: string, policy: RetryPolicy): number {
+  const { maxAttempts, maxDuration } = policy;
+  if (maxAttempts === undefined) return maxDuration === undefined ? DEFAULT_MAX_ATTEMPTS : Infinity;
+  if (maxAttempts === -1) return Infinity;
+  return checkInteger(at, 'maxAttempts (or -1 for unlimited)', maxAttempts, 1, Number.MAX_SAFE_INTEGER);
+}
+
+function jitterOf(at: string, jitter: unknown): number {
+  if (jitter === undefined || jitter === false) return 0;
+  if (jitter === true) return 0.5;
+  if (typeof jitter === 'number' && jitter >= 0 && jitter <= 1) return jitter;
+  throw new OptionError(`${at}: jitter must be true, false or a number from 0 to 1, got ${show(jitter)}.`);
+}
+
+/** Milliseconds to wait after the n-th failure. */
+function delayOf(at: string, policy: RetryPolicy): (failures: number, now: number) => number {
+  switch (policy.type) {
+    case 'fixed': {
+      const interval = toMs(at, 'interval', policy.interval);
+      return () => interval;
+    }
+    case 'linear': {
+      const interval = toMs(at, 'interval', policy.interval);
+      return (failures) => interval * failures;
+    }
+    case 'exponential':
+      return exponential(at, policy);
+    case 'series':
+      return series(at, policy.intervals);
+    case 'cron': {
+      const cron = parseCron(at, policy.expression, policy.timezone);
+      return (_failures, now) => (cron.next(new Date(now))?.getTime() ?? now) - now;
+    }
+  }
+}
+
+function exponential(
+  at: string,
+  policy: RetryPolicy & { type: 'exponential' },
+): (failures: number) => number {
+  const min = toMs(at, 'min', policy.min ?? '10s');
+  const max = toMs(at, 'max', policy.max ?? '1d');
+  const factor = policy.factor ?? 2;
+  if (typeof factor !== 'number' || !(factor >= 1) || !Number.isFinite(factor)) {
+    throw new OptionError(`${at}: factor must be a number of at least 1, got ${show(factor)}.`);
+  }
+  if (max < min) throw new OptionError(`${at}: max must not be less than min.`);
+  return (failures) => Math.min(max, min * factor ** (failures - 1));
+}
+
+function series(at: string, intervals: readonly Duration[]): (failures: number) => number {
+  if (!Array.isArray(intervals) || intervals.length === 0) {
+    throw new OptionError(`${at}: intervals must be a list such as ['1m', '5m'], got ${show(intervals)}.`);
+  }
+  const delays = intervals.map((interval: Duration, index) =>
+    toMs(at, `intervals[${String(index)}]`, interval),
+  );
+  return (failures) => delays[Math.min(failures, delays.length) - 1] ?? 0;
+}
+
+export interface FailureFacts {
+  /** Failures of this sequence, the present one included. */
+  readonly failures: number;
+  readonly firstFailedAt: Date;
+  readonly now: number;
+  readonly error: unknown;
+  readonly random?: () => number;
+}
+
+/** When to try again, or null when the sequence is exhausted or the error is fatal. */
+export function decideRetry(rule: RetryRule, facts: FailureFacts): Date | null {
+  const { failures, firstFailedAt, now, error, random = Math.random } = facts;
+  if (error instanceof FatalError) return null;
+  if (failures >= rule.maxAttempts) return null;
+  if (now - firstFailedAt.getTime() > rule.maxDurationMs) return null;
+  return new Date(retryAfterOf(error, now) ?? rule.retryAt(failures, now, random));
+}
+
+/** The error's own wish (`retryAfter`: a duration or a Date), if it has a usable one. */
+function retryAfterOf(error: unknown, now: number): number | null {
+  if (typeof error !== 'object' || error === null || !('retryAfter' in error)) return null;
+  const { retryAfter } = error;
+  if (retryAfter instanceof Date) return Number.isNaN(retryAfter.getTime()) ? null : retryAfter.getTime();
+  try {
+    return now + toMs('error', 'retryAfter', retryAfter);
+  } catch {
+    return null;
+  }
+}

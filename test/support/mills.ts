@@ -1,0 +1,38 @@
+import { afterEach } from 'vitest';
+import { Tidemill, type TidemillOptions } from '../../src/index.js';
+import type { Store } from '../../src/store/port.js';
+
+const open: Tidemill[] = [];
+
+afterEach(async () => {
+  await Promise.all(open.splice(0).map((mill) => mill.stop({ timeout: 0 })));
+});
+
+/** A mill that is stopped after the test. Silent, unless the test listens. */
+export function aMill(store: Store, options: Partial<TidemillOptions> = {}): Tidemill {
+  const mill = new Tidemill({ store, logger: false, ...options });
+  open.push(mill);
+  return mill;
+}
+
+/** A promise with its own resolve, for waiting on a signal instead of a sleep. */
+export function gate<T = void>(): { readonly promise: Promise<T>; readonly open: (value: T) => void } {
+  let resolve!: (value: T) => void;
+  const promise = new Promise<T>((settle) => (resolve = settle));
+  return { promise, open: resolve };
+}
+
+/** Asks until the answer is there; fails with what was last seen. */
+export async function until<T>(
+  what: string,
+  ask: () => Promise<T | false | undefined> | T | false | undefined,
+  limitMs = 20_000,
+): Promise<T> {
+  const end = performance.now() + limitMs;
+  for (;;) {
+    const answer = await ask();
+    if (answer !== false && answer !== undefined) return answer;
+    if (performance.now() > end) throw new Error(`waited ${String(limitMs)} ms in vain until ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}

@@ -1,0 +1,95 @@
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+
+const root = resolve(import.meta.dirname, '../..');
+const config = join(root, '.dependency-cruiser.cjs');
+const { forbidden } = createRequire(import.meta.url)(config) as { forbidden: { name: string }[] };
+
+/** Each file breaks exactly the rule it is listed under. */
+const offences: [rule: string, file: string, statement: string][] = [
+  ['core-imports', 'src/core/bad.ts', `import '../time/target.js';`],
+  ['time-imports', 'src/time/bad.ts', `import '../store/target.js';`],
+  ['store-imports', 'src/store/bad.ts', `import '../engine/target.js';`],
+  ['engine-imports', 'src/engine/bad.ts', `import '../jobs/target.js';`],
+  ['maintenance-imports', 'src/maintenance/bad.ts', `import '../memory/target.js';`],
+  ['jobs-imports', 'src/jobs/bad.ts', `import '../index.js';`],
+  ['documents-imports', 'src/documents/bad.ts', `import '../jobs/target.js';`],
+  ['reactive-imports', 'src/reactive/bad.ts', `import '../documents/target.js';`],
+  ['memory-imports', 'src/memory/bad.ts', `import '../engine/target.js';`],
+  ['mongodb-imports', 'src/mongodb/bad.ts', `import '../memory/target.js';`],
+  ['postgres-imports', 'src/postgres/bad.ts', `import type {} from '../jobs/target.js';`],
+  ['metrics-imports', 'src/metrics/bad.ts', `import '../engine/target.js';`],
+  ['dashboard-imports', 'src/dashboard/bad.ts', `import '../store/target.js';`],
+  ['testing-imports', 'src/testing/bad.ts', `import '../mongodb/target.js';`],
+  ['cli-imports', 'src/cli/bad.ts', `import '../core/target.js';`],
+  ['compat-imports', 'src/compat/bad.ts', `import '../jobs/target.js';`],
+  ['front-door-imports-no-client', 'src/bad-client.ts', `import './testing/target.js';`],
+  ['front-door-loads-stores-lazily', 'src/bad-store.ts', `import './memory/target.js';`],
+  ['front-door-loads-stores-lazily', 'src/bad-type.ts', `import type {} from './mongodb/target.js';`],
+  ['mongodb-driver-in-one-place', 'src/engine/bad-driver.ts', `import type {} from 'mongodb';`],
+  ['known-folders', 'src/elsewhere/bad.ts', `import '../core/target.js';`],
+  ['shipped-code-stays-in-src', 'src/core/bad-reach.ts', `import '../../test/target.js';`],
+  ['no-cycles', 'src/core/cycle-a.ts', `import type {} from './cycle-b.js';`],
+];
+
+/** None of these is reported; a cycle is, once, at its first file. */
+const allowed: [file: string, statement: string][] = [
+  ['src/index.ts', `import './jobs/target.js'; export const open = () => import('./mongodb/target.js');`],
+  ['src/mongodb/good.ts', `import 'mongodb'; import '../store/target.js'; import '../time/target.js';`],
+  ['src/testing/good.ts', `import '../index.js'; import '../memory/target.js';`],
+  ['src/jobs/good.ts', `import '../engine/target.js'; import '../maintenance/target.js';`],
+  ['src/core/cycle-b.ts', `import type {} from './cycle-a.js';`],
+  ['src/core/good.ts', `import 'fastest-levenshtein'; import 'node:crypto';`],
+];
+
+const folders: string[] = [];
+afterAll(() => {
+  for (const folder of folders) rmSync(folder, { recursive: true });
+});
+
+function writeTree(files: readonly (readonly [file: string, text: string])[]): string {
+  const folder = mkdtempSync(join(tmpdir(), 'tidemill-boundaries-'));
+  folders.push(folder);
+  for (const [file, text] of files) {
+    mkdirSync(dirname(join(folder, file)), { recursive: true });
+    writeFileSync(join(folder, file), text);
+  }
+  return folder;
+}
+
+function cruise(folder: string): { status: number | null; report: string } {
+  const { status, stdout } = spawnSync(
+    join(root, 'node_modules/.bin/depcruise'),
+    ['src', '--config', config, '--output-type', 'err'],
+    { cwd: folder, encoding: 'utf8', env: { ...process.env, FORCE_COLOR: '0' } },
+  );
+  return { status, report: stdout };
+}
+
+describe('import boundaries', () => {
+  it('hold in the real tree', () => {
+    const { status, report } = cruise(root);
+    expect(status, report).toBe(0);
+  });
+
+  it('report every import that points the wrong way, and no other', () => {
+    const targets = offences.map(([, file]) => [join(dirname(file), 'target.ts'), 'export {};'] as const);
+    const bad = offences.map(([, file, statement]) => [file, statement] as const);
+    const folder = writeTree([...targets, ['test/target.ts', 'export {};'], ...allowed, ...bad]);
+
+    const { status, report } = cruise(folder);
+
+    expect(status).not.toBe(0);
+    const reported = [...report.matchAll(/^ *error (\S+: \S+)/gm)].map(([, violation]) => violation);
+    expect(reported.sort()).toEqual(offences.map(([rule, file]) => `${rule}: ${file}`).sort());
+  });
+
+  it('have no rule that the test above does not trip', () => {
+    const tripped = new Set(offences.map(([rule]) => rule));
+    expect(forbidden.map(({ name }) => name).filter((name) => !tripped.has(name))).toEqual([]);
+  });
+});

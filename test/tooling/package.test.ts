@@ -1,0 +1,105 @@
+import { execFile } from 'node:child_process';
+import { cp, mkdir, mkdtemp, readFile, readdir, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+const exec = promisify(execFile);
+const root = resolve(import.meta.dirname, '../..');
+const bin = (name: string): string => join(root, 'node_modules/.bin', name);
+
+const compilerOptions = {
+  target: 'es2022',
+  module: 'nodenext',
+  types: ['node'],
+  strict: true,
+  exactOptionalPropertyTypes: true,
+  skipLibCheck: false,
+  rootDir: '.',
+  outDir: 'out',
+};
+
+let workshop: string;
+let built: string;
+
+beforeAll(async () => {
+  workshop = await mkdtemp(join(tmpdir(), 'tidemill-package-'));
+  built = join(workshop, 'package');
+  await exec(bin('tsdown'), ['--out-dir', join(built, 'dist')], { cwd: root });
+  await cp(join(root, 'package.json'), join(built, 'package.json'));
+}, 120_000);
+
+afterAll(async () => {
+  await rm(workshop, { recursive: true, force: true });
+});
+
+/**
+ * An application with the built package, its dependencies and the named drivers installed, and nothing else.
+ * The package is copied, not linked: what it imports must be found from the application, not from here.
+ */
+async function makeApplication(
+  name: string,
+  drivers: readonly string[],
+  entries: readonly string[],
+): Promise<string> {
+  const folder = join(workshop, name);
+  const { dependencies } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as {
+    dependencies: Record<string, string>;
+  };
+  await cp(built, join(folder, 'node_modules/tidemill'), { recursive: true });
+  for (const installed of ['@types/node', ...Object.keys(dependencies), ...drivers]) {
+    const link = join(folder, 'node_modules', installed);
+    await mkdir(dirname(link), { recursive: true });
+    await symlink(join(root, 'node_modules', installed), link);
+  }
+  await writeFile(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions }));
+  for (const main of ['main.mts', 'main.cts']) await writeFile(join(folder, main), useOf(entries));
+  return folder;
+}
+
+function useOf(entries: readonly string[]): string {
+  const lines = entries.map(
+    (entry, i) =>
+      `import * as entry${i} from '${entry}'; if (Object.keys(entry${i}).length === 0) throw new Error('${entry} is empty');`,
+  );
+  return lines.join('\n');
+}
+
+/** Compiles with the declarations checked too, then loads both module formats. */
+async function compileAndRun(folder: string): Promise<void> {
+  const compiled = await exec(bin('tsc'), ['-p', folder]).catch(
+    (error: unknown) => error as { stdout: string },
+  );
+  expect(compiled.stdout).toBe('');
+  await exec(process.execPath, [join(folder, 'out/main.mjs')]);
+  await exec(process.execPath, [join(folder, 'out/main.cjs')]);
+}
+
+// Checking every declaration, Node's own too, takes its time on a busy machine.
+describe('the built package', { timeout: 120_000 }, () => {
+  it('compiles and loads without any driver, but for the stores that need one', async () => {
+    const entries = ['tidemill', 'tidemill/memory', 'tidemill/testing'];
+    await compileAndRun(await makeApplication('without-driver', [], entries));
+  });
+
+  it('compiles and loads the mongodb store with only its driver', async () => {
+    const entries = ['tidemill', 'tidemill/mongodb'];
+    await compileAndRun(await makeApplication('with-mongodb', ['mongodb'], entries));
+  });
+
+  it.each(['mjs', 'cjs'])('holds each source file once in its %s files', async (extension) => {
+    const dist = join(built, 'dist');
+    const maps = (await readdir(dist)).filter(
+      (file) => file.endsWith(`.${extension}.map`) && !file.includes('.d.'),
+    );
+    const sources = await Promise.all(
+      maps.map(
+        async (file) =>
+          (JSON.parse(await readFile(join(dist, file), 'utf8')) as { sources: string[] }).sources,
+      ),
+    );
+    expect(sources.flat().length).toBeGreaterThan(0);
+    expect(sources.flat().sort()).toEqual([...new Set(sources.flat())].sort());
+  });
+});

@@ -1,0 +1,22 @@
+import { defineConfig } from 'tsdown';
+
+// One build of all entries: code that two entries use lands in a shared chunk, so that within a format there is
+// one copy of every class. `import('./mongodb/index.js')` becomes a lazy load of the mongodb entry.
+export default defineConfig({
+  entry: {
+    index: 'src/index.ts',
+    memory: 'src/memory/index.ts',
+    mongodb: 'src/mongodb/index.ts',
+    testing: 'src/testing/index.ts',
+  },
+  format: ['esm', 'cjs'],
+  tsconfig: 'tsconfig.build.json',
+  sourcemap: true,
+  // Without maps of their own the declarations would name files that are not there.
+  dts: { sourcemap: true },
+  // Dependencies and peers stay outside by themselves. parse-duration is ESM only, so the CommonJS build must
+  // carry it; bundling anything else by accident fails the build.
+  deps: { onlyBundle: ['parse-duration'] },
+  // CommonJS is offered on purpose.
+  checks: { legacyCjs: false },
+});

@@ -1,0 +1,26 @@
+import { fileURLToPath } from 'node:url';
+import { defineConfig } from 'vitest/config';
+
+const src = (path: string): string => fileURLToPath(new URL(`src/${path}`, import.meta.url));
+
+// Type tests (test/types/*.test-d.ts) are checked by `npm run types`, not run here.
+export default defineConfig({
+  resolve: {
+    // The package by its name is its source, as in tsconfig.json.
+    alias: [
+      { find: /^tidemill$/, replacement: src('index.ts') },
+      { find: /^tidemill\/(memory|mongodb|testing)$/, replacement: src('$1/index.ts') },
+    ],
+  },
+  test: {
+    include: ['test/**/*.test.ts'],
+    // Starts one MongoDB replica set for the whole run and provides its address as `mongoUri`.
+    globalSetup: 'test/support/global-setup.ts',
+    pool: 'forks',
+    // The workers share one database server; more of them make it slow rather than the run fast.
+    maxWorkers: 2,
+    testTimeout: 30_000,
+    hookTimeout: 60_000,
+    coverage: { provider: 'v8', include: ['src/**'] },
+  },
+});
