@@ -155,10 +155,9 @@ export class ClaimLoop {
 
   /** Asks what is due next, and answers how long that is away; 0 where something is due and there is room for it. */
   async #untilDue(): Promise<number> {
-    const { store, names, pollMs, lanes, self, observed } = this.#options;
+    const { store, names, pollMs, lanes, self } = this.#options;
     const glance = await store.look(names());
-    this.#saw(glance.cluster);
-    observed(glance.cluster, glance);
+    this.#saw(glance.cluster, glance);
     const request = lanes.request(this.#cluster, self());
     const now = glance.cluster.now.getTime();
     const due = [...glance.nextDue]
@@ -171,9 +170,9 @@ export class ClaimLoop {
     return Math.min(this.#idlePollMs, next + SLACK_MS);
   }
 
-  #saw(cluster: Cluster): void {
+  #saw(cluster: Cluster, glance?: Glance): void {
     this.#cluster = cluster;
     this.#lastContactAt = this.#options.clock.monotonic();
-    this.#options.observed(cluster);
+    this.#options.observed(cluster, glance);
   }
 }

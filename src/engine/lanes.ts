@@ -4,6 +4,8 @@ import { MOST_AHEAD, Prefetch } from './prefetch.js';
 
 /** More names than this are claimed by turns. */
 const NAMES_PER_CLAIM = 32;
+/** Slots that are about to be free while short work runs. */
+const TURNOVER = 5;
 
 interface Lane {
   readonly name: string;
@@ -55,7 +57,7 @@ export class Lanes {
 
   /** Names with room, in their turn; null where nothing is worth a claim. */
   request(cluster: Cluster | undefined, self: Instance): LaneRequest | null {
-    const free = this.#slots - this.#running;
+    const free = this.#room();
     const inTurn = this.#inTurn().filter((lane) => wants(lane, free));
     if (inTurn.length === 0) return null;
     this.#turn += 1;
@@ -65,6 +67,18 @@ export class Lanes {
     }
     const most = [...limits.values()].reduce((sum, limit) => sum + limit.max, 0);
     return { limits, total: Math.min(most, Math.max(1, free + MOST_AHEAD - this.buffered)) };
+  }
+
+  /**
+   * Free slots. Where short work keeps all of them busy, a few count as free: otherwise its own buffer would refill
+   * them for ever, and no other name would get a turn.
+   */
+  #room(): number {
+    const free = this.#slots - this.#running;
+    if (free > 0) return free;
+    const running = [...this.#lanes.values()].filter((lane) => lane.running > 0);
+    const brisk = running.every((lane) => lane.prefetch.ahead(lane.concurrency) > 0);
+    return brisk ? Math.min(TURNOVER, this.#slots) : 0;
   }
 
   accept(jobs: readonly JobRecord[]): void {
@@ -86,14 +100,14 @@ export class Lanes {
     return undefined;
   }
 
-  /** A slot is free again; answers whether a claim is worth while now. */
+  /** A slot is free again; answers whether a claim for its name is worth while now. */
   done(name: string, durationMs: number): boolean {
     const lane = this.#lanes.get(name);
     if (lane === undefined) return false;
     lane.running -= 1;
     this.#running -= 1;
     lane.prefetch.learn(durationMs);
-    return wants(lane, this.#slots - this.#running);
+    return wants(lane, this.#room());
   }
 
   /** Takes one job out of its buffer; false where it has started already. */

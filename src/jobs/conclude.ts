@@ -58,9 +58,9 @@ export function conclude(job: JobRecord, finished: Finished, options: ConcludeOp
     case 'cancelled':
       return ended(job, finished, options, 'cancelled', { cancelRequestedAt: null });
     case 'deferred':
-      return back(job, finished, options, { nextRunAt: outcome.runAt });
+      return handBack(job, finished, options, { nextRunAt: outcome.runAt });
     case 'released':
-      return back(job, finished, options, {});
+      return handBack(job, finished, options, {});
     case 'threw':
     case 'timedOut':
     case 'crashed':
@@ -160,6 +160,17 @@ function failedRun(
     historyLimit: options.historyLimit,
     ...(entry === undefined ? {} : { entry }),
   };
+}
+
+/** Pending again without a count, unless somebody asked to cancel it. */
+function handBack(
+  job: JobRecord,
+  finished: Finished,
+  options: ConcludeOptions,
+  set: SettledFields,
+): JobConclusion {
+  if (job.cancelRequestedAt === undefined) return back(job, finished, options, set);
+  return ended(job, finished, options, 'cancelled', { cancelRequestedAt: null });
 }
 
 /** Pending again. */

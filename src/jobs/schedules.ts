@@ -101,7 +101,7 @@ export class Schedules {
   /** One run as soon as possible, paused or not; its times are not changed by it. `running`: one is in progress. */
   async runNow(
     name: string,
-    uniqueKey = name,
+    uniqueKey: string = name,
   ): Promise<{ readonly outcome: 'due' | 'running'; readonly schedule: Schedule }> {
     const store = await this.#store();
     const now = new Date(store.clock.now());

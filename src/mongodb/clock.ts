@@ -10,7 +10,9 @@ const KEEP_MS = 300_000;
 export class ServerClock implements Clock {
   #base = Date.now() - performance.now();
   #error = Infinity;
+  /** When the reading that is trusted was taken. */
   #readAt = -Infinity;
+  #heardAt = -Infinity;
 
   now(): number {
     return Math.round(this.#base + performance.now());
@@ -24,15 +26,16 @@ export class ServerClock implements Clock {
     return realTimer(delayMs, callback);
   }
 
-  /** Milliseconds since the last reading. */
+  /** Milliseconds since the server's time was last heard. */
   get age(): number {
-    return performance.now() - this.#readAt;
+    return performance.now() - this.#heardAt;
   }
 
   /** Takes a server's time that arrived between two monotonic instants. */
   learn(serverTime: Date, sentAt: number, receivedAt: number): void {
     const roundTrip = receivedAt - sentAt;
-    if (roundTrip > this.#error && this.age < KEEP_MS) return;
+    this.#heardAt = receivedAt;
+    if (roundTrip > this.#error && receivedAt - this.#readAt < KEEP_MS) return;
     this.#base = serverTime.getTime() - (sentAt + roundTrip / 2);
     this.#error = roundTrip;
     this.#readAt = receivedAt;

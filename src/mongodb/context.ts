@@ -29,7 +29,7 @@ export const collectionOptions = (writeConcern: WriteConcernSettings): Collectio
   checkKeys: false,
   promoteValues: true,
   promoteLongs: true,
-  promoteBuffers: false,
+  promoteBuffers: true,
   useBigInt64: false,
   bsonRegExp: false,
   raw: false,

@@ -18,10 +18,18 @@ interface Item {
   readonly logs: readonly unknown[];
 }
 
-function itemOf(settlement: Settlement): Item {
+function itemOf(settlement: Settlement, index: number): Item {
   const { status, set, entry, historyLimit, logs, by } = settlement;
+  // Work that goes back and is due is news for idle instances: one of a batch wakes them.
+  const wakes = index === 0 && status === 'pending' && (by === 'reclaimer' || set.nextRunAt === undefined);
   return {
-    set: { ...set, status, lockedAt: null, ...(by === 'reclaimer' ? { leaseToken: null } : {}) },
+    set: {
+      ...set,
+      status,
+      lockedAt: null,
+      ...(by === 'reclaimer' ? { leaseToken: null } : {}),
+      ...(wakes ? { wake: Date.now() } : {}),
+    },
     entries: entry === undefined ? [] : [entry],
     keep: -Math.max(1, historyLimit),
     logs: logs ?? [],
