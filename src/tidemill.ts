@@ -156,8 +156,8 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
 
   /** Asks for a job. When this has resolved, the job runs at least once, whatever crashes. */
   enqueue<Input>(
-    target: JobDefinition<Input, never> | string,
-    data?: Input,
+    target: JobDefinition<Input, unknown> | string,
+    data?: NoInfer<Input>,
     options?: EnqueueOptions<TransactionOf<S>>,
   ): Promise<EnqueuedJob<Input>> {
     return this.#queue.enqueue(target, data, options) as Promise<EnqueuedJob<Input>>;
@@ -171,15 +171,18 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   }
 
   /** Asks for a job to run at once. */
-  now<Input>(target: JobDefinition<Input, never> | string, data?: Input): Promise<EnqueuedJob<Input>> {
+  now<Input>(
+    target: JobDefinition<Input, unknown> | string,
+    data?: NoInfer<Input>,
+  ): Promise<EnqueuedJob<Input>> {
     return this.enqueue(target, data);
   }
 
   /** Makes or changes a recurring job; the same call from many instances makes one. */
   schedule<Input>(
     cron: string,
-    target: JobDefinition<Input, never> | string,
-    data?: Input,
+    target: JobDefinition<Input, unknown> | string,
+    data?: NoInfer<Input>,
     options?: ScheduleOptions,
   ): Promise<Job<Input>> {
     return this.#queue.schedule(cron, target, data, options) as Promise<Job<Input>>;

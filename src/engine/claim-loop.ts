@@ -36,8 +36,6 @@ export interface ClaimCounters {
 
 const FIRST_WAIT_MS = 100;
 const LONGEST_WAIT_MS = 2_000;
-/** No poll is later than this after the timer that a future job set: timers drift, clocks are estimates. */
-const SLACK_MS = 1;
 /** Wait before asking again for work that others got first. */
 const CONTENDED_MS = 10;
 
@@ -167,7 +165,7 @@ export class ClaimLoop {
     if (next <= 0) return 0;
     const { min, max } = pollMs();
     this.#idlePollMs = Math.min(max, Math.max(min, this.#idlePollMs * 2));
-    return Math.min(this.#idlePollMs, next + SLACK_MS);
+    return Math.min(this.#idlePollMs, next);
   }
 
   #saw(cluster: Cluster, glance?: Glance): void {

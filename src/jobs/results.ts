@@ -24,22 +24,32 @@ export class Results {
 
   /** Called for every job that ends in this process. */
   ended(job: JobRecord): void {
-    const waiters = this.#waiting.get(job.id);
-    this.#waiting.delete(job.id);
-    for (const waiter of waiters ?? []) waiter.resolve(job);
+    for (const waiter of [...(this.#waiting.get(job.id) ?? [])]) waiter.resolve(job);
   }
 
   async wait(id: string, signal?: AbortSignal): Promise<JobRecord> {
     const { clock } = await this.#store();
+    signal?.throwIfAborted();
     return new Promise((resolve, reject) => {
-      const waiter = { resolve, reject };
       const waiters = this.#waiting.get(id) ?? new Set();
-      this.#waiting.set(id, waiters.add(waiter));
-      signal?.addEventListener('abort', () => {
+      const leave = (): void => {
+        signal?.removeEventListener('abort', onAbort);
         waiters.delete(waiter);
         if (waiters.size === 0) this.#waiting.delete(id);
-        reject(signal.reason as Error);
-      });
+      };
+      const waiter: Waiter = {
+        resolve: (job) => {
+          leave();
+          resolve(job);
+        },
+        reject: (error) => {
+          leave();
+          reject(error);
+        },
+      };
+      const onAbort = (): void => waiter.reject(signal?.reason as Error);
+      signal?.addEventListener('abort', onAbort, { once: true });
+      this.#waiting.set(id, waiters.add(waiter));
       this.#delayMs = FIRST_MS;
       this.#timer?.cancel();
       this.#timer = undefined;
@@ -50,11 +60,8 @@ export class Results {
   stop(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
-    for (const waiters of this.#waiting.values()) {
-      for (const { reject } of waiters)
-        reject(new TidemillError('STOPPED', 'The mill was stopped while waiting for a result.'));
-    }
-    this.#waiting.clear();
+    const error = new TidemillError('STOPPED', 'The mill was stopped while waiting for a result.');
+    for (const waiter of [...this.#waiting.values()].flatMap((waiters) => [...waiters])) waiter.reject(error);
   }
 
   #ask(clock: Clock): void {
@@ -86,12 +93,10 @@ export class Results {
   }
 
   #missing(id: string): void {
-    const waiters = this.#waiting.get(id);
-    this.#waiting.delete(id);
     const error = new TidemillError(
       'JOB_MISSING',
       `There is no job ${id}; finished jobs are deleted after their retention.`,
     );
-    for (const waiter of waiters ?? []) waiter.reject(error);
+    for (const waiter of [...(this.#waiting.get(id) ?? [])]) waiter.reject(error);
   }
 }

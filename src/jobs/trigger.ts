@@ -65,7 +65,7 @@ export class JobTrigger implements Trigger {
     if (job.missed !== 'skip' || job.failCount > 0) return false;
     const recurrence = recurrenceOf(job);
     const now = new Date(job.lockedAt ?? this.#options.store.clock.now());
-    return recurrence !== null && isTooLate(recurrence, job.scheduledFor ?? job.nextRunAt, now);
+    return recurrence !== null && isTooLate(recurrence, job.nextRunAt, now);
   }
 
   conclude(job: JobRecord, finished: Finished, policies: Readonly<Record<string, unknown>> = {}): Conclusion {

