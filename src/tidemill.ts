@@ -324,7 +324,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
       historyLimit,
       events,
       log,
-      ended: (job) => this.#results.ended(job),
+      ended: (id, job) => this.#results.ended(id, job),
     });
     const engine: Engine = new Engine({
       ...this.#settings,

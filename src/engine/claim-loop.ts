@@ -28,9 +28,9 @@ export interface ClaimLoopOptions {
 
 export interface ClaimCounters {
   claims: number;
-  /** Claims that brought nothing although more was due. */
+  /** Claims that lost everything they tried to take to others. */
   empty: number;
-  /** Claims that brought less than asked for although more was due. */
+  /** Claims that lost some of it. */
   short: number;
 }
 
@@ -48,6 +48,7 @@ export class ClaimLoop {
   readonly #options: ClaimLoopOptions;
   #cluster: Cluster | undefined;
   #lastContactAt = -Infinity;
+  #lookedAt = -Infinity;
   #idlePollMs = 0;
   /** A claim's answer was lost since the last time somebody asked. */
   suspect = false;
@@ -68,7 +69,7 @@ export class ClaimLoop {
   async run(stop: AbortSignal): Promise<void> {
     const { clock, wake, error } = this.#options;
     let failures = 0;
-    let reason: Reason = 'notified';
+    let reason: Reason = 'timer';
     while (!stop.aborted) {
       const step = this.#step(reason, stop);
       clock.track?.(step);
@@ -86,9 +87,10 @@ export class ClaimLoop {
 
   /** A claim where there is reason to expect work, a look where there is none; answers how long to wait afterwards. */
   async #step(reason: Reason, stop: AbortSignal): Promise<number> {
-    const { lanes, mayClaim, self, mood, pollMs } = this.#options;
+    const { clock, lanes, mayClaim, self, mood, pollMs } = this.#options;
     if (!mayClaim()) return LONGEST_WAIT_MS;
-    if (reason === 'timer') {
+    // Even under a standing backlog: what only a look finds (work written by hand, dead instances) must not wait.
+    if (reason === 'timer' || clock.monotonic() - this.#lookedAt > pollMs().max) {
       const waitMs = await this.#untilDue();
       if (waitMs > 0) return waitMs;
     }
@@ -111,7 +113,7 @@ export class ClaimLoop {
     const instance = self();
     const token = mint();
     const answer = await this.#send({ instance, token, heartbeatMs, ...request }, stop);
-    this.#count(request, answer);
+    this.#count(answer);
     this.#saw(answer.cluster);
     // The lease may have been lost, or the end have come, while the claim was under way.
     if (stop.aborted || self().life !== instance.life) release(answer.jobs);
@@ -136,7 +138,7 @@ export class ClaimLoop {
       try {
         const jobs = await store.claimedUnder(request.instance, request.token);
         const { cluster } = await store.look([...request.limits.keys()]);
-        return { jobs, more: true, cluster };
+        return { jobs, asked: jobs.length, more: true, cluster };
       } catch (problem) {
         error(problem);
         if (stop.aborted || !this.#options.mayClaim()) throw problem;
@@ -144,17 +146,16 @@ export class ClaimLoop {
     }
   }
 
-  #count(request: LaneRequest, answer: ClaimAnswer): void {
+  #count({ jobs, asked }: ClaimAnswer): void {
     this.counters.claims += 1;
-    if (!answer.more) return;
-    if (answer.jobs.length === 0) this.counters.empty += 1;
-    else if (answer.jobs.length < request.total) this.counters.short += 1;
+    if (jobs.length < asked) this.counters[jobs.length === 0 ? 'empty' : 'short'] += 1;
   }
 
   /** Asks what is due next, and answers how long that is away; 0 where something is due and there is room for it. */
   async #untilDue(): Promise<number> {
-    const { store, names, pollMs, lanes, self } = this.#options;
+    const { store, clock, names, pollMs, lanes, self } = this.#options;
     const glance = await store.look(names());
+    this.#lookedAt = clock.monotonic();
     this.#saw(glance.cluster, glance);
     const request = lanes.request(this.#cluster, self());
     const now = glance.cluster.now.getTime();

@@ -23,8 +23,8 @@ export class Results {
   }
 
   /** Called for every job that ends in this process. */
-  ended(job: JobRecord): void {
-    for (const waiter of [...(this.#waiting.get(job.id) ?? [])]) waiter.resolve(job);
+  ended(id: string, job: () => JobRecord): void {
+    for (const waiter of [...(this.#waiting.get(id) ?? [])]) waiter.resolve(job());
   }
 
   async wait(id: string, signal?: AbortSignal): Promise<JobRecord> {
@@ -85,7 +85,7 @@ export class Results {
       for (const id of ids) {
         const job = jobs.get(id);
         if (job === undefined) this.#missing(id);
-        else if (FINISHED.includes(job.status)) this.ended(job);
+        else if (FINISHED.includes(job.status)) this.ended(id, () => job);
       }
     } catch {
       // The store does not answer just now; the next round asks again.

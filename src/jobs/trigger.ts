@@ -22,7 +22,7 @@ export interface JobTriggerOptions {
   readonly events: Emitter<MillEvents>;
   readonly log: Logger;
   /** Somebody in this process may be waiting for it. */
-  readonly ended: (job: JobRecord) => void;
+  readonly ended: (id: string, job: () => JobRecord) => void;
 }
 
 /** Jobs, as the engine sees them: runs handlers, and says what their end means. */
@@ -55,7 +55,7 @@ export class JobTrigger implements Trigger {
         events.emit('job:progress', { job: toJob(job), progress, instanceId });
       },
     );
-    events.emit('job:start', { job: toJob(job), instanceId });
+    if (events.has('job:start')) events.emit('job:start', { job: toJob(job), instanceId });
     return run.perform(worker.handler, (data) =>
       validated(`job "${job.name}"`, worker.definition.schema, data),
     );
@@ -84,8 +84,17 @@ export class JobTrigger implements Trigger {
     });
   }
 
-  recorded(record: JobRecord, finished: Finished, { settlement, retryAt }: Conclusion): void {
-    const { events, instanceId, ended } = this.#options;
+  recorded(record: JobRecord, finished: Finished, conclusion: Conclusion): void {
+    const { events, ended } = this.#options;
+    const { settlement } = conclusion;
+    if (HEARD.some((event) => events.has(event))) this.#tell(record, finished, conclusion);
+    if (settlement.status !== 'pending') {
+      ended(record.id, () => ({ ...record, ...settledView(settlement) }));
+    }
+  }
+
+  #tell(record: JobRecord, finished: Finished, { settlement, retryAt }: Conclusion): void {
+    const { events, instanceId } = this.#options;
     const { outcome } = finished;
     const job = toJob({ ...record, ...settledView(settlement) });
     if (outcome.kind === 'returned' || outcome.kind === 'recorded') {
@@ -103,9 +112,11 @@ export class JobTrigger implements Trigger {
       if (retryAt !== undefined) events.emit('job:retry', { job, runAt: retryAt, instanceId });
     }
     if (settlement.status === 'cancelled') events.emit('job:cancel', { job, instanceId });
-    if (settlement.status !== 'pending') ended({ ...record, ...settledView(settlement) });
   }
 }
+
+/** What the end of an attempt may be heard as; nothing is made up for an event that nobody listens to. */
+const HEARD = ['job:complete', 'job:fail', 'job:retry', 'job:cancel'] as const;
 
 function settledView({ set, status }: Conclusion['settlement']): Partial<JobRecord> {
   const fields = Object.entries(set).filter(([, value]) => value !== null && value !== undefined);

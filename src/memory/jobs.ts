@@ -99,7 +99,7 @@ export class MemoryJobs implements JobStore<MemoryTransaction> {
     const taken = [...heads].flatMap(([name, due]) => due.slice(0, shares.get(name) ?? 0));
     for (const row of taken) this.#take(row, request, now);
     const more = [...heads].some(([name, due]) => due.length > (shares.get(name) ?? 0));
-    return { jobs: taken.map(toRecord), more, cluster: this.#context.cluster() };
+    return { jobs: taken.map(toRecord), asked: taken.length, more, cluster: this.#context.cluster() };
   }
 
   #take(row: Row, request: ClaimRequest, now: Date): void {

@@ -3,7 +3,7 @@ import type { JobRecord } from '../core/job.js';
 import { fairShare } from '../core/share.js';
 import type { ClaimAnswer, ClaimRequest, Instance, NameLimit } from '../store/port.js';
 import { literal, run, type Mongo } from './context.js';
-import { SCHEMA_VERSION, toRecord, type Key } from './document.js';
+import { hash, SCHEMA_VERSION, toRecord, type Key } from './document.js';
 import { clusterPipeline, readCluster } from './look.js';
 
 /** More slices than this would read too much of the queue's head for one claim; further instances share them. */
@@ -32,7 +32,7 @@ export function headPipeline(name: string, count: number): Document[] {
 
 function headsPipeline(mongo: Mongo, request: ClaimRequest): Document[] {
   const [first = [], ...rest] = [...request.limits].map(([name, limit]) =>
-    headPipeline(name, limit.max * slicesOf(limit)),
+    headPipeline(name, windowOf(limit)),
   );
   return [
     ...first,
@@ -41,14 +41,29 @@ function headsPipeline(mongo: Mongo, request: ClaimRequest): Document[] {
   ];
 }
 
-/** This instance's slice of the head; where that is short, the rest of the window at random. */
+/** Wider than the slices together, so that an uneven one is still likely to be full. */
+const windowOf = (limit: NameLimit): number =>
+  slicesOf(limit) === 1 ? limit.max : Math.ceil(limit.max * slicesOf(limit) * 1.25);
+
+/** Which slice an id belongs to: the same for everybody, whatever part of the queue they see. */
+function sliceOf(id: Key, slices: number): number {
+  const last = typeof id === 'string' ? hash(id) : (id.id[11] ?? 0) ^ (id.id[10] ?? 0);
+  return last % slices;
+}
+
+/**
+ * This instance's slice of the head, in order. Slices are by id and not by place: others see the head a moment
+ * earlier or later. Where its own slice is nearly empty it takes from the others', at random.
+ */
 function pick(ids: readonly Key[], limit: NameLimit): Key[] {
-  const start = (limit.rank % slicesOf(limit)) * limit.max;
-  const own = ids.slice(start, start + limit.max);
-  const others = [...ids.slice(0, start), ...ids.slice(start + limit.max)];
+  const slices = slicesOf(limit);
+  if (slices === 1) return ids.slice(0, limit.max);
+  const rank = limit.rank % slices;
+  const own = ids.filter((id) => sliceOf(id, slices) === rank).slice(0, limit.max);
+  if (own.length >= limit.max / 2) return own;
+  const others = ids.filter((id) => sliceOf(id, slices) !== rank);
   while (own.length < limit.max && others.length > 0) {
-    const at = Math.floor(Math.random() * others.length);
-    own.push(...others.splice(at, 1));
+    own.push(...others.splice(Math.floor(Math.random() * others.length), 1));
   }
   return own;
 }
@@ -71,9 +86,9 @@ async function candidates(
   const ids = [...picked].flatMap(([name, offered]) => offered.slice(0, shares.get(name) ?? 0));
   const more = open.some(([name, limit]) => {
     const seen = heads.get(name)?.length ?? 0;
-    return seen > (shares.get(name) ?? 0) || seen >= limit.max * slicesOf(limit);
+    return seen > (shares.get(name) ?? 0) || seen >= windowOf(limit);
   });
-  return { ids, answer: { more, cluster } };
+  return { ids, answer: { asked: ids.length, more, cluster } };
 }
 
 /**

@@ -34,7 +34,7 @@ export function toText(key: unknown): string {
 }
 
 /** FNV-1a: spreads keys evenly, and gives the same part in every process. */
-function hash(text: string): number {
+export function hash(text: string): number {
   let value = 0x811c9dc5;
   for (let i = 0; i < text.length; i += 1) value = Math.imul(value ^ text.charCodeAt(i), 0x01000193);
   return value >>> 0;

@@ -28,7 +28,7 @@ export function jobIndexes(sharded: boolean): readonly IndexPlan[] {
     // look: the earliest due time of each name; find pending jobs by nextRunAt.
     {
       name: 'tidemill_due',
-      key: { name: 1, status: 1, nextRunAt: 1, v: 1 },
+      key: { name: 1, status: 1, nextRunAt: 1, _id: 1, v: 1 },
       partialFilterExpression: { ...pending, nextRunAt: ANY_DATE },
     },
     // insert and retry: one live job per name and unique key.

@@ -10,65 +10,73 @@ export const LOG_LIMIT = 100;
 /** Off a job that nobody holds. */
 const LEASE_FIELDS = ['claimedBy', 'lastHeartbeat', 'heartbeatInterval', 'startedToken'];
 
-/** What one job gets, as plain values that a pipeline looks up by position. */
-interface Item {
-  readonly set: Document;
-  readonly entries: readonly unknown[];
-  readonly keep: number;
-  readonly logs: readonly unknown[];
+/** What one job's document gets. */
+function fieldsOf(settlement: Settlement): Document {
+  const { status, set, by } = settlement;
+  return { ...set, status, lockedAt: null, ...(by === 'reclaimer' ? { leaseToken: null } : {}) };
 }
 
-function itemOf(settlement: Settlement, index: number): Item {
-  const { status, set, entry, historyLimit, logs, by } = settlement;
-  // Work that goes back and is due is news for idle instances: one of a batch wakes them.
-  const wakes = index === 0 && status === 'pending' && (by === 'reclaimer' || set.nextRunAt === undefined);
-  return {
-    set: {
-      ...set,
-      status,
-      lockedAt: null,
-      ...(by === 'reclaimer' ? { leaseToken: null } : {}),
-      ...(wakes ? { wake: Date.now() } : {}),
-    },
-    entries: entry === undefined ? [] : [entry],
-    keep: -Math.max(1, historyLimit),
-    logs: logs ?? [],
-  };
+/** Where one value does for all it is a constant; where not, each document looks its own up by position. */
+function perDocument(values: readonly unknown[]): Document {
+  const [first] = values;
+  const same = values.every(
+    (value) => value === first || (value instanceof Date && first instanceof Date && +value === +first),
+  );
+  return same ? literal(first) : { $arrayElemAt: [literal(values), '$_at'] };
 }
 
-/** One pipeline for any mix of outcomes; the user's values are inside the `$literal`. */
-function settlePipeline(settlements: readonly Settlement[]): Document[] {
-  const items = settlements.map(itemOf);
-  const appended = (field: string, added: string, keep: unknown): Document => ({
-    $slice: [{ $concatArrays: [{ $ifNull: [`$${field}`, []] }, added] }, keep],
+/** When a batch was recorded is one time for all of it; each attempt's own times are in its history. */
+const BATCH_TIMES = ['finishedAt', 'expiresAt'];
+
+function setOf(settlements: readonly Settlement[]): Document {
+  const rows = settlements.map(fieldsOf);
+  const fields = Object.keys(rows[0] ?? {}).map((field) => {
+    const values: unknown[] = rows.map((row): unknown => row[field]);
+    return [field, BATCH_TIMES.includes(field) ? literal(values[0]) : perDocument(values)] as const;
   });
-  const position = { $indexOfArray: [literal(settlements.map(({ lease }) => lease.key as Key)), '$_id'] };
-  const withHistory = items.some((item) => item.entries.length > 0);
-  const withLogs = items.some((item) => item.logs.length > 0);
-  const merged = {
-    $mergeObjects: [
-      '$$ROOT',
-      '$$item.set',
-      {
-        updatedAt: '$$NOW',
-        ...(withHistory ? { history: appended('history', '$$item.entries', '$$item.keep') } : {}),
-        ...(withLogs ? { logs: appended('logs', '$$item.logs', -LOG_LIMIT) } : {}),
-      },
-    ],
-  };
+  return Object.fromEntries(fields);
+}
+
+const appended = (field: string, lists: readonly (readonly unknown[])[], keep: number): Document => ({
+  $slice: [{ $concatArrays: [{ $ifNull: [`$${field}`, []] }, perDocument(lists)] }, -keep],
+});
+
+/** One pipeline for a whole group; the user's values are inside `$literal`. */
+function settlePipeline(settlements: readonly Settlement[]): Document[] {
+  const [first] = settlements;
+  const entries = settlements.map(({ entry }) => (entry === undefined ? [] : [entry]));
+  const logs = settlements.map((settlement) => settlement.logs ?? []);
+  const position = { $indexOfArray: [literal(settlements.map(({ lease }) => lease.key)), '$_id'] };
   return [
-    { $replaceWith: { $let: { vars: { item: { $arrayElemAt: [literal(items), position] } }, in: merged } } },
-    { $unset: LEASE_FIELDS },
+    ...(settlements.length > 1 ? [{ $set: { _at: position } }] : []),
+    {
+      $set: {
+        ...setOf(settlements),
+        updatedAt: '$$NOW',
+        ...(wakes(settlements) ? { wake: Date.now() } : {}),
+        ...(entries.some((list) => list.length > 0)
+          ? { history: appended('history', entries, first?.historyLimit ?? 1) }
+          : {}),
+        ...(logs.some((list) => list.length > 0) ? { logs: appended('logs', logs, LOG_LIMIT) } : {}),
+      },
+    },
+    { $unset: [...LEASE_FIELDS, '_at'] },
   ];
 }
 
-/** Settlements that share a precondition go into one statement. */
+/** Work that goes back and is due is news for idle instances. */
+const wakes = (settlements: readonly Settlement[]): boolean =>
+  settlements.some(
+    ({ status, by, set }) => status === 'pending' && (by === 'reclaimer' || set.nextRunAt === undefined),
+  );
+
+/** Settlements that share a precondition and a shape go into one statement. */
 function groupsOf(settlements: readonly Settlement[]): Settlement[][] {
   const groups = new Map<string, Settlement[]>();
   for (const settlement of settlements) {
-    const { lease, status, ifRev, remove = false } = settlement;
+    const { lease, status, ifRev, remove = false, set, by, historyLimit } = settlement;
     const own = ifRev === undefined && lease.token !== null ? '' : lease.id;
-    const key = [lease.token, status === 'pending', remove, own].join('|');
+    const key = [lease.token, status, remove, own, by, historyLimit, ...Object.keys(set)].join('|');
     const group = groups.get(key);
     if (group === undefined) groups.set(key, [settlement]);
     else group.push(settlement);

@@ -68,6 +68,8 @@ export interface NameLimit {
 
 export interface ClaimAnswer {
   readonly jobs: readonly JobRecord[];
+  /** How many it tried to take; fewer were got where others were faster. */
+  readonly asked: number;
   /** True where more is due than was taken. */
   readonly more: boolean;
   readonly cluster: Cluster;

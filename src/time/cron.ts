@@ -46,8 +46,8 @@ class ZonedCron implements CronTimes {
     // An offset of zero, not the zone UTC: the same answers without a formatter, some thirty times as fast.
     this.#wall = new Cron(fields.join(' '), { utcOffset: 0, paused: true });
     const [minute = '', hour = ''] = fields.length === 6 ? fields.slice(1) : fields;
-    this.#everyHour = ['*', '*/1', '0-23'].includes(hour);
-    this.#repeats = this.#everyHour || minute.startsWith('*');
+    this.#everyHour = ['*', '?', '*/1', '0-23'].includes(hour);
+    this.#repeats = this.#everyHour || /^[*?]/u.test(minute);
   }
 
   next(after: Date): Date | null {
@@ -84,9 +84,22 @@ class ZonedCron implements CronTimes {
 
   /** The next matching wall time strictly after the given one. */
   #nextWall(after: number): number | null {
+    const found = this.#read(after);
+    const nextMonth = startOfNextMonth(after);
+    if (found === null || found < nextMonth) return found;
+    // The reader takes 31 February for 3 March, and passes over the days before: from the month's end it does not.
+    return Math.min(found, this.#read(nextMonth - 1) ?? found);
+  }
+
+  #read(after: number): number | null {
     // The reader works in whole seconds: flooring keeps "strictly after" true for it.
     return this.#wall.nextRun(new Date(Math.floor(after / 1000) * 1000))?.getTime() ?? null;
   }
+}
+
+function startOfNextMonth(wall: number): number {
+  const date = new Date(wall);
+  return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1, 1);
 }
 
 /** The change of offset that lies within the day before `instant`, if there is one. */

@@ -8,13 +8,17 @@ export type Duration = number | string;
 const SHAPE =
   /^\s*(?:\d+(?:\.\d+)?\s*(?:ms|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?)\s*)+$/iu;
 
+/** A million days: added to any date of interest, it is still a date. */
+const MOST_MS = 86_400_000 * 1_000_000;
+
 /** A duration in milliseconds; refuses what is not one, naming the option. */
 export function toMs(where: string, option: string, value: unknown, min = 0): number {
   const ms = typeof value === 'string' ? (SHAPE.test(value) ? parse(value) : null) : value;
-  if (typeof ms === 'number' && Number.isFinite(ms) && ms >= min) return Math.round(ms);
+  if (typeof ms === 'number' && ms >= min && ms <= MOST_MS) return Math.round(ms);
   const least = min > 0 ? ` of at least ${String(min)} ms` : '';
+  const most = typeof ms === 'number' && ms > MOST_MS ? ' of at most a million days' : '';
   throw new OptionError(
-    `${where}: ${option} must be a duration${least}: milliseconds, or a text such as '90s' or '1h30m'; got ${show(value)}.`,
+    `${where}: ${option} must be a duration${least}${most}: milliseconds, or a text such as '90s' or '1h30m'; got ${show(value)}.`,
   );
 }
 

@@ -122,7 +122,8 @@ function exponential(
     throw new OptionError(`${at}: factor must be a number of at least 1, got ${show(factor)}.`);
   }
   if (max < min) throw new OptionError(`${at}: max must not be less than min.`);
-  return (failures) => Math.min(max, min * factor ** (failures - 1));
+  // Not beyond the largest number: nothing times infinity is not a number.
+  return (failures) => Math.min(max, min * Math.min(Number.MAX_VALUE, factor ** (failures - 1)));
 }
 
 function series(at: string, intervals: readonly Duration[]): (failures: number) => number {

@@ -1,0 +1,231 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { OptionError } from '../../src/core/errors.js';
+import { checkPayload, type PayloadRules } from '../../src/core/payload.js';
+import { memory } from '../../src/memory/index.js';
+import { aMill } from '../support/mills.js';
+
+const RULES: PayloadRules = { maxDepth: 80 };
+const check = (value: unknown, rules: PayloadRules = RULES, maxBytes = 1e6): unknown =>
+  checkPayload('enqueue', 'data', value, rules, maxBytes);
+
+const own = (key: string, value: unknown): object =>
+  Object.defineProperty({}, key, { value, enumerable: true, configurable: true, writable: true }) as object;
+
+function nested(levels: number): unknown {
+  let value: unknown = 'bottom';
+  for (let level = 0; level < levels; level += 1) value = level % 2 === 0 ? { inner: value } : [value];
+  return value;
+}
+
+const KEPT: Readonly<Record<string, unknown>> = {
+  'a text': 'plain',
+  'an empty text': '',
+  'a number': -1.5e-300,
+  'a whole number beyond 32 bits': 2 ** 53 - 1,
+  'a boolean': false,
+  null: null,
+  'an empty object': {},
+  'an empty list': [],
+  'a date': new Date('2025-01-01T00:00:00.001Z'),
+  'dates deep inside': { list: [{ at: new Date(0) }, [new Date(-1)]] },
+  'texts that look like operators': { a: '$set', b: '$$NOW', c: '$data.secret' },
+  'keys that look like operators': { $set: { $inc: 1 }, $ne: null, $where: '1' },
+  'a key that looks like a reference': { $ref: 'users', $id: 5, $db: 'x' },
+  'keys with dots': { 'a.b': 1, '.': 2, 'a..b': { 'c.': 3 } },
+  'an empty key': { '': 'nameless' },
+  'integer-like keys': { 10: 'ten', 2: 'two', '01': 'one' },
+  __proto__: own('__proto__', { polluted: true }),
+  'names of Object.prototype': { constructor: 1, toString: 2, hasOwnProperty: 3, valueOf: null },
+  'a long text': 'x'.repeat(100_000),
+  'texts beyond ASCII': { 'clé 🗝': 'žluťoučký kůň 🐎 \u{10ffff}' },
+  'control characters': '\t\r\n\u0001\u007f',
+  'what looks like a date': '2025-01-01T00:00:00.000Z',
+  'deep nesting': nested(79),
+  'a key called undefined': { undefined: 'undefined' },
+};
+
+describe('payloads that are kept', () => {
+  it.each(Object.entries(KEPT))('%s comes back equal', (_what, value) => {
+    expect(check(value)).toStrictEqual(value);
+  });
+
+  it.each(Object.entries(KEPT))('%s goes through the whole life of a job', async (_what, value) => {
+    const mill = aMill(memory());
+    let seen: unknown = 'nothing';
+    const type = mill.job<unknown>('carry', ({ data, progress, log }) => {
+      seen = data;
+      progress(data);
+      log('seen', data);
+      return data;
+    });
+    const job = await type.enqueue(value);
+    expect(job.data).toStrictEqual(value);
+    await mill.start();
+    expect(await mill.jobs.result(job.id)).toStrictEqual(value);
+    expect(seen).toStrictEqual(value);
+    const kept = await mill.jobs.get(job.id);
+    expect(kept).toMatchObject({ status: 'completed' });
+    expect(kept!.data).toStrictEqual(value);
+    expect(kept!.progress).toStrictEqual(value);
+    expect(kept!.logs![0]!.fields).toStrictEqual(value);
+  });
+
+  it('any JSON value comes back equal', () => {
+    fc.assert(
+      fc.property(fc.jsonValue({ maxDepth: 6, noUnicodeString: false }), (value) => {
+        expect(check(value)).toEqual(value);
+      }),
+    );
+  });
+
+  it('does not pollute any prototype', () => {
+    const copy = check(JSON.parse('{ "__proto__": { "polluted": true } }')) as Record<string, unknown>;
+    expect(Object.getPrototypeOf(copy)).toBe(Object.prototype);
+    expect(Object.keys(copy)).toEqual(['__proto__']);
+    expect(({} as Record<string, unknown>)['polluted']).toBeUndefined();
+  });
+
+  it('is a copy: later changes on either side are not seen on the other', () => {
+    const at = new Date(5);
+    const given = { list: [{ n: 1 }], at };
+    const copy = check(given) as typeof given;
+    given.list[0]!.n = 2;
+    at.setTime(6);
+    expect(copy).toEqual({ list: [{ n: 1 }], at: new Date(5) });
+  });
+
+  it('drops properties that are undefined, and nothing else', () => {
+    expect(check({ a: undefined, b: { c: undefined, d: null } })).toStrictEqual({ b: { d: null } });
+  });
+
+  it('takes an object without a prototype for a plain one', () => {
+    const bare = Object.assign(Object.create(null) as object, { a: 1 });
+    expect(check(bare)).toStrictEqual({ a: 1 });
+  });
+
+  it('may hold the same object twice', () => {
+    const shared = { n: 1 };
+    expect(check({ a: shared, b: [shared, shared] })).toEqual({ a: { n: 1 }, b: [{ n: 1 }, { n: 1 }] });
+  });
+
+  it('keeps what the store can hold beyond JSON as it is', () => {
+    const keeps = (value: object): number | null => (value instanceof Uint8Array ? value.length : null);
+    const bytes = new Uint8Array(10);
+    expect((check({ bytes }, { ...RULES, keeps }) as { bytes: unknown }).bytes).toBe(bytes);
+    expect(() => check({ bytes })).toThrow('data.bytes an instance of Uint8Array');
+  });
+});
+
+class Money {
+  amount = 1;
+}
+const circle: Record<string, unknown> = { a: [{}] };
+(circle['a'] as Record<string, unknown>[])[0]!['back'] = circle;
+const loop: unknown[] = [];
+loop.push(loop);
+// eslint-disable-next-line no-sparse-arrays -- a hole is what this is about
+const sparse = [1, , 3];
+
+const REFUSED: readonly (readonly [string, unknown, string])[] = [
+  ['NaN', { a: { b: Number.NaN } }, 'data.a.b NaN would not come back equal'],
+  ['Infinity', [Infinity], 'data[0] Infinity would not come back equal'],
+  ['-Infinity', { deep: [{ n: -Infinity }] }, 'data.deep[0].n -Infinity would not come back equal'],
+  ['a bigint', { id: 5n }, 'data.id a bigint would not come back equal'],
+  [
+    'undefined in a list',
+    { list: [1, undefined] },
+    'data.list[1] undefined in an array would come back as null',
+  ],
+  ['a hole in a list', sparse, 'data[1] undefined in an array'],
+  ['a function', { run: () => 1 }, 'data.run function cannot be stored'],
+  ['a method called toJSON', { toJSON: () => 1 }, 'data.toJSON function cannot be stored'],
+  ['a symbol', { s: Symbol('s') }, 'data.s symbol cannot be stored'],
+  ['a symbol as a key', { a: { [Symbol('k')]: 1 } }, 'data.a has a symbol as a key'],
+  ['a Map', { m: new Map() }, 'data.m an instance of Map would not come back equal'],
+  ['a Set', { s: new Set([1]) }, 'data.s an instance of Set would not come back equal'],
+  ['an instance of a class', { price: new Money() }, 'data.price an instance of Money'],
+  ['an Error', { error: new Error('x') }, 'data.error an instance of Error'],
+  ['a RegExp', [/x/], 'data[0] an instance of RegExp'],
+  ['a Promise', { p: Promise.resolve() }, 'data.p an instance of Promise'],
+  ['a boxed number', { n: Object(1) as unknown }, 'data.n an instance of Number'],
+  ['a typed array', { bytes: new Uint8Array(2) }, 'data.bytes an instance of Uint8Array'],
+  ['an invalid date', { at: new Date(Number.NaN) }, 'data.at an invalid Date cannot be stored'],
+  ['a circle through objects', circle, 'data.a[0].back refers back to itself'],
+  ['a circle through lists', loop, 'data[0] refers back to itself'],
+  ['too deep a nesting', nested(81), 'is nested deeper than 80 levels'],
+  ['a nesting deep enough to break a naive walk', nested(100_000), 'is nested deeper than 80 levels'],
+  ['U+0000 in a key', { 'a\0b': 1 }, 'has U+0000 in a key'],
+  ['a function as the whole', () => 1, 'data function cannot be stored'],
+  ['NaN as the whole', Number.NaN, 'data NaN would not come back equal'],
+  ['an instance as the whole', new Money(), 'data an instance of Money'],
+];
+
+describe('payloads that are refused, with their path', () => {
+  it.each(REFUSED)('%s', (_what, value, message) => {
+    expect(() => check(value)).toThrow(OptionError);
+    expect(() => check(value)).toThrow(message);
+    expect(() => check(value)).toThrow(/^enqueue: data/);
+  });
+
+  it.each(REFUSED)('%s, by enqueue, and nothing is written', async (_what, value, message) => {
+    const mill = aMill(memory());
+    await expect(mill.enqueue('carry', value)).rejects.toThrow(message);
+    await expect(mill.enqueueMany([{ name: 'ok' }, { name: 'carry', data: value }])).rejects.toThrow(message);
+    await expect(mill.schedule('@daily', 'carry', value)).rejects.toThrow(message);
+    expect(await mill.jobs.count()).toBe(0);
+  });
+
+  it('asks the store about texts that it cannot hold, keys included', () => {
+    const rules: PayloadRules = {
+      ...RULES,
+      refusesText: (text) => (text.includes('\0') ? 'has U+0000, which cannot be stored' : null),
+    };
+    expect(() => check({ a: ['x\0'] }, rules)).toThrow('data.a[0] has U+0000, which cannot be stored');
+    expect(() => check({ 'x\0': 1 }, rules)).toThrow('U+0000');
+    expect(check({ a: 'x\0' })).toEqual({ a: 'x\0' });
+  });
+
+  it('more bytes than the limit, with the option to raise it', () => {
+    expect(() => check({ text: 'x'.repeat(200) }, RULES, 100)).toThrow(
+      /more than the limit of 100 \(maxPayloadBytes\)/,
+    );
+    expect(check({ text: 'x'.repeat(50) }, RULES, 100)).toEqual({ text: 'x'.repeat(50) });
+  });
+
+  it('measures exactly only what is large', () => {
+    let measured = 0;
+    const rules: PayloadRules = { ...RULES, measure: () => (measured += 1) };
+    check('x'.repeat(1_000), rules, 1e9);
+    expect(measured).toBe(0);
+    check('x'.repeat(2_000_000), rules, 1e9);
+    expect(measured).toBe(1);
+  });
+});
+
+describe('results and progress', () => {
+  it('a result that would not come back fails the attempt with that message', async () => {
+    const mill = aMill(memory());
+    const type = mill.job('bad', { retryPolicy: { type: 'fixed', interval: 1, maxAttempts: 1 } }, () => ({
+      total: Number.NaN,
+    }));
+    await mill.start();
+    const { id } = await type.enqueue({});
+    await expect(mill.jobs.result(id)).rejects.toThrow('result.total NaN would not come back equal');
+    expect(await mill.jobs.get(id)).toMatchObject({ status: 'failed', failCount: 1 });
+  });
+
+  it('so does progress, and so do the fields of a log line', async () => {
+    const mill = aMill(memory());
+    const once = { retryPolicy: { type: 'fixed', interval: 1, maxAttempts: 1 } } as const;
+    const first = mill.job('progress', once, (job) => job.progress(new Map()));
+    const second = mill.job('log', once, (job) => job.log('x', { f: () => 1 }));
+    await mill.start();
+    await expect(mill.jobs.result((await first.enqueue({})).id)).rejects.toThrow(
+      'progress an instance of Map would not come back equal',
+    );
+    await expect(mill.jobs.result((await second.enqueue({})).id)).rejects.toThrow(
+      'log fields.f function cannot be stored',
+    );
+  });
+});

@@ -1,0 +1,151 @@
+import { MongoClient, ObjectId } from 'mongodb';
+import { describe, expect, it } from 'vitest';
+import { mongodb } from '../../src/mongodb/index.js';
+import { aMill, gate, until } from '../support/mills.js';
+import { freshUri, rawClient } from '../support/stores.js';
+
+/** As another program writes it: no version, no priority, no lease fields. */
+const byHand = (fields: object): object => ({
+  data: { reportType: 'sales' },
+  status: 'pending',
+  nextRunAt: new Date(Date.now() - 1_000),
+  lockedAt: null,
+  failCount: 0,
+  createdAt: new Date(),
+  updatedAt: new Date(),
+  ...fields,
+});
+
+describe('documents of other programs', () => {
+  it('runs a job written by hand like any other, before ones of lower priority', async () => {
+    const uri = freshUri();
+    const jobs = rawClient(uri).db().collection('tidemill_jobs');
+    const mill = aMill(mongodb({ uri }), { concurrency: 1 });
+    const order: unknown[] = [];
+    const all = gate();
+    mill.job<{ reportType?: string; n?: number }>('report', { concurrency: 1 }, (job) => {
+      order.push(job.data.reportType ?? job.data.n);
+      if (order.length === 3) all.open();
+    });
+    await mill.enqueue('report', { n: -10 }, { priority: -10 });
+    await mill.enqueue('report', { n: 1 }, { priority: 1 });
+    const { insertedId } = await jobs.insertOne(byHand({ name: 'report' }));
+    await mill.start();
+    await all.promise;
+    await mill.stop();
+    expect(order).toEqual([1, 'sales', -10]);
+    expect(await mill.jobs.get(insertedId.toHexString())).toMatchObject({
+      status: 'completed',
+      priority: 0,
+      failCount: 0,
+    });
+  });
+
+  it('finds one that was written while it was idle, by the poll alone', async () => {
+    const uri = freshUri();
+    const jobs = rawClient(uri).db().collection('tidemill_jobs');
+    const mill = aMill(mongodb({ uri }), { pollInterval: { min: 20, max: 100 } });
+    mill.job('report', () => 'ran');
+    await mill.start();
+    const { insertedId } = await jobs.insertOne(byHand({ name: 'report' }));
+    expect(await mill.jobs.result(insertedId.toHexString())).toBe('ran');
+  });
+
+  it('goes on with a recurring job written by hand', async () => {
+    const uri = freshUri();
+    const jobs = rawClient(uri).db().collection('tidemill_jobs');
+    const mill = aMill(mongodb({ uri }));
+    mill.job('daily', () => undefined);
+    const { insertedId } = await jobs.insertOne(byHand({ name: 'daily', repeatInterval: '0 0 * * *' }));
+    await mill.start();
+    const job = await until('it waits for its next run', async () => {
+      const now = await mill.jobs.get(insertedId.toHexString());
+      return now?.history?.length === 1 && now;
+    });
+    expect(job.status).toBe('pending');
+    expect([job.nextRunAt.getUTCHours(), job.nextRunAt > new Date()]).toEqual([0, true]);
+    expect(await mill.schedules.list()).toMatchObject([{ name: 'daily', cron: '0 0 * * *' }]);
+  });
+
+  it('reclaims work that an older program left, but not before it has been silent for long enough', async () => {
+    const uri = freshUri();
+    const jobs = rawClient(uri).db().collection('tidemill_jobs');
+    const ago = (seconds: number): Date => new Date(Date.now() - seconds * 1_000);
+    const processing = { name: 'sync', status: 'processing' };
+    const { insertedIds } = await jobs.insertMany([
+      byHand({ ...processing, lockedAt: ago(100), uniqueKey: 'old' }),
+      byHand({ ...processing, lockedAt: ago(60), uniqueKey: 'young' }),
+      byHand({ ...processing, lockedAt: ago(1_000), lastHeartbeat: ago(10), uniqueKey: 'beating' }),
+      byHand({ ...processing, lockedAt: ago(150), heartbeatInterval: 60_000, uniqueKey: 'slow' }),
+    ]);
+    const mill = aMill(mongodb({ uri }), { leaseDuration: 500 });
+    mill.job('sync', (job) => job.attempt);
+    await mill.start();
+    expect(await mill.jobs.result(String(insertedIds[0]))).toBe(2);
+    expect(await mill.jobs.count({ status: 'processing' })).toBe(3);
+  });
+
+  it('leaves a job of a later schema version alone, says so, and works around it', async () => {
+    const uri = freshUri();
+    const jobs = rawClient(uri).db().collection('tidemill_jobs');
+    const lines: string[] = [];
+    const line = (_fields: object, message: string): void => void lines.push(message);
+    const mill = aMill(mongodb({ uri }), { logger: { debug: line, info: line, warn: line, error: line } });
+    mill.job('x', () => 'ran');
+    await jobs.insertMany(Array.from({ length: 3 }, () => byHand({ v: 2, name: 'x', priority: 10 })));
+    await mill.start();
+    expect(await mill.jobs.result((await mill.enqueue('x', {})).id)).toBe('ran');
+    await until('it is said', () => lines.some((text) => text.includes('newer schema version')));
+    expect(await jobs.countDocuments({ v: 2, status: 'pending' })).toBe(3);
+    expect(lines.filter((text) => text.includes('newer schema version'))).toHaveLength(1);
+  });
+
+  it('takes ids as ObjectId texts and as texts of any kind', async () => {
+    const mill = aMill(mongodb({ uri: freshUri() }));
+    const hex = new ObjectId().toHexString();
+    for (const id of [hex, 'order:1', 'ÄÖ.$x', 'ABCDEF0123456789ABCDEF01']) {
+      expect((await mill.enqueue('x', {}, { id, delay: '1h' })).id).toBe(id);
+      expect((await mill.enqueue('x', {}, { id, delay: '1h' })).outcome).toBe('existing');
+      expect((await mill.jobs.get(id))?.id).toBe(id);
+    }
+  });
+});
+
+describe("the user's own client", () => {
+  it('is not closed by a stop, and its options change nothing', async () => {
+    const uri = `${freshUri()}&readPreference=secondaryPreferred&w=1&retryWrites=false`;
+    const client = new MongoClient(uri, {
+      ignoreUndefined: false,
+      promoteValues: false,
+      useBigInt64: false,
+      promoteBuffers: false,
+    });
+    const mill = aMill(mongodb({ client }));
+    mill.job<{ n: number; gone?: string; at: Date }>('x', (job) => ({ n: job.data.n + 1, at: job.data.at }));
+    await mill.start();
+    const at = new Date();
+    const job = await mill.enqueue('x', { n: 41, gone: undefined, at });
+    expect(await mill.jobs.result(job.id)).toEqual({ n: 42, at });
+    expect((await mill.jobs.get(job.id))?.data).toEqual({ n: 41, at });
+    await mill.stop();
+    expect(await client.db().command({ ping: 1 })).toMatchObject({ ok: 1 });
+    await client.db().dropDatabase();
+    await client.close();
+  });
+
+  it('must name a database', async () => {
+    const uri = freshUri().replace(/\/test_\w+\?/u, '/?');
+    await expect(aMill(mongodb({ uri })).enqueue('x')).rejects.toThrow('no database');
+  });
+
+  it('is opened and closed once for several mills that share a store', async () => {
+    const store = mongodb({ uri: freshUri() });
+    const [a, b] = [aMill(store), aMill(store)];
+    await a.enqueue('x', {});
+    await b.enqueue('x', {});
+    await a.stop();
+    expect(await b.jobs.count({ name: 'x' })).toBe(2);
+    await b.stop();
+    expect(await a.jobs.count({ name: 'x' })).toBe(2);
+  });
+});

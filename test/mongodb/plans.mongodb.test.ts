@@ -1,0 +1,191 @@
+import { MongoClient, type Document } from 'mongodb';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { headPipeline } from '../../src/mongodb/claim.js';
+import { countPipeline, findQuery } from '../../src/mongodb/find.js';
+import { clusterPipeline, duePipeline, oddPipelines } from '../../src/mongodb/look.js';
+import { mongodb, type MongodbStore } from '../../src/mongodb/index.js';
+import { aMill } from '../support/mills.js';
+import { freshUri } from '../support/stores.js';
+
+const NAMES = ['mail', 'report', 'sync', 'thumb', 'push'];
+const FUTURE = 200_000;
+const FINISHED = 200_000;
+const DUE = 100_000;
+
+let client: MongoClient;
+let store: MongodbStore;
+const holder = {};
+const uri = { value: '' };
+
+/** Makes documents on the server itself: half a million of them cross no wire. */
+async function fill(count: number, fields: Document): Promise<void> {
+  const seed = client.db().collection('seed');
+  await seed.deleteMany({});
+  await seed.insertMany(Array.from({ length: 10 }, (_, n) => ({ n })));
+  const made = {
+    v: 1,
+    name: { $arrayElemAt: [NAMES, { $mod: ['$i', NAMES.length] }] },
+    data: { i: '$i' },
+    priority: { $subtract: [{ $mod: ['$i', 3] }, 1] },
+    failCount: 0,
+    lockedAt: null,
+    createdAt: { $subtract: ['$$NOW', '$i'] },
+    updatedAt: { $subtract: ['$$NOW', '$i'] },
+    ...fields,
+  };
+  await seed
+    .aggregate([
+      { $set: { i: { $range: [0, count / 10] } } },
+      { $unwind: '$i' },
+      { $set: { i: { $add: ['$i', { $multiply: ['$n', count / 10] }] } } },
+      { $replaceWith: made },
+      { $merge: { into: 'tidemill_jobs' } },
+    ])
+    .toArray();
+}
+
+/** Every index key that an explained statement looked at, its unions included. */
+function keysExamined(plan: unknown): number {
+  if (typeof plan !== 'object' || plan === null) return 0;
+  return Object.entries(plan).reduce((sum, [key, value]) => {
+    if (key === 'allPlansExecution' || key === 'rejectedPlans') return sum;
+    return sum + (key === 'totalKeysExamined' ? Number(value) : keysExamined(value));
+  }, 0);
+}
+
+/** The stages of the plan that won. */
+function stagesOf(plan: unknown): string[] {
+  const won = JSON.stringify(plan, (key, value: unknown) =>
+    key === 'rejectedPlans' || key === 'allPlansExecution' ? undefined : value,
+  );
+  return [...won.matchAll(/"stage":"(\w+)"/gu)].map((match) => (match[1] ?? '').toUpperCase());
+}
+
+async function explained(pipeline: Document[], hint?: string): Promise<Document> {
+  const options = hint === undefined ? {} : { hint };
+  return client.db().collection('tidemill_jobs').aggregate(pipeline, options).explain('executionStats');
+}
+
+beforeAll(async () => {
+  uri.value = freshUri();
+  client = new MongoClient(uri.value);
+  await fill(FUTURE, { status: 'pending', nextRunAt: { $add: ['$$NOW', { $add: [86_400_000, '$i'] }] } });
+  await fill(FINISHED, {
+    status: 'completed',
+    nextRunAt: { $subtract: ['$$NOW', '$i'] },
+    finishedAt: '$$NOW',
+  });
+  store = mongodb({ uri: uri.value });
+  await store.acquire(holder);
+}, 120_000);
+
+afterAll(async () => {
+  await client.db().dropDatabase();
+  await store.release(holder);
+  await client.close();
+});
+
+describe('with 200,000 future and 200,000 finished jobs', () => {
+  it('looks at two keys per name at most when nothing is due', async () => {
+    const due = await explained(duePipeline(NAMES), 'tidemill_due');
+    expect(stagesOf(due)).toContain('DISTINCT_SCAN');
+    const odd = await Promise.all(oddPipelines.map((pipeline) => explained(pipeline)));
+    expect(keysExamined(due)).toBeGreaterThanOrEqual(NAMES.length);
+    expect(keysExamined(due) + odd.reduce((sum, plan) => sum + keysExamined(plan), 0)).toBeLessThanOrEqual(
+      2 * NAMES.length,
+    );
+    const foreign = await explained(duePipeline(['nobody']), 'tidemill_due');
+    expect(keysExamined(foreign)).toBeLessThanOrEqual(1);
+  });
+
+  it('counts a name and status on the index alone, and no further than the cap', async () => {
+    const plan = await explained(countPipeline('mail', 'completed', 1_000));
+    expect(keysExamined(plan)).toBeLessThanOrEqual(1_002);
+    const capped = await store.jobs.stats(1_000);
+    expect(capped.names.find(({ name }) => name === 'mail')).toMatchObject({
+      counts: { pending: 1_000, completed: 1_000, failed: 0 },
+      capped: ['pending', 'completed'],
+    });
+  });
+
+  it.each([
+    ['by name and status', { name: ['mail'], status: ['completed' as const] }, 'createdAt', -1],
+    ['by name alone', { name: ['mail'] }, 'createdAt', -1],
+    ['without a filter', {}, 'createdAt', 1],
+    ['by status, last changed first', { status: ['completed' as const] }, 'updatedAt', -1],
+    ['pending ones of a name by due time', { name: ['mail'], status: ['pending' as const] }, 'nextRunAt', 1],
+    ['pending ones of all names by due time', { name: NAMES, status: ['pending' as const] }, 'nextRunAt', -1],
+  ] as const)('finds %s by reading about a page of keys', async (_what, filter, field, direction) => {
+    const after = { at: new Date(Date.now() - 50_000), key: '{"key":""}' };
+    for (const page of [
+      { field, direction, limit: 50 },
+      { field, direction, limit: 50, after },
+    ] as const) {
+      const at = field === 'nextRunAt' ? { after: { ...after, at: new Date(Date.now() + 86_450_000) } } : {};
+      const query = findQuery(filter as never, 'after' in page ? { ...page, ...at } : page);
+      const plan = await client
+        .db()
+        .collection('tidemill_jobs')
+        .find(query as never, { sort: { [field]: direction, _id: direction }, limit: 51 })
+        .explain('executionStats');
+      const stats = plan['executionStats'] as { totalKeysExamined: number; totalDocsExamined: number };
+      expect(stats.totalDocsExamined).toBeLessThanOrEqual(60);
+      expect(stats.totalKeysExamined).toBeLessThanOrEqual(70);
+    }
+  });
+
+  it('claims by reading two keys per job plus two per name and priority, with 100,000 due as well', async () => {
+    await fill(DUE, { status: 'pending', nextRunAt: { $subtract: ['$$NOW', { $add: [1_000, '$i'] }] } });
+    for (const count of [10, 500]) {
+      const alone = await explained(headPipeline('mail', count), 'tidemill_claim');
+      expect(stagesOf(alone)).not.toContain('SORT');
+      expect(keysExamined(alone)).toBeLessThanOrEqual(2 * count + 2 * 3);
+      expect(keysExamined(alone)).toBeGreaterThanOrEqual(count);
+    }
+    const [first = [], ...rest] = NAMES.map((name) => headPipeline(name, 100));
+    const union = [
+      ...first,
+      ...rest.map((pipeline) => ({ $unionWith: { coll: 'tidemill_jobs', pipeline } })),
+    ];
+    const plan = await explained(
+      [...union, { $unionWith: { coll: '_tidemill_globals', pipeline: clusterPipeline } }],
+      'tidemill_claim',
+    );
+    expect(stagesOf(plan)).not.toContain('SORT');
+    expect(keysExamined(plan)).toBeLessThanOrEqual(2 * 500 + 2 * 3 * NAMES.length);
+    expect(keysExamined(plan)).toBeGreaterThanOrEqual(500);
+    expect(keysExamined(await explained(duePipeline(NAMES), 'tidemill_due'))).toBeLessThanOrEqual(
+      2 * NAMES.length,
+    );
+  });
+
+  it('reads only the work in flight to find what is stale', async () => {
+    const plan = await client
+      .db()
+      .collection('tidemill_jobs')
+      .find({ status: 'processing', leaseToken: null, lockedAt: { $lt: new Date() } })
+      .hint('tidemill_held')
+      .explain('executionStats');
+    expect((plan['executionStats'] as { totalKeysExamined: number }).totalKeysExamined).toBeLessThanOrEqual(
+      1,
+    );
+  });
+
+  it('has every index that it needs, says what is missing, and prints what would create it', async () => {
+    expect(await store.indexFaults()).toEqual([]);
+    await client.db().collection('tidemill_jobs').dropIndex('tidemill_held');
+    expect(await store.indexFaults()).toEqual(['tidemill_jobs: index tidemill_held is missing']);
+    const careful = mongodb({ uri: uri.value, createIndexes: false });
+    const mill = aMill(careful);
+    await expect(mill.enqueue('x')).rejects.toThrow('index tidemill_held is missing');
+    expect(careful.indexScript()).toContain('tidemill_held');
+    await client
+      .db()
+      .collection('tidemill_jobs')
+      .createIndex(
+        { claimedBy: 1, lockedAt: 1 },
+        { name: 'tidemill_held', partialFilterExpression: { status: 'processing' } },
+      );
+    expect(await store.indexFaults()).toEqual([]);
+  });
+});

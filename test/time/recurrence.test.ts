@@ -1,0 +1,155 @@
+import { describe, expect, it } from 'vitest';
+import { parseCron } from '../../src/time/cron.js';
+import {
+  CATCH_UP_LIMIT,
+  isTooLate,
+  preview,
+  runAfter,
+  slotAfter,
+  type Recurrence,
+} from '../../src/time/recurrence.js';
+
+const at = (time: string): Date => new Date(`2025-05-05T${time}Z`);
+
+const hourly = (given: Partial<Recurrence> = {}): Recurrence => ({
+  cron: parseCron('here', '0 * * * *'),
+  missed: 'once',
+  ...given,
+});
+
+describe('the times of a schedule', () => {
+  it('begin with startAt, which counts where it is a time itself', () => {
+    expect(slotAfter(hourly({ startAt: at('10:00:00') }), at('06:30:00'))).toEqual(at('10:00:00'));
+    expect(slotAfter(hourly({ startAt: at('10:00:00.001') }), at('06:30:00'))).toEqual(at('11:00:00'));
+    expect(slotAfter(hourly({ startAt: at('09:30:00') }), at('06:30:00'))).toEqual(at('10:00:00'));
+  });
+
+  it('go on as usual once startAt has passed', () => {
+    const recurrence = hourly({ startAt: at('10:00:00') });
+    expect(slotAfter(recurrence, at('10:00:00'))).toEqual(at('11:00:00'));
+    expect(slotAfter(recurrence, at('12:15:00'))).toEqual(at('13:00:00'));
+  });
+
+  it('end with repeatUntil, which counts where it is a time itself', () => {
+    const recurrence = hourly({ repeatUntil: at('10:00:00') });
+    expect(slotAfter(recurrence, at('09:30:00'))).toEqual(at('10:00:00'));
+    expect(slotAfter(recurrence, at('10:00:00'))).toBeNull();
+    expect(slotAfter(hourly({ repeatUntil: at('09:59:59.999') }), at('09:30:00'))).toBeNull();
+  });
+
+  it('may be a single one, where startAt is repeatUntil', () => {
+    const recurrence = hourly({ startAt: at('10:00:00'), repeatUntil: at('10:00:00') });
+    expect(preview(recurrence, at('06:00:00'), 5)).toEqual([at('10:00:00')]);
+  });
+
+  it('are none where startAt is after repeatUntil', () => {
+    const recurrence = hourly({ startAt: at('11:00:00'), repeatUntil: at('10:00:00') });
+    expect(slotAfter(recurrence, at('06:00:00'))).toBeNull();
+  });
+
+  it('can be looked at in advance, no more than there are', () => {
+    const recurrence = hourly({ repeatUntil: at('12:00:00') });
+    expect(preview(recurrence, at('10:00:00'), 1)).toEqual([at('11:00:00')]);
+    expect(preview(recurrence, at('10:00:00'), 9)).toEqual([at('11:00:00'), at('12:00:00')]);
+  });
+});
+
+describe('after a run that was on time', () => {
+  it.each(['once', 'skip', 'all'] as const)('the next time follows (%s)', (missed) => {
+    expect(runAfter(hourly({ missed }), at('10:00:00'), at('10:05:00'))).toEqual({
+      at: at('11:00:00'),
+      dropped: 0,
+    });
+  });
+
+  it.each(['once', 'skip', 'all'] as const)(
+    'the same time never comes again, even if the clock is behind it (%s)',
+    (missed) => {
+      expect(runAfter(hourly({ missed }), at('10:00:00'), at('09:59:59.990')).at).toEqual(at('11:00:00'));
+    },
+  );
+
+  it.each(['once', 'skip', 'all'] as const)('nothing follows the last one (%s)', (missed) => {
+    const recurrence = hourly({ missed, repeatUntil: at('10:00:00') });
+    expect(runAfter(recurrence, at('10:00:00'), at('10:00:01')).at).toBeNull();
+  });
+});
+
+describe('after times that nobody ran', () => {
+  it("'once' goes on with the first time after now", () => {
+    expect(runAfter(hourly(), at('10:00:00'), at('15:30:00'))).toEqual({ at: at('16:00:00'), dropped: 0 });
+  });
+
+  it("'once' does not run again where repeatUntil has passed meanwhile", () => {
+    const recurrence = hourly({ repeatUntil: at('12:00:00') });
+    expect(runAfter(recurrence, at('10:00:00'), at('15:30:00')).at).toBeNull();
+  });
+
+  it("'skip' goes on with the first time after now", () => {
+    expect(runAfter(hourly({ missed: 'skip' }), at('10:00:00'), at('15:30:00')).at).toEqual(at('16:00:00'));
+  });
+
+  it("'skip' calls a run too late a minute after its time, or when the next one is due", () => {
+    const recurrence = hourly({ missed: 'skip' });
+    expect(isTooLate(recurrence, at('10:00:00'), at('10:00:00'))).toBe(false);
+    expect(isTooLate(recurrence, at('10:00:00'), at('10:01:00'))).toBe(false);
+    expect(isTooLate(recurrence, at('10:00:00'), at('10:01:00.001'))).toBe(true);
+    const often = { ...recurrence, cron: parseCron('here', '*/10 * * * * *') };
+    expect(isTooLate(often, at('10:00:00'), at('10:00:09.999'))).toBe(false);
+    expect(isTooLate(often, at('10:00:00'), at('10:00:10'))).toBe(true);
+  });
+
+  it.each(['once', 'all'] as const)("'%s' never calls a run too late", (missed) => {
+    expect(isTooLate(hourly({ missed }), at('10:00:00'), at('23:00:00'))).toBe(false);
+  });
+
+  it("'all' makes up for each of them, in order, and then goes on", () => {
+    const recurrence = hourly({ missed: 'all' });
+    const made: Date[] = [];
+    for (let slot = at('10:00:00'), step = 0; step < 5; step += 1) {
+      const { at: next, dropped } = runAfter(recurrence, slot, at('13:30:00'));
+      expect(dropped).toBe(0);
+      made.push(next!);
+      slot = next!;
+    }
+    expect(made).toEqual(['11:00', '12:00', '13:00', '14:00', '15:00'].map((time) => at(`${time}:00`)));
+  });
+
+  it("'all' makes up for a time that is now", () => {
+    expect(runAfter(hourly({ missed: 'all' }), at('10:00:00'), at('11:00:00')).at).toEqual(at('11:00:00'));
+  });
+
+  it("'all' stops at repeatUntil", () => {
+    const recurrence = hourly({ missed: 'all', repeatUntil: at('12:00:00') });
+    expect(runAfter(recurrence, at('11:00:00'), at('20:00:00')).at).toEqual(at('12:00:00'));
+    expect(runAfter(recurrence, at('12:00:00'), at('20:00:00')).at).toBeNull();
+  });
+
+  it("'all' makes up for the last hundred, and says how many it dropped", () => {
+    const recurrence = { cron: parseCron('here', '* * * * *'), missed: 'all' } as const;
+    expect(CATCH_UP_LIMIT).toBe(100);
+    // 10:01 to 13:00: 180 times.
+    const first = runAfter(recurrence, at('10:00:00'), at('13:00:00'));
+    expect(first).toEqual({ at: at('11:21:00'), dropped: 80 });
+    let runs = 0;
+    for (let slot = first.at; slot !== null && slot <= at('13:00:00'); runs += 1) {
+      const next = runAfter(recurrence, slot, at('13:00:00'));
+      expect(next.dropped).toBe(0);
+      slot = next.at;
+    }
+    expect(runs).toBe(100);
+    // Exactly a hundred: none is dropped.
+    expect(runAfter(recurrence, at('10:00:00'), at('11:40:00'))).toEqual({ at: at('10:01:00'), dropped: 0 });
+  });
+
+  it("'all' finds its place after a year of missed minutes without walking through each of them", () => {
+    const cron = parseCron('here', '* * * * *');
+    let asked = 0;
+    const counting = { ...cron, next: (after: Date) => ((asked += 1), cron.next(after)) };
+    const { at: next } = runAfter({ cron: counting, missed: 'all' }, at('10:00:00'), aYearLater);
+    expect(next).toEqual(new Date('2026-05-05T08:21:00Z'));
+    expect(asked).toBeLessThan(5_000);
+  });
+});
+
+const aYearLater = new Date('2026-05-05T10:00:00Z');
