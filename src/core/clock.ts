@@ -59,3 +59,15 @@ export function pause(clock: Clock, delayMs: number, signal?: AbortSignal): Prom
     signal?.addEventListener('abort', onAbort, { once: true });
   });
 }
+
+/** Waits for something that cannot be interrupted, but not for ever; answers whether it ended in time. */
+export async function within(clock: Clock, limitMs: number, work: Promise<unknown>): Promise<boolean> {
+  const done = new AbortController();
+  const settled = work.then(
+    () => done.abort(),
+    () => done.abort(),
+  );
+  const late = await pause(clock, limitMs, done.signal);
+  if (!late) await settled;
+  return !late;
+}

@@ -36,7 +36,8 @@ export function safeLogger(given: Logger | false | undefined): Logger {
     (fields: object, message: string): void => {
       if (target === false) return;
       try {
-        target[level](fields, message);
+        const answer: unknown = target[level](fields, message);
+        if (answer instanceof Promise) answer.catch(() => undefined);
       } catch {
         // A logger that throws has nowhere left to report to.
       }

@@ -1,4 +1,4 @@
-import { closest } from 'fastest-levenshtein';
+import { closest, distance } from 'fastest-levenshtein';
 import { OptionError } from './errors.js';
 
 /** A value as it should appear in an error message: short, and recognisable. */
@@ -16,9 +16,16 @@ export function show(value: unknown): string {
     : `an instance of ${prototype?.constructor?.name ?? 'nothing'}`;
 }
 
+/** A name that begins alike, or is written nearly alike; nothing where none does, since a wild guess misleads. */
 function suggestion(key: string, known: readonly string[]): string {
-  const near = known.length > 0 ? closest(key, [...known]) : '';
-  return near !== '' && near.length - key.length < 4 ? ` Did you mean "${near}"?` : '';
+  const given = key.toLowerCase();
+  const alike = (name: string): boolean => {
+    const other = name.toLowerCase();
+    if (given.length > 1 && (other.startsWith(given) || given.startsWith(other))) return true;
+    return distance(given, other) <= other.length / 3;
+  };
+  const near = known.filter(alike);
+  return near.length > 0 ? ` Did you mean "${closest(key, near)}"?` : '';
 }
 
 /** Refuses anything but an object whose keys are all known. `undefined` counts as an empty object. */

@@ -1,4 +1,4 @@
-import { pause, type Clock, type Timer } from '../core/clock.js';
+import { pause, within, type Clock, type Timer } from '../core/clock.js';
 import { CancelledError, LeaseLostError, StoppingError, type TidemillError } from '../core/errors.js';
 import type { JobRecord } from '../core/job.js';
 import type { Logger } from '../core/logger.js';
@@ -62,6 +62,7 @@ const MOST_UNSETTLED = 2_000;
 const CANCEL_CHECK_MS = 500;
 /** How long handlers get to react to their signal at the end of a stop. */
 const LAST_GRACE_MS = 500;
+/** How long a stop waits for the store's answers. */
 const SETTLE_LIMIT_MS = 10_000;
 
 /**
@@ -216,7 +217,8 @@ export class Engine {
     timeoutMs: number,
   ): Promise<{ readonly handedBack: readonly JobRecord[]; readonly unrecorded: number }> {
     this.#stop.abort();
-    await this.#looping;
+    // A store that does not answer must not hold up the end: what it was asked for is found by others later.
+    if (this.#looping !== undefined) await within(this.#clock, SETTLE_LIMIT_MS, this.#looping);
     this.#release(this.#lanes.drain());
     await this.#idle(timeoutMs);
     const late = [...this.#attempts.values()];
@@ -229,9 +231,9 @@ export class Engine {
     const unrecorded = await this.#settler.drain(SETTLE_LIMIT_MS);
     this.#cancelTimer?.cancel();
     this.#abandoned.stop();
-    await this.#notebook.stop();
-    await this.#listener.close();
-    await this.#keeper.stop().catch((error: unknown) => this.#options.events.error(error, 'deregister'));
+    const goodbye = Promise.all([this.#notebook.stop(), this.#listener.close(), this.#keeper.stop()]);
+    goodbye.catch((error: unknown) => this.#options.events.error(error, 'deregister'));
+    await within(this.#clock, SETTLE_LIMIT_MS, goodbye);
     return { handedBack, unrecorded };
   }
 

@@ -60,9 +60,14 @@ export class Settler {
   /** Resolves when everything is recorded, or given up after `limitMs`; answers how many were not. */
   async drain(limitMs: number): Promise<number> {
     const timer = this.#options.clock.timer(limitMs, () => this.#giveUp.abort());
-    while (this.#flushing !== undefined && !this.#giveUp.signal.aborted) await this.#flushing;
+    const { signal } = this.#giveUp;
+    // A database that never answers must not hold up the end.
+    const givenUp = new Promise<void>((resolve) => {
+      signal.addEventListener('abort', () => resolve(), { once: true });
+    });
+    while (this.#flushing !== undefined && !signal.aborted) await Promise.race([this.#flushing, givenUp]);
     timer.cancel();
-    return this.#queue.length;
+    return this.#queue.length + this.#writing.length;
   }
 
   #start(): Promise<void> {

@@ -119,7 +119,11 @@ export class JobTrigger implements Trigger {
 const HEARD = ['job:complete', 'job:fail', 'job:retry', 'job:cancel'] as const;
 
 function settledView({ set, status }: Conclusion['settlement']): Partial<JobRecord> {
-  const fields = Object.entries(set).filter(([, value]) => value !== null && value !== undefined);
+  // Null takes a field off, except where it is what the handler gave.
+  const given = (field: string): boolean => field === 'result' || field === 'progress';
+  const fields = Object.entries(set).filter(
+    ([field, value]) => value !== undefined && (value !== null || given(field)),
+  );
   return { ...(Object.fromEntries(fields) as Partial<JobRecord>), status, lockedAt: null };
 }
 

@@ -82,7 +82,6 @@ const PLAIN = [
   'retryPolicy',
   'timeoutMs',
   'cancelRequestedAt',
-  'logs',
   'history',
   'repeatInterval',
   'timezone',
@@ -98,7 +97,8 @@ const PLAIN = [
   'part',
 ] as const;
 
-const VALUES = ['data', 'result', 'progress'] as const;
+/** Users' values; null is one of them. */
+const VALUES = ['data', 'result', 'progress', 'logs'] as const;
 
 const date = (value: unknown, otherwise: Date): Date => (value instanceof Date ? value : otherwise);
 

@@ -1,0 +1,131 @@
+import { expect, it } from 'vitest';
+import { aMill, until } from '../support/mills.js';
+import { nasty } from '../support/payloads.js';
+import { eachStore } from '../support/stores.js';
+
+eachStore('payloads', ({ open, name: kind }) => {
+  it.each(Object.keys(nasty))('come back equal through every transition: %s', async (what) => {
+    const payload = nasty[what];
+    const mill = aMill(open());
+    const seen: unknown[] = [];
+    mill.job('mirror', { retryPolicy: { type: 'fixed', interval: 0 } }, async (job) => {
+      seen.push(job.data);
+      job.progress(job.data);
+      job.log('data', job.data);
+      if (job.attempt === 1) throw new Error('$message with ${odd} parts');
+      if (job.attempt === 2) throw Object.assign(new Error('again'), { retryAfter: 1 });
+      return job.data;
+    });
+    mill.job('exact', async (job) => {
+      await mill.withTransaction((transaction) => job.complete({ transaction, result: job.data }));
+    });
+    await mill.start();
+    const plain = await mill.enqueue('mirror', payload);
+    const inside = await mill.withTransaction((transaction) =>
+      mill.enqueue('exact', payload, { transaction, uniqueKey: '$key.x' }),
+    );
+    const [many] = await mill.enqueueMany([{ name: 'waiting', data: payload, delay: '1h', uniqueKey: 'k' }]);
+    expect(await mill.jobs.result(plain.id)).toEqual(payload);
+    expect(await mill.jobs.result(inside.id)).toEqual(payload);
+    expect(seen).toEqual([payload, payload, payload]);
+    const after = await mill.jobs.get(plain.id);
+    expect(after).toMatchObject({ failCount: 2, failReason: 'again', status: 'completed' });
+    expect(after?.progress).toEqual(payload);
+    expect(after?.logs?.at(-1)?.fields).toEqual(payload);
+    await mill.jobs.cancel(many?.id ?? '');
+    await mill.jobs.retry(many?.id ?? '');
+    await mill.jobs.reschedule(many?.id ?? '', '2h');
+    expect((await mill.jobs.get(many?.id ?? ''))?.data).toEqual(payload);
+    expect(({} as { polluted?: boolean }).polluted).toBeUndefined();
+  });
+
+  it.each(Object.keys(nasty))('come back equal from a schedule and its failed run: %s', async (what) => {
+    const payload = nasty[what];
+    const mill = aMill(open());
+    mill.job('failing', { retryPolicy: { type: 'fixed', interval: 0, maxAttempts: 1 } }, () => {
+      throw new Error('$no');
+    });
+    await mill.start();
+    await mill.schedule('0 3 1 1 *', 'failing', payload);
+    const again = await mill.schedule('0 3 1 1 *', 'failing', payload);
+    expect(again.data).toEqual(payload);
+    await mill.schedules.runNow('failing');
+    const [copy] = await until('the failed run is kept', async () => {
+      const { items } = await mill.jobs.find({ status: 'failed' });
+      return items.length > 0 && items;
+    });
+    expect(copy).toMatchObject({ data: payload, failReason: '$no' });
+  });
+
+  it('go through every transition at 15 MB', async () => {
+    const mill = aMill(open());
+    const bulk = { text: 'x'.repeat(7_500_000), more: 'y'.repeat(7_500_000) };
+    mill.job<typeof bulk>('big', { retryPolicy: { type: 'fixed', interval: 0 } }, (job) => {
+      if (job.attempt === 1) throw new Error('once more');
+      return job.data.text.length + job.data.more.length;
+    });
+    await mill.start();
+    const job = await mill.enqueue('big', bulk);
+    expect(await mill.jobs.result(job.id)).toBe(15_000_000);
+    expect((await mill.jobs.get(job.id))?.data).toEqual(bulk);
+    await expect(mill.enqueue('big', { ...bulk, last: 'z'.repeat(1_000_000) })).rejects.toThrow(
+      'more than the limit of 15500000',
+    );
+    expect(await mill.jobs.count()).toBe(1);
+  });
+
+  it.runIf(kind === 'mongodb')(
+    'fail the attempt, and not the database, when data and result together are too large',
+    async () => {
+      const mill = aMill(open());
+      mill.job<string>(
+        'echo',
+        { retryPolicy: { type: 'fixed', interval: 0, maxAttempts: 1 } },
+        (job) => job.data,
+      );
+      mill.job('next', () => 'ran');
+      await mill.start();
+      const job = await mill.enqueue('echo', 'x'.repeat(12_000_000));
+      await expect(mill.jobs.result(job.id)).rejects.toThrow('exceed what the database can hold');
+      expect(await mill.jobs.result((await mill.enqueue('next', {})).id)).toBe('ran');
+    },
+  );
+
+  it('are refused with their path where they would not come back equal, and nothing is written', async () => {
+    const mill = aMill(open());
+    class Point {}
+    const circular: { self?: unknown } = {};
+    circular.self = circular;
+    const wrong: [unknown, string][] = [
+      [{ a: [1, undefined] }, 'data.a[1]'],
+      [{ a: { b: Number.NaN } }, 'data.a.b'],
+      [{ a: Infinity }, 'data.a'],
+      [{ a: 5n }, 'data.a'],
+      [{ f: () => 1 }, 'data.f'],
+      [{ s: Symbol('x') }, 'data.s'],
+      [{ m: new Map() }, 'data.m'],
+      [{ s: new Set() }, 'data.s'],
+      [{ p: new Point() }, 'data.p'],
+      [{ d: new Date('never') }, 'data.d'],
+      [circular, 'data.self'],
+    ];
+    for (const [payload, path] of wrong) {
+      await expect(mill.enqueue('x', payload)).rejects.toThrow(path);
+      await expect(
+        mill.enqueueMany([
+          { name: 'x', data: 1 },
+          { name: 'x', data: payload },
+        ]),
+      ).rejects.toThrow(`enqueueMany[1]: ${path}`);
+      await expect(mill.schedule('@daily', 'x', payload)).rejects.toThrow(path);
+    }
+    expect(await mill.jobs.count()).toBe(0);
+    mill.job('returns', { retryPolicy: { type: 'fixed', interval: 0, maxAttempts: 1 } }, () => ({
+      m: new Map(),
+    }));
+    await mill.start();
+    const job = await mill.enqueue('returns', { dropped: undefined, kept: 1 });
+    expect(job.data).toEqual({ kept: 1 });
+    await expect(mill.jobs.result(job.id)).rejects.toThrow('result.m');
+  });
+});

@@ -1,0 +1,94 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { safeLogger, type Logger } from '../../src/core/logger.js';
+
+const LEVELS = ['debug', 'info', 'warn', 'error'] as const;
+
+describe('a logger of the user', () => {
+  it('is called with the fields first, and as its own method', () => {
+    const lines: unknown[] = [];
+    class Pino implements Logger {
+      readonly prefix = 'p';
+      debug = (fields: object, message: string): void => this.#line('debug', fields, message);
+      info = (fields: object, message: string): void => this.#line('info', fields, message);
+      warn(fields: object, message: string): void {
+        lines.push([this.prefix, 'warn', fields, message]);
+      }
+      error = (fields: object, message: string): void => this.#line('error', fields, message);
+      #line(level: string, fields: object, message: string): void {
+        lines.push([this.prefix, level, fields, message]);
+      }
+    }
+    const log = safeLogger(new Pino());
+    for (const level of LEVELS) log[level]({ n: 1 }, 'hello');
+    expect(lines).toEqual(LEVELS.map((level) => ['p', level, { n: 1 }, 'hello']));
+  });
+
+  it('that throws is nobody’s problem', () => {
+    const broken = (): never => {
+      throw new Error('disk full');
+    };
+    const log = safeLogger({ debug: broken, info: broken, warn: broken, error: broken });
+    for (const level of LEVELS) expect(() => log[level]({}, 'x')).not.toThrow();
+  });
+
+  it('whose promise rejects leaves no rejection unhandled', async () => {
+    const unhandled = vi.fn();
+    process.on('unhandledRejection', unhandled);
+    const broken = (): Promise<void> => Promise.reject(new Error('network down'));
+    const log = safeLogger({ debug: broken, info: broken, warn: broken, error: broken } as Logger);
+    for (const level of LEVELS) log[level]({}, 'x');
+    await new Promise((resolve) => setImmediate(resolve));
+    await new Promise((resolve) => setImmediate(resolve));
+    process.off('unhandledRejection', unhandled);
+    expect(unhandled).not.toHaveBeenCalled();
+  });
+});
+
+describe('without a logger', () => {
+  const lines: unknown[][] = [];
+  beforeEach(() => {
+    lines.length = 0;
+    vi.useFakeTimers({ toFake: ['performance'] });
+    vi.spyOn(console, 'error').mockImplementation((...line: unknown[]) => void lines.push(line));
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+    vi.restoreAllMocks();
+  });
+
+  it('errors and warnings go to console.error, with the error itself', () => {
+    const error = new Error('why');
+    safeLogger(undefined).error({ error }, 'claim: why');
+    safeLogger(undefined).warn({}, 'careful');
+    expect(lines).toEqual([['tidemill: claim: why', error], ['tidemill: careful']]);
+  });
+
+  it('information goes nowhere', () => {
+    const log = safeLogger(undefined);
+    log.debug({}, 'a');
+    log.info({}, 'b');
+    expect(lines).toEqual([]);
+  });
+
+  it('there is at most one line in ten seconds, and the next says how many are missing', () => {
+    const log = safeLogger(undefined);
+    log.error({}, 'first');
+    for (let n = 0; n < 500; n += 1) log.error({}, 'more');
+    vi.advanceTimersByTime(9_999);
+    log.warn({}, 'still quiet');
+    expect(lines).toEqual([['tidemill: first']]);
+    vi.advanceTimersByTime(1);
+    log.error({}, 'second');
+    expect(lines[1]).toEqual(['tidemill: second (501 more since the last line)']);
+    vi.advanceTimersByTime(10_000);
+    log.error({}, 'third');
+    expect(lines[2]).toEqual(['tidemill: third']);
+    expect(lines).toHaveLength(3);
+  });
+
+  it('false means silence', () => {
+    const log = safeLogger(false);
+    for (const level of LEVELS) log[level]({ error: new Error('x') }, 'x');
+    expect(lines).toEqual([]);
+  });
+});

@@ -1,0 +1,108 @@
+import { describe, expect, it } from 'vitest';
+import { OptionError } from '../../src/core/errors.js';
+import {
+  checkBoolean,
+  checkDate,
+  checkFunction,
+  checkInteger,
+  checkKeys,
+  checkOneOf,
+  checkText,
+  show,
+} from '../../src/core/options.js';
+
+const KNOWN = ['id', 'runAt', 'delay', 'priority', 'uniqueKey', 'retryPolicy', 'timeout'];
+const keys = (options: unknown): void => checkKeys('enqueue', options, KNOWN);
+
+describe('unknown options', () => {
+  it.each([
+    ['runat', 'runAt'],
+    ['RunAt', 'runAt'],
+    ['uniquekey', 'uniqueKey'],
+    ['unique', 'uniqueKey'],
+    ['prioirty', 'priority'],
+    ['retry', 'retryPolicy'],
+    ['timeOut', 'timeout'],
+    ['delayed', 'delay'],
+  ])('%s: did you mean %s?', (given, meant) => {
+    expect(() => keys({ [given]: 1 })).toThrow(OptionError);
+    expect(() => keys({ [given]: 1 })).toThrow(
+      `enqueue: unknown option "${given}". Did you mean "${meant}"? Known options: id, runAt, delay,`,
+    );
+  });
+
+  it.each(['zzz', 'colour', 'x'])('%s resembles nothing, so nothing is suggested', (given) => {
+    expect(() => keys({ [given]: 1 })).toThrow(`unknown option "${given}". Known options: `);
+  });
+
+  it('known ones pass, and so does no object at all', () => {
+    expect(() => keys({ id: 'x', timeout: undefined })).not.toThrow();
+    expect(() => keys(undefined)).not.toThrow();
+    expect(() => keys({})).not.toThrow();
+  });
+
+  it.each([null, 5, 'id', true, [], () => 1])('%s is not an object of options', (given) => {
+    expect(() => keys(given)).toThrow(/^enqueue: options must be an object, got /);
+  });
+});
+
+describe('values of options', () => {
+  it('a text must have something in it', () => {
+    expect(checkText('w', 'name', ' a ')).toBe(' a ');
+    for (const value of ['', '  ', 5, null, undefined, {}, ['a']]) {
+      expect(() => checkText('w', 'name', value)).toThrow(/^w: name must be a non-empty string, got /);
+    }
+  });
+
+  it('a whole number must be within its limits', () => {
+    expect(checkInteger('w', 'n', -10, -10, 10)).toBe(-10);
+    expect(checkInteger('w', 'n', 10, -10, 10)).toBe(10);
+    for (const value of [-11, 11, 1.5, Number.NaN, Infinity, '5', 5n, null]) {
+      expect(() => checkInteger('w', 'n', value, -10, 10)).toThrow(
+        'w: n must be a whole number from -10 to 10',
+      );
+    }
+    expect(() => checkInteger('w', 'n', 0, 1, Number.MAX_SAFE_INTEGER)).toThrow('of at least 1, got 0');
+  });
+
+  it('a boolean must be one, a date must be valid, a function must be callable', () => {
+    expect(checkBoolean('w', 'b', false)).toBe(false);
+    expect(() => checkBoolean('w', 'b', 'false')).toThrow('w: b must be true or false, got "false".');
+    const date = new Date(0);
+    expect(checkDate('w', 'd', date)).toBe(date);
+    expect(() => checkDate('w', 'd', new Date(Number.NaN))).toThrow(
+      'w: d must be a valid Date, got an invalid Date.',
+    );
+    expect(() => checkDate('w', 'd', '2025-01-01')).toThrow('got "2025-01-01"');
+    expect(() => checkFunction('w', 'f', {})).toThrow('w: f must be a function, got a plain object.');
+  });
+
+  it('one of a list suggests the nearest', () => {
+    expect(checkOneOf('w', 'missed', 'skip', ['once', 'skip', 'all'])).toBe('skip');
+    expect(() => checkOneOf('w', 'missed', 'skipp', ['once', 'skip', 'all'])).toThrow(
+      'w: missed must be one of once, skip, all, got "skipp". Did you mean "skip"?',
+    );
+    expect(() => checkOneOf('w', 'missed', 5, ['once', 'skip', 'all'])).toThrow('got 5.');
+  });
+});
+
+describe('how a value is shown in a message', () => {
+  it.each([
+    ['text', '"text"'],
+    ['x'.repeat(100), `"${'x'.repeat(57)}..."`],
+    [5, '5'],
+    [5n, '5n'],
+    [null, 'null'],
+    [undefined, 'undefined'],
+    [() => 1, 'a function'],
+    [[1, 2], 'an array of 2'],
+    [{ a: 1 }, 'a plain object'],
+    [new Map(), 'an instance of Map'],
+    [Object.create(null), 'an instance of nothing'],
+    [new Date(0), '1970-01-01T00:00:00.000Z'],
+    [new Date(Number.NaN), 'an invalid Date'],
+    [Symbol('s'), 'Symbol(s)'],
+  ])('case %#', (value: unknown, expected) => {
+    expect(show(value)).toBe(expected);
+  });
+});

@@ -1,0 +1,206 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { JobRecord } from '../../src/core/job.js';
+import { Lanes } from '../../src/engine/lanes.js';
+import { aClaimed, aCluster, me } from './support.js';
+
+function lanesOf(slots: number, names: Readonly<Record<string, number>>): Lanes {
+  const lanes = new Lanes(slots);
+  lanes.define(new Map(Object.entries(names).map(([name, concurrency]) => [name, { concurrency }])));
+  return lanes;
+}
+
+const jobs = (name: string, count: number): JobRecord[] =>
+  Array.from({ length: count }, () => aClaimed({ name }));
+
+const asked = (lanes: Lanes): Record<string, number> | null => {
+  const request = lanes.request(aCluster(), me);
+  return request && Object.fromEntries([...request.limits].map(([name, { max }]) => [name, max]));
+};
+
+const start = (lanes: Lanes): JobRecord[] => {
+  const started: JobRecord[] = [];
+  for (let job = lanes.next(); job !== undefined; job = lanes.next()) started.push(job);
+  return started;
+};
+
+describe('what a claim asks for', () => {
+  it('is the free slots of each name, within those of the instance', () => {
+    const lanes = lanesOf(10, { a: 5, b: 20 });
+    expect(lanes.request(aCluster(), me)).toMatchObject({ total: expect.any(Number) as number });
+    expect(asked(lanes)).toEqual({ a: 5, b: 10 });
+  });
+
+  it('leaves out a name whose slots are all taken', () => {
+    const lanes = lanesOf(10, { a: 1, b: 2 });
+    lanes.accept(jobs('a', 1));
+    start(lanes);
+    expect(asked(lanes)).toEqual({ b: 2 });
+  });
+
+  it('is nothing where every slot is taken by long work, and where there are no names', () => {
+    const lanes = lanesOf(2, { a: 5 });
+    lanes.accept(jobs('a', 2));
+    start(lanes);
+    expect(asked(lanes)).toBeNull();
+    expect(asked(lanesOf(5, {}))).toBeNull();
+  });
+
+  it('grows by what short work is worth taking ahead, and shrinks by what waits already', () => {
+    const lanes = lanesOf(10, { a: 2 });
+    lanes.accept(jobs('a', 2));
+    start(lanes);
+    lanes.done('a', 10);
+    lanes.done('a', 10);
+    expect(asked(lanes)).toEqual({ a: 2 + 50 });
+    lanes.accept(jobs('a', 20));
+    expect(asked(lanes)).toEqual({ a: 2 + 50 - 20 });
+  });
+
+  it('waits until half of what was taken ahead is used', () => {
+    const lanes = lanesOf(2, { a: 2 });
+    lanes.accept(jobs('a', 2));
+    start(lanes);
+    lanes.done('a', 10);
+    lanes.done('a', 10);
+    lanes.accept(jobs('a', 52));
+    start(lanes);
+    // 50 are waiting: all that is worth it.
+    expect(lanes.buffered).toBe(50);
+    expect(asked(lanes)).toBeNull();
+    const claimed = Array.from({ length: 25 }, () => {
+      const worth = lanes.done('a', 10);
+      lanes.next();
+      return worth;
+    });
+    expect(claimed.slice(0, 20)).not.toContain(true);
+    expect(asked(lanes)).not.toBeNull();
+  });
+
+  it('begins with another name each time, so that no name is always last', () => {
+    const lanes = lanesOf(10, { a: 5, b: 5, c: 5 });
+    const first = Array.from({ length: 6 }, () => Object.keys(asked(lanes)!)[0]);
+    expect(new Set(first)).toEqual(new Set(['a', 'b', 'c']));
+  });
+
+  it('names at most 32 at a time, and all of them by turns', () => {
+    const names = Object.fromEntries(Array.from({ length: 100 }, (_, n) => [`name-${String(n)}`, 1]));
+    const lanes = lanesOf(1_000, names);
+    const seen = new Set<string>();
+    for (let n = 0; n < 100; n += 1) {
+      const request = Object.keys(asked(lanes)!);
+      expect(request.length).toBeLessThanOrEqual(32);
+      for (const name of request) seen.add(name);
+    }
+    expect(seen.size).toBe(100);
+  });
+
+  it('says which place among the live instances of a name is this one’s', () => {
+    const lanes = lanesOf(10, { work: 5, own: 5 });
+    const cluster = aCluster([
+      { life: 'zzz' },
+      { life: 'life', names: ['work', 'own'] },
+      { life: 'aaa' },
+      { life: 'dead', dead: true },
+      { life: 'late', leftMs: 0 },
+      { life: 'other', names: ['something else'] },
+    ]);
+    const request = lanes.request(cluster, me)!;
+    expect(request.limits.get('work')).toMatchObject({ rank: 1, of: 3 });
+    expect(request.limits.get('own')).toMatchObject({ rank: 0, of: 1 });
+    expect(lanes.request(undefined, me)!.limits.get('work')).toMatchObject({ rank: 0, of: 1 });
+  });
+});
+
+describe('what may start', () => {
+  it('is given out in order within a name and by turns between names', () => {
+    const lanes = lanesOf(6, { a: 5, b: 5 });
+    const [a, b] = [jobs('a', 5), jobs('b', 5)];
+    lanes.accept([...a, ...b]);
+    const started = start(lanes);
+    expect(started).toHaveLength(6);
+    expect(started.filter((job) => job.name === 'a')).toEqual(a.slice(0, 3));
+    expect(started.filter((job) => job.name === 'b')).toEqual(b.slice(0, 3));
+    expect(lanes).toMatchObject({ running: 6, buffered: 4 });
+  });
+
+  it('never exceeds the slots of a name nor those of the instance, and starves no name', () => {
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 1, max: 8 }),
+        fc.array(fc.integer({ min: 1, max: 6 }), { minLength: 1, maxLength: 4 }),
+        fc.array(fc.nat({ max: 3 }), { maxLength: 60 }),
+        (slots, concurrencies, ends) => {
+          const names = concurrencies.map((_, index) => `n${String(index)}`);
+          const lanes = lanesOf(slots, Object.fromEntries(names.map((name, n) => [name, concurrencies[n]!])));
+          for (const name of names) lanes.accept(jobs(name, 100));
+          const running = new Map(names.map((name) => [name, 0]));
+          const count = (job: JobRecord): void => void running.set(job.name, running.get(job.name)! + 1);
+          start(lanes).forEach(count);
+          const seen = new Set<string>();
+          for (const end of ends) {
+            for (const [name, n] of running) if (n > 0) seen.add(name);
+            const busy = names.filter((name) => running.get(name)! > 0);
+            const name = busy[end % busy.length]!;
+            lanes.done(name, 100_000);
+            running.set(name, running.get(name)! - 1);
+            start(lanes).forEach(count);
+            const total = [...running.values()].reduce((a, b) => a + b, 0);
+            expect(total).toBe(lanes.running);
+            expect(total).toBeLessThanOrEqual(slots);
+            names.forEach((one, n) => expect(running.get(one)!).toBeLessThanOrEqual(concurrencies[n]!));
+            const possible = concurrencies.reduce((a, b) => a + b, 0);
+            expect(total).toBe(Math.min(slots, possible));
+          }
+          if (ends.length >= 20) expect(seen).toEqual(new Set(names));
+        },
+      ),
+      { numRuns: 60 },
+    );
+  });
+
+  it('takes over a changed concurrency, and a new name, while it runs', () => {
+    const lanes = lanesOf(10, { a: 1 });
+    lanes.accept(jobs('a', 5));
+    expect(start(lanes)).toHaveLength(1);
+    lanes.define(new Map([['a', { concurrency: 3 }], ['b', { concurrency: 1 }]])); // prettier-ignore
+    expect(start(lanes)).toHaveLength(2);
+    expect(asked(lanes)).toMatchObject({ b: 1 });
+  });
+
+  it('can be taken out again while it waits, and not once it has started', () => {
+    const lanes = lanesOf(1, { a: 5 });
+    const [first, second, third] = jobs('a', 3);
+    lanes.accept([first!, second!, third!]);
+    expect(lanes.next()).toBe(first);
+    expect(lanes.take(first!)).toBe(false);
+    expect(lanes.take(second!)).toBe(true);
+    expect(lanes.take(second!)).toBe(false);
+    expect(lanes.waiting()).toEqual([third]);
+    expect(lanes.drain()).toEqual([third]);
+    expect(lanes.drain()).toEqual([]);
+    expect(lanes).toMatchObject({ running: 1, buffered: 0 });
+  });
+});
+
+describe('a flood of short work', () => {
+  it('leaves turns to another name although its buffer could fill every slot', () => {
+    const lanes = lanesOf(2, { flood: 2, other: 2 });
+    lanes.accept(jobs('flood', 2));
+    start(lanes);
+    lanes.done('flood', 0.1);
+    lanes.done('flood', 0.1);
+    lanes.accept(jobs('flood', 400));
+    start(lanes);
+    // All slots are busy with the flood, yet the other name may be claimed.
+    expect(lanes.running).toBe(2);
+    expect(asked(lanes)).toHaveProperty('other');
+    lanes.accept(jobs('other', 1));
+    const started: string[] = [];
+    for (let n = 0; n < 4; n += 1) {
+      lanes.done('flood', 0.1);
+      started.push(lanes.next()!.name);
+    }
+    expect(started).toContain('other');
+  });
+});

@@ -1,0 +1,57 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { MOST_AHEAD, Prefetch } from '../../src/engine/prefetch.js';
+
+const after = (...durations: number[]): Prefetch => {
+  const prefetch = new Prefetch();
+  for (const duration of durations) prefetch.learn(duration);
+  return prefetch;
+};
+
+describe('taking work ahead', () => {
+  it('takes nothing before the first run has ended', () => {
+    expect(new Prefetch().ahead(100)).toBe(0);
+  });
+
+  it('takes nothing where handlers are long', () => {
+    expect(after(51).ahead(10)).toBe(0);
+    expect(after(60_000).ahead(10)).toBe(0);
+  });
+
+  it('takes what short handlers get done in a quarter of a second', () => {
+    expect(after(50).ahead(1)).toBe(5);
+    expect(after(10).ahead(2)).toBe(50);
+    expect(after(1).ahead(1)).toBe(250);
+  });
+
+  it('never takes more than its limit, not even where handlers take no time at all', () => {
+    expect(after(0).ahead(50)).toBe(MOST_AHEAD);
+    fc.assert(
+      fc.property(
+        fc.array(fc.double({ min: 0, max: 1e6, noNaN: true }), { minLength: 1 }),
+        fc.integer({ min: 1, max: 10_000 }),
+        (durations, concurrency) => {
+          const ahead = after(...durations).ahead(concurrency);
+          expect(Number.isInteger(ahead)).toBe(true);
+          expect(ahead).toBeGreaterThanOrEqual(0);
+          expect(ahead).toBeLessThanOrEqual(MOST_AHEAD);
+        },
+      ),
+    );
+  });
+
+  it('follows handlers that grow longer, and those that grow shorter again', () => {
+    const prefetch = after(1);
+    expect(prefetch.ahead(1)).toBeGreaterThan(0);
+    for (let n = 0; n < 3; n += 1) prefetch.learn(1_000);
+    expect(prefetch.ahead(1)).toBe(0);
+    for (let n = 0; n < 60; n += 1) prefetch.learn(1);
+    expect(prefetch.ahead(1)).toBeGreaterThan(0);
+  });
+
+  it('is not thrown off by a single slow run among many short ones', () => {
+    const prefetch = after(...Array.from({ length: 50 }, () => 1));
+    prefetch.learn(400);
+    expect(prefetch.ahead(1)).toBeGreaterThan(0);
+  });
+});

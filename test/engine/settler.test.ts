@@ -1,0 +1,247 @@
+import { describe, expect, it, vi } from 'vitest';
+import { StoreError } from '../../src/core/errors.js';
+import type { JobRecord } from '../../src/core/job.js';
+import type { Finished } from '../../src/core/outcome.js';
+import { Settler } from '../../src/engine/settler.js';
+import type { Conclusion, Trigger } from '../../src/engine/trigger.js';
+import { leaseOf, type JobStore, type SettleAnswer, type Settlement } from '../../src/store/port.js';
+import { virtualClock } from '../../src/testing/index.js';
+import { gate, until } from '../support/mills.js';
+import { aClaimed } from './support.js';
+
+const returned = (result: unknown = 'ok'): Finished => ({
+  outcome: { kind: 'returned', result },
+  finishedAt: 5,
+});
+
+/** A settler over a store that answers as it is told, and a trigger that writes down what it is asked. */
+function aSettler(answer: (batch: readonly Settlement[], call: number) => Promise<readonly SettleAnswer[]>) {
+  const clock = virtualClock();
+  const calls: { at: number; batch: readonly Settlement[] }[] = [];
+  const held = vi.fn<JobStore['held']>((leases) => Promise.resolve(leases.map(() => undefined)));
+  const insertFailedRun = vi.fn<JobStore['insertFailedRun']>(() => Promise.resolve());
+  const settle = (batch: readonly Settlement[]): Promise<readonly SettleAnswer[]> => {
+    calls.push({ at: clock.now(), batch });
+    return answer(batch, calls.length);
+  };
+  const conclude = vi.fn((work: JobRecord, { outcome }: Finished): Conclusion => ({
+    settlement: {
+      lease: leaseOf(work),
+      status: outcome.kind === 'returned' ? 'completed' : 'failed',
+      set: {
+        ...('result' in outcome ? { result: outcome.result } : {}),
+        ...('error' in outcome ? { failReason: outcome.error.message } : {}),
+      },
+      historyLimit: 5,
+      by: 'holder',
+    },
+  }));
+  const [recorded, lost, error] = [vi.fn<Trigger['recorded']>(), vi.fn(), vi.fn()];
+  const settler = new Settler({
+    store: { settle, held, insertFailedRun } as unknown as JobStore,
+    clock,
+    trigger: { conclude, recorded } as unknown as Trigger,
+    lost,
+    error,
+    drained: () => undefined,
+  });
+  return { settler, clock, calls, held, insertFailedRun, conclude, recorded, lost, error };
+}
+
+const all = (answer: SettleAnswer) => (batch: readonly Settlement[]) =>
+  Promise.resolve(batch.map(() => answer));
+const down = (transient: boolean): Promise<never> =>
+  Promise.reject(new StoreError('no primary', { transient }));
+
+describe('recording outcomes', () => {
+  it('gathers those of the same moment in one command', async () => {
+    const { settler, calls, recorded } = aSettler(all('settled'));
+    for (let n = 0; n < 3; n += 1) settler.push({ work: aClaimed(), finished: returned(n) });
+    expect(await settler.drain(1_000)).toBe(0);
+    expect(calls.map(({ batch }) => batch.map(({ set }) => set.result))).toEqual([[0, 1, 2]]);
+    expect(recorded).toHaveBeenCalledTimes(3);
+  });
+
+  it('writes at most 500 at a time, one command after another', async () => {
+    let under = 0;
+    let most = 0;
+    const { settler, calls } = aSettler(async (batch) => {
+      under += 1;
+      most = Math.max(most, under);
+      await new Promise((resolve) => setImmediate(resolve));
+      under -= 1;
+      return batch.map(() => 'settled');
+    });
+    for (let n = 0; n < 1_200; n += 1) settler.push({ work: aClaimed(), finished: returned() });
+    await settler.drain(1_000);
+    expect(calls.map(({ batch }) => batch.length)).toEqual([500, 500, 200]);
+    expect(most).toBe(1);
+  });
+
+  it('adds the notes that were not written yet, but never over what the outcome sets', async () => {
+    const { settler, calls } = aSettler(all('settled'));
+    const logs = [{ at: new Date(1), message: 'late line' }];
+    settler.push({ work: aClaimed(), finished: returned('r'), extra: { progress: { value: null }, logs } });
+    await settler.drain(1_000);
+    expect(calls[0]!.batch[0]).toMatchObject({ logs, set: { progress: null, result: 'r' } });
+  });
+
+  it('keeps a failed run before it settles, so that a crash in between loses nothing', async () => {
+    const order: string[] = [];
+    const { settler, conclude, insertFailedRun } = aSettler((batch) => {
+      order.push('settle');
+      return Promise.resolve(batch.map(() => 'settled'));
+    });
+    const work = aClaimed();
+    const failedRun = { failCount: 1 } as NonNullable<Conclusion['failedRun']>;
+    const settlement = {
+      lease: leaseOf(work),
+      status: 'pending',
+      set: {},
+      historyLimit: 5,
+      by: 'holder',
+    } as const;
+    conclude.mockReturnValue({ settlement, failedRun });
+    insertFailedRun.mockImplementation(() => Promise.resolve(void order.push('keep')));
+    settler.push({ work, finished: returned() });
+    await settler.drain(1_000);
+    expect(order).toEqual(['keep', 'settle']);
+    expect(insertFailedRun).toHaveBeenCalledWith(work, failedRun);
+  });
+});
+
+describe('a database in trouble', () => {
+  it('is asked again, with longer and longer waits, and the job never pays for it', async () => {
+    const { settler, clock, calls, recorded, error, lost } = aSettler((batch, call) =>
+      call <= 8 ? down(true) : Promise.resolve(batch.map(() => 'settled')),
+    );
+    const work = aClaimed();
+    settler.push({ work, finished: returned('kept') });
+    await clock.advance('1m');
+    expect(calls.map(({ at }) => at)).toEqual([0, 50, 150, 350, 750, 1_550, 3_150, 5_150, 7_150]);
+    expect(calls[8]!.batch[0]).toMatchObject({ status: 'completed', set: { result: 'kept' } });
+    expect(recorded).toHaveBeenCalledTimes(1);
+    expect(error).toHaveBeenCalledTimes(8);
+    expect(lost).not.toHaveBeenCalled();
+  });
+
+  it('is asked again every two seconds where waiting is not known to help', async () => {
+    const { settler, clock, calls, recorded } = aSettler((batch, call) =>
+      call <= 2 ? down(false) : Promise.resolve(batch.map(() => 'settled')),
+    );
+    settler.push({ work: aClaimed(), finished: returned() });
+    await clock.advance('1m');
+    expect(calls.map(({ at }) => at)).toEqual([0, 2_000, 4_000]);
+    expect(recorded).toHaveBeenCalledTimes(1);
+  });
+
+  it('is given up at the end of a stop, and what was not recorded is counted', async () => {
+    const { settler, clock } = aSettler(() => down(true));
+    for (let n = 0; n < 3; n += 1) settler.push({ work: aClaimed(), finished: returned() });
+    const drained = settler.drain(10_000);
+    await clock.advance('11s');
+    expect(await drained).toBe(3);
+  });
+
+  it('that never answers is given up at the end of a stop, too', async () => {
+    const { settler, clock, calls } = aSettler(() => new Promise(() => undefined));
+    for (let n = 0; n < 3; n += 1) settler.push({ work: aClaimed(), finished: returned() });
+    await until('the write is under way', () => calls.length === 1);
+    const drained = settler.drain(10_000);
+    await clock.advance('11s');
+    const late = new Promise((resolve) => setTimeout(resolve, 1_000, 'still waiting'));
+    expect(await Promise.race([drained, late])).toBe(3);
+  });
+
+  it('counts what is under way as not yet recorded', async () => {
+    const written = gate();
+    const { settler, calls } = aSettler(async (batch) => {
+      await written.promise;
+      return batch.map(() => 'settled');
+    });
+    settler.push({ work: aClaimed({ id: 'first' }), finished: returned() });
+    await until('the write is under way', () => calls.length === 1);
+    settler.push({ work: aClaimed({ id: 'second' }), finished: returned() });
+    expect(settler.ids().sort()).toEqual(['first', 'second']);
+    written.open();
+    expect(await settler.drain(1_000)).toBe(0);
+    expect(settler.ids()).toEqual([]);
+  });
+});
+
+describe('answers of the store', () => {
+  it('lost: somebody else holds the job, so nobody hears of this outcome', async () => {
+    const { settler, recorded, lost } = aSettler(all('lost'));
+    const work = aClaimed();
+    settler.push({ work, finished: returned() });
+    await settler.drain(1_000);
+    expect(lost).toHaveBeenCalledExactlyOnceWith(work);
+    expect(recorded).not.toHaveBeenCalled();
+  });
+
+  it('changed: the job is read and decided again', async () => {
+    const { settler, held, conclude, recorded, calls } = aSettler((batch, call) =>
+      Promise.resolve(batch.map(() => (call === 1 ? 'changed' : 'settled'))),
+    );
+    const work = aClaimed({ scheduleRev: 1 });
+    const now = { ...work, scheduleRev: 2, repeatInterval: '@daily' };
+    held.mockResolvedValue([now]);
+    const finished = returned();
+    settler.push({ work, finished });
+    await settler.drain(1_000);
+    expect(held).toHaveBeenCalledWith([leaseOf(work)]);
+    expect(conclude.mock.calls).toEqual([
+      [work, finished],
+      [now, finished],
+    ]);
+    expect(calls).toHaveLength(2);
+    expect(recorded).toHaveBeenCalledExactlyOnceWith(now, finished, expect.anything());
+  });
+
+  it('changed, and then gone: it was lost', async () => {
+    const { settler, held, lost, recorded } = aSettler(all('changed'));
+    held.mockResolvedValue([undefined]);
+    const work = aClaimed();
+    settler.push({ work, finished: returned() });
+    await settler.drain(1_000);
+    expect(lost).toHaveBeenCalledExactlyOnceWith(work);
+    expect(recorded).not.toHaveBeenCalled();
+  });
+
+  it('refused: fails with a short reason, without what was too large', async () => {
+    const { settler, held, calls, recorded } = aSettler((batch, call) =>
+      Promise.resolve(batch.map(() => (call === 1 ? 'refused' : 'settled'))),
+    );
+    const work = aClaimed();
+    held.mockResolvedValue([work]);
+    const logs = [{ at: new Date(0), message: 'x'.repeat(1_000_000) }];
+    settler.push({
+      work,
+      finished: returned('x'.repeat(1_000_000)),
+      extra: { logs, progress: { value: 'x'.repeat(1_000_000) } },
+    });
+    await settler.drain(1_000);
+    const { status, set, ...rest } = calls[1]!.batch[0]!;
+    expect(status).toBe('failed');
+    expect(set.failReason).toBe(
+      'The result, progress and log of this job together exceed what the database can hold.',
+    );
+    expect(JSON.stringify([set, rest]).length).toBeLessThan(1_000);
+    const outcome = recorded.mock.calls[0]![1].outcome;
+    expect(outcome).toMatchObject({ kind: 'threw' });
+    expect((outcome as { error: Error }).error.stack).toBeUndefined();
+  });
+
+  it('mixed: each is dealt with by itself', async () => {
+    const [settled, gone, changed] = [aClaimed(), aClaimed(), aClaimed()];
+    const { settler, held, lost, recorded, calls } = aSettler((batch, call) =>
+      Promise.resolve(call === 1 ? ['settled', 'lost', 'changed'] : batch.map(() => 'settled')),
+    );
+    held.mockResolvedValue([changed]);
+    for (const work of [settled, gone, changed]) settler.push({ work, finished: returned() });
+    await settler.drain(1_000);
+    expect(calls.map(({ batch }) => batch.length)).toEqual([3, 1]);
+    expect(lost.mock.calls).toEqual([[gone]]);
+    expect(recorded.mock.calls.map(([work]) => work.id)).toEqual([settled.id, changed.id]);
+  });
+});

@@ -1,0 +1,219 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { memory } from '../../src/memory/index.js';
+import { virtualClock, type VirtualClock } from '../../src/testing/index.js';
+import { aMill, gate } from '../support/mills.js';
+
+const START = '2025-01-01T00:00:00Z';
+const iso = (clock: VirtualClock): string => new Date(clock.now()).toISOString();
+
+describe('the clock by itself', () => {
+  it('stands still until it is told to move', async () => {
+    const clock = virtualClock(START);
+    const before = clock.now();
+    await new Promise((resolve) => setTimeout(resolve, 15));
+    expect(clock.now()).toBe(before);
+    expect(before).toBe(Date.parse(START));
+    await clock.advance('1h30m');
+    expect(iso(clock)).toBe('2025-01-01T01:30:00.000Z');
+    await clock.advance(1);
+    expect(iso(clock)).toBe('2025-01-01T01:30:00.001Z');
+  });
+
+  it('begins at any date, text or number, and in 1970 by default', () => {
+    expect(virtualClock().now()).toBe(0);
+    expect(virtualClock(5).now()).toBe(5);
+    expect(virtualClock(new Date(7)).now()).toBe(7);
+    expect(virtualClock('1970-01-01T00:00:01Z').now()).toBe(1_000);
+  });
+
+  it('refuses to begin at what is no date, or to move by what is no duration', async () => {
+    expect(() => virtualClock('yesterday')).toThrow('virtualClock: start must be a valid Date');
+    const clock = virtualClock();
+    await expect(clock.advance('soon')).rejects.toThrow('clock.advance: duration must be a duration');
+    await expect(clock.advance(-1)).rejects.toThrow('clock.advance: duration must be a duration');
+    expect(clock.now()).toBe(0);
+  });
+
+  it('fires timers in the order of their times, those of the same time in the order they were set', async () => {
+    const clock = virtualClock();
+    const fired: string[] = [];
+    clock.timer(20, () => fired.push(`late at ${String(clock.now())}`));
+    clock.timer(10, () => fired.push(`first at ${String(clock.now())}`));
+    clock.timer(10, () => fired.push(`second at ${String(clock.now())}`));
+    clock.timer(0, () => fired.push(`now at ${String(clock.now())}`));
+    clock.timer(21, () => fired.push('too late'));
+    await clock.advance(20);
+    expect(fired).toEqual(['now at 0', 'first at 10', 'second at 10', 'late at 20']);
+  });
+
+  it('fires timers that timers set, where they fall due on the way', async () => {
+    const clock = virtualClock();
+    const fired: number[] = [];
+    const again = (): void => {
+      fired.push(clock.now());
+      clock.timer(10, again);
+    };
+    clock.timer(10, again);
+    await clock.advance(35);
+    expect(fired).toEqual([10, 20, 30]);
+  });
+
+  it('never fires a timer that was cancelled, nor one without an end', async () => {
+    const clock = virtualClock();
+    const fired: string[] = [];
+    const timer = clock.timer(10, () => fired.push('cancelled'));
+    clock.timer(Infinity, () => fired.push('endless'));
+    timer.cancel();
+    await clock.advance('10000d');
+    expect(fired).toEqual([]);
+  });
+
+  it('fires every timer once, at its own time and in order, whatever was set', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.integer({ min: 0, max: 1_000 }), { maxLength: 12 }),
+        fc.array(fc.integer({ min: 0, max: 400 }), { minLength: 1, maxLength: 4 }),
+        async (delays, steps) => {
+          const clock = virtualClock();
+          const fired: number[] = [];
+          for (const delay of delays)
+            clock.timer(delay, () => {
+              expect(clock.now()).toBe(delay);
+              fired.push(delay);
+            });
+          for (const step of steps) await clock.advance(step);
+          const end = steps.reduce((a, b) => a + b, 0);
+          expect(clock.now()).toBe(end);
+          expect(fired).toEqual(delays.filter((delay) => delay <= end).sort((a, b) => a - b));
+        },
+      ),
+      { numRuns: 20 },
+    );
+  });
+
+  it('waits for work that goes on in real time before it moves', async () => {
+    const clock = virtualClock();
+    let done = false;
+    clock.timer(10, () => {
+      clock.track?.(
+        new Promise<void>((resolve) => setTimeout(resolve, 10)).then(() => {
+          done = true;
+        }),
+      );
+    });
+    clock.timer(20, () => expect(done).toBe(true));
+    await clock.advance(20);
+    expect(done).toBe(true);
+  });
+
+  it('does not wait for ever for work that waits for the test itself', async () => {
+    const clock = virtualClock();
+    const end = gate();
+    clock.track?.(end.promise);
+    await clock.advance('1h');
+    expect(clock.now()).toBe(3_600_000);
+    end.open();
+  });
+});
+
+describe('a mill on a virtual clock', () => {
+  it('runs everything that falls due on the way, in order, each at its own due time', async () => {
+    const clock = virtualClock(START);
+    const mill = aMill(memory({ clock }));
+    const ran: string[] = [];
+    const type = mill.job<string>('note', ({ data }) => void ran.push(`${data} ${iso(clock)}`));
+    await mill.start();
+    await type.enqueue('third', { delay: '2h' });
+    await type.enqueue('first', { delay: '90s' });
+    await type.enqueue('second', { runAt: new Date('2025-01-01T01:00:00.123Z') });
+    await type.enqueue('later', { delay: '2h30m' });
+    await clock.advance('2h15m');
+    expect(ran).toEqual([
+      'first 2025-01-01T00:01:30.000Z',
+      'second 2025-01-01T01:00:00.123Z',
+      'third 2025-01-01T02:00:00.000Z',
+    ]);
+    await clock.advance('1h');
+    expect(ran[3]).toBe('later 2025-01-01T02:30:00.000Z');
+  });
+
+  it('runs a job that is due at the very end of the way', async () => {
+    const clock = virtualClock(START);
+    const mill = aMill(memory({ clock }));
+    const type = mill.job('exact', () => iso(clock));
+    await mill.start();
+    const { id } = await type.enqueue({}, { delay: '1h' });
+    await clock.advance('59m59s');
+    expect(await mill.jobs.get(id)).toMatchObject({ status: 'pending' });
+    await clock.advance('1s');
+    expect(await mill.jobs.get(id)).toMatchObject({ status: 'completed', result: '2025-01-01T01:00:00.000Z' });
+  });
+
+  it('runs what a handler asks for on the way, too', async () => {
+    const clock = virtualClock(START);
+    const mill = aMill(memory({ clock }));
+    const ran: string[] = [];
+    const type = mill.job<number>('chain', async ({ data }) => {
+      ran.push(`${String(data)} ${iso(clock)}`);
+      if (data < 3) await mill.enqueue('chain', data + 1, { delay: '10m' });
+    });
+    await mill.start();
+    await type.enqueue(1);
+    await clock.advance('1h');
+    expect(ran).toEqual([
+      '1 2025-01-01T00:00:00.000Z',
+      '2 2025-01-01T00:10:00.000Z',
+      '3 2025-01-01T00:20:00.000Z',
+    ]);
+  });
+
+  it('lets a handler wait in real time without moving on under its feet', async () => {
+    const clock = virtualClock(START);
+    const mill = aMill(memory({ clock }));
+    const ends: string[] = [];
+    const type = mill.job('io', async () => {
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      ends.push(iso(clock));
+    });
+    await mill.start();
+    await type.enqueue({}, { delay: '1m' });
+    await type.enqueue({}, { delay: '2m' });
+    await clock.advance('1h');
+    expect(ends).toEqual(['2025-01-01T00:01:00.000Z', '2025-01-01T00:02:00.000Z']);
+  });
+
+  it('stamps everything with its own time', async () => {
+    const clock = virtualClock(START);
+    const mill = aMill(memory({ clock }));
+    mill.job('stamped', () => 1);
+    await clock.advance('1d');
+    const job = await mill.enqueue('stamped', {}, { delay: '1m' });
+    expect(job).toMatchObject({
+      createdAt: new Date('2025-01-02T00:00:00Z'),
+      nextRunAt: new Date('2025-01-02T00:01:00Z'),
+    });
+    await mill.start();
+    await clock.advance('1m');
+    expect(await mill.jobs.get(job.id)).toMatchObject({
+      status: 'completed',
+      finishedAt: new Date('2025-01-02T00:01:00Z'),
+      updatedAt: new Date('2025-01-02T00:01:00Z'),
+    });
+  });
+
+  it('stays healthy however far the clock moves at once', async () => {
+    const clock = virtualClock(START);
+    const mill = aMill(memory({ clock }), { leaseDuration: '10m' });
+    const type = mill.job('long', { concurrency: 1 }, () => 'done');
+    const lost: unknown[] = [];
+    mill.on('lease:lost', (event) => lost.push(event));
+    await mill.start();
+    await clock.advance('30d');
+    expect(mill.isHealthy()).toBe(true);
+    const { id } = await type.enqueue({});
+    await clock.advance('1s');
+    expect(await mill.jobs.get(id)).toMatchObject({ status: 'completed', failCount: 0 });
+    expect(lost).toEqual([]);
+  });
+});
