@@ -93,7 +93,9 @@ eachStore('payloads', ({ open, name: kind }) => {
 
   it('are refused with their path where they would not come back equal, and nothing is written', async () => {
     const mill = aMill(open());
-    class Point {}
+    class Point {
+      readonly x = 1;
+    }
     const circular: { self?: unknown } = {};
     circular.self = circular;
     const wrong: [unknown, string][] = [

@@ -122,7 +122,7 @@ describe('with 200,000 future and 200,000 finished jobs', () => {
       { field, direction, limit: 50, after },
     ] as const) {
       const at = field === 'nextRunAt' ? { after: { ...after, at: new Date(Date.now() + 86_450_000) } } : {};
-      const query = findQuery(filter as never, 'after' in page ? { ...page, ...at } : page);
+      const query = findQuery(filter, 'after' in page ? { ...page, ...at } : page);
       const plan = await client
         .db()
         .collection('tidemill_jobs')
@@ -179,13 +179,8 @@ describe('with 200,000 future and 200,000 finished jobs', () => {
     const mill = aMill(careful);
     await expect(mill.enqueue('x')).rejects.toThrow('index tidemill_held is missing');
     expect(careful.indexScript()).toContain('tidemill_held');
-    await client
-      .db()
-      .collection('tidemill_jobs')
-      .createIndex(
-        { claimedBy: 1, lockedAt: 1 },
-        { name: 'tidemill_held', partialFilterExpression: { status: 'processing' } },
-      );
+    await store.release(holder);
+    await store.acquire(holder);
     expect(await store.indexFaults()).toEqual([]);
   });
 });

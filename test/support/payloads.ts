@@ -5,9 +5,7 @@ export const nasty: Readonly<Record<string, unknown>> = {
   'an operator at the top': { $inc: 1 },
   'dots in keys': { 'a.b': 1, 'a..c': { '.': 2 }, '': 'empty' },
   'a database reference': { $ref: 'users', $id: 'x', $db: 'app' },
-  'a prototype as key': JSON.parse(
-    '{"__proto__":{"polluted":true},"constructor":{"name":1},"toString":null}',
-  ),
+  'a prototype as key': parsed('{"__proto__":{"polluted":true},"constructor":{"name":1},"toString":null}'),
   'integer-like keys': { 10: 'ten', 9: 'nine', b: 'b', 1: 'one', a: 'a' },
   dates: {
     epoch: new Date(0),
@@ -37,4 +35,8 @@ function deep(levels: number): unknown {
   for (let level = 0; level < levels; level += 1)
     value = level % 2 === 0 ? { [`k${String(level)}`]: value } : [value];
   return value;
+}
+
+function parsed(text: string): unknown {
+  return JSON.parse(text);
 }

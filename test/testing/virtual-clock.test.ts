@@ -147,7 +147,10 @@ describe('a mill on a virtual clock', () => {
     await clock.advance('59m59s');
     expect(await mill.jobs.get(id)).toMatchObject({ status: 'pending' });
     await clock.advance('1s');
-    expect(await mill.jobs.get(id)).toMatchObject({ status: 'completed', result: '2025-01-01T01:00:00.000Z' });
+    expect(await mill.jobs.get(id)).toMatchObject({
+      status: 'completed',
+      result: '2025-01-01T01:00:00.000Z',
+    });
   });
 
   it('runs what a handler asks for on the way, too', async () => {

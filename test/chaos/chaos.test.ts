@@ -1,0 +1,31 @@
+import { startMongo } from '@tidemill/servers';
+import { describe, expect, it } from 'vitest';
+import { runChaos, type ChaosReport } from './chaos.js';
+
+function promisesKept(report: ChaosReport): void {
+  expect(report.violations).toEqual([]);
+  expect(report.unfinished).toEqual([]);
+  expect(report.completed).toBe(report.accepted);
+  expect(report.exact.effects).toBe(report.exact.jobs);
+  expect(report.exact.distinct).toBe(report.exact.jobs);
+}
+
+describe('chaos', () => {
+  it('loses nothing and settles nothing twice while workers are killed, frozen and restarted', async () => {
+    await using server = await startMongo();
+    const report = await runChaos({ server, workers: 4, jobs: 2_000, harmMs: 15_000 });
+    promisesKept(report);
+    expect(report.accepted).toBeGreaterThan(1_000);
+    expect((report.harm['kill'] ?? 0) + (report.harm['stop'] ?? 0)).toBeGreaterThan(3);
+  }, 150_000);
+
+  it('keeps its promises while the primary steps down and is killed', async () => {
+    await using server = await startMongo({ nodes: 3 });
+    const report = await runChaos({ server, workers: 4, jobs: 1_000, harmMs: 15_000 });
+    promisesKept(report);
+    expect(report.harm).toMatchObject({
+      'step down': expect.any(Number) as number,
+      'primary killed': expect.any(Number) as number,
+    });
+  }, 180_000);
+});

@@ -1,0 +1,220 @@
+import { fork, type ChildProcess } from 'node:child_process';
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { MongoServer } from '@tidemill/servers';
+import { MongoClient } from 'mongodb';
+import { StoreError, Tidemill } from '../../src/index.js';
+import { mongodb } from '../../src/mongodb/index.js';
+import { readLines, writeLine } from './journal.js';
+import { violations } from './judge.js';
+
+export interface ChaosOptions {
+  readonly server: MongoServer;
+  readonly workers: number;
+  readonly jobs: number;
+  /** How long harm is done; afterwards the rest of the work has to come to its end. */
+  readonly harmMs: number;
+  readonly leaseMs?: number;
+  readonly say?: (line: string) => void;
+}
+
+export interface ChaosReport {
+  readonly accepted: number;
+  readonly completed: number;
+  /** Jobs that had not ended a minute after the harm, with what is known of them. */
+  readonly unfinished: readonly unknown[];
+  readonly runs: number;
+  readonly harm: Readonly<Record<string, number>>;
+  readonly violations: readonly string[];
+  /** Effects of jobs that complete inside their transaction: exactly one each. */
+  readonly exact: { readonly jobs: number; readonly effects: number; readonly distinct: number };
+}
+
+const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+const random = (limit: number): number => Math.floor(Math.random() * limit);
+const WORKER = fileURLToPath(new URL('worker.ts', import.meta.url));
+
+/** Workers that are killed, frozen and restarted, and a server whose primary goes away, while jobs keep coming. */
+class Chaos {
+  readonly #options: ChaosOptions;
+  readonly #leaseMs: number;
+  readonly #file = join(mkdtempSync(join(tmpdir(), 'tidemill-chaos-')), 'effects.log');
+  readonly #uri: string;
+  readonly #mill: Tidemill;
+  readonly #children = new Set<ChildProcess>();
+  readonly #harm: Record<string, number> = {};
+  #harming = true;
+  #ending = false;
+
+  constructor(options: ChaosOptions) {
+    this.#options = options;
+    this.#leaseMs = options.leaseMs ?? 2_000;
+    this.#uri = options.server.uri.replace('/?', `/chaos_${String(Date.now())}?`);
+    this.#mill = new Tidemill({ store: mongodb({ uri: this.#uri }), logger: false });
+  }
+
+  async run(): Promise<ChaosReport> {
+    for (let n = 0; n < this.#options.workers; n += 1) this.#spawn();
+    const ended = sleep(this.#options.harmMs).then(() => (this.#harming = false));
+    const produced = this.#produce();
+    await Promise.all([produced, this.#harmWorkers(), this.#harmServer(), ended]);
+    const unfinished = await this.#finish();
+    const report = await this.#report(await produced, unfinished);
+    await this.#end();
+    return report;
+  }
+
+  #spawn(): void {
+    const child = fork(WORKER, [this.#uri, this.#file, String(this.#leaseMs)], {
+      execArgv: ['--import', 'tsx'],
+      stdio: 'ignore',
+    });
+    this.#children.add(child);
+    child.once('exit', () => {
+      this.#children.delete(child);
+      if (!this.#ending) this.#spawn();
+    });
+  }
+
+  #done(what: string): void {
+    this.#harm[what] = (this.#harm[what] ?? 0) + 1;
+    this.#options.say?.(what);
+  }
+
+  async #harmWorkers(): Promise<void> {
+    while (this.#harming) {
+      await sleep(300 + random(900));
+      const victim = [...this.#children][random(this.#children.size)];
+      if (victim?.pid === undefined) continue;
+      const [dice, pid] = [Math.random(), victim.pid];
+      if (dice < 0.4) this.#signal(victim, pid, 'kill');
+      else if (dice < 0.75)
+        void this.#freeze(victim, pid, dice < 0.6 ? this.#leaseMs * 1.6 : this.#leaseMs / 4);
+      else {
+        this.#done('restart');
+        victim.kill('SIGTERM');
+      }
+    }
+  }
+
+  #signal(victim: ChildProcess, pid: number, what: 'kill' | 'stop' | 'cont'): void {
+    writeLine(this.#file, { what, pid });
+    victim.kill(({ kill: 'SIGKILL', stop: 'SIGSTOP', cont: 'SIGCONT' } as const)[what]);
+    if (what !== 'cont') this.#done(what);
+  }
+
+  async #freeze(victim: ChildProcess, pid: number, forMs: number): Promise<void> {
+    this.#signal(victim, pid, 'stop');
+    await sleep(forMs);
+    this.#signal(victim, pid, 'cont');
+  }
+
+  /** Only a set of three can lose its primary and go on. */
+  async #harmServer(): Promise<void> {
+    const { server } = this.#options;
+    if (server.members.length < 3) return;
+    for (let round = 0; this.#harming; round += 1) {
+      await sleep(4_000);
+      const primary = await server.primary();
+      if (round % 2 === 0) {
+        this.#done('step down');
+        await this.#admin({ replSetStepDown: 5, force: true });
+      } else {
+        this.#done('primary killed');
+        primary.kill('SIGKILL');
+        await sleep(3_000);
+        await primary.restart();
+      }
+    }
+  }
+
+  async #admin(command: object): Promise<void> {
+    const client = new MongoClient(this.#uri);
+    await client
+      .db('admin')
+      .command(command)
+      .catch(() => undefined);
+    await client.close();
+  }
+
+  /** Asks for work all the time; a call whose outcome is not known is repeated with the same id. */
+  async #produce(): Promise<Map<string, string>> {
+    const accepted = new Map<string, string>();
+    const { jobs, harmMs } = this.#options;
+    for (let n = 0; n < jobs; n += 1) {
+      await this.#ask(n, accepted);
+      if (n % 20 === 0) await sleep((harmMs / jobs) * 10);
+    }
+    return accepted;
+  }
+
+  async #ask(n: number, accepted: Map<string, string>): Promise<void> {
+    const name = ['short', 'short', 'short', 'long', 'keyed', 'keyed', 'exact'][n % 7] ?? 'short';
+    const data = { ms: name === 'long' ? 300 + random(this.#leaseMs) : random(25), failures: random(3) };
+    const key = name === 'keyed' ? { uniqueKey: `key-${String(random(10))}` } : {};
+    const id = `job-${String(n)}`;
+    for (;;) {
+      try {
+        const job = await this.#mill.enqueue(name, data, { id, ...key });
+        if (job.id === id) {
+          accepted.set(id, name);
+          writeLine(this.#file, {
+            what: 'accepted',
+            id,
+            ...(name === 'keyed' ? { key: job.uniqueKey ?? '' } : {}),
+          });
+        }
+        return;
+      } catch (error) {
+        if (!(error instanceof StoreError && error.transient)) throw error;
+        await sleep(100);
+      }
+    }
+  }
+
+  /** Waits until nothing is left to do; answers what still was. */
+  async #finish(): Promise<readonly unknown[]> {
+    const end = Date.now() + 60_000;
+    for (;;) {
+      const { items } = await this.#mill.jobs
+        .find({ status: ['pending', 'processing'] })
+        .catch(() => ({ items: [null] }));
+      if (items.length === 0 || Date.now() > end) return items;
+      await sleep(100);
+    }
+  }
+
+  async #report(accepted: Map<string, string>, unfinished: readonly unknown[]): Promise<ChaosReport> {
+    const client = new MongoClient(this.#uri);
+    const effects = await client.db().collection('effects').find().toArray();
+    const completed = await this.#mill.jobs.count({ status: 'completed' });
+    await client.close();
+    const lines = readLines(this.#file);
+    return {
+      accepted: accepted.size,
+      completed,
+      unfinished,
+      runs: lines.filter((line) => line.what === 'start').length,
+      harm: this.#harm,
+      violations: violations(lines, this.#leaseMs),
+      exact: {
+        jobs: [...accepted.values()].filter((name) => name === 'exact').length,
+        effects: effects.length,
+        distinct: new Set(effects.map((effect) => effect['job'] as string)).size,
+      },
+    };
+  }
+
+  async #end(): Promise<void> {
+    this.#ending = true;
+    for (const child of this.#children) child.kill('SIGKILL');
+    const client = new MongoClient(this.#uri);
+    await client.db().dropDatabase();
+    await client.close();
+    await this.#mill.stop();
+  }
+}
+
+export const runChaos = (options: ChaosOptions): Promise<ChaosReport> => new Chaos(options).run();

@@ -1,0 +1,24 @@
+import { appendFileSync, readFileSync } from 'node:fs';
+
+/** One line of the effects log. Lines are appended whole, by several processes; time is the machine's own monotonic clock. */
+export interface Line {
+  readonly at: number;
+  readonly pid: number;
+  readonly what: 'start' | 'end' | 'settled' | 'lost' | 'kill' | 'stop' | 'cont' | 'accepted';
+  readonly id?: string;
+  readonly key?: string;
+  readonly attempt?: number;
+}
+
+export const monotonicMs = (): number => Number(process.hrtime.bigint() / 1_000_000n);
+
+export function writeLine(file: string, line: Omit<Line, 'at' | 'pid'> & { pid?: number }): void {
+  appendFileSync(file, `${JSON.stringify({ at: monotonicMs(), pid: process.pid, ...line })}\n`);
+}
+
+export function readLines(file: string): Line[] {
+  return readFileSync(file, 'utf8')
+    .split('\n')
+    .filter((text) => text !== '')
+    .map((text) => JSON.parse(text) as Line);
+}

@@ -1,0 +1,84 @@
+import type { Line } from './journal.js';
+
+interface Run {
+  readonly id: string;
+  readonly pid: number;
+  readonly start: number;
+  /** Infinity: it was cut off. */
+  end: number;
+}
+
+/** The attempts that handlers really made, from the effects log. */
+export function runsOf(lines: readonly Line[]): Run[] {
+  const open = new Map<string, Run>();
+  const runs: Run[] = [];
+  for (const line of lines) {
+    const place = `${String(line.pid)}/${line.id ?? ''}/${String(line.attempt)}`;
+    if (line.what === 'start') {
+      const run = { id: line.id ?? '', pid: line.pid, start: line.at, end: Infinity };
+      open.set(place, run);
+      runs.push(run);
+    } else if (line.what === 'end') {
+      const run = open.get(place);
+      if (run !== undefined) run.end = line.at;
+    }
+  }
+  return runs;
+}
+
+/** True where the earlier holder's lease had really ended: killed, silent for most of a lease, or told so. */
+function leaseHadEnded(lines: readonly Line[], earlier: Run, later: Run, leaseMs: number): boolean {
+  const own = lines.filter((line) => line.pid === earlier.pid);
+  if (own.some((line) => line.what === 'kill' && line.at <= later.start)) return true;
+  if (own.some((line) => line.what === 'lost' && line.at >= earlier.start)) return true;
+  const stopped = own.filter((line) => line.what === 'stop' && line.at <= later.start);
+  return stopped.some((stop) => {
+    const cont = own.find((line) => line.what === 'cont' && line.at > stop.at)?.at ?? Infinity;
+    return Math.min(cont, later.start) - stop.at >= leaseMs / 2;
+  });
+}
+
+function overlaps(lines: readonly Line[], group: readonly Run[], leaseMs: number): string[] {
+  const sorted = [...group].sort((a, b) => a.start - b.start);
+  return sorted.flatMap((later, index) =>
+    sorted
+      .slice(0, index)
+      .filter((earlier) => earlier.end > later.start && !leaseHadEnded(lines, earlier, later, leaseMs))
+      .map(
+        (earlier) =>
+          `${later.id} ran on ${String(later.pid)} at ${String(later.start)} while ${earlier.id} ran on ${String(earlier.pid)} ` +
+          `from ${String(earlier.start)} to ${String(earlier.end)}`,
+      ),
+  );
+}
+
+/** Everything that contradicts the promises; empty where they were kept. */
+export function violations(lines: readonly Line[], leaseMs: number): string[] {
+  const runs = runsOf(lines);
+  const accepted = lines.filter((line) => line.what === 'accepted');
+  const keyOf = new Map(accepted.map((line) => [line.id ?? '', line.key]));
+  const byId = groupBy(runs, (run) => run.id);
+  const byKey = groupBy(
+    runs.filter((run) => keyOf.get(run.id) !== undefined),
+    (run) => keyOf.get(run.id) ?? '',
+  );
+  const settled = groupBy(
+    lines.filter((line) => line.what === 'settled'),
+    (line) => line.id ?? '',
+  );
+  return [
+    ...[...settled].filter(([, all]) => all.length > 1).map(([id]) => `${id} was settled twice`),
+    ...[...byId.values()].flatMap((group) => overlaps(lines, group, leaseMs)),
+    ...[...byKey.values()].flatMap((group) => overlaps(lines, group, leaseMs)),
+  ];
+}
+
+export function groupBy<T>(items: readonly T[], key: (item: T) => string): Map<string, T[]> {
+  const groups = new Map<string, T[]>();
+  for (const item of items) {
+    const group = groups.get(key(item));
+    if (group === undefined) groups.set(key(item), [item]);
+    else group.push(item);
+  }
+  return groups;
+}
