@@ -10,6 +10,7 @@ import {
   checkWorkOptions,
   compileWork,
   defineJob,
+  isDefinition,
   splitOptions,
   type JobDefinition,
   type JobOptions,
@@ -43,9 +44,9 @@ export interface JobType<Input, Tx> {
 /** One job of `enqueueMany`. */
 export type NamedItem<Tx> = { readonly name: string; readonly data?: unknown } & EnqueueOptions<Tx>;
 
-function checkItems<Tx>(items: readonly NamedItem<Tx>[]): readonly NamedItem<Tx>[] {
+function checkItems<T extends object>(items: readonly T[]): readonly T[] {
   const wrong = !Array.isArray(items) || items.some((item) => typeof item !== 'object' || item === null);
-  if (!wrong) return items as readonly NamedItem<Tx>[];
+  if (!wrong) return items as readonly T[];
   throw new OptionError(`enqueueMany: expected a list of { name, data, ...options }, got ${show(items)}.`);
 }
 
@@ -121,7 +122,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   job<T = unknown>(name: string, handler: JobHandler<T, TransactionOf<S>>): JobType<T, TransactionOf<S>>;
   job(
     name: string,
-    second: (JobOptions & { readonly schema?: StandardSchemaV1 }) | AnyHandler,
+    second: (JobOptions & { readonly schema?: StandardSchemaV1 }) | AnyHandler = {},
     third?: AnyHandler,
   ): JobType<unknown, TransactionOf<S>> {
     const [options, handler] = typeof second === 'function' ? [{}, second] : [second, third];
@@ -144,10 +145,10 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     options: WorkOptions,
     handler: JobHandler<Output, TransactionOf<S>>,
   ): void;
-  work(definition: JobDefinition, second: WorkOptions | AnyHandler, third?: AnyHandler): void {
+  work(definition: JobDefinition, second: WorkOptions | AnyHandler = {}, third?: AnyHandler): void {
     const [options, handler] = typeof second === 'function' ? [{}, second] : [second, third];
     const where = `work(${show((definition as JobDefinition | undefined)?.name)})`;
-    if (typeof (definition as JobDefinition | undefined)?.name !== 'string') {
+    if (!isDefinition(definition)) {
       throw new OptionError(`${where}: the first argument must be a definition made by defineJob.`);
     }
     checkWorkOptions(where, options);
@@ -164,7 +165,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   }
 
   /** Asks for many jobs in one write; answers in the same order. One that is invalid refuses the whole call. */
-  enqueueMany(items: readonly NamedItem<TransactionOf<S>>[]): Promise<EnqueuedJob[]> {
+  async enqueueMany(items: readonly NamedItem<TransactionOf<S>>[]): Promise<EnqueuedJob[]> {
     return this.#queue.enqueueMany(
       checkItems(items).map(({ name, data, ...options }) => ({ target: name, data, options })),
     );
@@ -207,17 +208,15 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
 
   /** Begins to work. Called again, it answers the same; after a stop it begins anew. */
   async start(): Promise<void> {
-    await this.#stopping;
+    // Only where there is a stop to wait for: a stop right after this call must find the start under way.
+    if (this.#stopping !== undefined) await this.#stopping;
     this.#starting ??= this.#begin();
     await this.#starting;
   }
 
   /** Resolves when nothing runs any more and everything that was opened is closed. */
   stop(options: { readonly timeout?: Duration } = {}): Promise<void> {
-    checkKeys('stop', options, ['timeout']);
-    const timeoutMs =
-      options.timeout === undefined ? this.#settings.shutdownMs : toMs('stop', 'timeout', options.timeout);
-    this.#stopping ??= this.#end(timeoutMs).finally(() => (this.#stopping = undefined));
+    this.#stopping ??= this.#end(options).finally(() => (this.#stopping = undefined));
     return this.#stopping;
   }
 
@@ -282,8 +281,10 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     return {
       name,
       enqueue: (data, options) => this.#queue.enqueue(name, data, options) as Promise<EnqueuedJob<Input>>,
-      enqueueMany: (items) =>
-        this.enqueueMany(items.map((item) => ({ ...item, name }))) as Promise<EnqueuedJob<Input>[]>,
+      enqueueMany: async (items) => {
+        const named = checkItems(items).map((item) => ({ ...item, name }));
+        return (await this.enqueueMany(named)) as EnqueuedJob<Input>[];
+      },
       now: (data) => this.#queue.enqueue(name, data) as Promise<EnqueuedJob<Input>>,
       schedule: (cron, data, options) =>
         this.#queue.schedule(cron, name, data, options) as Promise<Job<Input>>,
@@ -358,7 +359,10 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     return { engine, reclaimer, cleaner };
   }
 
-  async #end(timeoutMs: number): Promise<void> {
+  async #end(options: { readonly timeout?: Duration }): Promise<void> {
+    checkKeys('stop', options, ['timeout']);
+    const timeoutMs =
+      options.timeout === undefined ? this.#settings.shutdownMs : toMs('stop', 'timeout', options.timeout);
     await this.#starting?.catch(() => undefined);
     const shift = this.#shift;
     if (shift !== undefined) {

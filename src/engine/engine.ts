@@ -83,6 +83,8 @@ export class Engine {
   readonly #stop = new AbortController();
   /** Work whose handler runs, by id. */
   readonly #attempts = new Map<string, Attempt>();
+  /** Work whose handler gave up in answer to its signal, and goes back. */
+  readonly #interrupted: JobRecord[] = [];
   #looping: Promise<void> | undefined;
   #cancelTimer: Timer | undefined;
   #checkingCancels = false;
@@ -225,8 +227,8 @@ export class Engine {
     for (const attempt of late)
       attempt.abort(new StoppingError('The instance is stopping and could not wait any longer.'));
     if (late.length > 0) await this.#idle(LAST_GRACE_MS);
-    const handedBack = late.map((attempt) => attempt.work);
-    this.#release([...this.#attempts.values()].map((attempt) => attempt.work));
+    const stuck = [...this.#attempts.values()].map((attempt) => attempt.work);
+    this.#release(stuck);
     this.#attempts.clear();
     const unrecorded = await this.#settler.drain(SETTLE_LIMIT_MS);
     this.#cancelTimer?.cancel();
@@ -234,7 +236,7 @@ export class Engine {
     const goodbye = Promise.all([this.#notebook.stop(), this.#listener.close(), this.#keeper.stop()]);
     goodbye.catch((error: unknown) => this.#options.events.error(error, 'deregister'));
     await within(this.#clock, SETTLE_LIMIT_MS, goodbye);
-    return { handedBack, unrecorded };
+    return { handedBack: [...this.#interrupted, ...stuck], unrecorded };
   }
 
   /** Resolves when no handler runs, or after the limit. */
@@ -278,6 +280,8 @@ export class Engine {
   }
 
   async #finish(attempt: Attempt, finished: Finished): Promise<void> {
+    if (this.#stop.signal.aborted && finished.outcome.kind === 'released')
+      this.#interrupted.push(attempt.work);
     const extra = await this.#notebook.take(attempt.lease);
     this.#settler.push({ work: attempt.work, finished, ...(extra === undefined ? {} : { extra }) });
   }

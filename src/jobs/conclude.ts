@@ -20,7 +20,7 @@ export interface ConcludeOptions {
   readonly retention: RetentionMs;
   readonly historyLimit: number;
   /** Said when a schedule that catches up had missed more than it may. */
-  readonly dropped?: (count: number) => void;
+  readonly dropped?: () => void;
 }
 
 export interface JobConclusion {
@@ -102,7 +102,7 @@ function goOn(
     job.scheduledFor ?? job.nextRunAt,
     new Date(finished.finishedAt),
   );
-  if (dropped > 0) options.dropped?.(dropped);
+  if (dropped) options.dropped?.();
   if (at === null) return ended(job, finished, options, 'completed', set);
   const next = job.paused === true ? NEVER : at;
   return back(job, finished, options, { ...set, nextRunAt: next, scheduledFor: next });

@@ -62,6 +62,13 @@ export function defineJob(
   return { name, options: rest, ...(schema === undefined ? {} : { schema }) };
 }
 
+/** Made by `defineJob`, in this copy of the package or another. */
+export function isDefinition(value: unknown): value is JobDefinition {
+  if (typeof value !== 'object' || value === null) return false;
+  const { name, options } = value as Partial<JobDefinition>;
+  return typeof name === 'string' && name.trim() !== '' && typeof options === 'object';
+}
+
 function checkSchema(where: string, schema: unknown): void {
   if (schema === undefined) return;
   const standard: unknown = Reflect.get(Object(schema) as object, '~standard');

@@ -55,13 +55,17 @@ export function checkFilter(where: string, filter: JobsFilter = {}): JobFilter {
   };
 }
 
+/** A range without ends is no condition. */
+const says = (condition: string | readonly string[] | TimeRange): boolean =>
+  typeof condition === 'string' || Array.isArray(condition) || Object.keys(condition).length > 0;
+
 /** For operations on many: what it is about must be said. */
 export function checkExplicit(where: string, filter: JobsFilter | { readonly all: true }): JobFilter {
-  if (typeof filter === 'object' && 'all' in filter) {
+  if (typeof filter === 'object' && (filter as unknown) !== null && 'all' in filter) {
     checkKeys(`${where}: filter`, filter, ['all']);
     if (checkBoolean(where, 'filter.all', filter.all)) return {};
   }
   const checked = checkFilter(where, filter as JobsFilter);
-  if (Object.keys(checked).length > 0) return checked;
+  if (Object.values(checked).some(says)) return checked;
   throw new OptionError(`${where}: an empty filter would mean every job; say so with { all: true }.`);
 }

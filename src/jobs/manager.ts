@@ -1,6 +1,6 @@
-import { TidemillError } from '../core/errors.js';
+import { OptionError, TidemillError } from '../core/errors.js';
 import { JOB_STATUSES, toJob, type Job, type JobRecord, type JobStatus } from '../core/job.js';
-import { checkKeys, checkText } from '../core/options.js';
+import { checkBoolean, checkKeys, checkText, show } from '../core/options.js';
 import type { JobFilter, JobStore, StatusCounts, Store } from '../store/port.js';
 import { toInstant, toMs, type Duration } from '../time/duration.js';
 import { checkExplicit, checkFilter, type JobsFilter } from './filter.js';
@@ -109,9 +109,10 @@ export class Jobs {
     options: { readonly wait?: boolean } = {},
   ): Promise<Managed<'cancelled' | 'requested' | 'finished' | 'missing'>> {
     checkKeys('jobs.cancel', options, ['wait']);
+    const wait = checkBoolean('jobs.cancel', 'wait', options.wait ?? false);
     const jobs = await this.#jobs();
     const answer = await jobs.cancel(checkText('jobs.cancel', 'id', id), this.#registry.retention);
-    if (answer?.outcome !== 'requested' || options.wait !== true) return managed(answer);
+    if (answer?.outcome !== 'requested' || !wait) return managed(answer);
     const ended = await this.#results.wait(answer.job.id);
     return { outcome: ended.status === 'cancelled' ? 'cancelled' : 'finished', job: toJob(ended) };
   }
@@ -181,6 +182,7 @@ export class Jobs {
   ): Promise<unknown> {
     checkKeys('jobs.result', options, ['timeout', 'signal']);
     checkText('jobs.result', 'id', id);
+    checkSignal('jobs.result', options.signal);
     const signals = [...(options.signal === undefined ? [] : [options.signal])];
     const store = await this.#store();
     const limit = new AbortController();
@@ -221,6 +223,11 @@ function narrowed(filter: JobFilter, statuses: readonly JobStatus[]): JobFilter 
   const status =
     filter.status === undefined ? statuses : statuses.filter((one) => filter.status?.includes(one));
   return status.length === 0 ? null : { ...filter, status };
+}
+
+function checkSignal(where: string, signal: unknown): void {
+  if (signal === undefined || signal instanceof AbortSignal) return;
+  throw new OptionError(`${where}: signal must be an AbortSignal, got ${show(signal)}.`);
 }
 
 function resultOf(job: JobRecord): unknown {

@@ -7,7 +7,7 @@ import { parseCron } from '../time/cron.js';
 import { toMs, type Duration } from '../time/duration.js';
 import { slotAfter } from '../time/recurrence.js';
 import { retryRule, type RetryPolicy } from '../time/retry.js';
-import { checkPriority, validated, type JobDefinition } from './definition.js';
+import { checkPriority, isDefinition, validated, type JobDefinition } from './definition.js';
 import type { Registry } from './registry.js';
 
 export interface EnqueueOptions<Tx = unknown> {
@@ -93,6 +93,7 @@ export class Queue<Tx> {
   }
 
   async enqueue(target: Target, data: unknown, options: EnqueueOptions<Tx> = {}): Promise<EnqueuedJob> {
+    checkKeys('enqueue', options, ENQUEUE_KEYS);
     const [job] = await this.enqueueMany([{ target, data, options }], 'enqueue');
     if (job === undefined) throw new OptionError('enqueue: the store answered nothing.');
     return job;
@@ -157,7 +158,7 @@ export class Queue<Tx> {
       const schema = this.#registry.workers.get(name)?.definition.schema;
       return { name, ...(schema === undefined ? {} : { schema }) };
     }
-    if (typeof target !== 'object' || typeof (target as JobDefinition | null)?.name !== 'string') {
+    if (!isDefinition(target)) {
       throw new OptionError(
         `${where}: expected a job's name or a definition made by defineJob, got ${show(target)}.`,
       );

@@ -62,34 +62,29 @@ export class Schedules {
   }
 
   async get(name: string, uniqueKey: string = name): Promise<Schedule | undefined> {
-    const job = await (
-      await this.#store()
-    ).jobs.schedule(checkText('schedules.get', 'name', name), uniqueKey);
+    checkNamed('schedules.get', name, uniqueKey);
+    const job = await (await this.#store()).jobs.schedule(name, uniqueKey);
     return job && toSchedule(job);
   }
 
   /** Ends it. A run in progress goes to its end. Answers whether there was one. */
   async remove(name: string, uniqueKey: string = name): Promise<boolean> {
-    return (await this.#store()).jobs.removeSchedule(checkText('schedules.remove', 'name', name), uniqueKey);
+    checkNamed('schedules.remove', name, uniqueKey);
+    return (await this.#store()).jobs.removeSchedule(name, uniqueKey);
   }
 
   async pause(name: string, uniqueKey: string = name): Promise<Schedule> {
+    checkNamed('schedules.pause', name, uniqueKey);
     const store = await this.#store();
-    const job = await store.jobs.pauseSchedule(
-      checkText('schedules.pause', 'name', name),
-      uniqueKey,
-      true,
-      new Date(0),
-    );
+    const job = await store.jobs.pauseSchedule(name, uniqueKey, true, new Date(0));
     return toSchedule(job ?? missing(name, uniqueKey));
   }
 
   /** Goes on with the first run after now. */
   async resume(name: string, uniqueKey: string = name): Promise<Schedule> {
+    checkNamed('schedules.resume', name, uniqueKey);
     const store = await this.#store();
-    const current =
-      (await store.jobs.schedule(checkText('schedules.resume', 'name', name), uniqueKey)) ??
-      missing(name, uniqueKey);
+    const current = (await store.jobs.schedule(name, uniqueKey)) ?? missing(name, uniqueKey);
     const now = new Date(store.clock.now());
     const recurrence = recurrenceOf(current);
     const next = (recurrence && slotAfter(recurrence, now)) ?? now;
@@ -103,13 +98,10 @@ export class Schedules {
     name: string,
     uniqueKey: string = name,
   ): Promise<{ readonly outcome: 'due' | 'running'; readonly schedule: Schedule }> {
+    checkNamed('schedules.runNow', name, uniqueKey);
     const store = await this.#store();
     const now = new Date(store.clock.now());
-    const answer = await store.jobs.runScheduleNow(
-      checkText('schedules.runNow', 'name', name),
-      uniqueKey,
-      now,
-    );
+    const answer = await store.jobs.runScheduleNow(name, uniqueKey, now);
     this.#due();
     const { outcome, job } = answer ?? missing(name, uniqueKey);
     return { outcome, schedule: toSchedule(job) };
@@ -126,8 +118,9 @@ export class Schedules {
     const store = await this.#store();
     const now = new Date(store.clock.now());
     if (typeof target === 'number') return upcoming(await store.jobs.schedules(), now, checkCount(target));
-    const name = checkText('schedules.next', 'name', target);
-    const job = (await store.jobs.schedule(name, uniqueKey ?? name)) ?? missing(name, uniqueKey ?? name);
+    const key = uniqueKey ?? target;
+    checkNamed('schedules.next', target, key);
+    const job = (await store.jobs.schedule(target, key)) ?? missing(target, key);
     const recurrence = recurrenceOf(job);
     return recurrence === null ? [] : preview(recurrence, now, checkCount(count));
   }
@@ -137,6 +130,11 @@ export interface UpcomingRun {
   readonly name: string;
   readonly uniqueKey: string;
   readonly at: Date;
+}
+
+function checkNamed(where: string, name: unknown, uniqueKey: unknown): void {
+  checkText(where, 'name', name);
+  checkText(where, 'uniqueKey', uniqueKey);
 }
 
 const checkCount = (count: number): number => checkInteger('schedules.next', 'count', count, 1, 1_000);

@@ -1,3 +1,4 @@
+import { pause } from '../core/clock.js';
 import type { Emitter } from '../core/emitter.js';
 import { asError, CancelledError, LeaseLostError, StoppingError, TidemillError } from '../core/errors.js';
 import { toJob, type JobRecord } from '../core/job.js';
@@ -7,7 +8,7 @@ import { checkPayload } from '../core/payload.js';
 import type { AttemptControl, Conclusion, Trigger } from '../engine/trigger.js';
 import type { Store } from '../store/port.js';
 import { toInstant } from '../time/duration.js';
-import { isTooLate } from '../time/recurrence.js';
+import { CATCH_UP_LIMIT, isTooLate } from '../time/recurrence.js';
 import { conclude, recurrenceOf } from './conclude.js';
 import type { JobContext, AnyHandler } from './context.js';
 import { validated } from './definition.js';
@@ -75,10 +76,10 @@ export class JobTrigger implements Trigger {
       retry: registry.retryRule(job.name, job.retryPolicy, policies[job.name]),
       retention: registry.retention(job.name),
       historyLimit: registry.workers.get(job.name)?.work.historyLimit ?? historyLimit,
-      dropped: (count) => {
+      dropped: () => {
         log.warn(
-          { job: job.id, count },
-          `schedule ${job.id} had missed too many runs; ${String(count)} were dropped`,
+          { job: job.id },
+          `schedule ${job.id} had missed more than ${String(CATCH_UP_LIMIT)} runs; older ones were dropped`,
         );
       },
     });
@@ -186,12 +187,26 @@ class Run {
 
   /** `complete` was called: whether its transaction was committed, only the store knows. */
   async #afterTransaction(outcome: Outcome, result: unknown): Promise<Outcome> {
-    const [still] = await this.#store.jobs.held([this.#attempt.lease]).catch(() => [this.#job]);
+    const held = await this.#stillHeld();
     this.#attempt.inTransaction = false;
-    if (still === undefined) return { kind: 'recorded', result };
+    if (held === 'unknown') return { kind: 'released' };
+    if (!held) return { kind: 'recorded', result };
     if (outcome.kind !== 'returned') return outcome;
     const message = 'complete() was called, but its transaction was not committed when the handler returned.';
     return { kind: 'threw', error: new TidemillError('NOT_COMMITTED', message) };
+  }
+
+  /** Asked until the store answers, or until the lease is gone and the answer does not matter any more. */
+  async #stillHeld(): Promise<boolean | 'unknown'> {
+    const { lease, signal } = this.#attempt;
+    for (let waitMs = 50; ; waitMs = Math.min(waitMs * 2, 2_000)) {
+      try {
+        return (await this.#store.jobs.held([lease]))[0] !== undefined;
+      } catch {
+        if (signal.aborted) return 'unknown';
+        await pause(this.#store.clock, waitMs, signal);
+      }
+    }
   }
 
   #checked(what: string, value: unknown): unknown {

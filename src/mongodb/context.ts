@@ -1,6 +1,7 @@
 import type { Collection, CollectionOptions, Document, MongoClient, WriteConcernSettings } from 'mongodb';
 import type { JobDocument } from './document.js';
 import type { ServerClock } from './clock.js';
+import { OptionError } from '../core/errors.js';
 import { sorted } from './errors.js';
 
 /** What every query file needs: the open collections and the facts about the server. */
@@ -11,6 +12,8 @@ export interface Mongo {
   readonly clock: ServerClock;
   /** Behind mongos: jobs carry a `part`, and writes by id name it. */
   readonly sharded: boolean;
+  /** A replica set or a sharded cluster: only those have transactions. */
+  readonly transactions: boolean;
 }
 
 /** Coordination documents: instances and paused names. */
@@ -47,3 +50,10 @@ export async function run<T>(what: string, statement: () => Promise<T>, outcomeU
 
 /** Any user's value inside a pipeline goes through here: `$` in it must mean nothing. */
 export const literal = (value: unknown): Document => ({ $literal: value });
+
+export function needTransactions(mongo: Mongo): void {
+  if (mongo.transactions) return;
+  throw new OptionError(
+    'This MongoDB server is standalone, and transactions need a replica set; one node is enough.',
+  );
+}

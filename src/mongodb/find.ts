@@ -23,7 +23,7 @@ export function toQuery(filter: JobFilter): Filter<JobDocument> {
     ...(ids === undefined ? {} : { _id: { $in: ids.flatMap(keysFor) } }),
     ...(name === undefined ? {} : { name: { $in: [...name] } }),
     ...(status === undefined ? {} : { status: { $in: [...status] } }),
-    ...(uniqueKey === undefined ? {} : { uniqueKey: { $in: [...uniqueKey] } }),
+    ...(uniqueKey === undefined ? {} : { uniqueKey: { $in: [...uniqueKey], $type: 'string' } }),
     ...(createdAt === undefined ? {} : { createdAt: range(createdAt) }),
     ...(updatedAt === undefined ? {} : { updatedAt: range(updatedAt) }),
     ...(nextRunAt === undefined ? {} : { nextRunAt: range(nextRunAt) }),

@@ -1,4 +1,4 @@
-import type { Collection, Document } from 'mongodb';
+import { BSON, type Collection, type Document } from 'mongodb';
 import { StoreError } from '../core/errors.js';
 
 /** Every date is at least this. */
@@ -82,6 +82,9 @@ export async function createIndexes(collection: Collection, plans: readonly Inde
   );
 }
 
+/** What makes an index the one that is meant. */
+const DEFINING = ['key', 'unique', 'partialFilterExpression', 'expireAfterSeconds'] as const;
+
 /** The indexes that are missing or different, as text; empty where all is well. */
 export async function indexFaults(
   collection: Collection,
@@ -91,12 +94,10 @@ export async function indexFaults(
   return plans.flatMap((plan) => {
     const found = existing.find((index) => index.name === plan.name);
     if (found === undefined) return [`${collection.collectionName}: index ${plan.name} is missing`];
-    const same =
-      JSON.stringify(found.key) === JSON.stringify(plan.key) &&
-      (found.unique ?? false) === (plan.unique ?? false);
-    return same
-      ? []
-      : [`${collection.collectionName}: index ${plan.name} has other keys than ${JSON.stringify(plan.key)}`];
+    const same = DEFINING.every(
+      (part) => BSON.EJSON.stringify([found[part]]) === BSON.EJSON.stringify([plan[part]]),
+    );
+    return same ? [] : [`${collection.collectionName}: index ${plan.name} is not the one that is needed`];
   });
 }
 

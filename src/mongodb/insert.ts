@@ -1,7 +1,7 @@
 import type { AnyBulkWriteOperation, ClientSession } from 'mongodb';
 import { StoreError } from '../core/errors.js';
 import type { Inserted, NewJob } from '../store/port.js';
-import { run, type Mongo } from './context.js';
+import { needTransactions, run, type Mongo } from './context.js';
 import { toDocument, toRecord, type JobDocument } from './document.js';
 import { duplicatesOf } from './errors.js';
 
@@ -9,10 +9,20 @@ const LIVE = { $in: ['pending', 'processing'] };
 /** A key that was taken and is free again a moment later, this often in a row, is a fault and not a race. */
 const TRIES = 50;
 
+/** Naming the type as well lets the unique index serve it: without that, its condition is not seen to hold. */
+export const liveKey = (
+  name: string,
+  uniqueKey: string,
+): { name: string; uniqueKey: object; status: object } => ({
+  name,
+  uniqueKey: { $eq: uniqueKey, $type: 'string' },
+  status: LIVE,
+});
+
 /** Who holds the id or the unique key of a document that was refused. */
 function rival(document: JobDocument, givenId: boolean): object {
   if (document['uniqueKey'] === undefined) return { _id: document._id };
-  const keyed = { name: document.name, uniqueKey: document['uniqueKey'] as string, status: LIVE };
+  const keyed = liveKey(document.name, document['uniqueKey'] as string);
   return givenId ? { $or: [{ _id: document._id }, keyed] } : keyed;
 }
 
@@ -85,6 +95,7 @@ export async function insertIn(
   jobs: readonly NewJob[],
   session: ClientSession,
 ): Promise<readonly Inserted[]> {
+  needTransactions(mongo);
   const documents = jobs.map((job) => toDocument(job, mongo.sharded));
   const operations = documents.map((document, index): AnyBulkWriteOperation<JobDocument> => {
     const job = jobs[index] as NewJob;
@@ -93,9 +104,9 @@ export async function insertIn(
     const filter =
       job.uniqueKey === undefined
         ? { _id: document._id, ...part }
-        : { name: job.name, uniqueKey: job.uniqueKey, status: LIVE, ...part };
+        : { ...liveKey(job.name, job.uniqueKey), ...part };
     return {
-      updateOne: { filter: filter as never, update: { $setOnInsert: document as never }, upsert: true },
+      updateOne: { filter: filter, update: { $setOnInsert: document as never }, upsert: true },
     };
   });
   const { upsertedIds } = await mongo.jobs.bulkWrite(operations, { session, ordered: true });

@@ -70,13 +70,19 @@ const wakes = (settlements: readonly Settlement[]): boolean =>
     ({ status, by, set }) => status === 'pending' && (by === 'reclaimer' || set.nextRunAt === undefined),
   );
 
+/** How long the job is kept: one batch may hold names with different retentions. */
+const keptMs = ({ finishedAt, expiresAt }: Settlement['set']): number | undefined =>
+  finishedAt && expiresAt ? expiresAt.getTime() - finishedAt.getTime() : undefined;
+
 /** Settlements that share a precondition and a shape go into one statement. */
 function groupsOf(settlements: readonly Settlement[]): Settlement[][] {
   const groups = new Map<string, Settlement[]>();
   for (const settlement of settlements) {
     const { lease, status, ifRev, remove = false, set, by, historyLimit } = settlement;
     const own = ifRev === undefined && lease.token !== null ? '' : lease.id;
-    const key = [lease.token, status, remove, own, by, historyLimit, ...Object.keys(set)].join('|');
+    const key = [lease.token, status, remove, own, by, historyLimit, keptMs(set), ...Object.keys(set)].join(
+      '|',
+    );
     const group = groups.get(key);
     if (group === undefined) groups.set(key, [settlement]);
     else group.push(settlement);

@@ -5,7 +5,7 @@ import type { PayloadRules } from '../core/payload.js';
 import type { InstanceStore, JobStore, Store, Watch, WatchHandlers } from '../store/port.js';
 import { claim, claimedUnder } from './claim.js';
 import { ServerClock } from './clock.js';
-import { collectionOptions, run, type GlobalDocument, type Mongo } from './context.js';
+import { collectionOptions, needTransactions, run, type GlobalDocument, type Mongo } from './context.js';
 import type { JobDocument } from './document.js';
 import * as finding from './find.js';
 import * as holding from './hold.js';
@@ -111,6 +111,7 @@ export class MongodbStore implements Store<ClientSession> {
   }
 
   async transaction<T>(work: (transaction: ClientSession) => Promise<T>): Promise<T> {
+    needTransactions(this.#mongo());
     return this.#mongo().client.withSession((session) =>
       session.withTransaction(() => work(session), {
         writeConcern: { w: 'majority' },
@@ -175,6 +176,7 @@ export class MongodbStore implements Store<ClientSession> {
       jobs: db.collection<JobDocument>(jobs, options),
       globals: db.collection<GlobalDocument>(globals, options),
       sharded: hello['msg'] === 'isdbgrid',
+      transactions: hello['msg'] === 'isdbgrid' || typeof hello['setName'] === 'string',
     };
   }
 

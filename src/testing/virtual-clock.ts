@@ -1,4 +1,5 @@
 import type { Clock, Timer } from '../core/clock.js';
+import { checkDate } from '../core/options.js';
 import { toMs, type Duration } from '../time/duration.js';
 
 interface Entry {
@@ -98,5 +99,5 @@ class Virtual implements VirtualClock {
 
 /** A clock that stands still until it is told to move; give it to `memory({ clock })`. */
 export function virtualClock(start: Date | string | number = 0): VirtualClock {
-  return new Virtual(new Date(start).getTime());
+  return new Virtual(checkDate('virtualClock', 'start', new Date(start)).getTime());
 }

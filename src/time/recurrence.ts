@@ -26,23 +26,43 @@ export function slotAfter(recurrence: Recurrence, after: Date): Date | null {
 export interface NextRun {
   /** Null: the schedule has ended. */
   readonly at: Date | null;
-  /** Runs that were dropped because more than the limit had been missed. */
-  readonly dropped: number;
+  /** More runs had been missed than are made up for; the older ones are dropped. */
+  readonly dropped: boolean;
 }
 
 /** The run after the one for `slot`, as seen at `now`. */
 export function runAfter(recurrence: Recurrence, slot: Date, now: Date): NextRun {
-  if (recurrence.missed !== 'all') return { at: slotAfter(recurrence, slot > now ? slot : now), dropped: 0 };
-  const missed: Date[] = [];
-  let dropped = 0;
-  for (let at = slotAfter(recurrence, slot); at !== null && at <= now; at = slotAfter(recurrence, at)) {
-    missed.push(at);
-    if (missed.length > CATCH_UP_LIMIT) {
-      missed.shift();
-      dropped += 1;
-    }
+  const next = slotAfter(recurrence, slot);
+  const missed = next !== null && next <= now;
+  if (recurrence.missed !== 'all' || !missed) {
+    return { at: slotAfter(recurrence, slot > now ? slot : now), dropped: false };
   }
-  return { at: missed[0] ?? slotAfter(recurrence, slot > now ? slot : now), dropped };
+  const all = missedUpTo(recurrence, slot, now, CATCH_UP_LIMIT + 1);
+  if (all.length <= CATCH_UP_LIMIT) return { at: next, dropped: false };
+  return { at: lastMissed(recurrence, slot, now), dropped: true };
+}
+
+/** Run times after `from` and not after `now`, no more than `limit` of them. */
+function missedUpTo(recurrence: Recurrence, from: Date, now: Date, limit: number): Date[] {
+  const missed: Date[] = [];
+  for (
+    let at = slotAfter(recurrence, from);
+    at !== null && at <= now && missed.length < limit;
+    at = slotAfter(recurrence, at)
+  ) {
+    missed.push(at);
+  }
+  return missed;
+}
+
+/** The first of the last hundred: a stretch before `now` is doubled until it holds them, whatever came before. */
+function lastMissed(recurrence: Recurrence, slot: Date, now: Date): Date | null {
+  for (let stretchMs = 60_000; ; stretchMs *= 2) {
+    const from = new Date(Math.max(slot.getTime(), now.getTime() - stretchMs));
+    const missed = missedUpTo(recurrence, from, now, Infinity);
+    if (missed.length >= CATCH_UP_LIMIT || from <= slot)
+      return missed[Math.max(0, missed.length - CATCH_UP_LIMIT)] ?? null;
+  }
 }
 
 /** True where `missed: 'skip'` says that this run is too late to be started. */

@@ -302,7 +302,7 @@ describe('operations on many refuse', () => {
         { updatedAt: { from: undefined } },
         'an empty filter would mean every job',
       ],
-      ['all: false', { all: false }, ''],
+      ['all: false', { all: false }, 'unknown option "all"'],
       ['all: 1', { all: 1 }, 'filter.all must be true or false'],
       ['all with something else', { all: true, name: 'a' }, 'unknown option "name"'],
     ])(`${operation}: %s`, async (_what, filter, message) => {

@@ -111,6 +111,33 @@ describe('documents of other programs', () => {
   });
 });
 
+describe('retention', () => {
+  it('gives each job of a batch the time of its own name', async () => {
+    const uri = freshUri();
+    const jobs = rawClient(uri).db().collection('tidemill_jobs');
+    const mill = aMill(mongodb({ uri }), { concurrency: 10 });
+    const [both, finish] = [gate(), gate()];
+    let running = 0;
+    const handler = async (): Promise<void> => {
+      running += 1;
+      if (running === 2) both.open();
+      await finish.promise;
+    };
+    mill.job('brief', { retention: { completed: '1m' } }, handler);
+    mill.job('lasting', { retention: { completed: '30d' } }, handler);
+    await mill.enqueueMany([{ name: 'brief' }, { name: 'lasting' }]);
+    await mill.start();
+    await both.promise;
+    finish.open();
+    await until('both are recorded', async () => (await mill.jobs.stats()).completed === 2);
+    const kept = await jobs.find().sort({ name: 1 }).toArray();
+    const days = kept.map(
+      (job) => (job['expiresAt'] as Date).getTime() - (job['finishedAt'] as Date).getTime(),
+    );
+    expect(days).toEqual([60_000, 30 * 86_400_000]);
+  });
+});
+
 describe("the user's own client", () => {
   it('is not closed by a stop, and its options change nothing', async () => {
     const uri = `${freshUri()}&readPreference=secondaryPreferred&w=1&retryWrites=false`;

@@ -2,9 +2,11 @@ import { MongoClient, type Document } from 'mongodb';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { headPipeline } from '../../src/mongodb/claim.js';
 import { countPipeline, findQuery } from '../../src/mongodb/find.js';
+import { liveKey } from '../../src/mongodb/insert.js';
 import { clusterPipeline, duePipeline, oddPipelines } from '../../src/mongodb/look.js';
 import { mongodb, type MongodbStore } from '../../src/mongodb/index.js';
 import { aMill } from '../support/mills.js';
+import { aJob, ahead } from '../support/port.js';
 import { freshUri } from '../support/stores.js';
 
 const NAMES = ['mail', 'report', 'sync', 'thumb', 'push'];
@@ -156,6 +158,21 @@ describe('with 200,000 future and 200,000 finished jobs', () => {
     expect(keysExamined(plan)).toBeGreaterThanOrEqual(500);
     expect(keysExamined(await explained(duePipeline(NAMES), 'tidemill_due'))).toBeLessThanOrEqual(
       2 * NAMES.length,
+    );
+  });
+
+  it('finds who holds a unique key by one key of the unique index', async () => {
+    const [job] = await store.jobs.insert([
+      aJob({ name: 'mail', uniqueKey: 'only', nextRunAt: ahead(86_400_000) }),
+    ]);
+    expect(job?.outcome).toBe('created');
+    const plan = await client
+      .db()
+      .collection('tidemill_jobs')
+      .find({ name: 'mail', ...liveKey('mail', 'only') })
+      .explain('executionStats');
+    expect((plan['executionStats'] as { totalKeysExamined: number }).totalKeysExamined).toBeLessThanOrEqual(
+      2,
     );
   });
 

@@ -1,0 +1,307 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { describe, expect, it, vi } from 'vitest';
+import { StoppingError, Tidemill } from '../../src/index.js';
+import { memory } from '../../src/memory/index.js';
+import { virtualClock } from '../../src/testing/index.js';
+import { aMill, gate, until } from '../support/mills.js';
+
+describe('start', () => {
+  it('begins nothing before it is called: a producer never needs it', async () => {
+    const mill = aMill(memory());
+    const handler = vi.fn();
+    const type = mill.job('a', handler);
+    const { id } = await type.enqueue({});
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(handler).not.toHaveBeenCalled();
+    expect(await mill.jobs.get(id)).toMatchObject({ status: 'pending' });
+    expect(mill.isHealthy()).toBe(false);
+    expect(mill.health().reasons).toEqual(['not started']);
+  });
+
+  it('called twice, and at once, starts one engine', async () => {
+    const mill = aMill(memory(), { instanceId: 'only' });
+    const seen: number[] = [];
+    const type = mill.job<number>('a', ({ data }) => void seen.push(data));
+    await Promise.all([mill.start(), mill.start()]);
+    await mill.start();
+    await mill.jobs.result((await type.enqueue(1)).id);
+    expect(seen).toEqual([1]);
+    expect(mill.isHealthy()).toBe(true);
+  });
+
+  it('after stop works, again and again', async () => {
+    const mill = aMill(memory(), { instanceId: 'again' });
+    const type = mill.job<number>('a', ({ data }) => data);
+    for (let round = 0; round < 3; round += 1) {
+      await mill.start();
+      expect(await mill.jobs.result((await type.enqueue(round)).id)).toBe(round);
+      await mill.stop();
+      expect(mill.health()).toMatchObject({ ok: false, reasons: ['not started'], running: 0 });
+    }
+  });
+
+  it('called while a stop is under way waits for it', async () => {
+    const mill = aMill(memory(), { instanceId: 'me' });
+    const type = mill.job('a', () => 'ran');
+    await mill.start();
+    const stopping = mill.stop();
+    const starting = mill.start();
+    await Promise.all([stopping, starting]);
+    expect(await mill.jobs.result((await type.enqueue({})).id)).toBe('ran');
+  });
+
+  it('followed by a stop at once leaves nothing running', async () => {
+    const store = memory();
+    const mill = aMill(store, { instanceId: 'me' });
+    mill.job('a', () => 'ran');
+    const starting = mill.start();
+    const stopping = mill.stop();
+    await Promise.all([starting, stopping]);
+    expect(mill.health().reasons).toEqual(['not started']);
+    expect((await store.instances.list()).instances).toEqual([]);
+    await mill.start();
+    expect(mill.isHealthy()).toBe(true);
+  });
+
+  it('is refused where a live process has the same instanceId, with both named', async () => {
+    const store = memory();
+    const [first, second] = [aMill(store, { instanceId: 'twin' }), aMill(store, { instanceId: 'twin' })];
+    await first.start();
+    await expect(second.start()).rejects.toMatchObject({
+      code: 'INSTANCE_ID_TAKEN',
+      message: expect.stringContaining(`pid ${String(process.pid)}`) as string,
+    });
+    await first.stop();
+    await second.start();
+    expect(second.isHealthy()).toBe(true);
+  });
+});
+
+describe('stop', () => {
+  it('waits for running handlers, and claims nothing more', async () => {
+    const mill = aMill(memory());
+    const [began, end] = [gate(), gate()];
+    const type = mill.job('a', { concurrency: 1 }, async () => {
+      began.open();
+      await end.promise;
+      return 'finished';
+    });
+    const [first, second] = await type.enqueueMany([{ data: 1 }, { data: 2 }]);
+    await mill.start();
+    await began.promise;
+    let stopped = false;
+    const stopping = mill.stop().then(() => (stopped = true));
+    await new Promise((resolve) => setTimeout(resolve, 30));
+    expect(stopped).toBe(false);
+    end.open();
+    await stopping;
+    expect(await mill.jobs.get(first!.id)).toMatchObject({ status: 'completed', result: 'finished' });
+    expect(await mill.jobs.get(second!.id)).toMatchObject({ status: 'pending', failCount: 0 });
+  });
+
+  it('hands back what does not end in time, without using an attempt, and says which', async () => {
+    const clock = virtualClock('2025-01-01');
+    const store = memory({ clock });
+    const warn = vi.fn();
+    const quiet = (): undefined => undefined;
+    const mill = aMill(store, {
+      shutdownTimeout: '10s',
+      logger: { debug: quiet, info: quiet, warn, error: quiet },
+    });
+    let reason: unknown;
+    const type = mill.job('long', ({ signal }) => {
+      signal.addEventListener('abort', () => (reason = signal.reason));
+      return new Promise(() => undefined);
+    });
+    await mill.start();
+    const { id } = await type.enqueue({});
+    await clock.advance('1s');
+    const stopping = mill.stop();
+    await clock.advance('9s');
+    expect(reason).toBeUndefined();
+    await clock.advance('2s');
+    await stopping;
+    expect(reason).toBeInstanceOf(StoppingError);
+    expect(await mill.jobs.get(id)).toMatchObject({ status: 'pending', failCount: 0, lockedAt: null });
+    expect(warn).toHaveBeenCalledWith({ jobs: [id] }, expect.stringContaining(`long ${id}`));
+
+    const next = aMill(store);
+    const attempts: number[] = [];
+    next.job('long', ({ attempt }) => void attempts.push(attempt));
+    await next.start();
+    await clock.advance('1s');
+    expect(attempts).toEqual([1]);
+  });
+
+  it('hands back a handler that answers its signal by throwing, without using an attempt', async () => {
+    const mill = aMill(memory());
+    const began = gate();
+    const type = mill.job('a', ({ signal }) => {
+      began.open();
+      return new Promise((_resolve, reject) => {
+        signal.addEventListener('abort', () => reject(new Error('interrupted')));
+      });
+    });
+    await mill.start();
+    const { id } = await type.enqueue({});
+    await began.promise;
+    await mill.stop({ timeout: 0 });
+    expect(await mill.jobs.get(id)).toMatchObject({ status: 'pending', failCount: 0 });
+  });
+
+  it('keeps the result of a handler that ends in answer to its signal, and does not call it handed back', async () => {
+    const warn = vi.fn();
+    const quiet = (): undefined => undefined;
+    const mill = aMill(memory(), { logger: { debug: quiet, info: quiet, warn, error: quiet } });
+    const began = gate();
+    const type = mill.job('a', ({ signal }) => {
+      began.open();
+      return new Promise((resolve) => {
+        signal.addEventListener('abort', () => resolve('saved'));
+      });
+    });
+    await mill.start();
+    const { id } = await type.enqueue({});
+    await began.promise;
+    await mill.stop({ timeout: 0 });
+    expect(await mill.jobs.get(id)).toMatchObject({ status: 'completed', result: 'saved' });
+    expect(warn).not.toHaveBeenCalled();
+  });
+
+  it('hands back what was taken ahead', async () => {
+    const mill = aMill(memory(), { concurrency: 1 });
+    const end = gate();
+    let ran = 0;
+    const type = mill.job<number>('a', { concurrency: 1 }, async ({ data }) => {
+      ran += 1;
+      // Short ones first, so that more is taken ahead; then one that lasts.
+      if (data === 20) await end.promise;
+    });
+    await type.enqueueMany(Array.from({ length: 500 }, (_, data) => ({ data })));
+    await mill.start();
+    await until('the long one runs', () => ran === 21);
+    expect(mill.health().buffered).toBeGreaterThan(0);
+    const stopping = mill.stop();
+    end.open();
+    await stopping;
+    expect(await mill.jobs.count({ status: 'processing' })).toBe(0);
+    const { items } = await mill.jobs.find({ status: 'pending' }, { limit: 1_000 });
+    expect(items).toHaveLength(500 - ran);
+    expect(items.every(({ failCount, lockedAt }) => failCount === 0 && lockedAt === null)).toBe(true);
+    expect(items.every(({ history }) => (history ?? []).length === 0)).toBe(true);
+  });
+
+  it('called several times at once is one stop', async () => {
+    const mill = aMill(memory());
+    mill.job('a', () => 1);
+    await mill.start();
+    const [first, second] = [mill.stop(), mill.stop({ timeout: 5 })];
+    expect(second).toBe(first);
+    await first;
+    await mill.stop();
+  });
+
+  it('without a start, and twice, is harmless', async () => {
+    const mill = aMill(memory());
+    await mill.stop();
+    await mill.stop();
+    expect(await mill.enqueue('a', {})).toMatchObject({ outcome: 'created' });
+  });
+
+  it('comes by itself at the end of await using', async () => {
+    const store = memory();
+    {
+      await using mill = new Tidemill({ store, logger: false });
+      mill.job('a', () => 1);
+      await mill.start();
+      expect((await store.instances.list()).instances).toHaveLength(1);
+    }
+    expect((await store.instances.list()).instances).toEqual([]);
+  });
+
+  it('keeps the lease while it waits, so that nobody else takes the work over', async () => {
+    const clock = virtualClock('2025-01-01');
+    const store = memory({ clock });
+    const [first, second] = [aMill(store, { shutdownTimeout: '10m' }), aMill(store)];
+    const end = gate();
+    let runs = 0;
+    for (const mill of [first, second])
+      mill.job('a', () => {
+        runs += 1;
+        return end.promise;
+      });
+    const { id } = await first.enqueue('a', {});
+    await first.start();
+    await clock.advance('1s');
+    await second.start();
+    const stopping = first.stop();
+    await clock.advance('5m');
+    expect(runs).toBe(1);
+    end.open();
+    await clock.advance('1s');
+    await stopping;
+    expect(await second.jobs.get(id)).toMatchObject({ status: 'completed', failCount: 0 });
+    expect(runs).toBe(1);
+  });
+});
+
+describe('a process that uses the library', () => {
+  const source = (path: string): string =>
+    pathToFileURL(resolve(import.meta.dirname, '../../src', path)).href;
+
+  async function run(body: string): Promise<{ code: number | null; output: string }> {
+    const folder = await mkdtemp(join(tmpdir(), 'tidemill-life-'));
+    const script = `
+      import { Tidemill } from '${source('index.ts')}';
+      import { memory } from '${source('memory/index.ts')}';
+      ${body}
+    `;
+    try {
+      await writeFile(join(folder, 'script.mts'), script);
+      const child = spawn(process.execPath, ['--import', 'tsx', join(folder, 'script.mts')], {
+        stdio: ['ignore', 'pipe', 'pipe'],
+        timeout: 20_000,
+      });
+      let output = '';
+      child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));
+      child.stderr.on('data', (chunk: Buffer) => (output += chunk.toString()));
+      const [code] = (await once(child, 'close')) as [number | null];
+      return { code, output };
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  }
+
+  it('exits by itself after stop, whatever it has done before', async () => {
+    const { code, output } = await run(`
+      const mill = new Tidemill({ store: memory(), logger: false });
+      const type = mill.job('a', { timeout: '1h' }, (job) => { job.progress(1); job.log('x'); return 5; });
+      await mill.start();
+      const { id } = await type.enqueue({});
+      await mill.schedule('@daily', 'a', {});
+      await type.enqueue({}, { delay: '40d' });
+      console.log('result', await mill.jobs.result(id, { timeout: '1h' }));
+      mill.jobs.result((await type.enqueue({}, { delay: '1d' })).id).catch((error) => console.log(error.code));
+      await mill.stop();
+      console.log('stopped');
+    `);
+    expect(output).toContain('result 5');
+    expect(output).toContain('STOPPED');
+    expect(output).toContain('stopped');
+    expect(code).toBe(0);
+  });
+
+  it('exits by itself where it only enqueued, without any stop', async () => {
+    const { code, output } = await run(`
+      const mill = new Tidemill({ store: 'memory:' });
+      console.log((await mill.enqueue('a', {})).outcome);
+    `);
+    expect(output.trim()).toBe('created');
+    expect(code).toBe(0);
+  });
+});
