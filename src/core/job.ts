@@ -87,19 +87,8 @@ export interface JobRecord extends Job {
   readonly part?: number;
 }
 
-const INTERNAL: ReadonlySet<string> = new Set([
-  'key',
-  'leaseToken',
-  'startedToken',
-  'failKind',
-  'firstFailedAt',
-  'scheduleRev',
-  'part',
-]);
-
 /** The user's view of a record. */
 export function toJob(record: JobRecord): Job {
-  return Object.fromEntries(
-    Object.entries(record).filter(([field]) => !INTERNAL.has(field)),
-  ) as unknown as Job;
+  const { key, leaseToken, startedToken, failKind, firstFailedAt, scheduleRev, part, ...job } = record;
+  return job;
 }

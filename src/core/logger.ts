@@ -28,15 +28,19 @@ function consoleLogger(): Logger {
   return { debug: nothing, info: nothing, warn: line, error: line };
 }
 
+/** What a logger's methods give back is not asked of them, and may be a promise all the same. */
+type Answering = Readonly<Record<keyof Logger, (fields: object, message: string) => unknown>>;
+
 /** A logger that never throws, whatever it was given: a broken one must not reach the engine. */
 export function safeLogger(given: Logger | false | undefined): Logger {
-  const target = given ?? consoleLogger();
+  const target: Answering | false = given ?? consoleLogger();
   const call =
     (level: keyof Logger) =>
     (fields: object, message: string): void => {
       if (target === false) return;
       try {
-        const answer: unknown = target[level](fields, message);
+        // An async method is a method, too: its rejection would end the process.
+        const answer = target[level](fields, message);
         if (answer instanceof Promise) answer.catch(() => undefined);
       } catch {
         // A logger that throws has nowhere left to report to.

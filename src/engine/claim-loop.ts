@@ -49,6 +49,8 @@ export class ClaimLoop {
   #cluster: Cluster | undefined;
   #lastContactAt = -Infinity;
   #lookedAt = -Infinity;
+  /** More may be due than was taken. */
+  #hungry = true;
   #idlePollMs = 0;
   /** A claim's answer was lost since the last time somebody asked. */
   suspect = false;
@@ -60,6 +62,11 @@ export class ClaimLoop {
   /** Monotonic time of the last answer from the store. */
   get lastContactAt(): number {
     return this.#lastContactAt;
+  }
+
+  /** There is slots' room: a reason to claim only where more was due than could be taken. */
+  room(): void {
+    if (this.#hungry) this.#options.wake.notify();
   }
 
   get cluster(): Cluster | undefined {
@@ -91,12 +98,18 @@ export class ClaimLoop {
     if (!mayClaim()) return LONGEST_WAIT_MS;
     // Even under a standing backlog: what only a look finds (work written by hand, dead instances) must not wait.
     if (reason === 'timer' || clock.monotonic() - this.#lookedAt > pollMs().max) {
+      // Listen first, then look: what comes in between is heard.
+      if (reason === 'timer') await mood('idle');
       const waitMs = await this.#untilDue();
       if (waitMs > 0) return waitMs;
     }
     const request = lanes.request(this.#cluster, self());
-    if (request === null) return pollMs().max;
+    if (request === null) {
+      this.#hungry = true;
+      return pollMs().max;
+    }
     const answer = await this.#claim(request, stop);
+    this.#hungry = answer.more;
     if (answer.jobs.length > 0) this.#idlePollMs = 0;
     if (answer.more) {
       await mood('busy');
@@ -159,6 +172,7 @@ export class ClaimLoop {
     this.#saw(glance.cluster, glance);
     const request = lanes.request(this.#cluster, self());
     const now = glance.cluster.now.getTime();
+    this.#hungry = [...glance.nextDue.values()].some((at) => at.getTime() <= now);
     const due = [...glance.nextDue]
       .filter(([name]) => request?.limits.has(name) === true && !glance.cluster.paused.has(name))
       .map(([, at]) => at.getTime() - now);

@@ -36,7 +36,7 @@ export interface EngineOptions {
   readonly events: EngineEvents;
 }
 
-export interface EngineEvents {
+interface EngineEvents {
   readonly error: (error: unknown, where: string) => void;
   readonly leaseLost: (reason: string, works: readonly JobRecord[]) => void;
   /** What every look and claim brings along, for those who look after the cluster. */
@@ -109,7 +109,7 @@ export class Engine {
       lost: (work) => events.leaseLost('its outcome was refused: somebody else holds it now', [work]),
       error: error('settle'),
       drained: () => {
-        if (this.#settler.backlog < MOST_UNSETTLED) wake();
+        if (this.#settler.backlog < MOST_UNSETTLED) this.#loop.room();
       },
     });
     this.#listener = new Listener({
@@ -291,7 +291,7 @@ export class Engine {
     const worthAClaim = this.#lanes.done(attempt.work.name, durationMs);
     if (!this.#stop.signal.aborted) {
       this.#startWaiting();
-      if (worthAClaim) this.#wake.notify();
+      if (worthAClaim) this.#loop.room();
     }
     if (this.#attempts.size > 0) return;
     for (const waiter of this.#idleWaiters.splice(0)) waiter();

@@ -8,6 +8,7 @@ import { toMs, type Duration } from '../time/duration.js';
 import { slotAfter } from '../time/recurrence.js';
 import { retryRule, type RetryPolicy } from '../time/retry.js';
 import { checkPriority, isDefinition, validated, type JobDefinition } from './definition.js';
+import { Inserter } from './inserter.js';
 import type { Registry } from './registry.js';
 
 export interface EnqueueOptions<Tx = unknown> {
@@ -82,6 +83,7 @@ export class Queue<Tx> {
   readonly #store: () => Promise<Store<Tx>>;
   readonly #registry: Registry;
   readonly #due: () => void;
+  readonly #inserter = new Inserter<Tx>();
   #wakes = WAKE_BURST;
   #wokeAt = 0;
 
@@ -94,29 +96,40 @@ export class Queue<Tx> {
 
   async enqueue(target: Target, data: unknown, options: EnqueueOptions<Tx> = {}): Promise<EnqueuedJob> {
     checkKeys('enqueue', options, ENQUEUE_KEYS);
-    const [job] = await this.enqueueMany([{ target, data, options }], 'enqueue');
-    if (job === undefined) throw new OptionError('enqueue: the store answered nothing.');
-    return job;
+    const store = await this.#store();
+    const transaction = transactionOf('enqueue', store, [{ options }]);
+    const now = store.clock.now();
+    const job = await this.#newJob('enqueue', store, target, data, options, now);
+    const [asked = job] = this.#withWake([job], now);
+    if (transaction !== undefined)
+      return answer((await store.jobs.insert([asked], transaction))[0] as Inserted);
+    const inserted = await this.#inserter.insert(store, asked);
+    this.#due();
+    return answer(inserted);
   }
 
   async enqueueMany(
     items: readonly { target: Target; data: unknown; options: EnqueueOptions<Tx> }[],
-    where = 'enqueueMany',
   ): Promise<EnqueuedJob[]> {
+    const where = 'enqueueMany';
     const store = await this.#store();
     const transaction = transactionOf(where, store, items);
     const now = store.clock.now();
     const jobs: NewJob[] = [];
     for (const [index, { target, data, options }] of items.entries()) {
-      const at = items.length > 1 ? `${where}[${String(index)}]` : where;
-      jobs.push(await this.#newJob(at, store, target, data, options, now));
+      jobs.push(await this.#newJob(`${where}[${String(index)}]`, store, target, data, options, now));
     }
     if (jobs.length === 0) return [];
-    const first = jobs.findIndex((job) => job.nextRunAt.getTime() <= now);
-    if (first >= 0 && this.#mayWake(now)) jobs[first] = { ...(jobs[first] as NewJob), wake: true };
-    const inserted = await store.jobs.insert(jobs, transaction);
+    const inserted = await store.jobs.insert(this.#withWake(jobs, now), transaction);
     if (transaction === undefined) this.#due();
     return inserted.map(answer);
+  }
+
+  /** One of the jobs that are due asks the store to wake waiting instances. */
+  #withWake(jobs: readonly NewJob[], now: number): readonly NewJob[] {
+    const first = jobs.findIndex((job) => job.nextRunAt.getTime() <= now);
+    if (first < 0 || !this.#mayWake(now)) return jobs;
+    return jobs.map((job, index) => (index === first ? { ...job, wake: true } : job));
   }
 
   async #newJob(

@@ -87,7 +87,8 @@ export class Schedules {
     const current = (await store.jobs.schedule(name, uniqueKey)) ?? missing(name, uniqueKey);
     const now = new Date(store.clock.now());
     const recurrence = recurrenceOf(current);
-    const next = (recurrence && slotAfter(recurrence, now)) ?? now;
+    const next = recurrence && slotAfter(recurrence, now);
+    if (next === null) ended(name, uniqueKey);
     const job = await store.jobs.pauseSchedule(name, uniqueKey, false, next);
     this.#due();
     return toSchedule(job ?? missing(name, uniqueKey));
@@ -154,5 +155,12 @@ function missing(name: string, key: string): never {
   throw new TidemillError(
     'SCHEDULE_MISSING',
     `There is no live schedule "${name}" with the key "${key}"; schedules.list() shows them.`,
+  );
+}
+
+function ended(name: string, key: string): never {
+  throw new TidemillError(
+    'SCHEDULE_ENDED',
+    `The schedule "${name}" with the key "${key}" has no run left before its repeatUntil; call schedule() again.`,
   );
 }

@@ -500,7 +500,7 @@ export class MemoryJobs implements JobStore<MemoryTransaction> {
   }
 
   #newRow(job: NewJob): Row {
-    const { wake: _wake, ...fields } = job;
+    const { wake, ...fields } = job;
     // Ids grow with time, so that ties are broken by age.
     const id = job.id ?? this.#prefix + (this.#serial + 1).toString(16).padStart(8, '0');
     const base = { lockedAt: null, failCount: 0, updatedAt: job.createdAt };

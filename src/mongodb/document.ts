@@ -19,7 +19,7 @@ export interface JobDocument extends Document {
 }
 
 /** An id that looks like an ObjectId is one: hand-written documents have them, and `job.id` is their text. */
-export const toKey = (id: string): Key => (/^[0-9a-f]{24}$/u.test(id) ? new ObjectId(id) : id);
+const toKey = (id: string): Key => (/^[0-9a-f]{24}$/u.test(id) ? new ObjectId(id) : id);
 
 /** What an id given by a user may stand for in the collection. */
 export const keysFor = (id: string): Key[] => {
@@ -27,9 +27,7 @@ export const keysFor = (id: string): Key[] => {
   return typeof key === 'string' ? [key] : [key, id];
 };
 
-export const newKey = (): ObjectId => new ObjectId();
-
-export function toText(key: unknown): string {
+function toText(key: unknown): string {
   return key instanceof ObjectId ? key.toHexString() : String(key);
 }
 
@@ -50,7 +48,7 @@ export const scheduleId = (name: string, key: string): string => `schedule:${nam
 
 export function toDocument(job: NewJob, sharded: boolean): JobDocument {
   return {
-    _id: job.id === undefined ? newKey() : toKey(job.id),
+    _id: job.id === undefined ? new ObjectId() : toKey(job.id),
     v: SCHEMA_VERSION,
     name: job.name,
     data: job.data,

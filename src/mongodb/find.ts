@@ -17,7 +17,7 @@ const range = ({ from, to }: TimeRange): Document => ({
 const escaped = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/gu, String.raw`\$&`);
 
 /** An allow-list of fields; the values arrive checked, and none of them is ever read as an operator. */
-export function toQuery(filter: JobFilter): Filter<JobDocument> {
+function toQuery(filter: JobFilter): Filter<JobDocument> {
   const { ids, name, status, uniqueKey, createdAt, updatedAt, nextRunAt, error } = filter;
   return {
     ...(ids === undefined ? {} : { _id: { $in: ids.flatMap(keysFor) } }),

@@ -1,4 +1,4 @@
-import type { AnyBulkWriteOperation, ClientSession } from 'mongodb';
+import { BSON, type AnyBulkWriteOperation, type ClientSession } from 'mongodb';
 import { StoreError } from '../core/errors.js';
 import type { Inserted, NewJob } from '../store/port.js';
 import { needTransactions, run, type Mongo } from './context.js';
@@ -73,12 +73,15 @@ async function readWinners(
   answers: Inserted[],
   refused: readonly number[],
 ): Promise<number[]> {
-  if (refused.length === 0) return [];
   const again: number[] = [];
+  // Many callers may have lost to the same one: it is read once.
+  const winners = new Map<string, JobDocument | null>();
   await run('enqueue', async () => {
     for (const index of refused) {
-      const document = documents[index] as JobDocument;
-      const winner = await mongo.jobs.findOne(rival(document, jobs[index]?.id !== undefined));
+      const filter = rival(documents[index] as JobDocument, jobs[index]?.id !== undefined);
+      const text = BSON.EJSON.stringify(filter);
+      const winner = winners.get(text) ?? (await mongo.jobs.findOne(filter));
+      winners.set(text, winner);
       if (winner === null) again.push(index);
       else answers[index] = { job: toRecord(winner), outcome: 'existing' };
     }

@@ -57,7 +57,7 @@ export const oddPipelines: readonly Document[][] = [
 ];
 
 /** Everything an idle instance wants to know, in one command. */
-export function lookPipeline(mongo: Mongo, names: readonly string[]): Document[] {
+function lookPipeline(mongo: Mongo, names: readonly string[]): Document[] {
   return [
     ...duePipeline(names),
     ...oddPipelines.map((pipeline) => ({ $unionWith: { coll: mongo.jobs.collectionName, pipeline } })),

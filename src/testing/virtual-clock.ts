@@ -85,10 +85,14 @@ class Virtual implements VirtualClock {
     // Most timers start nothing that lasts, and a month has very many of them: those settle within a few microtasks.
     for (let tick = 0; tick < BRIEF_TICKS; tick += 1) await Promise.resolve();
     if (this.#tracked.size === 0) return;
-    const giveUpAt = performance.now() + PATIENCE_MS;
+    let giveUpAt = 0;
+    let known = new Set<Promise<unknown>>();
     for (let quiet = 0; quiet < 2;) {
       await turn();
       const moving = [...this.#tracked].filter((work) => !this.#parked.has(work));
+      // New work is progress: patience begins anew.
+      if (moving.some((work) => !known.has(work))) giveUpAt = performance.now() + PATIENCE_MS;
+      known = new Set(moving);
       quiet = moving.length === 0 ? quiet + 1 : 0;
       if (moving.length > 0 && performance.now() > giveUpAt) {
         for (const work of moving) this.#parked.add(work);

@@ -2,7 +2,7 @@ import type { MissedPolicy } from '../core/job.js';
 import type { CronTimes } from './cron.js';
 
 /** A run that nobody started this long after its time counts as missed, even if the next one is not due yet. */
-export const MISSED_AFTER_MS = 60_000;
+const MISSED_AFTER_MS = 60_000;
 
 /** `missed: 'all'` catches up on at most this many runs; older ones are dropped, and a log line says so. */
 export const CATCH_UP_LIMIT = 100;

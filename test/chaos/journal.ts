@@ -10,7 +10,7 @@ export interface Line {
   readonly attempt?: number;
 }
 
-export const monotonicMs = (): number => Number(process.hrtime.bigint() / 1_000_000n);
+const monotonicMs = (): number => Number(process.hrtime.bigint() / 1_000_000n);
 
 export function writeLine(file: string, line: Omit<Line, 'at' | 'pid'> & { pid?: number }): void {
   appendFileSync(file, `${JSON.stringify({ at: monotonicMs(), pid: process.pid, ...line })}\n`);

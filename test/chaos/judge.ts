@@ -9,7 +9,7 @@ interface Run {
 }
 
 /** The attempts that handlers really made, from the effects log. */
-export function runsOf(lines: readonly Line[]): Run[] {
+function runsOf(lines: readonly Line[]): Run[] {
   const open = new Map<string, Run>();
   const runs: Run[] = [];
   for (const line of lines) {
@@ -73,7 +73,7 @@ export function violations(lines: readonly Line[], leaseMs: number): string[] {
   ];
 }
 
-export function groupBy<T>(items: readonly T[], key: (item: T) => string): Map<string, T[]> {
+function groupBy<T>(items: readonly T[], key: (item: T) => string): Map<string, T[]> {
   const groups = new Map<string, T[]>();
   for (const item of items) {
     const group = groups.get(key(item));

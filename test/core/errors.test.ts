@@ -22,7 +22,9 @@ const classes = (errors: Errors): Readonly<Record<string, abstract new (...args:
 
 describe('the error tree', () => {
   it('every error has a stable code, its own name, and is an Error and a TidemillError', () => {
-    expect(Object.entries(samples(here)).map(([name, error]) => [name, Reflect.get(error, 'code')])).toEqual([
+    expect(
+      Object.entries(samples(here)).map(([name, error]) => [name, (error as here.TidemillError).code]),
+    ).toEqual([
       ['TidemillError', 'CODE'],
       ['OptionError', 'BAD_OPTION'],
       ['FatalError', 'FATAL'],

@@ -10,7 +10,7 @@ const check = (value: unknown, rules: PayloadRules = RULES, maxBytes = 1e6): unk
   checkPayload('enqueue', 'data', value, rules, maxBytes);
 
 const own = (key: string, value: unknown): object =>
-  Object.defineProperty({}, key, { value, enumerable: true, configurable: true, writable: true }) as object;
+  Object.defineProperty<object>({}, key, { value, enumerable: true, configurable: true, writable: true });
 
 function nested(levels: number): unknown {
   let value: unknown = 'bottom';
@@ -53,7 +53,7 @@ describe('payloads that are kept', () => {
   it.each(Object.entries(KEPT))('%s goes through the whole life of a job', async (_what, value) => {
     const mill = aMill(memory());
     let seen: unknown = 'nothing';
-    const type = mill.job<unknown>('carry', ({ data, progress, log }) => {
+    const type = mill.job('carry', ({ data, progress, log }) => {
       seen = data;
       progress(data);
       log('seen', data);

@@ -115,7 +115,9 @@ describe('stop', () => {
     });
     let reason: unknown;
     const type = mill.job('long', ({ signal }) => {
-      signal.addEventListener('abort', () => (reason = signal.reason));
+      signal.addEventListener('abort', () => {
+        reason = signal.reason;
+      });
       return new Promise(() => undefined);
     });
     await mill.start();

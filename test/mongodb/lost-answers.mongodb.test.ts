@@ -1,5 +1,5 @@
 import { MongoClient } from 'mongodb';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { StoreError } from '../../src/core/errors.js';
 import { mongodb } from '../../src/mongodb/index.js';
 import { FlakyProxy } from '../support/flaky-proxy.js';
@@ -7,7 +7,8 @@ import { aMill, gate, until } from '../support/mills.js';
 import { freshUri } from '../support/stores.js';
 
 const proxies: FlakyProxy[] = [];
-afterEach(async () => {
+// After all of them: a mill that is stopped after its test still needs its way to the server.
+afterAll(async () => {
   await Promise.all(proxies.splice(0).map((proxy) => proxy.close()));
 });
 
@@ -140,4 +141,26 @@ describe('answers that are lost after the write succeeded', () => {
     expect(await mill.jobs.result(job.id)).toBe('second');
     await until('it is healthy again', () => mill.isHealthy());
   });
+
+  it('comes to an end without the store, too, and says what could not be recorded', async () => {
+    const { proxy, uri } = await behindProxy();
+    const lines: string[] = [];
+    const line = (_fields: object, message: string): void => void lines.push(message);
+    const mill = aMill(mongodb({ uri }), { logger: { debug: line, info: line, warn: line, error: line } });
+    const [running, finish] = [gate(), gate()];
+    mill.job('x', async () => {
+      running.open();
+      await finish.promise;
+    });
+    await mill.start();
+    const job = await mill.enqueue('x', {});
+    await running.promise;
+    proxy.lose = Infinity;
+    finish.open();
+    await mill.stop({ timeout: '1s' });
+    expect(lines.join('\n')).toContain('1 outcomes could not be recorded');
+    proxy.lose = 0;
+    // The write had arrived; only its answer was lost.
+    expect(await mill.jobs.get(job.id)).toMatchObject({ status: 'completed', failCount: 0 });
+  }, 60_000);
 });

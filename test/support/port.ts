@@ -27,7 +27,7 @@ export const anInstance = (): Instance => ({
   instanceId: `worker-${String((serial += 1))}`,
   life: serial.toString(16).padStart(16, '0'),
 });
-export const aToken = (instance: Instance): string => `${instance.life}.${String((serial += 1))}`;
+const aToken = (instance: Instance): string => `${instance.life}.${String((serial += 1))}`;
 
 export function aJob(fields: Partial<NewJob> = {}): NewJob {
   const now = new Date();

@@ -10,7 +10,7 @@ export function freshUri(server: string = inject('mongoUri')): string {
   return server.replace('/?', `/test_${randomBytes(6).toString('hex')}?`);
 }
 
-export function freshMongodb(options: Partial<MongodbOptions> = {}): MongodbStore {
+function freshMongodb(options: Partial<MongodbOptions> = {}): MongodbStore {
   return mongodb({ uri: freshUri(), ...options });
 }
 
@@ -20,7 +20,7 @@ export interface StoreCase {
   readonly open: () => Store;
 }
 
-export const stores: readonly StoreCase[] = [
+const stores: readonly StoreCase[] = [
   { name: 'memory', open: () => memory() },
   { name: 'mongodb', open: () => freshMongodb() },
 ];

@@ -186,6 +186,21 @@ describe('a mill on a virtual clock', () => {
     expect(ends).toEqual(['2025-01-01T00:01:00.000Z', '2025-01-01T00:02:00.000Z']);
   });
 
+  it('gives each of several slow handlers its own patience before time moves on', async () => {
+    const clock = virtualClock(START);
+    const mill = aMill(memory({ clock }));
+    const ran: string[] = [];
+    const type = mill.job('io', { concurrency: 1 }, async () => {
+      ran.push(iso(clock));
+      await new Promise((resolve) => setTimeout(resolve, 12));
+    });
+    await mill.start();
+    await type.enqueueMany(Array.from({ length: 5 }, () => ({ data: {}, delay: '1m' })));
+    await clock.advance('1h');
+    expect(ran).toEqual(Array(5).fill('2025-01-01T00:01:00.000Z'));
+    expect(await mill.jobs.count({ status: 'completed' })).toBe(5);
+  });
+
   it('stamps everything with its own time', async () => {
     const clock = virtualClock(START);
     const mill = aMill(memory({ clock }));
