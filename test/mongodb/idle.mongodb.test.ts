@@ -1,0 +1,56 @@
+import { MongoClient } from 'mongodb';
+import { describe, expect, it } from 'vitest';
+import { mongodb } from '../../src/mongodb/index.js';
+import { aMill, until } from '../support/mills.js';
+import { freshUri } from '../support/stores.js';
+
+const WATCHED_MS = 20_000;
+
+describe('an instance with nothing to do', () => {
+  it('sends half a command per second at most', async () => {
+    const client = new MongoClient(freshUri(), { monitorCommands: true });
+    const sent: string[] = [];
+    client.on('commandStarted', (event) => sent.push(event.commandName));
+    const mill = aMill(mongodb({ client }));
+    for (const name of ['a', 'b', 'c']) mill.job(name, () => undefined);
+    await mill.start();
+    await mill.enqueue('a', {}, { delay: '1h' });
+    // The poll grows from 100 ms to 5 s by doubling: from its last step on it is idle for good.
+    await until('it has settled', () => sent.filter((name) => name === 'aggregate').length >= 8);
+    const before = sent.length;
+    await new Promise((resolve) => setTimeout(resolve, WATCHED_MS));
+    const commands = sent.slice(before);
+    expect(commands.length / (WATCHED_MS / 1_000)).toBeLessThanOrEqual(0.5);
+    expect(commands).toContain('findAndModify');
+    expect(mill.health()).toMatchObject({ ok: true, wakeUp: 'stream' });
+    await mill.stop();
+    await client.db().dropDatabase();
+    await client.close();
+  }, 60_000);
+
+  it('sends six commands for one job: two to claim it, one to record it, two looks, and the insert', async () => {
+    const client = new MongoClient(freshUri(), { monitorCommands: true });
+    const mill = aMill(mongodb({ client }));
+    mill.job('x', () => 'ran');
+    await mill.start();
+    const warm = await mill.enqueue('x', {});
+    await mill.jobs.result(warm.id);
+    await until('it is idle', () => mill.health().running === 0);
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    const sent: string[] = [];
+    client.on('commandStarted', ({ commandName, command }) => {
+      if (commandName === 'getMore' || commandName === 'find') return;
+      sent.push(commandName === 'aggregate' ? `aggregate ${String(command['hint'])}` : commandName);
+    });
+    const job = await mill.enqueue('x', {});
+    await until('it is recorded', async () => (await mill.jobs.get(job.id))?.status === 'completed');
+    await new Promise((resolve) => setTimeout(resolve, 60));
+    expect(sent.filter((name) => name === 'findAndModify')).toHaveLength(1);
+    expect(sent.filter((name) => name === 'update')).toHaveLength(1);
+    expect(sent.filter((name) => name === 'aggregate tidemill_claim').length).toBeLessThanOrEqual(2);
+    expect(sent.length).toBeLessThanOrEqual(8);
+    await mill.stop();
+    await client.db().dropDatabase();
+    await client.close();
+  });
+});
