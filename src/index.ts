@@ -1,5 +1,6 @@
 // The mill
-export { Tidemill, type Health, type JobType, type NamedItem } from './tidemill.js';
+export { Tidemill, type JobType, type NamedItem } from './tidemill.js';
+export type { Health } from './health.js';
 export type { TidemillOptions } from './mill-options.js';
 
 // Jobs

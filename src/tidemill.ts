@@ -1,10 +1,9 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec';
 import { Emitter } from './core/emitter.js';
 import { asError, OptionError } from './core/errors.js';
-import { toJob, type Job } from './core/job.js';
+import type { Job } from './core/job.js';
 import { safeLogger, type Logger } from './core/logger.js';
 import { checkFunction, checkKeys, show } from './core/options.js';
-import { Engine } from './engine/engine.js';
 import type { AnyHandler, JobHandler } from './jobs/context.js';
 import {
   checkWorkOptions,
@@ -22,12 +21,11 @@ import { Queue, type EnqueuedJob, type EnqueueOptions, type ScheduleOptions } fr
 import { Registry } from './jobs/registry.js';
 import { Results } from './jobs/results.js';
 import { Schedules } from './jobs/schedules.js';
-import { JobTrigger } from './jobs/trigger.js';
-import { Cleaner } from './maintenance/cleaner.js';
-import { Reclaimer } from './maintenance/reclaimer.js';
+import { healthOf, type Health } from './health.js';
 import { checkMillOptions, type MillSettings, type TidemillOptions } from './mill-options.js';
 import { openStore } from './open-store.js';
-import type { Store, TransactionOf, WakeUp } from './store/port.js';
+import { Shift } from './shift.js';
+import type { Store, TransactionOf } from './store/port.js';
 import { toMs, type Duration } from './time/duration.js';
 
 /** A job type: its name with its payload's type, ready to be asked for. */
@@ -49,29 +47,6 @@ function checkItems<T extends object>(items: readonly T[]): readonly T[] {
   if (!wrong) return items as readonly T[];
   throw new OptionError(`enqueueMany: expected a list of { name, data, ...options }, got ${show(items)}.`);
 }
-
-export interface Health {
-  readonly ok: boolean;
-  /** Why it is not ok, in words. */
-  readonly reasons: readonly string[];
-  readonly store: string;
-  readonly wakeUp: WakeUp | undefined;
-  readonly lastContactAt: Date | undefined;
-  readonly running: number;
-  readonly buffered: number;
-  readonly abandoned: number;
-  readonly claims: { readonly total: number; readonly empty: number; readonly short: number };
-}
-
-/** One turn of work: made by start, ended by stop. */
-interface Shift {
-  readonly engine: Engine;
-  readonly reclaimer: Reclaimer | undefined;
-  readonly cleaner: Cleaner | undefined;
-}
-
-/** More silence than this share of a lease means that the store does not answer. */
-const SILENT_SHARE = 2 / 3;
 
 /**
  * The front door. The constructor starts nothing and opens nothing: a producer that only enqueues never has to
@@ -101,7 +76,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     this.#events = new Emitter((error, event) => this.#fault(error, `listener of ${event}`));
     this.#registry = new Registry(this.#settings.retention);
     const store = (): Promise<Store> => this.#store();
-    const due = (): void => this.#shift?.engine.notify();
+    const due = (): void => this.#shift?.notify();
     this.#results = new Results(store);
     this.#queue = new Queue(() => this.#store(), this.#registry, due);
     this.jobs = new Jobs(store, this.#registry, this.#results, due);
@@ -231,39 +206,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
 
   health(): Health {
     const store = typeof this.#given === 'string' ? (this.#given.split(':')[0] ?? '') : this.#given.kind;
-    const state = this.#shift?.engine.state;
-    const claims = {
-      total: state?.counters.claims ?? 0,
-      empty: state?.counters.empty ?? 0,
-      short: state?.counters.short ?? 0,
-    };
-    const reasons = this.#complaints();
-    return {
-      ok: reasons.length === 0,
-      reasons,
-      store,
-      wakeUp: state?.wakeUp,
-      lastContactAt: state === undefined ? undefined : new Date(Date.now() - state.silentMs),
-      running: state?.running ?? 0,
-      buffered: state?.buffered ?? 0,
-      abandoned: state?.abandoned ?? 0,
-      claims,
-    };
-  }
-
-  #complaints(): string[] {
-    const state = this.#shift?.engine.state;
-    if (state === undefined) return ['not started'];
-    const { leaseMs, maxAbandoned } = this.#settings;
-    return [
-      ...(state.leaseHeld ? [] : ['the lease of this instance is lost']),
-      ...(state.silentMs > leaseMs * SILENT_SHARE
-        ? [`the store has not answered for ${String(Math.round(state.silentMs / 1000))} s`]
-        : []),
-      ...(state.abandoned >= maxAbandoned
-        ? [`${String(state.abandoned)} handlers ignore their timeout (maxAbandoned)`]
-        : []),
-    ];
+    return healthOf(store, this.#shift?.state, this.#settings);
   }
 
   #work(where: string, definition: JobDefinition, options: WorkOptions, handler: unknown): void {
@@ -273,7 +216,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
       work: compileWork(where, options),
       handler: handler as AnyHandler,
     });
-    this.#shift?.engine.notify();
+    this.#shift?.notify();
   }
 
   #type<Input>(definition: JobDefinition<Input>): JobType<Input, TransactionOf<S>> {
@@ -303,11 +246,16 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
 
   async #begin(): Promise<void> {
     try {
-      const store = (await this.#store()) as unknown as Store;
-      const shift = this.#makeShift(store);
-      await shift.engine.start();
-      shift.reclaimer?.start();
-      shift.cleaner?.start();
+      const shift = new Shift({
+        settings: this.#settings,
+        store: await this.#store(),
+        registry: this.#registry,
+        events: this.#events,
+        log: this.#log,
+        ended: (id, job) => this.#results.ended(id, job),
+        fault: (error, where) => this.#fault(error, where),
+      });
+      await shift.start();
       this.#shift = shift;
     } catch (error) {
       this.#starting = undefined;
@@ -315,103 +263,17 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     }
   }
 
-  #makeShift(store: Store): Shift {
-    const { instanceId, historyLimit, leaseMs, recoverStaleJobs } = this.#settings;
-    const [events, log, registry] = [this.#events, this.#log, this.#registry];
-    const trigger = new JobTrigger({
-      registry,
-      store,
-      instanceId,
-      historyLimit,
-      events,
-      log,
-      ended: (id, job) => this.#results.ended(id, job),
-    });
-    const engine: Engine = new Engine({
-      ...this.#settings,
-      store,
-      trigger,
-      log,
-      policies: () => registry.policies(),
-      events: {
-        error: (error, where) => this.#fault(error, where),
-        leaseLost: (reason, works) => this.#leaseLost(reason, works.map(toJob)),
-        observed: (cluster, glance) => {
-          reclaimer?.observe(cluster);
-          if (glance?.foreign === true) this.#foreign();
-        },
-        renewed: () => reclaimer?.renewed(),
-      },
-    });
-    const reclaimer = recoverStaleJobs
-      ? new Reclaimer({
-          store,
-          leaseMs,
-          self: () => engine.self,
-          conclude: (work, finished, policies) => trigger.conclude(work, finished, policies),
-          unknown: () => engine.unknown(),
-          recovered: (works) => this.#recovered(works.map(({ work }) => work.name)),
-          error: (error) => this.#fault(error, 'reclaim'),
-        })
-      : undefined;
-    const cleaner =
-      store.jobs.sweep === undefined ? undefined : new Cleaner(store, (error) => this.#fault(error, 'clean'));
-    return { engine, reclaimer, cleaner };
-  }
-
   async #end(options: { readonly timeout?: Duration }): Promise<void> {
     checkKeys('stop', options, ['timeout']);
     const timeoutMs =
       options.timeout === undefined ? this.#settings.shutdownMs : toMs('stop', 'timeout', options.timeout);
     await this.#starting?.catch(() => undefined);
-    const shift = this.#shift;
-    if (shift !== undefined) {
-      const { handedBack, unrecorded } = await shift.engine.stop(timeoutMs);
-      this.#shift = undefined;
-      await shift.reclaimer?.stop();
-      shift.cleaner?.stop();
-      if (handedBack.length > 0) {
-        const named = handedBack.map(({ name, id }) => `${name} ${id}`).join(', ');
-        this.#log.warn(
-          { jobs: handedBack.map(({ id }) => id) },
-          `stopped before these had ended; they go back to the queue: ${named}`,
-        );
-      }
-      if (unrecorded > 0) {
-        this.#log.error(
-          { count: unrecorded },
-          `${String(unrecorded)} outcomes could not be recorded; those jobs will run again`,
-        );
-      }
-    }
+    await this.#shift?.stop(timeoutMs);
+    this.#shift = undefined;
     this.#starting = undefined;
     this.#results.stop();
     const store = await this.#resolved?.catch(() => undefined);
     await store?.release(this);
-  }
-
-  #leaseLost(reason: string, jobs: readonly Job[]): void {
-    this.#log.warn({ jobs: jobs.map(({ id }) => id) }, `lease lost: ${reason}`);
-    this.#events.emit('lease:lost', { reason, jobs, instanceId: this.instanceId });
-  }
-
-  #recovered(names: readonly string[]): void {
-    this.#log.info(
-      { names: [...new Set(names)] },
-      `${String(names.length)} jobs of a dead process were handed on`,
-    );
-    this.#events.emit('stale:recovered', { count: names.length, instanceId: this.instanceId });
-    this.#shift?.engine.notify();
-  }
-
-  #reportedForeign = false;
-  #foreign(): void {
-    if (this.#reportedForeign) return;
-    this.#reportedForeign = true;
-    this.#log.warn(
-      {},
-      'there are pending jobs of a newer schema version; they are left alone until this process is upgraded',
-    );
   }
 
   /** An error that no caller sees: to the listeners, or to the log where nobody listens. */

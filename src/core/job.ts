@@ -11,6 +11,19 @@ export type JobStatus = (typeof JobStatus)[keyof typeof JobStatus];
 export const JOB_STATUSES: readonly JobStatus[] = Object.values(JobStatus);
 export const FINISHED: readonly JobStatus[] = ['completed', 'failed', 'cancelled'];
 
+/** Lines of a job's own log that are kept. */
+export const LOG_LIMIT = 100;
+
+/** A paused schedule waits here; resuming computes its next time anew. */
+export const NEVER: Date = new Date('9999-12-31T23:59:59.999Z');
+
+/** Schedules have ids of their own making: the same name and key are the same schedule, whoever asks. */
+export const scheduleId = (name: string, key: string): string => `schedule:${name}:${key}`;
+
+/** The copy of a run that used up its attempts. Its id follows from the run, so a repeat is harmless. */
+export const failedRunId = (schedule: string, scheduledFor: Date): string =>
+  `${schedule}@${scheduledFor.toISOString()}`;
+
 /** What to do with run times that passed while nobody ran. */
 export type MissedPolicy = 'once' | 'skip' | 'all';
 

@@ -1,4 +1,4 @@
-import type { Attempt, FailureKind, JobRecord, JobStatus } from '../core/job.js';
+import { NEVER, type Attempt, type FailureKind, type JobRecord, type JobStatus } from '../core/job.js';
 import type { Finished, Outcome } from '../core/outcome.js';
 import {
   leaseOf,
@@ -10,9 +10,6 @@ import {
 import { parseCron } from '../time/cron.js';
 import { runAfter, type Recurrence } from '../time/recurrence.js';
 import { decideRetry, type RetryRule } from '../time/retry.js';
-
-/** A paused schedule waits here. */
-const NEVER = new Date('9999-12-31T23:59:59.999Z');
 
 export interface ConcludeOptions {
   readonly instanceId: string;

@@ -2,7 +2,7 @@ import { systemClock, type Clock } from '../core/clock.js';
 import type { PayloadRules } from '../core/payload.js';
 import type { InstanceStore, JobStore, Store, Watch, WatchHandlers } from '../store/port.js';
 import { MemoryInstances } from './instances.js';
-import { MemoryJobs } from './jobs.js';
+import { memoryJobs } from './jobs.js';
 import { MemoryTransaction } from './transaction.js';
 
 export interface MemoryOptions {
@@ -30,7 +30,7 @@ export class MemoryStore implements Store<MemoryTransaction> {
     const paused = new Set<string>();
     const instances = new MemoryInstances(this.clock, paused);
     this.instances = instances;
-    this.jobs = new MemoryJobs({
+    this.jobs = memoryJobs({
       clock: this.clock,
       paused,
       cluster: () => instances.cluster(),

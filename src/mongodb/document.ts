@@ -44,8 +44,6 @@ export function partOf(name: string, uniqueKey: string | undefined, id: string |
   return id === undefined ? Math.floor(Math.random() * PARTS) : hash(id) % PARTS;
 }
 
-export const scheduleId = (name: string, key: string): string => `schedule:${name}:${key}`;
-
 export function toDocument(job: NewJob, sharded: boolean): JobDocument {
   return {
     _id: job.id === undefined ? new ObjectId() : toKey(job.id),

@@ -1,11 +1,10 @@
 /** What happens to a job between claim and settlement. */
 import type { AnyBulkWriteOperation, Document, Filter } from 'mongodb';
-import type { JobRecord } from '../core/job.js';
+import { failedRunId, LOG_LIMIT, type JobRecord } from '../core/job.js';
 import type { FailedRun, Instance, Lease, Note, StrayQuery } from '../store/port.js';
 import { run, type Mongo } from './context.js';
 import { SCHEMA_VERSION, toRecord, type JobDocument, type Key } from './document.js';
 import { isDuplicate } from './errors.js';
-import { LOG_LIMIT } from './settle.js';
 
 /** Best-effort writes must never stand behind a user's transaction for long. */
 const BRIEFLY = { maxTimeMS: 1_000 } as const;
@@ -108,7 +107,7 @@ export async function strays(mongo: Mongo, query: StrayQuery): Promise<readonly 
   return run('look for strays', async () => (await mongo.jobs.find(filter, options).toArray()).map(toRecord));
 }
 
-/** The copy of a recurring job's run that used up its attempts. Its id follows from the run, so a repeat is harmless. */
+/** Keeps the copy of a run that used up its attempts. */
 export async function insertFailedRun(mongo: Mongo, of: JobRecord, failure: FailedRun): Promise<void> {
   const { entry, historyLimit, ...fields } = failure;
   await run('keep a failed run', async () => {
@@ -116,7 +115,7 @@ export async function insertFailedRun(mongo: Mongo, of: JobRecord, failure: Fail
     if (schedule === null) return;
     const now = failure.finishedAt;
     const copy: Document = {
-      _id: `${of.id}@${failure.scheduledFor.toISOString()}`,
+      _id: failedRunId(of.id, failure.scheduledFor),
       v: SCHEMA_VERSION,
       name: of.name,
       data: schedule['data'] as unknown,

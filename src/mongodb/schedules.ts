@@ -1,12 +1,9 @@
 import type { Document } from 'mongodb';
-import { FINISHED, type JobRecord } from '../core/job.js';
+import { FINISHED, NEVER, scheduleId, type JobRecord } from '../core/job.js';
 import type { JobStore, ScheduleChange } from '../store/port.js';
 import { literal, run, type Mongo } from './context.js';
-import { partOf, scheduleId, SCHEMA_VERSION, toRecord } from './document.js';
+import { partOf, SCHEMA_VERSION, toRecord } from './document.js';
 import { isDuplicate } from './errors.js';
-
-/** A paused schedule waits here; resuming computes its next time anew. */
-const NEVER = new Date('9999-12-31T23:59:59.999Z');
 
 const optional = (value: unknown): Document | null => (value === undefined ? null : literal(value));
 

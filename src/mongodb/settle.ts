@@ -1,11 +1,9 @@
 import type { AnyBulkWriteOperation, ClientSession, Document, Filter } from 'mongodb';
+import { LOG_LIMIT } from '../core/job.js';
 import type { SettleAnswer, Settlement } from '../store/port.js';
 import { literal, run, type Mongo } from './context.js';
 import type { JobDocument, Key } from './document.js';
 import { isTooLarge, isTransient } from './errors.js';
-
-/** Lines of a job's own log that are kept. */
-export const LOG_LIMIT = 100;
 
 /** Off a job that nobody holds. */
 const LEASE_FIELDS = ['claimedBy', 'lastHeartbeat', 'heartbeatInterval', 'startedToken'];

@@ -1,0 +1,51 @@
+import type { EngineState } from './engine/engine.js';
+import type { MillSettings } from './mill-options.js';
+import type { WakeUp } from './store/port.js';
+
+export interface Health {
+  readonly ok: boolean;
+  /** Why it is not ok, in words. */
+  readonly reasons: readonly string[];
+  readonly store: string;
+  readonly wakeUp: WakeUp | undefined;
+  readonly lastContactAt: Date | undefined;
+  readonly running: number;
+  readonly buffered: number;
+  readonly abandoned: number;
+  readonly claims: { readonly total: number; readonly empty: number; readonly short: number };
+}
+
+/** More silence than this share of a lease means that the store does not answer. */
+const SILENT_SHARE = 2 / 3;
+
+/** What can be said of an instance; `state` is undefined where it does not run. */
+export function healthOf(store: string, state: EngineState | undefined, settings: MillSettings): Health {
+  const reasons = complaints(state, settings);
+  return {
+    ok: reasons.length === 0,
+    reasons,
+    store,
+    wakeUp: state?.wakeUp,
+    lastContactAt: state === undefined ? undefined : new Date(Date.now() - state.silentMs),
+    running: state?.running ?? 0,
+    buffered: state?.buffered ?? 0,
+    abandoned: state?.abandoned ?? 0,
+    claims: {
+      total: state?.counters.claims ?? 0,
+      empty: state?.counters.empty ?? 0,
+      short: state?.counters.short ?? 0,
+    },
+  };
+}
+
+function complaints(state: EngineState | undefined, { leaseMs, maxAbandoned }: MillSettings): string[] {
+  if (state === undefined) return ['not started'];
+  const silent = state.silentMs > leaseMs * SILENT_SHARE;
+  return [
+    ...(state.leaseHeld ? [] : ['the lease of this instance is lost']),
+    ...(silent ? [`the store has not answered for ${String(Math.round(state.silentMs / 1000))} s`] : []),
+    ...(state.abandoned >= maxAbandoned
+      ? [`${String(state.abandoned)} handlers ignore their timeout (maxAbandoned)`]
+      : []),
+  ];
+}

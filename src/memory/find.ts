@@ -1,0 +1,80 @@
+import { JOB_STATUSES, type JobRecord } from '../core/job.js';
+import type { Found, JobFilter, NameCounts, Page, StatusCounts } from '../store/port.js';
+import { toRecord, type Row } from './records.js';
+import type { Table } from './table.js';
+
+export async function get(table: Table, id: string): Promise<JobRecord | undefined> {
+  const row = table.rows.get(id);
+  return row === undefined ? undefined : toRecord(row);
+}
+
+export async function getMany(table: Table, ids: readonly string[]): Promise<readonly JobRecord[]> {
+  return ids.flatMap((id) => {
+    const row = table.rows.get(id);
+    return row === undefined ? [] : [toRecord(row)];
+  });
+}
+
+export async function find(table: Table, filter: JobFilter, page: Page): Promise<Found> {
+  const { field, direction, limit, after } = page;
+  const order = (a: { at: number; id: string }, b: { at: number; id: string }): number =>
+    direction * (a.at - b.at || (a.id < b.id ? -1 : a.id > b.id ? 1 : 0));
+  const place = (row: JobRecord): { at: number; id: string } => ({ at: row[field].getTime(), id: row.id });
+  const start = after === undefined ? undefined : { at: after.at.getTime(), id: after.key };
+  const found = table
+    .all((row) => matches(row, filter))
+    .filter((row) => start === undefined || order(place(row), start) > 0)
+    .sort((a, b) => order(place(a), place(b)));
+  return { jobs: found.slice(0, limit), more: found.length > limit, partial: false };
+}
+
+export async function count(table: Table, filter: JobFilter): Promise<number> {
+  return [...table.rows.values()].filter((row) => matches(row, filter)).length;
+}
+
+export async function stats(
+  table: Table,
+  cap: number,
+): Promise<{ names: readonly NameCounts[]; total: number }> {
+  const rows = [...table.rows.values()];
+  const names = [...new Set(rows.map((row) => row.name))].sort().map((name) => {
+    const full = JOB_STATUSES.map(
+      (status) => [status, rows.filter((row) => row.name === name && row.status === status).length] as const,
+    );
+    const counts = Object.fromEntries(full.map(([status, count]) => [status, Math.min(cap, count)]));
+    return {
+      name,
+      counts: counts as StatusCounts,
+      capped: full.filter(([, count]) => count > cap).map(([status]) => status),
+    };
+  });
+  return { names, total: rows.length };
+}
+
+export async function* each(
+  table: Table,
+  filter: JobFilter,
+  batch: number,
+): AsyncGenerator<readonly JobRecord[]> {
+  const found = table.all((row) => matches(row, filter));
+  for (let start = 0; start < found.length; start += batch)
+    yield await Promise.resolve(found.slice(start, start + batch));
+}
+
+const within = (at: Date, range: { from?: Date; to?: Date } | undefined): boolean =>
+  range === undefined ||
+  ((range.from === undefined || at >= range.from) && (range.to === undefined || at <= range.to));
+
+function matches(row: Row, filter: JobFilter): boolean {
+  const { ids, name, status, uniqueKey, error } = filter;
+  return (
+    (ids === undefined || ids.includes(row.id)) &&
+    (name === undefined || name.includes(row.name)) &&
+    (status === undefined || status.includes(row.status)) &&
+    (uniqueKey === undefined || (row.uniqueKey !== undefined && uniqueKey.includes(row.uniqueKey))) &&
+    (error === undefined || (row.failReason?.includes(error) ?? false)) &&
+    within(row.createdAt, filter.createdAt) &&
+    within(row.updatedAt, filter.updatedAt) &&
+    within(row.nextRunAt, filter.nextRunAt)
+  );
+}
