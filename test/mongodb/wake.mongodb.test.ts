@@ -1,0 +1,77 @@
+import { describe, expect, it } from 'vitest';
+import { mongodb } from '../../src/mongodb/index.js';
+import { aMill, gate, until } from '../support/mills.js';
+import { freshUri } from '../support/stores.js';
+
+/** A poll that would come far too late to be the reason for anything here. */
+const rarely = { min: '1h', max: '1h' } as const;
+
+describe('wake-ups', () => {
+  it('reach an idle worker in another process through the change stream', async () => {
+    const uri = freshUri();
+    const [worker, producer] = [aMill(mongodb({ uri }), { pollInterval: rarely }), aMill(mongodb({ uri }))];
+    worker.job('x', () => 'ran');
+    await worker.start();
+    for (let n = 0; n < 5; n += 1) {
+      await until('it is idle', () => worker.health().running === 0);
+      const job = await producer.enqueue('x', {});
+      expect(await producer.jobs.result(job.id, { timeout: '20s' })).toBe('ran');
+    }
+  });
+
+  it('come for a retry, a reschedule, a resumed name and a schedule that is run now', async () => {
+    const uri = freshUri();
+    const [worker, operator] = [aMill(mongodb({ uri }), { pollInterval: rarely }), aMill(mongodb({ uri }))];
+    let fail = true;
+    worker.job('x', { retryPolicy: { type: 'fixed', interval: 0, maxAttempts: 1 } }, () => {
+      if (fail) throw new Error('not yet');
+      return 'ran';
+    });
+    const ticked = gate();
+    worker.job('tick', () => ticked.open());
+    await worker.start();
+    const job = await operator.enqueue('x', {});
+    await expect(operator.jobs.result(job.id, { timeout: '20s' })).rejects.toThrow('not yet');
+    fail = false;
+    await operator.jobs.retry(job.id);
+    expect(await operator.jobs.result(job.id, { timeout: '20s' })).toBe('ran');
+    const later = await operator.enqueue('x', {}, { delay: '1d' });
+    await operator.jobs.reschedule(later.id, 0);
+    expect(await operator.jobs.result(later.id, { timeout: '20s' })).toBe('ran');
+    await operator.schedule('0 3 1 1 *', 'tick');
+    await operator.schedules.runNow('tick');
+    await ticked.promise;
+  });
+
+  it('are not needed for what is due later: the timer finds it, however many future times there are', async () => {
+    const mill = aMill(mongodb({ uri: freshUri() }), { pollInterval: rarely });
+    const order: number[] = [];
+    mill.job<number>('x', { concurrency: 1 }, (job) => order.push(job.data));
+    await mill.start();
+    await mill.enqueueMany([300, 100, 200, 400].map((ms) => ({ name: 'x', data: ms, delay: ms })));
+    await mill.enqueue('x', -1, { delay: '60d' });
+    await until('all that is due has run', () => order.length === 4);
+    expect(order).toEqual([100, 200, 300, 400]);
+  });
+
+  it('of a steady trickle postpone nothing', async () => {
+    const uri = freshUri();
+    const [worker, producer] = [aMill(mongodb({ uri }), { pollInterval: rarely }), aMill(mongodb({ uri }))];
+    const ran = gate();
+    let running = true;
+    worker.job('due', () => {
+      running = false;
+      ran.open();
+    });
+    worker.job('drip', () => undefined);
+    await worker.start();
+    await producer.enqueue('due', {}, { delay: 300 });
+    let drips = 0;
+    while (running && drips < 2_000) {
+      await producer.enqueue('drip', {});
+      drips += 1;
+    }
+    expect(running).toBe(false);
+    await ran.promise;
+  });
+});
