@@ -51,14 +51,14 @@ function sliceOf(id: Key, slices: number): number {
 
 /**
  * This instance's slice of the head, in order. Slices are by id and not by place: others see the head a moment
- * earlier or later. Where its own slice is nearly empty it takes from the others', at random.
+ * earlier or later. Others' work is touched only where the end of the queue is in sight, or nothing of the own is.
  */
 function pick(ids: readonly Key[], limit: NameLimit): Key[] {
   const slices = slicesOf(limit);
   if (slices === 1) return ids.slice(0, limit.max);
   const rank = limit.rank % slices;
   const own = ids.filter((id) => sliceOf(id, slices) === rank).slice(0, limit.max);
-  if (own.length >= limit.max / 2) return own;
+  if (own.length > 0 && ids.length >= windowOf(limit)) return own;
   const others = ids.filter((id) => sliceOf(id, slices) !== rank);
   while (own.length < limit.max && others.length > 0) {
     own.push(...others.splice(Math.floor(Math.random() * others.length), 1));
