@@ -44,6 +44,9 @@ function complaints(state: EngineState | undefined, { leaseMs, maxAbandoned }: M
   return [
     ...(state.leaseHeld ? [] : ['the lease of this instance is lost']),
     ...(silent ? [`the store has not answered for ${String(Math.round(state.silentMs / 1000))} s`] : []),
+    ...(state.stuckMs > leaseMs * SILENT_SHARE
+      ? [`one answer of the store has been awaited for ${String(Math.round(state.stuckMs / 1000))} s`]
+      : []),
     ...(state.abandoned >= maxAbandoned
       ? [`${String(state.abandoned)} handlers ignore their timeout (maxAbandoned)`]
       : []),

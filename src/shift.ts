@@ -1,3 +1,4 @@
+import { within } from './core/clock.js';
 import type { Emitter } from './core/emitter.js';
 import { toJob, type JobRecord } from './core/job.js';
 import type { Logger } from './core/logger.js';
@@ -6,7 +7,7 @@ import type { MillEvents } from './jobs/events.js';
 import type { Registry } from './jobs/registry.js';
 import { JobTrigger } from './jobs/trigger.js';
 import { Cleaner } from './maintenance/cleaner.js';
-import { Reclaimer } from './maintenance/reclaimer.js';
+import { Reclaimer, type Recovered } from './maintenance/reclaimer.js';
 import type { MillSettings } from './mill-options.js';
 import type { Cluster, Glance, Store } from './store/port.js';
 
@@ -21,6 +22,8 @@ export interface ShiftOptions {
   /** An error that no caller sees. */
   readonly fault: (error: unknown, where: string) => void;
 }
+
+const STOP_LIMIT_MS = 10_000;
 
 /** One turn of work, made by `start` and ended by `stop`: the engine, and those who look after the cluster. */
 export class Shift {
@@ -58,7 +61,9 @@ export class Shift {
 
   async stop(timeoutMs: number): Promise<void> {
     const { handedBack, unrecorded } = await this.#engine.stop(timeoutMs);
-    await this.#reclaimer?.stop();
+    // Bounded: a store that does not answer must not hold up the end.
+    if (this.#reclaimer !== undefined)
+      await within(this.#options.store.clock, STOP_LIMIT_MS, this.#reclaimer.stop());
     this.#cleaner?.stop();
     const { log } = this.#options;
     if (handedBack.length > 0) {
@@ -97,7 +102,7 @@ export class Shift {
       self: () => this.#engine.self,
       conclude: (work, finished, policies) => this.#trigger.conclude(work, finished, policies),
       unknown: () => this.#engine.unknown(),
-      recovered: (works) => this.#recovered(works.map(({ work }) => work.name)),
+      recovered: (works) => this.#recovered(works),
       error: (error) => fault(error, 'reclaim'),
     });
   }
@@ -117,10 +122,14 @@ export class Shift {
     events.emit('lease:lost', { reason, jobs: works.map(toJob), instanceId: settings.instanceId });
   }
 
-  #recovered(names: readonly string[]): void {
+  #recovered(works: readonly Recovered[]): void {
     const { events, log, settings } = this.#options;
-    log.info({ names: [...new Set(names)] }, `${String(names.length)} jobs of a dead process were handed on`);
-    events.emit('stale:recovered', { count: names.length, instanceId: settings.instanceId });
+    const names = [...new Set(works.map(({ work }) => work.name))];
+    log.info({ names }, `${String(works.length)} jobs of a dead process were handed on`);
+    for (const { work, finished, settlement, retryAt } of works) {
+      this.#trigger.recorded(work, finished, { settlement, ...(retryAt === undefined ? {} : { retryAt }) });
+    }
+    events.emit('stale:recovered', { count: works.length, instanceId: settings.instanceId });
     this.#engine.notify();
   }
 }

@@ -17,8 +17,12 @@ export const LOG_LIMIT = 100;
 /** A paused schedule waits here; resuming computes its next time anew. */
 export const NEVER: Date = new Date('9999-12-31T23:59:59.999Z');
 
+/** Ids that begin with this are schedules'; nobody else may use them. */
+export const SCHEDULE_PREFIX = 'schedule:';
+
 /** Schedules have ids of their own making: the same name and key are the same schedule, whoever asks. */
-export const scheduleId = (name: string, key: string): string => `schedule:${name}:${key}`;
+export const scheduleId = (name: string, key: string): string =>
+  `${SCHEDULE_PREFIX}${encodeURIComponent(name)}:${encodeURIComponent(key)}`;
 
 /** The copy of a run that used up its attempts. Its id follows from the run, so a repeat is harmless. */
 export const failedRunId = (schedule: string, scheduledFor: Date): string =>

@@ -92,6 +92,9 @@ class Walk {
     for (const [key, item] of Object.entries(value)) {
       if (item === undefined) continue;
       const at = `${path}.${this.#text(key, path)}`;
+      if (key === '_bsontype' && this.#rules.keeps !== undefined) {
+        return this.#refuse(at, 'is a name that BSON keeps for itself', 'use another one');
+      }
       if (key.includes('\0'))
         return this.#refuse(at, 'has U+0000 in a key, which cannot be stored', 'leave it out');
       // `copy.__proto__ = …` would set the prototype instead of a property.

@@ -49,11 +49,14 @@ export class ClaimLoop {
   #cluster: Cluster | undefined;
   #lastContactAt = -Infinity;
   #lookedAt = -Infinity;
+  #stepAt: number | undefined;
+  /** Names that were due at the last look. */
+  #due: ReadonlySet<string> = new Set();
   /** More may be due than was taken. */
   #hungry = true;
   #idlePollMs = 0;
-  /** A claim's answer was lost since the last time somebody asked. */
-  suspect = false;
+  /** Monotonic time of the last claim whose answer was lost. */
+  suspectAt: number = -Infinity;
 
   constructor(options: ClaimLoopOptions) {
     this.#options = options;
@@ -73,18 +76,26 @@ export class ClaimLoop {
     return this.#cluster;
   }
 
+  /** Milliseconds since the step under way was begun; 0 while the loop waits. */
+  get stepMs(): number {
+    return this.#stepAt === undefined ? 0 : this.#options.clock.monotonic() - this.#stepAt;
+  }
+
   async run(stop: AbortSignal): Promise<void> {
     const { clock, wake, error } = this.#options;
     let failures = 0;
     let reason: Reason = 'timer';
     while (!stop.aborted) {
+      this.#stepAt = clock.monotonic();
       const step = this.#step(reason, stop);
       clock.track?.(step);
       try {
         const waitMs = await step;
+        this.#stepAt = undefined;
         failures = 0;
         reason = waitMs > 0 ? await wake.wait(waitMs, stop) : 'notified';
       } catch (problem) {
+        this.#stepAt = undefined;
         error(problem);
         failures += 1;
         await pause(clock, Math.min(FIRST_WAIT_MS * 2 ** failures, LONGEST_WAIT_MS), stop);
@@ -103,7 +114,7 @@ export class ClaimLoop {
       const waitMs = await this.#untilDue();
       if (waitMs > 0) return waitMs;
     }
-    const request = lanes.request(this.#cluster, self());
+    const request = lanes.request(this.#cluster, self(), this.#due);
     if (request === null) {
       this.#hungry = true;
       return pollMs().max;
@@ -143,7 +154,7 @@ export class ClaimLoop {
     try {
       return await store.claim(request);
     } catch (problem) {
-      this.suspect = true;
+      this.suspectAt = clock.monotonic();
       error(problem);
     }
     for (let waitMs = FIRST_WAIT_MS; ; waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS)) {
@@ -166,17 +177,18 @@ export class ClaimLoop {
 
   /** Asks what is due next, and answers how long that is away; 0 where something is due and there is room for it. */
   async #untilDue(): Promise<number> {
-    const { store, clock, names, pollMs, lanes, self } = this.#options;
+    const { store, clock, names, pollMs, lanes } = this.#options;
     const glance = await store.look(names());
     this.#lookedAt = clock.monotonic();
     this.#saw(glance.cluster, glance);
-    const request = lanes.request(this.#cluster, self());
     const now = glance.cluster.now.getTime();
-    this.#hungry = [...glance.nextDue.values()].some((at) => at.getTime() <= now);
-    const due = [...glance.nextDue]
-      .filter(([name]) => request?.limits.has(name) === true && !glance.cluster.paused.has(name))
-      .map(([, at]) => at.getTime() - now);
-    const next = Math.min(...due, Infinity);
+    const pending = [...glance.nextDue].filter(([name]) => !glance.cluster.paused.has(name));
+    const isDue = ([, at]: readonly [string, Date]): boolean => at.getTime() <= now;
+    this.#due = new Set(pending.filter(isDue).map(([name]) => name));
+    // A slot that becomes free matters to what is due, and to what may fall due while its name has no room.
+    this.#hungry = pending.some((entry) => isDue(entry) || !lanes.hasRoom(entry[0]));
+    const waits = pending.filter(([name]) => lanes.hasRoom(name)).map(([, at]) => at.getTime() - now);
+    const next = Math.min(...waits, Infinity);
     if (next <= 0) return 0;
     const { min, max } = pollMs();
     this.#idlePollMs = Math.min(max, Math.max(min, this.#idlePollMs * 2));

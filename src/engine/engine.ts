@@ -19,7 +19,7 @@ import { Lanes } from './lanes.js';
 import { LeaseKeeper } from './lease-keeper.js';
 import { Listener } from './listener.js';
 import { Notebook } from './notebook.js';
-import { Settler } from './settler.js';
+import { Settler, type SettlerOptions } from './settler.js';
 import type { Trigger } from './trigger.js';
 import { Wake } from './wake.js';
 
@@ -48,6 +48,8 @@ export interface EngineState {
   readonly running: number;
   readonly buffered: number;
   readonly unsettled: number;
+  /** How long the claim loop, or the record of outcomes, has been waiting for one answer. */
+  readonly stuckMs: number;
   readonly abandoned: number;
   readonly leaseHeld: boolean;
   /** Milliseconds since the store last answered the claim loop or a renewal. */
@@ -62,6 +64,8 @@ const MOST_UNSETTLED = 2_000;
 const CANCEL_CHECK_MS = 500;
 /** How long handlers get to react to their signal at the end of a stop. */
 const LAST_GRACE_MS = 500;
+/** How many leases long an instance looks for work that it holds without knowing, after an answer was lost. */
+const SUSPECT_LEASES = 4;
 /** How long a stop waits for the store's answers. */
 const SETTLE_LIMIT_MS = 10_000;
 
@@ -76,6 +80,8 @@ export class Engine {
   readonly #wake: Wake;
   readonly #keeper: LeaseKeeper;
   readonly #settler: Settler;
+  /** For work that a user's open transaction may have locked: its record waits for that, and others must not. */
+  readonly #apart: Settler;
   readonly #listener: Listener;
   readonly #notebook: Notebook;
   readonly #abandoned: Abandoned;
@@ -102,16 +108,19 @@ export class Engine {
     this.#keeper = this.#makeKeeper();
     this.#abandoned = new Abandoned(this.#clock, options.log, options.maxAbandoned, wake);
     this.#notebook = new Notebook(this.#clock, store.jobs, error('note'));
-    this.#settler = new Settler({
+    const settler: SettlerOptions = {
       store: store.jobs,
       clock: this.#clock,
       trigger,
-      lost: (work) => events.leaseLost('its outcome was refused: somebody else holds it now', [work]),
+      lost: (work) =>
+        events.leaseLost('its outcome was refused: somebody else holds it now, or it was removed', [work]),
       error: error('settle'),
       drained: () => {
-        if (this.#settler.backlog < MOST_UNSETTLED) this.#loop.room();
+        if (this.#unsettled < MOST_UNSETTLED) this.#loop.room();
       },
-    });
+    };
+    this.#settler = new Settler(settler);
+    this.#apart = new Settler(settler);
     this.#listener = new Listener({
       store,
       clock: this.#clock,
@@ -150,7 +159,7 @@ export class Engine {
       heartbeatMs: leaseMs / 3,
       self: () => this.#keeper.self,
       mint: () => this.#keeper.mint(),
-      mayClaim: () => this.#keeper.held && !this.#abandoned.tooMany && this.#settler.backlog < MOST_UNSETTLED,
+      mayClaim: () => this.#keeper.held && !this.#abandoned.tooMany && this.#unsettled < MOST_UNSETTLED,
       names: () => {
         this.#lanes.define(trigger.workers());
         return [...trigger.workers().keys()];
@@ -161,7 +170,10 @@ export class Engine {
       },
       start: () => this.#startWaiting(),
       release: (jobs) => this.#release(jobs),
-      observed: events.observed,
+      observed: (cluster, glance) => {
+        for (const name of cluster.paused) this.#release(this.#lanes.drain(name));
+        events.observed(cluster, glance);
+      },
       mood: (mood) => this.#listener[mood](),
       error,
     });
@@ -176,7 +188,8 @@ export class Engine {
     return {
       running: this.#lanes.running,
       buffered: this.#lanes.buffered,
-      unsettled: this.#settler.backlog,
+      unsettled: this.#unsettled,
+      stuckMs: Math.max(this.#loop.stepMs, this.#settler.writingMs),
       abandoned: this.#abandoned.count,
       leaseHeld: this.#keeper.held,
       silentMs: this.#clock.monotonic() - lastContact,
@@ -187,12 +200,14 @@ export class Engine {
 
   /** Recognises work held under this life that nobody here runs; undefined while there is no reason to look for any. */
   unknown(): ((work: JobRecord) => boolean) | undefined {
-    if (!this.#loop.suspect) return undefined;
-    this.#loop.suspect = false;
+    // For long enough that a claim which landed late has become old enough to be told from one under way.
+    if (this.#clock.monotonic() - this.#loop.suspectAt > SUSPECT_LEASES * this.#options.leaseMs)
+      return undefined;
     const known = new Set([
       ...this.#attempts.keys(),
       ...this.#lanes.waiting().map((work) => work.id),
       ...this.#settler.ids(),
+      ...this.#apart.ids(),
     ]);
     return (work) => !known.has(work.id);
   }
@@ -219,18 +234,23 @@ export class Engine {
     timeoutMs: number,
   ): Promise<{ readonly handedBack: readonly JobRecord[]; readonly unrecorded: number }> {
     this.#stop.abort();
-    // A store that does not answer must not hold up the end: what it was asked for is found by others later.
-    if (this.#looping !== undefined) await within(this.#clock, SETTLE_LIMIT_MS, this.#looping);
     this.#release(this.#lanes.drain());
-    await this.#idle(timeoutMs);
+    // A store that does not answer must not hold up the end: what it was asked for is found by others later.
+    const looped = this.#looping && within(this.#clock, SETTLE_LIMIT_MS, this.#looping);
+    await Promise.all([looped, this.#idle(timeoutMs)]);
     const late = [...this.#attempts.values()];
     for (const attempt of late)
       attempt.abort(new StoppingError('The instance is stopping and could not wait any longer.'));
     if (late.length > 0) await this.#idle(LAST_GRACE_MS);
     const stuck = [...this.#attempts.values()].map((attempt) => attempt.work);
-    this.#release(stuck);
+    for (const attempt of this.#attempts.values()) {
+      this.#release([attempt.work], attempt.inTransaction ? this.#apart : this.#settler);
+    }
     this.#attempts.clear();
-    const unrecorded = await this.#settler.drain(SETTLE_LIMIT_MS);
+    const drained = await Promise.all(
+      [this.#settler, this.#apart].map((settler) => settler.drain(SETTLE_LIMIT_MS)),
+    );
+    const unrecorded = drained.reduce((sum, count) => sum + count, 0);
     this.#cancelTimer?.cancel();
     this.#abandoned.stop();
     const goodbye = Promise.all([this.#notebook.stop(), this.#listener.close(), this.#keeper.stop()]);
@@ -257,9 +277,10 @@ export class Engine {
   async #run(work: JobRecord): Promise<void> {
     const { store, trigger, events } = this.#options;
     const attempt = new Attempt(work, this.#clock.now(), (self) => (note) => {
-      if (this.#attempts.get(work.id) === self) this.#notebook.add(self.lease, note);
+      if (this.#attempts.get(work.id) === self) this.#notebook.add(self.lease, note, self.inTransaction);
     });
     const began = this.#clock.monotonic();
+    attempt.inTransaction = trigger.mayComplete(work);
     this.#attempts.set(work.id, attempt);
     this.#cancelTimer ??= this.#clock.timer(CANCEL_CHECK_MS, () => void this.#checkCancels());
     try {
@@ -283,7 +304,16 @@ export class Engine {
     if (this.#stop.signal.aborted && finished.outcome.kind === 'released')
       this.#interrupted.push(attempt.work);
     const extra = await this.#notebook.take(attempt.lease);
-    this.#settler.push({ work: attempt.work, finished, ...(extra === undefined ? {} : { extra }) });
+    const settling = { work: attempt.work, finished, ...(extra === undefined ? {} : { extra }) };
+    const { trigger } = this.#options;
+    // Recorded inside the caller's transaction: there is nothing left to write.
+    if (finished.outcome.kind === 'recorded') {
+      trigger.recorded(attempt.work, finished, trigger.conclude(attempt.work, finished));
+    } else (attempt.inTransaction ? this.#apart : this.#settler).push(settling);
+  }
+
+  get #unsettled(): number {
+    return this.#settler.backlog + this.#apart.backlog;
   }
 
   #ended(attempt: Attempt, durationMs: number): void {
@@ -297,9 +327,9 @@ export class Engine {
     for (const waiter of this.#idleWaiters.splice(0)) waiter();
   }
 
-  #release(works: readonly JobRecord[]): void {
+  #release(works: readonly JobRecord[], settler: Settler = this.#settler): void {
     for (const work of works) {
-      this.#settler.push({
+      settler.push({
         work,
         finished: { outcome: { kind: 'released' }, finishedAt: this.#clock.now() },
       });

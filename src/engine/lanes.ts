@@ -55,14 +55,26 @@ export class Lanes {
     return count;
   }
 
-  /** Names with room, in their turn; null where nothing is worth a claim. */
-  request(cluster: Cluster | undefined, self: Instance): LaneRequest | null {
+  /** True where a job of this name could be taken now. */
+  hasRoom(name: string): boolean {
+    const lane = this.#lanes.get(name);
+    return lane !== undefined && wants(lane, this.#room());
+  }
+
+  /** Names with room: those known to be due first, the others in their turn. Null where nothing is worth a claim. */
+  request(
+    cluster: Cluster | undefined,
+    self: Instance,
+    due: ReadonlySet<string> = new Set(),
+  ): LaneRequest | null {
     const free = this.#room();
     const inTurn = this.#inTurn().filter((lane) => wants(lane, free));
     if (inTurn.length === 0) return null;
     this.#turn += 1;
     const limits = new Map<string, NameLimit>();
-    for (const lane of inTurn.slice(0, NAMES_PER_CLAIM)) {
+    const first = inTurn.filter((lane) => due.has(lane.name));
+    const rest = inTurn.filter((lane) => !due.has(lane.name));
+    for (const lane of [...first, ...rest].slice(0, NAMES_PER_CLAIM)) {
       limits.set(lane.name, { max: room(lane, free), ...placeOf(lane.name, cluster, self) });
     }
     const most = [...limits.values()].reduce((sum, limit) => sum + limit.max, 0);
@@ -122,9 +134,10 @@ export class Lanes {
     return [...this.#lanes.values()].flatMap((lane) => lane.buffer);
   }
 
-  /** Empties the buffers. */
-  drain(): readonly JobRecord[] {
-    return [...this.#lanes.values()].flatMap((lane) => lane.buffer.splice(0));
+  /** Empties the buffers, or the one of a name. */
+  drain(name?: string): readonly JobRecord[] {
+    const lanes = [...this.#lanes.values()].filter((lane) => name === undefined || lane.name === name);
+    return lanes.flatMap((lane) => lane.buffer.splice(0));
   }
 
   #inTurn(): Lane[] {

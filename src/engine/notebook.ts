@@ -9,6 +9,7 @@ interface Entry {
   readonly lease: Lease;
   progress?: { value: unknown };
   logs: LogLine[];
+  readonly hold: boolean;
 }
 
 /** Gathers progress and log lines, and writes them now and then; what is left goes with the settlement. */
@@ -26,8 +27,9 @@ export class Notebook {
     this.#error = error;
   }
 
-  add(lease: Lease, note: Parameters<AttemptControl['note']>[0]): void {
-    const entry = this.#entries.get(lease.id) ?? { lease, logs: [] };
+  /** `hold`: keep it for the settlement. */
+  add(lease: Lease, note: Parameters<AttemptControl['note']>[0], hold: boolean): void {
+    const entry = this.#entries.get(lease.id) ?? { lease, logs: [], hold };
     if (note.progress !== undefined) entry.progress = note.progress;
     if (note.log !== undefined) entry.logs.push({ at: new Date(this.#clock.now()), ...note.log });
     this.#entries.set(lease.id, entry);
@@ -39,9 +41,10 @@ export class Notebook {
     lease: Lease,
   ): Promise<{ progress?: { value: unknown }; logs?: readonly LogLine[] } | undefined> {
     const entry = this.#entries.get(lease.id);
-    if (entry === undefined) return undefined;
     this.#entries.delete(lease.id);
+    // What is being written must not be overtaken by the settlement, which would refuse it.
     await this.#writing;
+    if (entry === undefined) return undefined;
     return {
       ...(entry.progress === undefined ? {} : { progress: entry.progress }),
       ...(entry.logs.length === 0 ? {} : { logs: entry.logs }),
@@ -55,8 +58,8 @@ export class Notebook {
 
   #flush(): void {
     this.#timer = undefined;
-    const notes = [...this.#entries.values()];
-    this.#entries.clear();
+    const notes = [...this.#entries.values()].filter((entry) => !entry.hold);
+    for (const { lease } of notes) this.#entries.delete(lease.id);
     if (notes.length === 0) return;
     this.#writing = this.#store.note(notes).catch(this.#error);
     this.#clock.track?.(this.#writing);

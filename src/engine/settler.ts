@@ -6,12 +6,15 @@ import { leaseOf, type JobStore, type SettleAnswer } from '../store/port.js';
 import type { Conclusion, Trigger } from './trigger.js';
 
 const BATCH = 500;
+const MOST_REFUSALS = 2;
 const FIRST_WAIT_MS = 50;
 const LONGEST_WAIT_MS = 2_000;
 
 export interface Settling {
   readonly work: JobRecord;
   readonly finished: Finished;
+  /** How often the database has refused this outcome for good. */
+  readonly refusals?: number;
   readonly extra?: Pick<Conclusion['settlement'], 'logs'> & {
     readonly progress?: { readonly value: unknown };
   };
@@ -36,6 +39,7 @@ export class Settler {
   readonly #options: SettlerOptions;
   #queue: Settling[] = [];
   #writing: readonly Settling[] = [];
+  #begunAt = 0;
   #flushing: Promise<void> | undefined;
   readonly #giveUp = new AbortController();
 
@@ -53,6 +57,7 @@ export class Settler {
   }
 
   push(settling: Settling): void {
+    if (this.#giveUp.signal.aborted) return;
     this.#queue.push(settling);
     this.#flushing ??= this.#start();
   }
@@ -67,7 +72,14 @@ export class Settler {
     });
     while (this.#flushing !== undefined && !signal.aborted) await Promise.race([this.#flushing, givenUp]);
     timer.cancel();
+    // Whatever comes from now on finds no store any more.
+    this.#giveUp.abort();
     return this.#queue.length + this.#writing.length;
+  }
+
+  /** Milliseconds since the batch that is being written was begun. */
+  get writingMs(): number {
+    return this.#writing.length === 0 ? 0 : this.#options.clock.monotonic() - this.#begunAt;
   }
 
   #start(): Promise<void> {
@@ -83,6 +95,7 @@ export class Settler {
       const batch = this.#queue.slice(0, BATCH);
       this.#queue = this.#queue.slice(BATCH);
       this.#writing = batch;
+      this.#begunAt = this.#options.clock.monotonic();
       const left = await this.#persist(batch);
       this.#writing = [];
       this.#queue.unshift(...left);
@@ -100,11 +113,41 @@ export class Settler {
         if (open.length === 0) return [];
       } catch (error) {
         this.#options.error(error);
-        if (!(error instanceof StoreError && error.transient)) waitMs = LONGEST_WAIT_MS;
-        await pause(this.#options.clock, waitMs, this.#giveUp.signal);
+        const passing = error instanceof StoreError && error.transient;
+        if (!passing) open = open.length > 1 ? await this.#oneByOne(open) : this.#judged(open, error);
+        await pause(this.#options.clock, passing ? waitMs : LONGEST_WAIT_MS, this.#giveUp.signal);
       }
       if (this.#giveUp.signal.aborted) return open;
     }
+    return [];
+  }
+
+  /** One of them cannot be recorded as it is: the others must not wait for it. */
+  async #oneByOne(batch: readonly Settling[]): Promise<readonly Settling[]> {
+    const open: Settling[] = [];
+    for (const settling of batch) {
+      try {
+        open.push(...(await this.#record([settling])));
+      } catch (error) {
+        open.push(...this.#judged([settling], error));
+      }
+    }
+    return open;
+  }
+
+  /** What the store itself reports is its own trouble, and is asked again; anything else is the outcome's fault. */
+  #judged(settlings: readonly Settling[], error: unknown): readonly Settling[] {
+    return error instanceof StoreError
+      ? settlings
+      : settlings.flatMap((settling) => this.#refused(settling, error));
+  }
+
+  /** First it fails with a short reason, then with nothing but its state; if even that is refused it is given up. */
+  #refused(settling: Settling, error: unknown): Settling[] {
+    const refusals = (settling.refusals ?? 0) + 1;
+    if (refusals <= MOST_REFUSALS) return [unrecordable(settling, refusals)];
+    this.#options.error(error);
+    this.#options.lost(settling.work);
     return [];
   }
 
@@ -122,7 +165,9 @@ export class Settler {
       if (answer === 'settled')
         trigger.recorded(settling.work, settling.finished, conclusions[index] as Conclusion);
       else if (answer === 'lost') lost(settling.work);
-      else again.push(answer === 'refused' ? tooLarge(settling) : settling);
+      else if (answer === 'refused')
+        again.push(...this.#refused(settling, new Error('refused by the database')));
+      else again.push(settling);
     }
     return this.#reread(again);
   }
@@ -140,8 +185,9 @@ export class Settler {
   }
 }
 
-function concluded(trigger: Trigger, { work, finished, extra }: Settling): Conclusion {
+function concluded(trigger: Trigger, { work, finished, extra, refusals = 0 }: Settling): Conclusion {
   const conclusion = trigger.conclude(work, finished);
+  if (refusals > 1) return bare(conclusion);
   if (extra === undefined) return conclusion;
   const { settlement } = conclusion;
   const set =
@@ -152,11 +198,20 @@ function concluded(trigger: Trigger, { work, finished, extra }: Settling): Concl
   };
 }
 
-/** The database will never take this outcome: it fails with a short reason instead, without what made it too large. */
-function tooLarge({ work, finished }: Settling): Settling {
+/** The database will never take this outcome: it fails with a short reason instead, without what made it impossible. */
+function unrecordable({ work, finished }: Settling, refusals: number): Settling {
   const error = new Error(
     'The result, progress and log of this job together exceed what the database can hold.',
   );
   Reflect.deleteProperty(error, 'stack');
-  return { work, finished: { ...finished, outcome: { kind: 'threw', error } } };
+  return { work, refusals, finished: { ...finished, outcome: { kind: 'threw', error } } };
+}
+
+/** Only the state: everything that takes room is left out, and what the job holds already goes. */
+function bare(conclusion: Conclusion): Conclusion {
+  const { entry, logs, ...settlement } = conclusion.settlement;
+  return {
+    ...conclusion,
+    settlement: { ...settlement, set: { ...settlement.set, progress: null, result: null } },
+  };
 }

@@ -8,6 +8,11 @@ export interface Trigger {
   workers(): ReadonlyMap<string, { readonly concurrency: number }>;
   /** Runs the handler. It never rejects: whatever happens is an outcome. */
   perform(work: JobRecord, attempt: AttemptControl): Promise<Outcome>;
+  /**
+   * True where the handler may complete its work inside a transaction: then nothing else is written to it while it
+   * runs, because any write would make that transaction conflict.
+   */
+  mayComplete(work: JobRecord): boolean;
   /** How long the handler may run, or undefined for no limit. */
   timeoutMs(work: JobRecord): number | undefined;
   /** What the store is to record. Pure: asked again when the work changed meanwhile. */
@@ -21,7 +26,7 @@ export interface AttemptControl {
   readonly signal: AbortSignal;
   /** Progress and log lines, on their way to the store. */
   note(note: { progress?: { value: unknown }; log?: { message: string; fields?: unknown } }): void;
-  /** While this holds, best-effort writes leave the job alone: it is locked by a user's transaction. */
+  /** While this holds, best-effort writes leave the job alone: it may be part of a user's transaction. */
   inTransaction: boolean;
 }
 

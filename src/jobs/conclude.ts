@@ -117,8 +117,16 @@ function failed(
   const failCount = job.failCount + 1;
   const firstFailedAt = job.firstFailedAt ?? new Date(now);
   const facts = { failures: failCount, firstFailedAt, now, error: failure.error };
-  const retryAt = decideRetry(options.retry, facts);
-  const set = { failCount, firstFailedAt, failReason: failure.error.message, failKind: kindOf(failure) };
+  // Of work that was claimed and never seen to start, nobody knows that it ran: it gets its run.
+  const unseen =
+    failure.kind === 'crashed' && job.leaseToken !== undefined && job.startedToken !== job.leaseToken;
+  const retryAt = decideRetry(options.retry, facts) ?? (unseen ? new Date(now) : null);
+  const set = {
+    failCount,
+    firstFailedAt,
+    failReason: textOf(failure.error.message),
+    failKind: kindOf(failure),
+  };
   if (retryAt !== null) {
     // Work of a dead process has waited for its lease to end: it has had its delay.
     const nextRunAt = failure.kind === 'crashed' ? new Date(now) : retryAt;
@@ -248,6 +256,21 @@ function entryOf(job: JobRecord, finished: Finished, options: ConcludeOptions): 
 /** Long stacks say little more than their beginning. */
 const STACK_LIMIT = 8_000;
 
-function errorOf({ name, message, stack }: Error): NonNullable<Attempt['error']> {
-  return { name, message, ...(stack === undefined ? {} : { stack: stack.slice(0, STACK_LIMIT) }) };
+/** Libraries put anything where a text belongs; what is no text must not keep the outcome from being stored. */
+function textOf(value: unknown): string {
+  if (typeof value === 'string') return value.slice(0, STACK_LIMIT);
+  try {
+    return String(value).slice(0, STACK_LIMIT);
+  } catch {
+    return 'an error without a message';
+  }
+}
+
+function errorOf(error: Error): NonNullable<Attempt['error']> {
+  const { name, message, stack } = error as { name: unknown; message: unknown; stack?: unknown };
+  return {
+    name: textOf(name),
+    message: textOf(message),
+    ...(typeof stack === 'string' ? { stack: textOf(stack) } : {}),
+  };
 }

@@ -1,5 +1,5 @@
 import { OptionError } from '../core/errors.js';
-import { toJob, type Job, type MissedPolicy } from '../core/job.js';
+import { SCHEDULE_PREFIX, toJob, type Job, type MissedPolicy } from '../core/job.js';
 import { checkDate, checkKeys, checkOneOf, checkText, show } from '../core/options.js';
 import { checkPayload } from '../core/payload.js';
 import type { Inserted, NewJob, Store } from '../store/port.js';
@@ -157,7 +157,7 @@ export class Queue<Tx> {
       priority: this.#priority(where, name, options.priority),
       nextRunAt: dueAt(where, options, now),
       createdAt: new Date(now),
-      ...(options.id === undefined ? {} : { id: checkText(where, 'id', options.id) }),
+      ...idOf(where, store, options.id),
       ...(options.uniqueKey === undefined
         ? {}
         : { uniqueKey: checkText(where, 'uniqueKey', options.uniqueKey) }),
@@ -252,6 +252,15 @@ export class Queue<Tx> {
     this.#due();
     return toJob(job);
   }
+}
+
+function idOf<Tx>(where: string, store: Store<Tx>, given: unknown): { id: string; ownId?: true } {
+  if (given === undefined) return { id: store.jobs.newId() };
+  const id = checkText(where, 'id', given);
+  if (!id.startsWith(SCHEDULE_PREFIX)) return { id, ownId: true };
+  throw new OptionError(
+    `${where}: id must not begin with "${SCHEDULE_PREFIX}", which names schedules; got ${show(id)}.`,
+  );
 }
 
 function dueAt(where: string, { runAt, delay }: EnqueueOptions, now: number): Date {

@@ -17,6 +17,7 @@ export class Results {
   readonly #waiting = new Map<string, Set<Waiter>>();
   #timer: Timer | undefined;
   #delayMs = FIRST_MS;
+  #asking = false;
 
   constructor(store: () => Promise<Store>) {
     this.#store = store;
@@ -51,9 +52,12 @@ export class Results {
       signal?.addEventListener('abort', onAbort, { once: true });
       this.#waiting.set(id, waiters.add(waiter));
       this.#delayMs = FIRST_MS;
-      this.#timer?.cancel();
-      this.#timer = undefined;
-      this.#ask(clock);
+      // One round asks for all that wait; whoever comes while it is under way is in the next one.
+      if (!this.#asking) {
+        this.#timer?.cancel();
+        this.#timer = undefined;
+        this.#ask(clock);
+      }
     });
   }
 
@@ -65,7 +69,9 @@ export class Results {
   }
 
   #ask(clock: Clock): void {
+    this.#asking = true;
     const round = this.#round().finally(() => {
+      this.#asking = false;
       if (this.#waiting.size === 0) return;
       this.#delayMs = Math.min(LONGEST_MS, this.#delayMs * 1.5);
       this.#timer ??= clock.timer(this.#delayMs, () => {
@@ -77,6 +83,7 @@ export class Results {
   }
 
   async #round(): Promise<void> {
+    await Promise.resolve();
     const ids = [...this.#waiting.keys()];
     if (ids.length === 0) return;
     try {

@@ -4,6 +4,7 @@ import { asError, CancelledError, LeaseLostError, StoppingError, TidemillError }
 import { toJob, type JobRecord } from '../core/job.js';
 import type { Logger } from '../core/logger.js';
 import type { Finished, Outcome } from '../core/outcome.js';
+import { show } from '../core/options.js';
 import { checkPayload } from '../core/payload.js';
 import type { AttemptControl, Conclusion, Trigger } from '../engine/trigger.js';
 import type { Store } from '../store/port.js';
@@ -26,9 +27,14 @@ export interface JobTriggerOptions {
   readonly ended: (id: string, job: () => JobRecord) => void;
 }
 
+/** A guess that costs nothing: where it is wrong, a heartbeat is left out, or a first long transaction is tried twice. */
+const MENTIONS_COMPLETE = /\bcomplete\b/u;
+
 /** Jobs, as the engine sees them: runs handlers, and says what their end means. */
 export class JobTrigger implements Trigger {
   readonly #options: JobTriggerOptions;
+  /** Names whose handlers have called `complete` before. */
+  readonly #completing = new Set<string>();
 
   constructor(options: JobTriggerOptions) {
     this.#options = options;
@@ -36,6 +42,13 @@ export class JobTrigger implements Trigger {
 
   workers(): ReadonlyMap<string, { readonly concurrency: number }> {
     return new Map([...this.#options.registry.workers].map(([name, { work }]) => [name, work]));
+  }
+
+  mayComplete(job: JobRecord): boolean {
+    const handler = this.#options.registry.workers.get(job.name)?.handler;
+    return (
+      this.#completing.has(job.name) || (handler !== undefined && MENTIONS_COMPLETE.test(handler.toString()))
+    );
   }
 
   timeoutMs(job: JobRecord): number | undefined {
@@ -51,7 +64,10 @@ export class JobTrigger implements Trigger {
       job,
       attempt,
       store,
-      (finished) => this.conclude(job, finished),
+      (work, finished) => {
+        this.#completing.add(job.name);
+        return this.conclude(work, finished);
+      },
       (progress) => {
         events.emit('job:progress', { job: toJob(job), progress, instanceId });
       },
@@ -133,7 +149,7 @@ class Run {
   readonly #job: JobRecord;
   readonly #attempt: AttemptControl;
   readonly #store: Store;
-  readonly #conclude: (finished: Finished) => Conclusion;
+  readonly #conclude: (work: JobRecord, finished: Finished) => Conclusion;
   readonly #progressed: (value: unknown) => void;
   readonly #startedAt: number;
   #deferredTo: Date | undefined;
@@ -143,7 +159,7 @@ class Run {
     job: JobRecord,
     attempt: AttemptControl,
     store: Store,
-    conclude: (finished: Finished) => Conclusion,
+    conclude: (work: JobRecord, finished: Finished) => Conclusion,
     progressed: (value: unknown) => void,
   ) {
     this.#job = job;
@@ -237,7 +253,9 @@ class Run {
       },
       log: (message, fields) => {
         const kept = fields === undefined ? {} : { fields: this.#checked('log fields', fields) };
-        this.#attempt.note({ log: { message, ...kept } });
+        this.#attempt.note({
+          log: { message: typeof message === 'string' ? message : show(message), ...kept },
+        });
       },
       defer: (until) => {
         this.#deferredTo = toInstant(`job "${name}"`, 'defer', until, this.#store.clock.now());
@@ -249,22 +267,22 @@ class Run {
   /** May be called again by a transaction that is tried again: each try writes anew. */
   async #complete({ transaction, result }: { transaction: unknown; result?: unknown }): Promise<void> {
     if (!this.#store.isTransaction(transaction)) {
-      throw new TidemillError(
-        'BAD_OPTION',
-        `complete() needs { transaction }: the handle of a ${this.#store.kind} transaction.`,
-      );
+      const message = `complete() needs { transaction }: the handle of a ${this.#store.kind} transaction.`;
+      throw new TidemillError('BAD_OPTION', message);
     }
     const kept = result === undefined ? undefined : this.#checked('result', result);
     this.#attempt.inTransaction = true;
     const outcome = { kind: 'recorded', result: kept } as const;
-    const { settlement } = this.#conclude({
-      outcome,
-      startedAt: this.#startedAt,
-      finishedAt: this.#store.clock.now(),
-    });
-    const answer = await this.#store.jobs.settleIn(settlement, transaction);
-    if (answer !== 'settled')
-      throw new LeaseLostError(`${this.#job.name} ${this.#job.id} is not held by this attempt any more.`);
+    const finished = { outcome, startedAt: this.#startedAt, finishedAt: this.#store.clock.now() };
+    const settle = async (work: JobRecord): Promise<boolean> =>
+      (await this.#store.jobs.settleIn(this.#conclude(work, finished).settlement, transaction)) === 'settled';
+    // A schedule may have been changed during the run: then what it is now decides, if it is still held.
+    if (!(await settle(this.#job))) {
+      const [now] = await this.#store.jobs.held([this.#attempt.lease]);
+      if (now === undefined || !(await settle(now))) {
+        throw new LeaseLostError(`${this.#job.name} ${this.#job.id} is not held by this attempt any more.`);
+      }
+    }
     this.#completedWith = { result: kept };
   }
 }

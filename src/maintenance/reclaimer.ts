@@ -19,13 +19,19 @@ export interface ReclaimerOptions {
     work: JobRecord,
     finished: Finished,
     policies: Readonly<Record<string, unknown>>,
-  ) => { readonly settlement: Settlement; readonly failedRun?: FailedRun };
+  ) => { readonly settlement: Settlement; readonly failedRun?: FailedRun; readonly retryAt?: Date };
   /** Work of this instance's own life that it does not know of, if there is reason to look: a claim's answer was lost. */
   readonly unknown?: () => ((work: JobRecord) => boolean) | undefined;
-  readonly recovered: (
-    works: readonly { readonly work: JobRecord; readonly settlement: Settlement }[],
-  ) => void;
+  readonly recovered: (works: readonly Recovered[]) => void;
   readonly error: (error: unknown) => void;
+}
+
+/** Work that was handed on, and what it came to. */
+export interface Recovered {
+  readonly work: JobRecord;
+  readonly finished: Finished;
+  readonly settlement: Settlement;
+  readonly retryAt?: Date;
 }
 
 const BATCH = 500;
@@ -46,7 +52,6 @@ export class Reclaimer {
   readonly #stop = new AbortController();
   #timer: Timer | undefined;
   #seenAt = -Infinity;
-  #cluster: Cluster | undefined;
   #strays: Promise<void> = Promise.resolve();
   #working: Promise<void> | undefined;
 
@@ -70,7 +75,6 @@ export class Reclaimer {
   observe(cluster: Cluster): void {
     if (this.#stop.signal.aborted) return;
     this.#seenAt = this.#clock.monotonic();
-    this.#cluster = cluster;
     this.#timer?.cancel();
     const others = cluster.instances.filter((instance) => instance.life !== this.#options.self().life);
     const gone = others.filter((instance) => instance.dead || instance.leftMs <= 0);
@@ -85,14 +89,19 @@ export class Reclaimer {
   }
 
   #lookAgain(): void {
-    const look = this.#options.store.instances
-      .list()
-      .then((cluster) => this.observe(cluster))
-      .catch((error: unknown) => {
-        this.#options.error(error);
-        this.#timer = this.#clock.timer(1_000, () => this.#lookAgain());
-      });
+    const look = this.#lookOnce();
     this.#clock.track?.(look);
+  }
+
+  async #lookOnce(): Promise<void> {
+    try {
+      this.observe(await this.#options.store.instances.list());
+    } catch (error) {
+      if (this.#stop.signal.aborted) return;
+      this.#options.error(error);
+      this.#timer?.cancel();
+      this.#timer = this.#clock.timer(1_000, () => this.#lookAgain());
+    }
   }
 
   #reclaim(instances: readonly Instance[]): void {
@@ -106,14 +115,19 @@ export class Reclaimer {
   async #reclaimAll(instances: readonly Instance[]): Promise<void> {
     const { store } = this.#options;
     for (const instance of instances) {
+      if (this.#stop.signal.aborted) return;
       const fenced = await store.instances.fence(instance);
-      if (fenced === undefined) continue;
-      for (;;) {
-        const works = await store.jobs.heldBy(instance, BATCH);
-        if (works.length === 0) break;
-        if ((await this.#handOn(works, fenced.policies)) === 0 || this.#stop.signal.aborted) return;
-      }
-      await store.instances.bury(instance);
+      if (fenced !== undefined && (await this.#emptied(instance, fenced.policies)))
+        await store.instances.bury(instance);
+    }
+  }
+
+  /** Hands on everything that a fenced instance held; false where something is left for the next time. */
+  async #emptied(instance: Instance, policies: Readonly<Record<string, unknown>>): Promise<boolean> {
+    for (;;) {
+      const works = await this.#options.store.jobs.heldBy(instance, BATCH);
+      if (works.length === 0) return true;
+      if (this.#stop.signal.aborted || (await this.#handOn(works, policies)) === 0) return false;
     }
   }
 
@@ -121,10 +135,10 @@ export class Reclaimer {
   async #handOn(works: readonly JobRecord[], policies: Readonly<Record<string, unknown>>): Promise<number> {
     const { store, conclude, recovered } = this.#options;
     const finishedAt = this.#clock.now();
-    const conclusions = works.map((work) => ({
-      work,
-      ...conclude(work, { outcome: outcomeOf(work), finishedAt }, policies),
-    }));
+    const conclusions = works.map((work) => {
+      const finished = { outcome: outcomeOf(work), finishedAt };
+      return { work, finished, ...conclude(work, finished, policies) };
+    });
     for (const { work, failedRun } of conclusions) {
       if (failedRun !== undefined) await store.jobs.insertFailedRun(work, failedRun);
     }
@@ -146,9 +160,10 @@ export class Reclaimer {
 
   async #handOnStrays(): Promise<void> {
     const { store, leaseMs } = this.#options;
-    if (this.#cluster === undefined) return;
+    // Asked now: a process that comes back from a pause remembers a cluster that is long gone.
+    const { instances } = await store.instances.list();
     const works = await store.jobs.strays({
-      lives: this.#cluster.instances.map((instance) => instance.life),
+      lives: instances.map((instance) => instance.life),
       olderThanMs: leaseMs,
       legacyAfterMs: Math.max(leaseMs, LEGACY_MS),
       limit: BATCH,

@@ -15,6 +15,7 @@ import type { MemoryTransaction } from './transaction.js';
 export function memoryJobs(context: MemoryContext): JobStore<MemoryTransaction> {
   const table = new Table(context);
   return {
+    newId: () => table.newId(),
     insert: (jobs, transaction) => claiming.insert(table, jobs, transaction),
     look: (names) => claiming.look(table, names),
     claim: (request) => claiming.claim(table, request),
@@ -52,6 +53,7 @@ export function memoryJobs(context: MemoryContext): JobStore<MemoryTransaction> 
     runScheduleNow: (name, key, now) => scheduling.runScheduleNow(table, name, key, now),
     pauseName: (name) => {
       context.paused.add(name);
+      context.wake();
       return Promise.resolve();
     },
     resumeName: (name) => {

@@ -16,7 +16,14 @@ export async function putSchedule(table: Table, change: ScheduleChange): Promise
   assign(row, { ...wanted(change), scheduleRev: (row.scheduleRev ?? 0) + 1, updatedAt: change.now });
   for (const field of [...TIMES, ...REST]) if (row[field] === undefined) Reflect.deleteProperty(row, field);
   row.scheduleKey = change.key;
-  if (restart) assign(row, { nextRunAt: change.firstRunAt, scheduledFor: change.firstRunAt, failCount: 0 });
+  if (restart)
+    assign(row, {
+      nextRunAt: change.firstRunAt,
+      scheduledFor: change.firstRunAt,
+      failCount: 0,
+      firstFailedAt: null,
+      failKind: null,
+    });
   if (fresh)
     assign(row, {
       paused: false,

@@ -58,11 +58,16 @@ export class Table {
     return same ?? (job.uniqueKey === undefined ? undefined : this.liveKey(job.name, job.uniqueKey));
   }
 
-  newRow(job: NewJob): Row {
-    const { wake, ...fields } = job;
+  /** Ids grow with time, so that ties are broken by age. */
+  newId(): string {
     this.#serial += 1;
-    // Ids grow with time, so that ties are broken by age.
-    const id = job.id ?? this.#prefix + this.#serial.toString(16).padStart(8, '0');
+    return this.#prefix + this.#serial.toString(16).padStart(8, '0');
+  }
+
+  newRow(job: NewJob): Row {
+    const { wake, ownId, ...fields } = job;
+    this.#serial += 1;
+    const id = job.id ?? this.newId();
     const base = { lockedAt: null, failCount: 0, updatedAt: job.createdAt };
     return { ...copyOf(fields), ...base, id, key: id, serial: this.#serial };
   }

@@ -1,9 +1,9 @@
-import type { Document } from 'mongodb';
+import { ObjectId, type Document } from 'mongodb';
 import type { JobRecord } from '../core/job.js';
 import { fairShare } from '../core/share.js';
 import type { ClaimAnswer, ClaimRequest, Instance, NameLimit } from '../store/port.js';
 import { literal, run, type Mongo } from './context.js';
-import { hash, SCHEMA_VERSION, toRecord, type JobDocument, type Key } from './document.js';
+import { hash, SCHEMA_VERSION, toRecord, toText, type JobDocument, type Key } from './document.js';
 import { clusterPipeline, readCluster } from './look.js';
 
 /** More slices than this would read too much of the queue's head for one claim; further instances share them. */
@@ -28,8 +28,14 @@ export function headPipeline(name: string, count: number): Document[] {
   ];
 }
 
+/** No name needs to show more than twice its fair share: what is read and not taken is read in vain. */
+function fairLimits({ limits, total }: ClaimRequest): ReadonlyMap<string, NameLimit> {
+  const most = 2 * Math.ceil(total / limits.size);
+  return new Map([...limits].map(([name, limit]) => [name, { ...limit, max: Math.min(limit.max, most) }]));
+}
+
 function headsPipeline(mongo: Mongo, request: ClaimRequest): Document[] {
-  const [first = [], ...rest] = [...request.limits].map(([name, limit]) =>
+  const [first = [], ...rest] = [...fairLimits(request)].map(([name, limit]) =>
     headPipeline(name, windowOf(limit)),
   );
   return [
@@ -45,8 +51,8 @@ const windowOf = (limit: NameLimit): number =>
 
 /** Which slice an id belongs to: the same for everybody, whatever part of the queue they see. */
 function sliceOf(id: Key, slices: number): number {
-  const last = typeof id === 'string' ? hash(id) : (id.id[11] ?? 0) ^ (id.id[10] ?? 0);
-  return last % slices;
+  const number = id instanceof ObjectId ? (id.id[11] ?? 0) ^ (id.id[10] ?? 0) : hash(toText(id));
+  return number % slices;
 }
 
 /**
@@ -78,7 +84,7 @@ async function candidates(
   const heads = new Map(
     rows.filter((row) => row['ids'] !== undefined).map((row) => [row['_id'] as string, row['ids'] as Key[]]),
   );
-  const open = [...request.limits].filter(([name]) => heads.has(name) && !cluster.paused.has(name));
+  const open = [...fairLimits(request)].filter(([name]) => heads.has(name) && !cluster.paused.has(name));
   const picked = new Map(open.map(([name, limit]) => [name, pick(heads.get(name) ?? [], limit)]));
   const shares = fairShare(new Map([...picked].map(([name, ids]) => [name, ids.length])), request.total);
   const ids = [...picked].flatMap(([name, offered]) => offered.slice(0, shares.get(name) ?? 0));
@@ -120,12 +126,16 @@ async function takeMany(mongo: Mongo, ids: readonly Key[], request: ClaimRequest
 }
 
 async function takeFew(mongo: Mongo, ids: readonly Key[], request: ClaimRequest): Promise<JobDocument[]> {
-  const rows = await Promise.all(
+  const takes = await Promise.allSettled(
     ids.map((_id) =>
       mongo.jobs.findOneAndUpdate({ _id, ...takeable }, taken(request), { returnDocument: 'after' }),
     ),
   );
-  return rows.filter((row) => row !== null);
+  // All of them have ended by now, so what the token holds can be read in peace where one has failed.
+  return takes.flatMap((take) => {
+    if (take.status === 'rejected') throw take.reason;
+    return take.value ?? [];
+  });
 }
 
 export async function claim(mongo: Mongo, request: ClaimRequest): Promise<ClaimAnswer> {

@@ -35,7 +35,10 @@ export class ServerClock implements Clock {
   learn(serverTime: Date, sentAt: number, receivedAt: number): void {
     const roundTrip = receivedAt - sentAt;
     this.#heardAt = receivedAt;
-    if (roundTrip > this.#error && receivedAt - this.#readAt < KEEP_MS) return;
+    // A reading that contradicts the estimate by more than both could be wrong means that the clock was set.
+    const estimate = this.#base + sentAt + roundTrip / 2;
+    const agrees = Math.abs(serverTime.getTime() - estimate) <= (roundTrip + this.#error) / 2 + 1;
+    if (agrees && roundTrip > this.#error && receivedAt - this.#readAt < KEEP_MS) return;
     this.#base = serverTime.getTime() - (sentAt + roundTrip / 2);
     this.#error = roundTrip;
     this.#readAt = receivedAt;

@@ -1,4 +1,4 @@
-import { ObjectId, type Document } from 'mongodb';
+import { BSON, ObjectId, type Document } from 'mongodb';
 import type { JobRecord, JobStatus } from '../core/job.js';
 import type { NewJob } from '../store/port.js';
 
@@ -27,8 +27,10 @@ export const keysFor = (id: string): Key[] => {
   return typeof key === 'string' ? [key] : [key, id];
 };
 
-function toText(key: unknown): string {
-  return key instanceof ObjectId ? key.toHexString() : String(key);
+/** The text of an id; of one that is neither ObjectId nor text, in a form that no other id has. */
+export function toText(key: unknown): string {
+  if (key instanceof ObjectId) return key.toHexString();
+  return typeof key === 'string' ? key : BSON.EJSON.stringify(key, { relaxed: false });
 }
 
 /** FNV-1a: spreads keys evenly, and gives the same part in every process. */
@@ -57,7 +59,7 @@ export function toDocument(job: NewJob, sharded: boolean): JobDocument {
     failCount: 0,
     createdAt: job.createdAt,
     updatedAt: job.createdAt,
-    ...(sharded ? { part: partOf(job.name, job.uniqueKey, job.id) } : {}),
+    ...(sharded ? { part: partOf(job.name, job.uniqueKey, job.ownId === true ? job.id : undefined) } : {}),
     ...(job.uniqueKey === undefined ? {} : { uniqueKey: job.uniqueKey }),
     ...(job.retryPolicy === undefined ? {} : { retryPolicy: job.retryPolicy }),
     ...(job.timeoutMs === undefined ? {} : { timeoutMs: job.timeoutMs }),

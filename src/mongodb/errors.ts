@@ -22,9 +22,11 @@ const codeOf = (error: unknown): unknown => (error instanceof MongoServerError ?
 
 export const isDuplicate = (error: unknown): boolean => codeOf(error) === DUPLICATE_KEY;
 export const isTimeLimit = (error: unknown): boolean => codeOf(error) === TIME_LIMIT;
-export const isTooLarge = (error: unknown): boolean =>
-  TOO_LARGE.has(codeOf(error)) || error instanceof RangeError;
+const isTooLarge = (error: unknown): boolean => TOO_LARGE.has(codeOf(error)) || error instanceof RangeError;
 export const lacksChangeStreams = (error: unknown): boolean => NO_CHANGE_STREAMS.has(codeOf(error));
+
+/** A value that the server will never take, or that the driver cannot even put into BSON. */
+export const isUnstorable = (error: unknown): boolean => isTooLarge(error) || !(error instanceof MongoError);
 
 export function isTransient(error: unknown): boolean {
   if (error instanceof MongoNetworkError || error instanceof MongoServerSelectionError) return true;

@@ -20,11 +20,14 @@ export const liveKey = (
 });
 
 /** Who holds the id or the unique key of a document that was refused. */
-function rival(document: JobDocument, givenId: boolean): object {
+function rival(document: JobDocument): object {
   if (document['uniqueKey'] === undefined) return { _id: document._id };
-  const keyed = liveKey(document.name, document['uniqueKey'] as string);
-  return givenId ? { $or: [{ _id: document._id }, keyed] } : keyed;
+  return { $or: [{ _id: document._id }, liveKey(document.name, document['uniqueKey'] as string)] };
 }
+
+/** An id that nobody gave can only have been stored by an earlier try of the same call. */
+const outcomeOf = (job: NewJob, document: JobDocument, winner: JobDocument): Inserted['outcome'] =>
+  job.ownId !== true && String(winner._id) === String(document._id) ? 'created' : 'existing';
 
 /** Insert first, ask afterwards: the unique index decides, and the loser reads the winner. */
 export async function insert(mongo: Mongo, jobs: readonly NewJob[]): Promise<readonly Inserted[]> {
@@ -47,6 +50,7 @@ export async function insert(mongo: Mongo, jobs: readonly NewJob[]): Promise<rea
   if (open.length === 0) return answers;
   throw new StoreError('enqueue: a unique key was taken and free again many times in a row; try again.', {
     transient: true,
+    outcomeUnknown: true,
   });
 }
 
@@ -76,16 +80,21 @@ async function readWinners(
   const again: number[] = [];
   // Many callers may have lost to the same one: it is read once.
   const winners = new Map<string, JobDocument | null>();
-  await run('enqueue', async () => {
+  // Others of the same call may have been stored: where this fails, nobody knows what is there.
+  const read = async (): Promise<void> => {
     for (const index of refused) {
-      const filter = rival(documents[index] as JobDocument, jobs[index]?.id !== undefined);
+      const filter = rival(documents[index] as JobDocument);
       const text = BSON.EJSON.stringify(filter);
       const winner = winners.get(text) ?? (await mongo.jobs.findOne(filter));
       winners.set(text, winner);
       if (winner === null) again.push(index);
-      else answers[index] = { job: toRecord(winner), outcome: 'existing' };
+      else {
+        const outcome = outcomeOf(jobs[index] as NewJob, documents[index] as JobDocument, winner);
+        answers[index] = { job: toRecord(winner), outcome };
+      }
     }
-  });
+  };
+  await run('enqueue', read, true);
   return again;
 }
 
@@ -102,7 +111,7 @@ export async function insertIn(
   const documents = jobs.map((job) => toDocument(job, mongo.sharded));
   const operations = documents.map((document, index): AnyBulkWriteOperation<JobDocument> => {
     const job = jobs[index] as NewJob;
-    if (job.uniqueKey === undefined && job.id === undefined) return { insertOne: { document: document } };
+    if (job.uniqueKey === undefined && job.ownId !== true) return { insertOne: { document: document } };
     const part = mongo.sharded ? { part: document['part'] as number } : {};
     const filter =
       job.uniqueKey === undefined
@@ -116,10 +125,8 @@ export async function insertIn(
   const answers: Inserted[] = [];
   for (const [index, document] of documents.entries()) {
     const job = jobs[index] as NewJob;
-    const created = (job.uniqueKey === undefined && job.id === undefined) || upsertedIds[index] !== undefined;
-    const winner = created
-      ? document
-      : await mongo.jobs.findOne(rival(document, job.id !== undefined), { session });
+    const created = (job.uniqueKey === undefined && job.ownId !== true) || upsertedIds[index] !== undefined;
+    const winner = created ? document : await mongo.jobs.findOne(rival(document), { session });
     answers.push({ job: toRecord(winner ?? document), outcome: created ? 'created' : 'existing' });
   }
   return answers;

@@ -65,13 +65,13 @@ function lookPipeline(mongo: Mongo, names: readonly string[]): Document[] {
   ];
 }
 
-export async function look(mongo: Mongo, names: readonly string[]): Promise<Glance> {
+export async function look(mongo: Mongo, names: readonly string[], again = false): Promise<Glance> {
   const rows = await run('look', () =>
     mongo.jobs.aggregate<GlobalDocument>(lookPipeline(mongo, names), { hint: 'tidemill_due' }).toArray(),
   );
-  if (rows.some((row: Document) => row['kind'] === 'handwritten')) {
+  if (!again && rows.some((row: Document) => row['kind'] === 'handwritten')) {
     await adopt(mongo);
-    return look(mongo, names);
+    return look(mongo, names, true);
   }
   const due = rows.filter((row: Document) => row['kind'] === 'due');
   return {
@@ -95,7 +95,14 @@ async function adopt(mongo: Mongo): Promise<void> {
           priority: {
             $cond: [
               number('$priority'),
-              { $max: [-10, { $min: [10, { $toInt: { $round: ['$priority', 0] } }] }] },
+              {
+                $convert: {
+                  input: { $max: [-10, { $min: [10, '$priority'] }] },
+                  to: 'int',
+                  onError: 0,
+                  onNull: 0,
+                },
+              },
               0,
             ],
           },

@@ -56,6 +56,8 @@ function putPipeline(change: ScheduleChange, part: number | undefined): Document
         status: { $cond: ['$_fresh', 'pending', '$status'] },
         paused: { $cond: ['$_fresh', false, { $ifNull: ['$paused', false] }] },
         failCount: { $cond: [{ $or: ['$_fresh', moved] }, 0, { $ifNull: ['$failCount', 0] }] },
+        firstFailedAt: { $cond: [{ $or: ['$_fresh', moved] }, null, '$firstFailedAt'] },
+        failKind: { $cond: [{ $or: ['$_fresh', moved] }, null, '$failKind'] },
         lockedAt: { $cond: ['$_fresh', null, '$lockedAt'] },
         finishedAt: { $cond: ['$_fresh', null, '$finishedAt'] },
         expiresAt: null,

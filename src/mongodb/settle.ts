@@ -3,7 +3,7 @@ import { LOG_LIMIT } from '../core/job.js';
 import type { SettleAnswer, Settlement } from '../store/port.js';
 import { literal, run, type Mongo } from './context.js';
 import type { JobDocument, Key } from './document.js';
-import { isTooLarge, isTransient } from './errors.js';
+import { isTransient, isUnstorable } from './errors.js';
 
 /** Off a job that nobody holds. */
 const LEASE_FIELDS = ['claimedBy', 'lastHeartbeat', 'heartbeatInterval', 'startedToken'];
@@ -122,7 +122,8 @@ export async function settle(
     } catch (error) {
       if (isTransient(error)) throw error;
       if (settlements.length > 1) return await oneByOne(mongo, settlements);
-      if (isTooLarge(error)) return ['refused'];
+      // Too large, or nothing that BSON can say: asking again would give the same answer for ever.
+      if (isUnstorable(error)) return ['refused'];
       throw error;
     }
     return await judge(mongo, settlements);

@@ -1,4 +1,4 @@
-import { BSON, MongoClient, type ClientSession, type WriteConcernSettings } from 'mongodb';
+import { BSON, MongoClient, ObjectId, type ClientSession, type WriteConcernSettings } from 'mongodb';
 import { OptionError, StoreError } from '../core/errors.js';
 import { checkBoolean, checkInteger, checkKeys, checkText, show } from '../core/options.js';
 import type { PayloadRules } from '../core/payload.js';
@@ -251,6 +251,7 @@ function checked(options: MongodbOptions): MongodbOptions {
 
 function jobStore(mongo: () => Mongo): JobStore<ClientSession> {
   return {
+    newId: () => new ObjectId().toHexString(),
     insert: (jobs, session) =>
       session === undefined ? insert(mongo(), jobs) : insertIn(mongo(), jobs, session),
     look: (names) => look(mongo(), names),

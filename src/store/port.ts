@@ -24,8 +24,10 @@ export interface Instance {
 }
 
 export interface NewJob {
-  /** The user's own id; the store makes one where it is absent. */
+  /** Made before the first write, so that a repeat of it is harmless. */
   readonly id?: string;
+  /** The id is the user's own: a repeated call with it answers the first job. */
+  readonly ownId?: boolean;
   readonly name: string;
   readonly data: unknown;
   readonly status: JobStatus;
@@ -218,6 +220,8 @@ export interface RetentionMs {
 }
 
 export interface JobStore<Tx = unknown> {
+  /** A new id, unlike any other. */
+  newId(): string;
   insert(jobs: readonly NewJob[], transaction?: Tx): Promise<readonly Inserted[]>;
   look(names: readonly string[]): Promise<Glance>;
   claim(request: ClaimRequest): Promise<ClaimAnswer>;

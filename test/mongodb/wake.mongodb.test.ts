@@ -58,20 +58,20 @@ describe('wake-ups', () => {
     const uri = freshUri();
     const [worker, producer] = [aMill(mongodb({ uri }), { pollInterval: rarely }), aMill(mongodb({ uri }))];
     const ran = gate();
-    let running = true;
+    const trickle = { on: true };
     worker.job('due', () => {
-      running = false;
+      trickle.on = false;
       ran.open();
     });
     worker.job('drip', () => undefined);
     await worker.start();
     await producer.enqueue('due', {}, { delay: 300 });
     let drips = 0;
-    while (running && drips < 2_000) {
+    while (trickle.on && drips < 2_000) {
       await producer.enqueue('drip', {});
       drips += 1;
     }
-    expect(running).toBe(false);
+    expect(trickle.on).toBe(false);
     await ran.promise;
   });
 });

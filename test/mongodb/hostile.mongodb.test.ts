@@ -1,0 +1,145 @@
+import { MongoClient } from 'mongodb';
+import { describe, expect, it } from 'vitest';
+import { mongodb } from '../../src/mongodb/index.js';
+import { Reclaimer } from '../../src/maintenance/reclaimer.js';
+import { aMill, gate, until } from '../support/mills.js';
+import { aClaim, aJob, anInstance, opened } from '../support/port.js';
+import { freshUri, rawClient } from '../support/stores.js';
+
+const plain = {
+  data: {},
+  status: 'pending',
+  failCount: 0,
+  lockedAt: null,
+  createdAt: new Date(),
+  updatedAt: new Date(),
+};
+
+describe('what a hostile reader tried on MongoDB', () => {
+  it('a hand-written priority that is no priority stops nobody', async () => {
+    const uri = freshUri();
+    const jobs = rawClient(uri).db().collection('tidemill_jobs');
+    const mill = aMill(mongodb({ uri }));
+    mill.job('x', () => 'ran');
+    const odd = [Date.now(), Number.NaN, -1e300, 'high', 2.6];
+    await jobs.insertMany(odd.map((priority) => ({ ...plain, name: 'x', priority, nextRunAt: new Date() })));
+    await mill.start();
+    await until('all have run', async () => (await mill.jobs.count({ status: 'completed' })) === odd.length);
+  });
+
+  it('ids of any type are run, by one instance or by several', async () => {
+    const uri = freshUri();
+    const jobs = rawClient(uri).db().collection<{ _id: unknown }>('tidemill_jobs');
+    const ids = [42, { order: 1 }, { order: 2 }, new Date(), 'text'];
+    await jobs.insertMany(ids.map((_id) => ({ ...plain, _id, name: 'x', nextRunAt: new Date() })));
+    const [a, b] = [aMill(mongodb({ uri })), aMill(mongodb({ uri }))];
+    for (const mill of [a, b]) mill.job('x', () => 'ran');
+    await a.start();
+    await b.start();
+    await a.enqueueMany(Array.from({ length: 20 }, () => ({ name: 'x' })));
+    await until('all have run', async () => (await a.jobs.count({ status: 'completed' })) === 25);
+  });
+
+  it('a process that comes back from a pause takes nothing from instances that it has not met', async () => {
+    const store = await opened(mongodb({ uri: freshUri() }));
+    const [old, young] = [anInstance(), anInstance()];
+    const registration = { names: ['x'], policies: {}, host: 'h', pid: 1, leaseMs: 60_000 };
+    const recovered: unknown[] = [];
+    const reclaimer = new Reclaimer({
+      store: store,
+      leaseMs: 50,
+      self: () => old,
+      conclude: () => {
+        throw new Error('nothing is to be handed on');
+      },
+      recovered: (works) => recovered.push(works),
+      error: (error) => recovered.push(error),
+    });
+    await store.instances.register({ ...old, ...registration });
+    reclaimer.observe(await store.instances.list());
+    // While it was frozen, another one came, and has held its work for longer than a lease.
+    await store.instances.register({ ...young, ...registration });
+    await store.jobs.insert([aJob({ name: 'x' })]);
+    await store.jobs.claim(aClaim(young, { names: ['x'] }));
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    reclaimer.start();
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    await reclaimer.stop();
+    expect(recovered).toEqual([]);
+  });
+
+  it('a long transaction that completes its job as its last write commits at the first try', async () => {
+    const client = new MongoClient(freshUri());
+    const mill = aMill(mongodb({ client }), { leaseDuration: '1s' });
+    let tries = 0;
+    mill.job('exact', async (job) => {
+      job.log('held back until the end');
+      await client.withSession((session) =>
+        session.withTransaction(async () => {
+          tries += 1;
+          await client.db().collection('effects').insertOne({ job: job.id }, { session });
+          await new Promise((resolve) => setTimeout(resolve, 1_900));
+          await job.complete({ transaction: session, result: 'exact' });
+        }),
+      );
+    });
+    await mill.start();
+    const job = await mill.enqueue('exact', {});
+    expect(await mill.jobs.result(job.id)).toBe('exact');
+    expect(tries).toBe(1);
+    await mill.stop();
+    await client.db().dropDatabase();
+    await client.close();
+  });
+
+  it('an open transaction on one job does not hold up the record of the others', async () => {
+    const client = new MongoClient(freshUri());
+    const mill = aMill(mongodb({ client }));
+    const [locked, release] = [gate(), gate()];
+    mill.job(
+      'stuck',
+      { timeout: 100, retryPolicy: { type: 'fixed', interval: 0, maxAttempts: 1 } },
+      async (job) => {
+        await client.withSession((session) =>
+          session.withTransaction(async () => {
+            await job.complete({ transaction: session });
+            locked.open();
+            await release.promise;
+          }),
+        );
+      },
+    );
+    mill.job('fine', () => 'ran');
+    await mill.start();
+    await mill.enqueue('stuck', {});
+    await locked.promise;
+    await until('its attempt has timed out', () => mill.health().abandoned === 1);
+    const others = await mill.enqueueMany(Array.from({ length: 20 }, () => ({ name: 'fine' })));
+    const results = await Promise.all(others.map((job) => mill.jobs.result(job.id, { timeout: '20s' })));
+    expect(results).toEqual(others.map(() => 'ran'));
+    release.open();
+    await until('it has ended', () => mill.health().abandoned === 0);
+    await mill.stop();
+    await client.db().dropDatabase();
+    await client.close();
+  });
+
+  it('reads two keys per job at most for a claim of several names', async () => {
+    const uri = freshUri();
+    const client = rawClient(uri);
+    const store = await opened(mongodb({ uri }));
+    const names = Array.from({ length: 10 }, (_, n) => `n${String(n)}`);
+    await store.jobs.insert(names.flatMap((name) => Array.from({ length: 600 }, () => aJob({ name }))));
+    await client.db().command({ profile: 2 });
+    const { jobs } = await store.jobs.claim(aClaim(anInstance(), { names, max: 505, total: 550 }));
+    await client.db().command({ profile: 0 });
+    expect(jobs).toHaveLength(550);
+    const [heads] = await client
+      .db()
+      .collection('system.profile')
+      .find({ 'command.hint': 'tidemill_claim' })
+      .toArray();
+    expect(heads?.['keysExamined']).toBeLessThanOrEqual(2 * 550 + 2 * names.length);
+    expect(heads?.['keysExamined']).toBeGreaterThanOrEqual(550);
+  });
+});
