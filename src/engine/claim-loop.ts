@@ -116,6 +116,8 @@ export class ClaimLoop {
     }
     const request = lanes.request(this.#cluster, self(), this.#due);
     if (request === null) {
+      // Without a poll, this is the only way to hear of a name that was paused meanwhile.
+      if (pollMs().max === Infinity) await this.#untilDue();
       this.#hungry = true;
       return pollMs().max;
     }
