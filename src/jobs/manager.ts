@@ -32,7 +32,7 @@ export interface Managed<Outcome extends string> {
 export type Selection = JobsFilter | { readonly all: true };
 
 const BATCH = 500;
-/** Each name and status is counted up to here. */
+/** Of each status so many are counted, shared among the names. */
 const COUNT_CAP = 100_000;
 
 const managed = <O extends string>(
@@ -87,7 +87,10 @@ export class Jobs {
     return (await this.#jobs()).count(checked);
   }
 
-  /** Counts by name and status. Exact up to 100,000 of each; beyond that `capped` names the pair. */
+  /**
+   * Counts by name and status. 100,000 of each status are counted, shared among the names; where there are more,
+   * `capped` names the pair and the count stands for "at least".
+   */
   async stats(): Promise<JobStats> {
     const { names, total } = await (await this.#jobs()).stats(COUNT_CAP);
     const sum = (status: JobStatus): number => names.reduce((count, { counts }) => count + counts[status], 0);

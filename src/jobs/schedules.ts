@@ -67,7 +67,7 @@ export class Schedules {
     return job && toSchedule(job);
   }
 
-  /** Ends it. A run in progress goes to its end. Answers whether there was one. */
+  /** Ends it. A run in progress goes to its end, but is not recorded any more. Answers whether there was one. */
   async remove(name: string, uniqueKey: string = name): Promise<boolean> {
     checkNamed('schedules.remove', name, uniqueKey);
     return (await this.#store()).jobs.removeSchedule(name, uniqueKey);

@@ -46,7 +46,7 @@ const LARGEST = 15_500_000;
 /** A producer that runs for long reads the server's time again this often. */
 const CLOCK_AGE_MS = 60_000;
 
-/** BSON values are kept as they are; of the driver's classes only those that come back equal. */
+/** BSON values are kept. They come back as the driver reads them: Long, Int32 and Double as numbers, Binary as Buffer. */
 const bsonSize = (value: object): number | null => {
   if (value instanceof RegExp) return value.source.length;
   if (value instanceof Uint8Array) return value.byteLength;

@@ -50,9 +50,9 @@ mill.job<Work>('exact', { concurrency: 4, retryPolicy: patient }, async (job) =>
 });
 
 mill.on('job:complete', ({ job }) => writeLine(file, { what: 'settled', id: job.id }));
-mill.on('lease:lost', ({ jobs }) => {
-  writeLine(file, { what: 'lost' });
-  for (const job of jobs) writeLine(file, { what: 'lost', id: job.id });
+// Only the end of the instance's own lease excuses a second holder; a refused outcome is what must not come without it.
+mill.on('lease:lost', ({ reason }) => {
+  if (!reason.startsWith('its outcome')) writeLine(file, { what: 'lost' });
 });
 
 process.on('SIGTERM', () => {
