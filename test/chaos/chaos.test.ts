@@ -17,7 +17,7 @@ describe('chaos', () => {
     promisesKept(report);
     expect(report.accepted).toBeGreaterThan(1_000);
     expect((report.harm['kill'] ?? 0) + (report.harm['stop'] ?? 0)).toBeGreaterThan(3);
-  }, 150_000);
+  }, 300_000);
 
   it('keeps its promises while the primary steps down and is killed', async () => {
     await using server = await startMongo({ nodes: 3 });
@@ -27,5 +27,5 @@ describe('chaos', () => {
       'step down': expect.any(Number) as number,
       'primary killed': expect.any(Number) as number,
     });
-  }, 180_000);
+  }, 300_000);
 });

@@ -34,6 +34,8 @@ export interface ChaosReport {
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 const random = (limit: number): number => Math.floor(Math.random() * limit);
+/** A busy machine is slow, but never still: longer than this without one completed job means that work is stuck. */
+const STALLED_MS = 30_000;
 const WORKER = fileURLToPath(new URL('worker.ts', import.meta.url));
 
 /** Workers that are killed, frozen and restarted, and a server whose primary goes away, while jobs keep coming. */
@@ -151,7 +153,8 @@ class Chaos {
   }
 
   async #ask(n: number, accepted: Map<string, string>): Promise<void> {
-    const name = ['short', 'short', 'short', 'long', 'keyed', 'keyed', 'exact'][n % 7] ?? 'short';
+    const name =
+      n % 20 === 0 ? 'long' : (['short', 'short', 'short', 'keyed', 'keyed', 'exact'][n % 6] ?? 'short');
     const data = { ms: name === 'long' ? 300 + random(this.#leaseMs) : random(25), failures: random(3) };
     const key = name === 'keyed' ? { uniqueKey: `key-${String(random(10))}` } : {};
     const id = `job-${String(n)}`;
@@ -174,16 +177,21 @@ class Chaos {
     }
   }
 
-  /** Waits until nothing is left to do; answers what still was. */
+  /** Waits until nothing is left to do, or nothing has moved for a long time; answers what was left. */
   async #finish(): Promise<readonly unknown[]> {
-    const end = Date.now() + 60_000;
-    for (;;) {
-      const { items } = await this.#mill.jobs
-        .find({ status: ['pending', 'processing'] })
-        .catch(() => ({ items: [null] }));
-      if (items.length === 0 || Date.now() > end) return items;
+    const left = (): Promise<readonly unknown[]> =>
+      this.#mill.jobs.find({ status: ['pending', 'processing'] }).then(
+        ({ items }) => items,
+        () => [null],
+      );
+    let [completed, since] = [-1, Date.now()];
+    while (Date.now() - since < STALLED_MS) {
+      if ((await left()).length === 0) return [];
+      const now = await this.#mill.jobs.count({ status: 'completed' }).catch(() => completed);
+      if (now !== completed) [completed, since] = [now, Date.now()];
       await sleep(100);
     }
+    return left();
   }
 
   async #report(accepted: Map<string, string>, unfinished: readonly unknown[]): Promise<ChaosReport> {
