@@ -1,0 +1,56 @@
+import { MongoClient } from 'mongodb';
+import { Tidemill } from '../../src/index.js';
+import { mongodb } from '../../src/mongodb/index.js';
+import { documents } from '../lib/documents.js';
+import type { Contender, ContenderModule, Payload, Place } from './contender.js';
+
+const tuned = (concurrency: number): { mill: object; job: object } => ({
+  mill: { concurrency },
+  job: { concurrency },
+});
+
+const variants = {
+  default: { mill: {}, job: {} },
+  tuned100: tuned(100),
+  tuned200: tuned(200),
+  tuned500: tuned(500),
+};
+
+async function open(client: MongoClient, { database, variant }: Place): Promise<Contender> {
+  const { mill: options, job } = variants[variant as keyof typeof variants];
+  const mill = new Tidemill({ store: mongodb({ client, database }), ...options });
+  await mill.jobs.find({}, { limit: 1 }); // opens the connection and creates the indexes
+  const jobs = client.db(database).collection('tidemill_jobs');
+  return {
+    enqueue: (data) => mill.enqueue('noop', data),
+    enqueueMany: (data) => mill.enqueueMany(data.map((one) => ({ name: 'noop', data: one }))),
+    fill: async (count) => {
+      for (const batch of documents(count)) await jobs.insertMany(batch, { ordered: false });
+    },
+    start: (run) => {
+      mill.job<Payload>('noop', job, ({ data }) => run(data));
+      return mill.start();
+    },
+    finished: async () =>
+      (await jobs.findOne({
+        name: 'noop',
+        status: { $in: ['pending', 'processing'] },
+        nextRunAt: { $lte: new Date() },
+      })) === null,
+    extra: () => ({ claims: mill.health().claims }),
+    stop: () => mill.stop(),
+  };
+}
+
+export const contender: ContenderModule = {
+  title: 'Tidemill',
+  variants: {
+    default: { concurrency: '50 in all, 5 per name (defaults)', prefetch: 'adaptive' },
+    tuned100: { concurrency: 100, prefetch: 'adaptive' },
+    tuned200: { concurrency: 200, prefetch: 'adaptive' },
+    tuned500: { concurrency: 500, prefetch: 'adaptive' },
+  },
+  packages: [],
+  driver: () => Promise.resolve(MongoClient),
+  open,
+};

@@ -1,0 +1,46 @@
+import type { MongoClient } from 'mongodb';
+import type { ContenderName } from '../contenders/contender.js';
+
+/** One line of the results. */
+export interface Row {
+  readonly section: string;
+  readonly contender: ContenderName;
+  readonly variant: string;
+  /** What the table shows, by column. */
+  readonly figures: Readonly<Record<string, number | string | null>>;
+  /** Everything that was measured for it, run by run. */
+  readonly runs: readonly unknown[];
+}
+
+/** What every section needs to know, and where it puts what it found. */
+export interface Bench {
+  readonly uri: string;
+  readonly client: MongoClient;
+  readonly mongodPid: number | undefined;
+  readonly quick: boolean;
+  /** Everybody and every section, with the usual counts: figures to keep. */
+  readonly complete: boolean;
+  readonly rounds: number;
+  readonly rows: Row[];
+  wants(contender: ContenderName): boolean;
+  /** A database that nobody has used yet, and that is dropped afterwards. */
+  within<T>(work: (database: string) => Promise<T>): Promise<T>;
+  /** Writes everything to disk, so that no checkpoint of an earlier measurement falls into the next one. */
+  readonly settle: () => Promise<void>;
+  add(row: Row): void;
+}
+
+/** A contender that cannot be measured is said to be so; the others go on. */
+export async function tried<T>(
+  bench: Bench,
+  row: Pick<Row, 'section' | 'contender' | 'variant'>,
+  work: () => Promise<T>,
+): Promise<T | undefined> {
+  try {
+    return await work();
+  } catch (error) {
+    const [reason] = (error instanceof Error ? error.message : String(error)).split('\n');
+    bench.add({ ...row, figures: { failed: reason ?? '' }, runs: [] });
+    return undefined;
+  }
+}

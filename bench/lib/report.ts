@@ -1,0 +1,91 @@
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpus, totalmem } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { CONTENDERS, load } from '../contenders/contender.js';
+import type { Bench, Row } from './bench.js';
+import { round } from './stats.js';
+
+const HERE = dirname(dirname(fileURLToPath(import.meta.url)));
+
+/** One table per section, in the order in which they were measured. */
+export function tables(rows: readonly Row[]): string {
+  const sections = [...new Set(rows.map((row) => row.section))];
+  return sections
+    .map((section) =>
+      table(
+        section,
+        rows.filter((row) => row.section === section),
+      ),
+    )
+    .join('\n\n');
+}
+
+function table(section: string, rows: readonly Row[]): string {
+  const columns = [...new Set(rows.flatMap((row) => Object.keys(row.figures)))].filter((column) =>
+    rows.some((row) => (row.figures[column] ?? '') !== ''),
+  );
+  const lines = rows.map((row) => [
+    row.contender,
+    row.variant,
+    ...columns.map((column) => shown(row.figures[column])),
+  ]);
+  const head = ['', 'variant', ...columns];
+  const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
+  return [`### ${section}`, '', line(head), line(head.map(() => '---')), ...lines.map(line)].join('\n');
+}
+
+function shown(value: number | string | null | undefined): string {
+  if (value === null) return 'has none';
+  return typeof value === 'number' ? value.toLocaleString('en-US') : (value ?? '');
+}
+
+const versionIn = (folder: string, name: string): string | undefined => {
+  const file = join(folder, 'node_modules', name, 'package.json');
+  return existsSync(file)
+    ? (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version
+    : undefined;
+};
+
+async function described(): Promise<Record<string, unknown>> {
+  const entries = CONTENDERS.map(async (name) => {
+    const { title, variants, packages } = await load(name);
+    const versions = packages.map((one) => [one, versionIn(HERE, one) ?? 'not installed']);
+    return [name, { title, versions: Object.fromEntries(versions) as unknown, settings: variants }];
+  });
+  return Object.fromEntries(await Promise.all(entries)) as Record<string, unknown>;
+}
+
+/** Who was measured, on what, and how. */
+export async function circumstances(bench: Bench): Promise<Record<string, unknown>> {
+  const { version } = await bench.client.db('admin').command({ buildInfo: 1 });
+  const pulse = join(HERE, 'node_modules', '@pulsecron', 'pulse');
+  return {
+    machine: {
+      cores: cpus().length,
+      cpu: cpus()[0]?.model ?? '',
+      memoryGb: round(totalmem() / 2 ** 30),
+      platform: process.platform,
+    },
+    versions: {
+      node: process.version,
+      mongod: String(version),
+      driver: versionIn(dirname(HERE), 'mongodb'),
+      'driver of pulse': versionIn(pulse, 'mongodb'),
+    },
+    server: 'replica set of one node, data on disk, journal on, WiredTiger cache 1 GB',
+    writeConcern: 'majority, for everybody, set on the client',
+    rounds: bench.rounds,
+    quick: bench.quick,
+    contenders: await described(),
+  };
+}
+
+/** Quick and partial runs are for trying out: they do not overwrite figures that somebody may quote. */
+export function write(bench: Bench, results: object): string {
+  const folder = join(HERE, 'results', ...(bench.complete ? [] : ['tmp']));
+  mkdirSync(folder, { recursive: true });
+  const file = join(folder, `${new Date().toISOString().slice(0, 10)}.json`);
+  writeFileSync(file, `${JSON.stringify(results, null, 1)}\n`);
+  return file;
+}

@@ -1,0 +1,117 @@
+import type { Row } from './bench.js';
+import { round } from './stats.js';
+
+export interface Target {
+  readonly target: string;
+  readonly measured: string;
+  readonly met: boolean | null;
+}
+
+/** What was promised, against what was measured in this run. Null where this run did not measure it. */
+export function targets(rows: readonly Row[]): Target[] {
+  const figure = (
+    section: string,
+    contender: string,
+    variant: string,
+    column: string,
+    also?: (row: Row) => boolean,
+  ): number => {
+    const row = rows.find(
+      (one) =>
+        one.section === section &&
+        one.contender === contender &&
+        one.variant === variant &&
+        (also?.(one) ?? true),
+    );
+    return Number(row?.figures[column] ?? NaN);
+  };
+  const rate = (contender: string, variant: string): number =>
+    figure('processing', contender, variant, 'jobs/s');
+  const processes = (count: number, column: string): number =>
+    figure('several processes', 'tidemill', 'tuned100', column, (row) => row.figures['processes'] === count);
+  const best = Math.max(...['default', 'tuned100', 'tuned500'].map((variant) => rate('tidemill', variant)));
+  const agenda = Math.max(...['poll', 'stream'].map((variant) => rate('agenda', variant)));
+  const many = (contender: string, variant: string): number =>
+    figure('enqueueing', contender, variant, 'many, 1,000 a call, jobs/s');
+  const two = (column: string): number => figure('latency, two processes', 'tidemill', 'default', column);
+  const one = (column: string): number => figure('latency, one process', 'tidemill', 'default', column);
+  const check = (target: string, value: number, met: boolean, unit = ''): Target => ({
+    target,
+    measured: Number.isNaN(value) ? 'not measured' : `${round(value, 2)}${unit}`,
+    met: Number.isNaN(value) ? null : met,
+  });
+  const atLeast = (target: string, value: number, limit: number, unit = ''): Target =>
+    check(target, value, value >= limit, unit);
+  const atMost = (target: string, value: number, limit: number, unit = ''): Target =>
+    check(target, value, value <= limit, unit);
+  return [
+    atLeast("processing at least 10 times Agenda's rate", best / agenda, 10, ' times'),
+    atLeast(
+      'processing at least half of the raw batched limit, batches of 100, same indexes',
+      best / rate('raw', 'all100'),
+      0.5,
+    ),
+    atLeast(
+      'processing at least half of the raw batched limit, batches of 500, same indexes',
+      best / rate('raw', 'all500'),
+      0.5,
+    ),
+    atLeast(
+      'processing at least half of the raw batched limit, batches of 500, one index only',
+      best / rate('raw', 'claim500'),
+      0.5,
+    ),
+    atLeast('two processes faster than one', processes(2, 'jobs/s') / processes(1, 'jobs/s'), 1, ' times'),
+    atMost('empty or short claims of two processes', processes(2, 'wasted %'), 10, ' %'),
+    atMost('empty or short claims of four processes', processes(4, 'wasted %'), 10, ' %'),
+    atLeast(
+      'enqueueMany at least half of insertMany, same indexes',
+      many('tidemill', 'default') / many('raw', 'all500'),
+      0.5,
+    ),
+    atLeast(
+      'enqueueMany at least half of insertMany, one index only',
+      many('tidemill', 'default') / many('raw', 'claim500'),
+      0.5,
+    ),
+    atMost('idle, another process: p50 under 5 ms, from the call', two('p50 ms'), 5, ' ms'),
+    atMost(
+      'idle, another process: p50 under 5 ms, from the answer',
+      two('p50 ms after the answer'),
+      5,
+      ' ms',
+    ),
+    atMost('idle, another process: p99 under 15 ms, from the call', two('p99 ms'), 15, ' ms'),
+    atMost(
+      'idle, another process: p99 under 15 ms, from the answer',
+      two('p99 ms after the answer'),
+      15,
+      ' ms',
+    ),
+    atMost('idle, same process: p50 under 2 ms, from the call', one('p50 ms'), 2, ' ms'),
+    atMost('idle, same process: p50 under 2 ms, from the answer', one('p50 ms after the answer'), 2, ' ms'),
+    atLeast(
+      '400,000 other jobs: within 10 % of empty',
+      figure('full collection', 'tidemill', 'tuned100', 'full / empty'),
+      0.9,
+    ),
+    atMost(
+      'first handler of 10,000 within 100 ms',
+      figure('backlog of 10,000', 'tidemill', 'default', 'first handler ms'),
+      100,
+      ' ms',
+    ),
+    atLeast(
+      'rate flat to the end (second half / first half)',
+      figure('backlog of 10,000', 'tidemill', 'tuned100', 'second half / first half'),
+      0.9,
+    ),
+    atMost('idle: at most 0.5 commands/s', figure('idle', 'tidemill', 'default', 'commands/s'), 0.5),
+  ];
+}
+
+export function targetTable(all: readonly Target[]): string {
+  const word = (met: boolean | null): string => (met === null ? '–' : met ? 'met' : 'NOT met');
+  const lines = all.map(({ target, measured, met }) => `| ${target} | ${measured} | ${word(met)} |`);
+  return ['### targets', '', '| target | measured | |', '| --- | --- | --- |', ...lines].join('\n');
+}

@@ -1,0 +1,63 @@
+import type { Assignment } from './child.js';
+import { load, type Contender } from '../contenders/contender.js';
+import { tasks } from '../measure/tasks.js';
+
+/** How a task talks to the process that gave it. */
+export interface Parent {
+  say(kind: string, fields?: object): void;
+  hear(kind: string): Promise<void>;
+}
+
+const parent: Parent = {
+  say: (kind, fields) => void process.send?.({ kind, ...fields }),
+  hear: (kind) =>
+    new Promise((resolve) => {
+      const listener = (message: { kind: string }): void => {
+        if (message.kind !== kind) return;
+        process.off('message', listener);
+        resolve();
+      };
+      process.on('message', listener);
+    }),
+};
+
+// A library that is cut off by the end of its client may reject into nothing.
+let leaving = false;
+process.on('unhandledRejection', (error) => {
+  if (leaving) return;
+  throw error;
+});
+process.on('uncaughtException', (error) => {
+  if (leaving) return;
+  parent.say('failed', { error: error.stack });
+  setTimeout(() => process.exit(1), 100);
+});
+
+/** The entry of every child: opens one contender, does one task, and leaves. */
+async function main(): Promise<void> {
+  const assignment = JSON.parse(process.argv[2] ?? '') as Assignment;
+  const contenderModule = await load(assignment.contender);
+  const Client = await contenderModule.driver();
+  const client = new Client(assignment.uri, {
+    monitorCommands: assignment['monitor'] === true,
+    writeConcern: { w: 'majority' },
+  });
+  await client.connect();
+  const contender: Contender = await contenderModule.open(client, assignment);
+  const value = await tasks[assignment.task]!({ assignment, client, contender, parent });
+  leaving = true;
+  await Promise.race([
+    contender.stop().catch(() => undefined),
+    new Promise((resolve) => setTimeout(resolve, 5_000)),
+  ]);
+  await client.close().catch(() => undefined);
+  parent.say('result', { value });
+  process.disconnect();
+  // Some libraries leave timers behind; a profile is only written by an orderly exit.
+  setTimeout(() => process.exit(0), 200).unref();
+}
+
+main().catch((error: unknown) => {
+  parent.say('failed', { error: error instanceof Error ? error.stack : String(error) });
+  setTimeout(() => process.exit(1), 100);
+});

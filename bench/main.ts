@@ -1,0 +1,114 @@
+import { relative } from 'node:path';
+import { parseArgs } from 'node:util';
+import { startMongo } from '@tidemill/servers';
+import { MongoClient } from 'mongodb';
+import { CONTENDERS, type ContenderName } from './contenders/contender.js';
+import type { Bench, Row } from './lib/bench.js';
+import { circumstances, tables, write } from './lib/report.js';
+import { targets, targetTable } from './lib/targets.js';
+import { enqueueing } from './measure/enqueueing.js';
+import { fullCollection } from './measure/full.js';
+import { idle } from './measure/idle.js';
+import { latency } from './measure/latency.js';
+import { backlog, severalProcesses, throughput } from './measure/throughput.js';
+
+const SECTIONS = {
+  processing: throughput,
+  processes: severalProcesses,
+  backlog,
+  full: fullCollection,
+  enqueueing,
+  latency,
+  idle,
+};
+
+const { values: flags } = parseArgs({
+  options: {
+    /** Which contenders; all by default. */
+    only: { type: 'string', default: CONTENDERS.join(',') },
+    /** Which sections; all by default. */
+    sections: { type: 'string', default: Object.keys(SECTIONS).join(',') },
+    rounds: { type: 'string' },
+    quick: { type: 'boolean', default: false },
+    memory: { type: 'boolean', default: false },
+  },
+});
+
+function chosen<T extends string>(flag: string, given: string, known: readonly T[]): readonly T[] {
+  const names = given.split(',').map((name) => name.trim());
+  const unknown = names.filter((name) => !known.includes(name as T));
+  if (unknown.length > 0)
+    throw new Error(`--${flag}: ${unknown.join(', ')} unknown; known are ${known.join(', ')}`);
+  return names as T[];
+}
+
+function makeBench(
+  uri: string,
+  client: MongoClient,
+  mongodPid: number | undefined,
+  only: readonly ContenderName[],
+  allSections: boolean,
+): Bench {
+  const rows: Row[] = [];
+  let databases = 0;
+  return {
+    uri,
+    client,
+    mongodPid,
+    quick: flags.quick,
+    complete: !flags.quick && only.length === CONTENDERS.length && allSections,
+    rounds: Number(flags.rounds ?? (flags.quick ? 1 : 3)),
+    rows,
+    wants: (contender) => only.includes(contender),
+    within: async (work) => {
+      databases += 1;
+      const database = `bench_${databases}`;
+      try {
+        return await work(database);
+      } finally {
+        await client.db(database).dropDatabase();
+      }
+    },
+    settle: async () => {
+      await client.db('admin').command({ fsync: 1 });
+    },
+    add: (row) => {
+      rows.push(row);
+      console.error(`${row.section}: ${row.contender} ${row.variant} ${JSON.stringify(row.figures)}`);
+    },
+  };
+}
+
+async function main(): Promise<void> {
+  const only = chosen('only', flags.only, CONTENDERS);
+  const sections = chosen('sections', flags.sections, Object.keys(SECTIONS) as (keyof typeof SECTIONS)[]);
+  await using server = await startMongo();
+  const client = await new MongoClient(server.uri).connect();
+  try {
+    const bench = makeBench(
+      server.uri,
+      client,
+      server.members[0]?.pid,
+      only,
+      sections.length === Object.keys(SECTIONS).length,
+    );
+    const began = new Date();
+    for (const section of sections) await SECTIONS[section](bench);
+    const judged = targets(bench.rows);
+    const file = write(bench, {
+      began,
+      ended: new Date(),
+      ...(await circumstances(bench)),
+      targets: judged,
+      rows: bench.rows,
+    });
+    console.log(
+      `${tables(bench.rows)}\n\n${targetTable(judged)}\n\nraw figures: ${relative(process.cwd(), file)}`,
+    );
+  } finally {
+    await client.close();
+  }
+}
+
+if (flags.memory) await import('./memory.js');
+else await main();

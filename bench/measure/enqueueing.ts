@@ -1,0 +1,59 @@
+import type { ContenderName } from '../contenders/contender.js';
+import { tried, type Bench } from '../lib/bench.js';
+import { inChild } from '../lib/child.js';
+import { median } from '../lib/stats.js';
+
+const ENTRIES: readonly { readonly contender: ContenderName; readonly variant: string }[] = [
+  { contender: 'raw', variant: 'all500' },
+  { contender: 'raw', variant: 'claim500' },
+  { contender: 'tidemill', variant: 'default' },
+  { contender: 'agenda', variant: 'poll' },
+  { contender: 'pulse', variant: 'best' },
+  { contender: 'mongodash', variant: 'reactive' },
+  { contender: 'mongodb-cron', variant: 'loops1' },
+];
+
+const IN_FLIGHT = 32;
+const BATCH = 1_000;
+
+interface Measured {
+  readonly perSecond: number | null;
+}
+
+/** Single calls, 32 under way; and the call for many, 1,000 a time. Nobody works meanwhile. */
+export async function enqueueing(bench: Bench): Promise<void> {
+  const section = 'enqueueing';
+  const singles = bench.quick ? 1_000 : 8_000;
+  const many = bench.quick ? 5_000 : 50_000;
+  const runs = new Map(ENTRIES.map((entry) => [entry, { single: [] as Measured[], many: [] as Measured[] }]));
+  for (let turn = 0; turn < bench.rounds; turn += 1) {
+    for (const [entry, measured] of runs) {
+      if (!bench.wants(entry.contender)) continue;
+      const base = { uri: bench.uri, ...entry };
+      await tried(bench, { section, ...entry }, async () => {
+        measured.single.push(
+          await bench.within((database) =>
+            inChild<Measured>({ ...base, database, task: 'enqueue', jobs: singles, inFlight: IN_FLIGHT }),
+          ),
+        );
+        measured.many.push(
+          await bench.within((database) =>
+            inChild<Measured>({ ...base, database, task: 'enqueueMany', jobs: many, batch: BATCH }),
+          ),
+        );
+      });
+    }
+  }
+  for (const [entry, measured] of runs) {
+    if (measured.many.length === 0) continue;
+    const rate = (values: readonly Measured[]): number | null =>
+      values.some(({ perSecond }) => perSecond === null)
+        ? null
+        : median(values.map(({ perSecond }) => perSecond ?? NaN));
+    const figures = {
+      'single, 32 in flight, jobs/s': rate(measured.single),
+      'many, 1,000 a call, jobs/s': rate(measured.many),
+    };
+    bench.add({ section, ...entry, figures, runs: [measured] });
+  }
+}
