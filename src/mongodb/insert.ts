@@ -109,25 +109,52 @@ export async function insertIn(
 ): Promise<readonly Inserted[]> {
   needTransactions(mongo);
   const documents = jobs.map((job) => toDocument(job, mongo.sharded));
-  const operations = documents.map((document, index): AnyBulkWriteOperation<JobDocument> => {
-    const job = jobs[index] as NewJob;
-    if (job.uniqueKey === undefined && job.ownId !== true) return { insertOne: { document: document } };
-    const part = mongo.sharded ? { part: document['part'] as number } : {};
-    const filter =
-      job.uniqueKey === undefined
-        ? { _id: document._id, ...part }
-        : { ...liveKey(job.name, job.uniqueKey), ...part };
-    return {
-      updateOne: { filter: filter, update: { $setOnInsert: document as never }, upsert: true },
-    };
-  });
-  const { upsertedIds } = await mongo.jobs.bulkWrite(operations, { session, ordered: true });
+  const stored = await storedIds(mongo, jobs, documents, session);
+  const open = documents
+    .map((_document, index) => index)
+    .filter((index) => !stored.has(String(documents[index]?._id)));
+  const operations = open.map((index) =>
+    insertion(mongo, jobs[index] as NewJob, documents[index] as JobDocument),
+  );
+  const upserted =
+    operations.length === 0
+      ? {}
+      : (await mongo.jobs.bulkWrite(operations, { session, ordered: true })).upsertedIds;
   const answers: Inserted[] = [];
   for (const [index, document] of documents.entries()) {
-    const job = jobs[index] as NewJob;
-    const created = (job.uniqueKey === undefined && job.ownId !== true) || upsertedIds[index] !== undefined;
+    const at = open.indexOf(index);
+    const created = at >= 0 && (isPlain(jobs[index] as NewJob) || upserted[at] !== undefined);
     const winner = created ? document : await mongo.jobs.findOne(rival(document), { session });
     answers.push({ job: toRecord(winner ?? document), outcome: created ? 'created' : 'existing' });
   }
   return answers;
+}
+
+/** Nothing but its own new id could be in its way. */
+const isPlain = (job: NewJob): boolean => job.uniqueKey === undefined && job.ownId !== true;
+
+function insertion(mongo: Mongo, job: NewJob, document: JobDocument): AnyBulkWriteOperation<JobDocument> {
+  if (isPlain(job)) return { insertOne: { document } };
+  const part = mongo.sharded ? { part: document['part'] as number } : {};
+  const { uniqueKey } = job;
+  const filter =
+    uniqueKey === undefined ? { _id: document._id, ...part } : { ...liveKey(job.name, uniqueKey), ...part };
+  return { updateOne: { filter, update: { $setOnInsert: document as never }, upsert: true } };
+}
+
+/** Ids that are taken already, of jobs that have a unique key as well: their upsert looks for the key only. */
+async function storedIds(
+  mongo: Mongo,
+  jobs: readonly NewJob[],
+  documents: readonly JobDocument[],
+  session: ClientSession,
+): Promise<ReadonlySet<string>> {
+  const both = documents.filter((_document, index) => {
+    const job = jobs[index] as NewJob;
+    return job.ownId === true && job.uniqueKey !== undefined;
+  });
+  if (both.length === 0) return new Set();
+  const filter = { _id: { $in: both.map((document) => document._id) } };
+  const rows = await mongo.jobs.find(filter, { session, projection: { _id: 1 } }).toArray();
+  return new Set(rows.map((row) => String(row._id)));
 }

@@ -97,6 +97,16 @@ eachStore('unique keys', ({ open }) => {
     expect(await mill.jobs.count({ name: 'sync' })).toBe(3);
   });
 
+  it('answers the finished job of an id that is used again with its key inside a transaction', async () => {
+    const mill = aMill(open());
+    const first = await mill.enqueue('sync', {}, { id: 'mine', uniqueKey: 'k', delay: '1h' });
+    await mill.jobs.cancel(first.id);
+    const again = await mill.withTransaction((transaction) =>
+      mill.enqueue('sync', {}, { id: 'mine', uniqueKey: 'k', transaction }),
+    );
+    expect(again).toMatchObject({ id: 'mine', outcome: 'existing', status: 'cancelled' });
+  });
+
   it('writes nothing of a transaction that is not committed', async () => {
     const mill = aMill(open());
     const failing = mill.withTransaction(async (transaction) => {
