@@ -3,6 +3,7 @@ import type { Emitter } from './core/emitter.js';
 import { toJob, type JobRecord } from './core/job.js';
 import type { Logger } from './core/logger.js';
 import { Engine, type EngineState } from './engine/engine.js';
+import type { Reservation } from './engine/reservation.js';
 import type { MillEvents } from './jobs/events.js';
 import type { Registry } from './jobs/registry.js';
 import { JobTrigger } from './jobs/trigger.js';
@@ -57,6 +58,11 @@ export class Shift {
   /** Something may be due: new work, or a new name. */
   notify(): void {
     this.#engine.notify();
+  }
+
+  /** A slot for a job that is about to be stored; undefined where it has to queue. */
+  reserve(name: string, id: string): Reservation | undefined {
+    return this.#engine.reserve(name, id);
   }
 
   async stop(timeoutMs: number): Promise<void> {

@@ -78,7 +78,10 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     const store = (): Promise<Store> => this.#store();
     const due = (): void => this.#shift?.notify();
     this.#results = new Results(store);
-    this.#queue = new Queue(() => this.#store(), this.#registry, due);
+    this.#queue = new Queue(() => this.#store(), this.#registry, {
+      due,
+      reserve: (name, id) => this.#shift?.reserve(name, id),
+    });
     this.jobs = new Jobs(store, this.#registry, this.#results, due);
     this.schedules = new Schedules(store, due);
   }

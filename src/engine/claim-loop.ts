@@ -1,6 +1,6 @@
 import { pause, type Clock } from '../core/clock.js';
 import type { JobRecord } from '../core/job.js';
-import type { ClaimAnswer, ClaimRequest, Cluster, Glance, Instance, JobStore } from '../store/port.js';
+import type { ClaimAnswer, ClaimRequest, Cluster, Glance, Hint, Instance, JobStore } from '../store/port.js';
 import type { Lanes, LaneRequest } from './lanes.js';
 import type { Reason, Wake } from './wake.js';
 
@@ -38,6 +38,8 @@ const FIRST_WAIT_MS = 100;
 const LONGEST_WAIT_MS = 2_000;
 /** Wait before asking again for work that others got first. */
 const CONTENDED_MS = 10;
+/** More wake-ups than this at once say no more than that there is work. */
+const MOST_HINTS = 4;
 
 /**
  * The loop: claim what there is room for, start it, and wait. Only one claim is ever under way in an instance.
@@ -55,6 +57,7 @@ export class ClaimLoop {
   /** More may be due than was taken. */
   #hungry = true;
   #idlePollMs = 0;
+  #hints: Hint[] = [];
   /** Monotonic time of the last claim whose answer was lost. */
   suspectAt: number = -Infinity;
 
@@ -65,6 +68,16 @@ export class ClaimLoop {
   /** Monotonic time of the last answer from the store. */
   get lastContactAt(): number {
     return this.#lastContactAt;
+  }
+
+  /** True where the last look found nothing of this name to be due or paused: new work of it need not queue. */
+  quiet(name: string): boolean {
+    return !this.#hungry && !this.#due.has(name) && this.#cluster?.paused.has(name) === false;
+  }
+
+  /** A wake-up that names its job. */
+  hint(hint: Hint): void {
+    if (this.#hints.length < MOST_HINTS) this.#hints.push(hint);
   }
 
   /** There is slots' room: a reason to claim only where more was due than could be taken. */
@@ -135,18 +148,19 @@ export class ClaimLoop {
   }
 
   async #claim(request: LaneRequest, stop: AbortSignal): Promise<ClaimAnswer> {
-    const { self, mint, lanes, heartbeatMs, start, release } = this.#options;
+    const { self, mint, lanes, heartbeatMs, mayClaim, start, release } = this.#options;
     const instance = self();
     const token = mint();
-    const answer = await this.#send({ instance, token, heartbeatMs, ...request }, stop);
+    const hints = this.#hints.splice(0).filter(({ name }) => this.#cluster?.paused.has(name) !== true);
+    const answer = await this.#send({ instance, token, heartbeatMs, hints, ...request }, stop);
     this.#count(answer);
     this.#saw(answer.cluster);
     // The lease may have been lost, or the end have come, while the claim was under way.
-    if (stop.aborted || self().life !== instance.life) release(answer.jobs);
-    else {
-      lanes.accept(answer.jobs);
-      start();
-    }
+    const over = stop.aborted || !mayClaim() || self().life !== instance.life;
+    const mayRun = ({ name }: JobRecord): boolean => !over && !answer.cluster.paused.has(name);
+    release(answer.jobs.filter((job) => !mayRun(job)));
+    lanes.accept(answer.jobs.filter(mayRun));
+    if (!over) start();
     return answer;
   }
 

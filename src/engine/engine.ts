@@ -7,6 +7,7 @@ import {
   leaseOf,
   type Cluster,
   type Glance,
+  type Hint,
   type Instance,
   type Registration,
   type Store,
@@ -20,6 +21,7 @@ import { LeaseKeeper } from './lease-keeper.js';
 import { Listener } from './listener.js';
 import { Notebook } from './notebook.js';
 import { Settler, type SettlerOptions } from './settler.js';
+import type { Reservation } from './reservation.js';
 import type { Trigger } from './trigger.js';
 import { Wake } from './wake.js';
 
@@ -60,6 +62,7 @@ export interface EngineState {
 
 /** More unrecorded outcomes than this, and nothing new is claimed. */
 const MOST_UNSETTLED = 2_000;
+const BEATS_PER_LEASE = 3;
 /** How often running work is asked after cancel requests; half of the second that is promised. */
 const CANCEL_CHECK_MS = 500;
 /** How long handlers get to react to their signal at the end of a stop. */
@@ -89,6 +92,8 @@ export class Engine {
   readonly #stop = new AbortController();
   /** Work whose handler runs, by id. */
   readonly #attempts = new Map<string, Attempt>();
+  /** Work that is being stored for a slot of this instance, by id. */
+  readonly #reserved = new Map<string, Promise<void>>();
   /** Work whose handler gave up in answer to its signal, and goes back. */
   readonly #interrupted: JobRecord[] = [];
   #looping: Promise<void> | undefined;
@@ -104,9 +109,12 @@ export class Engine {
     this.#lanes = new Lanes(options.concurrency);
     this.#wake = new Wake(this.#clock);
     const error = (where: string) => (problem: unknown) => events.error(problem, where);
-    const wake = (): void => this.#wake.notify();
+    const wake = (hint?: Hint): void => {
+      if (hint !== undefined) this.#loop.hint(hint);
+      this.#wake.notify();
+    };
     this.#keeper = this.#makeKeeper();
-    this.#abandoned = new Abandoned(this.#clock, options.log, options.maxAbandoned, wake);
+    this.#abandoned = new Abandoned(this.#clock, options.log, options.maxAbandoned, () => wake());
     this.#notebook = new Notebook(this.#clock, store.jobs, error('note'));
     const settler: SettlerOptions = {
       store: store.jobs,
@@ -156,10 +164,10 @@ export class Engine {
       clock: this.#clock,
       lanes: this.#lanes,
       wake: this.#wake,
-      heartbeatMs: leaseMs / 3,
+      heartbeatMs: leaseMs / BEATS_PER_LEASE,
       self: () => this.#keeper.self,
       mint: () => this.#keeper.mint(),
-      mayClaim: () => this.#keeper.held && !this.#abandoned.tooMany && this.#unsettled < MOST_UNSETTLED,
+      mayClaim: () => this.#mayClaim,
       names: () => {
         this.#lanes.define(trigger.workers());
         return [...trigger.workers().keys()];
@@ -181,6 +189,10 @@ export class Engine {
 
   get self(): Instance {
     return this.#keeper.self;
+  }
+
+  get #mayClaim(): boolean {
+    return this.#keeper.held && !this.#abandoned.tooMany && this.#unsettled < MOST_UNSETTLED;
   }
 
   get state(): EngineState {
@@ -205,6 +217,7 @@ export class Engine {
       return undefined;
     const known = new Set([
       ...this.#attempts.keys(),
+      ...this.#reserved.keys(),
       ...this.#lanes.waiting().map((work) => work.id),
       ...this.#settler.ids(),
       ...this.#apart.ids(),
@@ -226,6 +239,68 @@ export class Engine {
   }
 
   /**
+   * A free slot for work that is about to be stored, which then need not be claimed. Undefined where it has to queue:
+   * no slot is free, other work is due, or nothing may be claimed.
+   */
+  reserve(name: string, id: string): Reservation | undefined {
+    if (this.#stop.signal.aborted || !this.#mayClaim || !this.#loop.quiet(name)) return undefined;
+    if (!this.#lanes.reserve(name)) return undefined;
+    const heartbeatMs = this.#options.leaseMs / BEATS_PER_LEASE;
+    const claim = { instance: this.self, token: this.#keeper.mint(), heartbeatMs };
+    // Asked beside the insert, so it costs no time: a pause that was made before this call is seen.
+    const paused = this.#isPaused(name);
+    let end = (): void => undefined;
+    const ended = new Promise<void>((resolve) => {
+      end = () => {
+        this.#reserved.delete(id);
+        resolve();
+      };
+    });
+    this.#reserved.set(id, ended);
+    return {
+      claim,
+      fulfil: (work) => {
+        const starting = this.#startReserved(work, claim.instance, paused).finally(end);
+        this.#clock.track?.(starting);
+      },
+      cancel: (stored) => {
+        if (stored === 'unknown') this.#loop.suspectAt = this.#clock.monotonic();
+        this.#giveSlotBack(name);
+        end();
+      },
+    };
+  }
+
+  async #isPaused(name: string): Promise<boolean> {
+    try {
+      return (await this.#options.store.instances.list()).paused.has(name);
+    } catch (error) {
+      this.#options.events.error(error, 'claim');
+      return true;
+    }
+  }
+
+  async #startReserved(work: JobRecord, instance: Instance, paused: Promise<boolean>): Promise<void> {
+    const mayNot = await paused;
+    // Whoever asked for it has the answer before the handler begins.
+    await new Promise((resolve) => setImmediate(resolve));
+    if (mayNot || this.#stop.signal.aborted || !this.#keeper.held || this.self.life !== instance.life) {
+      this.#release([work]);
+      this.#giveSlotBack(work.name);
+      return;
+    }
+    const running = this.#run(work);
+    this.#clock.track?.(running);
+  }
+
+  #giveSlotBack(name: string): void {
+    this.#lanes.free(name);
+    if (this.#stop.signal.aborted) return;
+    this.#startWaiting();
+    this.#loop.room();
+  }
+
+  /**
    * Ends: no new claims; what was taken ahead goes back; running handlers get `timeoutMs`, the lease being kept all
    * the while; then their signals abort, and what still runs is handed back without using an attempt.
    * Answers what was handed back, and how many outcomes could not be recorded.
@@ -237,7 +312,8 @@ export class Engine {
     this.#release(this.#lanes.drain());
     // A store that does not answer must not hold up the end: what it was asked for is found by others later.
     const looped = this.#looping && within(this.#clock, SETTLE_LIMIT_MS, this.#looping);
-    await Promise.all([looped, this.#idle(timeoutMs)]);
+    const reserved = within(this.#clock, SETTLE_LIMIT_MS, Promise.all(this.#reserved.values()));
+    await Promise.all([looped, reserved, this.#idle(timeoutMs)]);
     const late = [...this.#attempts.values()];
     for (const attempt of late)
       attempt.abort(new StoppingError('The instance is stopping and could not wait any longer.'));

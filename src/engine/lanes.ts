@@ -112,12 +112,29 @@ export class Lanes {
     return undefined;
   }
 
+  /** Takes a slot for work that is not there yet; false where none is free, or other work waits for it. */
+  reserve(name: string): boolean {
+    const lane = this.#lanes.get(name);
+    if (lane === undefined || lane.buffer.length > 0) return false;
+    if (this.#running >= this.#slots || lane.running >= lane.concurrency) return false;
+    lane.running += 1;
+    this.#running += 1;
+    return true;
+  }
+
+  /** The work for which a slot was reserved did not come. */
+  free(name: string): void {
+    const lane = this.#lanes.get(name);
+    if (lane === undefined) return;
+    lane.running -= 1;
+    this.#running -= 1;
+  }
+
   /** A slot is free again; answers whether a claim for its name is worth while now. */
   done(name: string, durationMs: number): boolean {
     const lane = this.#lanes.get(name);
     if (lane === undefined) return false;
-    lane.running -= 1;
-    this.#running -= 1;
+    this.free(name);
     lane.prefetch.learn(durationMs);
     return wants(lane, this.#room());
   }

@@ -1,10 +1,10 @@
 import type { Clock } from '../core/clock.js';
-import type { Store, WakeUp, Watch } from '../store/port.js';
+import type { Hint, Store, WakeUp, Watch } from '../store/port.js';
 
 export interface ListenerOptions {
   readonly store: Store;
   readonly clock: Clock;
-  readonly wake: () => void;
+  readonly wake: (hint?: Hint) => void;
   readonly cancel: () => void;
   readonly error: (error: unknown) => void;
   /** Said once: only the poll finds work here, and why. */

@@ -1,7 +1,8 @@
-import { OptionError } from '../core/errors.js';
-import { SCHEDULE_PREFIX, toJob, type Job, type MissedPolicy } from '../core/job.js';
+import { OptionError, StoreError } from '../core/errors.js';
+import { SCHEDULE_PREFIX, toJob, type Job, type JobRecord, type MissedPolicy } from '../core/job.js';
 import { checkDate, checkKeys, checkOneOf, checkText, show } from '../core/options.js';
 import { checkPayload } from '../core/payload.js';
+import type { Reservation } from '../engine/reservation.js';
 import type { Inserted, NewJob, Store } from '../store/port.js';
 import { parseCron } from '../time/cron.js';
 import { toMs, type Duration } from '../time/duration.js';
@@ -78,20 +79,26 @@ const WAKE_BURST = 20;
 
 export type Target<T = unknown> = string | JobDefinition<T>;
 
+/** The instance that works in this process, if there is one. */
+export interface Local {
+  /** Told of work that may start at once. */
+  readonly due: () => void;
+  readonly reserve: (name: string, id: string) => Reservation | undefined;
+}
+
 /** Where work is asked for: checks everything first, then writes once. */
 export class Queue<Tx> {
   readonly #store: () => Promise<Store<Tx>>;
   readonly #registry: Registry;
-  readonly #due: () => void;
+  readonly #local: Local;
   readonly #inserter = new Inserter<Tx>();
   #wakes = WAKE_BURST;
   #wokeAt = 0;
 
-  /** `due` is told of work in this process that may start at once. */
-  constructor(store: () => Promise<Store<Tx>>, registry: Registry, due: () => void) {
+  constructor(store: () => Promise<Store<Tx>>, registry: Registry, local: Local) {
     this.#store = store;
     this.#registry = registry;
-    this.#due = due;
+    this.#local = local;
   }
 
   async enqueue(target: Target, data: unknown, options: EnqueueOptions<Tx> = {}): Promise<EnqueuedJob> {
@@ -100,12 +107,30 @@ export class Queue<Tx> {
     const transaction = transactionOf('enqueue', store, [{ options }]);
     const now = store.clock.now();
     const job = await this.#newJob('enqueue', store, target, data, options, now);
+    const mayStart = transaction === undefined && job.nextRunAt.getTime() <= now;
+    const reservation = mayStart ? this.#local.reserve(job.name, job.id) : undefined;
+    if (reservation !== undefined) return answer(await this.#insertClaimed(store, job, reservation));
     const [asked = job] = this.#withWake([job], now);
     if (transaction !== undefined)
       return answer((await store.jobs.insert([asked], transaction))[0] as Inserted);
     const inserted = await this.#inserter.insert(store, asked);
-    this.#due();
+    this.#local.due();
     return answer(inserted);
+  }
+
+  /** A slot of this process is free and nothing waits for it: the job is stored as claimed, which saves the claim. */
+  async #insertClaimed(store: Store<Tx>, job: NewJob, reservation: Reservation): Promise<Inserted> {
+    const { claim } = reservation;
+    try {
+      const inserted = await this.#inserter.insert(store, { ...job, claim });
+      if (inserted.job.leaseToken !== claim.token) reservation.cancel('not');
+      else reservation.fulfil(inserted.job);
+      return inserted.outcome === 'created' ? { ...inserted, job: asAsked(inserted.job) } : inserted;
+    } catch (error) {
+      const unsure = error instanceof StoreError && error.outcomeUnknown;
+      reservation.cancel(unsure ? 'unknown' : 'not');
+      throw error;
+    }
   }
 
   async enqueueMany(
@@ -121,15 +146,20 @@ export class Queue<Tx> {
     }
     if (jobs.length === 0) return [];
     const inserted = await store.jobs.insert(this.#withWake(jobs, now), transaction);
-    if (transaction === undefined) this.#due();
+    if (transaction === undefined) this.#local.due();
     return inserted.map(answer);
   }
 
-  /** One of the jobs that are due asks the store to wake waiting instances. */
+  /** The first in line of the jobs that are due asks the store to wake waiting instances, which may take it directly. */
   #withWake(jobs: readonly NewJob[], now: number): readonly NewJob[] {
-    const first = jobs.findIndex((job) => job.nextRunAt.getTime() <= now);
-    if (first < 0 || !this.#mayWake(now)) return jobs;
-    return jobs.map((job, index) => (index === first ? { ...job, wake: true } : job));
+    const ahead = (a: NewJob, b: NewJob): boolean =>
+      a.priority === b.priority ? a.nextRunAt < b.nextRunAt : a.priority > b.priority;
+    let first: NewJob | undefined;
+    for (const job of jobs) {
+      if (job.nextRunAt.getTime() <= now && (first === undefined || ahead(job, first))) first = job;
+    }
+    if (first === undefined || !this.#mayWake(now)) return jobs;
+    return jobs.map((job) => (job === first ? { ...job, wake: true } : job));
   }
 
   async #newJob(
@@ -139,7 +169,7 @@ export class Queue<Tx> {
     data: unknown,
     options: EnqueueOptions<Tx>,
     now: number,
-  ): Promise<NewJob> {
+  ): Promise<NewJob & { readonly id: string }> {
     const { name, schema } = this.#resolve(where, target);
     checkKeys(where, options, ENQUEUE_KEYS);
     const payload = checkPayload(
@@ -249,7 +279,7 @@ export class Queue<Tx> {
       ...bounds,
       ...this.#limits(where, name, options),
     });
-    this.#due();
+    this.#local.due();
     return toJob(job);
   }
 }
@@ -284,6 +314,12 @@ function transactionOf<Tx>(
   throw new OptionError(
     `${where}: transaction must be a handle of the ${store.kind} store, got ${show(handle)}.`,
   );
+}
+
+/** As it was accepted: that it is about to run here is no news to who asked for it. */
+function asAsked(job: JobRecord): JobRecord {
+  const { claimedBy, lastHeartbeat, heartbeatInterval, leaseToken, ...asked } = job;
+  return { ...asked, status: 'pending', lockedAt: null };
 }
 
 const answer = ({ job, outcome }: Inserted): EnqueuedJob => ({ ...toJob(job), outcome });

@@ -1,7 +1,7 @@
 import type { JobRecord } from '../core/job.js';
 import { fairShare } from '../core/share.js';
 import type { ClaimAnswer, ClaimRequest, Glance, Inserted, Instance, NewJob } from '../store/port.js';
-import { assign, byTurn, toRecord, type Row } from './records.js';
+import { assign, byTurn, claimFields, toRecord, type Row } from './records.js';
 import type { Table } from './table.js';
 import type { MemoryTransaction } from './transaction.js';
 
@@ -62,14 +62,7 @@ export async function claim(table: Table, request: ClaimRequest): Promise<ClaimA
 
 function take(table: Table, row: Row, request: ClaimRequest, now: Date): void {
   table.move(row, 'processing');
-  assign(row, {
-    claimedBy: request.instance.instanceId,
-    leaseToken: request.token,
-    heartbeatInterval: request.heartbeatMs,
-    lockedAt: now,
-    lastHeartbeat: now,
-    updatedAt: now,
-  });
+  assign(row, claimFields(request, now));
 }
 
 export async function claimedUnder(

@@ -1,4 +1,5 @@
 import type { JobRecord } from '../core/job.js';
+import type { Claimant } from '../store/port.js';
 
 /** A record that the store may change; what leaves the store is always a copy. */
 export type Row = { -readonly [K in keyof JobRecord]: JobRecord[K] } & {
@@ -53,6 +54,16 @@ export function assign(row: Row, fields: object): void {
   Object.assign(row, copyOf(fields));
   for (const field of OPTIONAL) if ((row[field] ?? null) === null) Reflect.deleteProperty(row, field);
 }
+
+/** What a claim writes besides the status. */
+export const claimFields = ({ instance, token, heartbeatMs }: Claimant, now: Date): object => ({
+  claimedBy: instance.instanceId,
+  leaseToken: token,
+  heartbeatInterval: heartbeatMs,
+  lockedAt: now,
+  lastHeartbeat: now,
+  updatedAt: now,
+});
 
 export const byTurn = (a: Row, b: Row): number =>
   b.priority - a.priority || a.nextRunAt.getTime() - b.nextRunAt.getTime() || a.serial - b.serial;

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type { Clock } from '../core/clock.js';
 import type { JobRecord, JobStatus } from '../core/job.js';
 import type { Cluster, Lease, NewJob } from '../store/port.js';
-import { copyOf, toRecord, type Row } from './records.js';
+import { assign, claimFields, copyOf, toRecord, type Row } from './records.js';
 
 export interface MemoryContext {
   readonly clock: Clock;
@@ -65,11 +65,13 @@ export class Table {
   }
 
   newRow(job: NewJob): Row {
-    const { wake, ownId, ...fields } = job;
+    const { wake, ownId, claim, ...fields } = job;
     this.#serial += 1;
     const id = job.id ?? this.newId();
     const base = { lockedAt: null, failCount: 0, updatedAt: job.createdAt };
-    return { ...copyOf(fields), ...base, id, key: id, serial: this.#serial };
+    const row: Row = { ...copyOf(fields), ...base, id, key: id, serial: this.#serial };
+    if (claim !== undefined) assign(row, { status: 'processing', ...claimFields(claim, this.now()) });
+    return row;
   }
 
   keep(row: Row): void {

@@ -1,7 +1,7 @@
 import { ObjectId, type Document } from 'mongodb';
 import type { JobRecord } from '../core/job.js';
 import { fairShare } from '../core/share.js';
-import type { ClaimAnswer, ClaimRequest, Instance, NameLimit } from '../store/port.js';
+import type { Claimant, ClaimAnswer, ClaimRequest, Hint, Instance, NameLimit } from '../store/port.js';
 import { literal, run, type Mongo } from './context.js';
 import { hash, SCHEMA_VERSION, toRecord, toText, type JobDocument, type Key } from './document.js';
 import { clusterPipeline, readCluster } from './look.js';
@@ -57,14 +57,14 @@ function sliceOf(id: Key, slices: number): number {
 
 /**
  * This instance's slice of the head, in order. Slices are by id and not by place: others see the head a moment
- * earlier or later. Others' work is touched only where the end of the queue is in sight, or nothing of the own is.
+ * earlier or later. Others' work is touched only where nothing of the own is in sight.
  */
 function pick(ids: readonly Key[], limit: NameLimit): Key[] {
   const slices = slicesOf(limit);
   if (slices === 1) return ids.slice(0, limit.max);
   const rank = limit.rank % slices;
   const own = ids.filter((id) => sliceOf(id, slices) === rank).slice(0, limit.max);
-  if (own.length > 0 && ids.length >= windowOf(limit)) return own;
+  if (own.length > 0) return own;
   const others = ids.filter((id) => sliceOf(id, slices) !== rank);
   while (own.length < limit.max && others.length > 0) {
     own.push(...others.splice(Math.floor(Math.random() * others.length), 1));
@@ -72,21 +72,31 @@ function pick(ids: readonly Key[], limit: NameLimit): Key[] {
   return own;
 }
 
-/** Statement 1: candidates of each name, then a fair share of them by turns. */
+/** Statement 1: candidates of each name, then a fair share of them by turns; what is being taken already aside. */
 async function candidates(
   mongo: Mongo,
   request: ClaimRequest,
+  hinted: readonly Hint[],
 ): Promise<{ ids: Key[]; answer: Omit<ClaimAnswer, 'jobs'> }> {
   const rows = await mongo.jobs
     .aggregate(headsPipeline(mongo, request), { hint: 'tidemill_claim' })
     .toArray();
   const cluster = readCluster(rows, mongo.clock.now());
+  const except = new Set(hinted.map(({ key }) => String(key)));
   const heads = new Map(
-    rows.filter((row) => row['ids'] !== undefined).map((row) => [row['_id'] as string, row['ids'] as Key[]]),
+    rows
+      .filter((row) => row['ids'] !== undefined)
+      .map((row) => [row['_id'] as string, (row['ids'] as Key[]).filter((id) => !except.has(String(id)))]),
   );
   const open = [...fairLimits(request)].filter(([name]) => heads.has(name) && !cluster.paused.has(name));
-  const picked = new Map(open.map(([name, limit]) => [name, pick(heads.get(name) ?? [], limit)]));
-  const shares = fairShare(new Map([...picked].map(([name, ids]) => [name, ids.length])), request.total);
+  const picked = new Map(
+    open.map(([name, limit]) => {
+      const max = limit.max - hinted.filter((hint) => hint.name === name).length;
+      return [name, pick(heads.get(name) ?? [], { ...limit, max })];
+    }),
+  );
+  const offers = new Map([...picked].map(([name, ids]) => [name, ids.length]));
+  const shares = fairShare(offers, request.total - hinted.length);
   const ids = [...picked].flatMap(([name, offered]) => offered.slice(0, shares.get(name) ?? 0));
   const more = open.some(([name, limit]) => {
     const seen = heads.get(name)?.length ?? 0;
@@ -98,10 +108,20 @@ async function candidates(
 /** Up to this many are taken one by one, each with its document as the answer: two round trips instead of three. */
 const FEW = 4;
 
+/** Hints of names that may be claimed, as many as may be. */
+function usable({ hints = [], limits, total }: ClaimRequest): readonly Hint[] {
+  const room = new Map([...limits].map(([name, { max }]) => [name, max]));
+  return hints.slice(0, Math.min(total, FEW)).filter(({ name }) => {
+    const left = room.get(name) ?? 0;
+    room.set(name, left - 1);
+    return left > 0;
+  });
+}
+
 /** Every precondition is inside the write: still pending, still due, still of a known version. */
 const takeable = { status: 'pending' as const, v: SCHEMA_VERSION, $expr: { $lte: ['$nextRunAt', '$$NOW'] } };
 
-function taken(request: ClaimRequest): Document {
+function taken(request: Claimant): Document {
   return {
     $set: {
       status: 'processing',
@@ -125,7 +145,7 @@ async function takeMany(mongo: Mongo, ids: readonly Key[], request: ClaimRequest
   return mongo.jobs.find(filter, { batchSize: ids.length + 1 }).toArray();
 }
 
-async function takeFew(mongo: Mongo, ids: readonly Key[], request: ClaimRequest): Promise<JobDocument[]> {
+async function takeEach(mongo: Mongo, ids: readonly Key[], request: Claimant): Promise<JobDocument[]> {
   const takes = await Promise.allSettled(
     ids.map((_id) =>
       mongo.jobs.findOneAndUpdate({ _id, ...takeable }, taken(request), { returnDocument: 'after' }),
@@ -140,10 +160,23 @@ async function takeFew(mongo: Mongo, ids: readonly Key[], request: ClaimRequest)
 
 export async function claim(mongo: Mongo, request: ClaimRequest): Promise<ClaimAnswer> {
   return run('claim', async () => {
-    const { ids, answer } = await candidates(mongo, request);
-    if (ids.length === 0) return { jobs: [], ...answer };
-    const take = ids.length <= FEW && !mongo.sharded ? takeFew : takeMany;
-    return { jobs: inOrder((await take(mongo, ids, request)).map(toRecord)), ...answer };
+    const hinted = mongo.sharded ? [] : usable(request);
+    // Until both have ended: what the token holds can be read in peace where one has failed.
+    const [heads, early] = await Promise.allSettled([
+      candidates(mongo, request, hinted),
+      takeEach(
+        mongo,
+        hinted.map(({ key }) => key as Key),
+        request,
+      ),
+    ]);
+    if (heads.status === 'rejected') throw heads.reason;
+    if (early.status === 'rejected') throw early.reason;
+    const { ids, answer } = heads.value;
+    const take = ids.length <= FEW && !mongo.sharded ? takeEach : takeMany;
+    const rest = ids.length === 0 ? [] : await take(mongo, ids, request);
+    const asked = answer.asked + early.value.length;
+    return { jobs: inOrder([...early.value, ...rest].map(toRecord)), ...answer, asked };
   });
 }
 

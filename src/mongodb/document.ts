@@ -1,6 +1,6 @@
 import { BSON, ObjectId, type Document } from 'mongodb';
 import type { JobRecord, JobStatus } from '../core/job.js';
-import type { NewJob } from '../store/port.js';
+import type { Claimant, NewJob } from '../store/port.js';
 
 /** The version of the shape below. Pending jobs of a later one are left alone and reported. */
 export const SCHEMA_VERSION = 1;
@@ -52,10 +52,11 @@ export function toDocument(job: NewJob, sharded: boolean): JobDocument {
     v: SCHEMA_VERSION,
     name: job.name,
     data: job.data,
-    status: job.status,
+    status: job.claim === undefined ? job.status : 'processing',
     priority: job.priority,
     nextRunAt: job.nextRunAt,
     lockedAt: null,
+    ...(job.claim === undefined ? {} : claimFields(job.claim, job.createdAt)),
     failCount: 0,
     createdAt: job.createdAt,
     updatedAt: job.createdAt,
@@ -66,6 +67,15 @@ export function toDocument(job: NewJob, sharded: boolean): JobDocument {
     ...(job.wake === true ? { wake: 1 } : {}),
   };
 }
+
+/** By the producer's estimate of the server's time: an insert cannot ask for the time itself. */
+const claimFields = ({ instance, token, heartbeatMs }: Claimant, now: Date): object => ({
+  lockedAt: now,
+  lastHeartbeat: now,
+  claimedBy: instance.instanceId,
+  leaseToken: token,
+  heartbeatInterval: heartbeatMs,
+});
 
 /** Fields that stand in a record under the same name; null and missing are the same for them. */
 const PLAIN = [

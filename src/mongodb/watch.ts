@@ -1,5 +1,5 @@
 import type { ChangeStream, Document } from 'mongodb';
-import type { Watch, WatchHandlers } from '../store/port.js';
+import type { Hint, Watch, WatchHandlers } from '../store/port.js';
 import type { Mongo } from './context.js';
 import { lacksChangeStreams, sorted } from './errors.js';
 
@@ -21,6 +21,8 @@ const pipeline: Document[] = [
     $project: {
       _id: 1,
       operationType: 1,
+      'documentKey._id': 1,
+      name: '$fullDocument.name',
       cancel: { $ifNull: ['$updateDescription.updatedFields.cancelRequestedAt', null] },
     },
   },
@@ -65,7 +67,14 @@ export async function watch(mongo: Mongo, handlers: WatchHandlers): Promise<Watc
 async function read(stream: ChangeStream<Document, Document>, handlers: WatchHandlers): Promise<never> {
   for (;;) {
     const event = await stream.next();
-    if (event['cancel'] === null) handlers.wake();
+    if (event['cancel'] === null) handlers.wake(hintOf(event));
     else handlers.cancel();
   }
+}
+
+/** An insert says which job it is; an update may speak for many. */
+function hintOf(event: Document): Hint | undefined {
+  const { name } = event;
+  const { _id: key } = event['documentKey'] as Document;
+  return typeof name === 'string' ? { key, name } : undefined;
 }

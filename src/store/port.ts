@@ -39,6 +39,15 @@ export interface NewJob {
   readonly timeoutMs?: number;
   /** Asks the store to wake waiting instances. */
   readonly wake?: boolean;
+  /** Stored as claimed already: the process that asks for it has a free slot, and runs it at once. */
+  readonly claim?: Claimant;
+}
+
+/** Under what a claim is written: every later write of the attempt matches the token. */
+export interface Claimant {
+  readonly instance: Instance;
+  readonly token: string;
+  readonly heartbeatMs: number;
 }
 
 export interface Inserted {
@@ -47,14 +56,19 @@ export interface Inserted {
   readonly outcome: 'created' | 'existing';
 }
 
-export interface ClaimRequest {
-  readonly instance: Instance;
-  readonly token: string;
-  readonly heartbeatMs: number;
+export interface ClaimRequest extends Claimant {
   /** Names in their turn, with what may be claimed of each. */
   readonly limits: ReadonlyMap<string, NameLimit>;
   /** The most that may be claimed in all. */
   readonly total: number;
+  /** Jobs that a wake-up named: a store may take them while it looks for the rest. */
+  readonly hints?: readonly Hint[];
+}
+
+/** What a wake-up says: this job was due. It may be taken, or gone, by now. */
+export interface Hint {
+  readonly key: unknown;
+  readonly name: string;
 }
 
 export interface NameLimit {
@@ -70,7 +84,7 @@ export interface NameLimit {
 
 export interface ClaimAnswer {
   readonly jobs: readonly JobRecord[];
-  /** How many it tried to take; fewer were got where others were faster. */
+  /** How many it tried to take, hints that others were faster with aside; fewer were got where others were faster. */
   readonly asked: number;
   /** True where more is due than was taken. */
   readonly more: boolean;
@@ -326,7 +340,7 @@ export interface Watch {
 }
 
 export interface WatchHandlers {
-  readonly wake: () => void;
+  readonly wake: (hint?: Hint) => void;
   readonly cancel: () => void;
   /** The channel broke; the poll covers the gap until it is opened again. */
   readonly broken: (error: unknown) => void;

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { mongodb } from '../../src/mongodb/index.js';
 import { aMill, gate, until } from '../support/mills.js';
+import { aClaim, aJob, anInstance, opened } from '../support/port.js';
 import { freshUri } from '../support/stores.js';
 
 /** A poll that would come far too late to be the reason for anything here. */
@@ -17,6 +18,37 @@ describe('wake-ups', () => {
       const job = await producer.enqueue('x', {});
       expect(await producer.jobs.result(job.id, { timeout: '20s' })).toBe('ran');
     }
+  });
+
+  it('take the job they name beside the look for others, within the limits', async () => {
+    const store = await opened(mongodb({ uri: freshUri() }));
+    const inserted = await store.jobs.insert([aJob({ data: 0 }), aJob({ data: 1 }), aJob({ data: 2 })]);
+    const hints = inserted.slice(1).map(({ job }) => ({ key: job.key, name: job.name }));
+    const one = await store.jobs.claim(aClaim(anInstance(), { max: 1, hints }));
+    expect(one).toMatchObject({ jobs: [{ data: 1 }], asked: 1, more: true });
+    // The first of them is gone: nothing is lost by that, and it does not count as a claim that lost something.
+    const rest = await store.jobs.claim(aClaim(anInstance(), { max: 5, hints }));
+    expect(rest).toMatchObject({ jobs: [{ data: 0 }, { data: 2 }], asked: 2, more: false });
+    expect(rest.jobs.every((job) => job.leaseToken === rest.jobs[0]?.leaseToken)).toBe(true);
+  });
+
+  it('start nothing of a name that is paused', async () => {
+    const uri = freshUri();
+    const [worker, producer] = [aMill(mongodb({ uri }), { pollInterval: rarely }), aMill(mongodb({ uri }))];
+    const ran: unknown[] = [];
+    worker.job('x', (job) => ran.push(job.data));
+    await worker.start();
+    await until('it is idle', () => worker.health().wakeUp === 'stream');
+    await producer.jobs.pause('x');
+    const jobs = [];
+    for (let n = 0; n < 20; n += 1) jobs.push(await producer.enqueue('x', n));
+    const pending = async (): Promise<boolean> => (await producer.jobs.count({ status: 'pending' })) === 20;
+    await until('all are back in the queue', pending);
+    expect(ran).toEqual([]);
+    await producer.jobs.resume('x');
+    for (const job of jobs) await producer.jobs.result(job.id, { timeout: '20s' });
+    expect(ran).toHaveLength(20);
+    expect(await producer.jobs.get(jobs[0]?.id ?? '')).toMatchObject({ failCount: 0 });
   });
 
   it('come for a retry, a reschedule, a resumed name and a schedule that is run now', async () => {
