@@ -8,6 +8,8 @@ export interface Health {
   readonly reasons: readonly string[];
   readonly store: string;
   readonly wakeUp: WakeUp | undefined;
+  /** True while this instance plans reactive tasks for the cluster. */
+  readonly leader: boolean;
   readonly lastContactAt: Date | undefined;
   readonly running: number;
   readonly buffered: number;
@@ -19,13 +21,19 @@ export interface Health {
 const SILENT_SHARE = 2 / 3;
 
 /** What can be said of an instance; `state` is undefined where it does not run. */
-export function healthOf(store: string, state: EngineState | undefined, settings: MillSettings): Health {
+export function healthOf(
+  store: string,
+  state: EngineState | undefined,
+  leader: boolean,
+  settings: MillSettings,
+): Health {
   const reasons = complaints(state, settings);
   return {
     ok: reasons.length === 0,
     reasons,
     store,
     wakeUp: state?.wakeUp,
+    leader,
     lastContactAt: state === undefined ? undefined : new Date(Date.now() - state.silentMs),
     running: state?.running ?? 0,
     buffered: state?.buffered ?? 0,

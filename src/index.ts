@@ -18,15 +18,22 @@ export type { JobsFilter } from './jobs/filter.js';
 export type { FindOptions } from './jobs/page.js';
 export type { JobPage, Jobs, JobStats, Managed, Selection } from './jobs/manager.js';
 export type { Schedule, Schedules, UpcomingRun } from './jobs/schedules.js';
-export type { MillEvents } from './jobs/events.js';
-export {
-  JobStatus,
-  type Attempt,
-  type FailureKind,
-  type Job,
-  type LogLine,
-  type MissedPolicy,
-} from './core/job.js';
+export type { MillEvents } from './events.js';
+export { JobStatus, type Attempt, type Job, type LogLine, type MissedPolicy } from './core/job.js';
+export type { FailureKind } from './core/work.js';
+
+// Reactive tasks
+export type {
+  CleanupPolicy,
+  EvolutionConfig,
+  ReactiveTaskDefinition,
+  TaskRetryPolicy,
+} from './reactive/definition.js';
+export type { GetDocumentOptions, TaskContext, TaskHandler } from './reactive/context.js';
+export type { TaskPage, Tasks, TasksFilter, TasksPageOptions } from './reactive/manager.js';
+export type { ReactiveOptions } from './reactive/options.js';
+export { TaskStatus, type Task } from './core/task.js';
+export type { Role } from './shift.js';
 
 // Time
 export type { Duration } from './time/duration.js';

@@ -5,6 +5,7 @@ import { checkBoolean, checkFunction, checkInteger, checkKeys, checkText } from 
 import { DEFAULT_RETENTION } from './jobs/registry.js';
 import { toRetention, type Retention } from './jobs/definition.js';
 import type { RetentionMs, Store } from './store/port.js';
+import { checkReactiveOptions, type ReactiveOptions, type ReactiveSettings } from './reactive/options.js';
 import { toMs, type Duration } from './time/duration.js';
 import { checkStore } from './open-store.js';
 import { OptionError } from './core/errors.js';
@@ -30,6 +31,8 @@ export interface TidemillOptions<S extends Store = Store> {
   readonly executionHistoryLimit?: number;
   /** Handlers past their timeout that still run: at this many, nothing new is claimed. Default: `concurrency`. */
   readonly maxAbandoned?: number;
+  /** Settings of reactive tasks. */
+  readonly reactive?: ReactiveOptions;
   /** Shaped like pino. Default: warnings and errors to console.error, at most a line in ten seconds; `false` = silence. */
   readonly logger?: Logger | false;
 }
@@ -44,6 +47,7 @@ export interface MillSettings {
   readonly retention: RetentionMs;
   readonly historyLimit: number;
   readonly maxAbandoned: number;
+  readonly reactive: ReactiveSettings;
 }
 
 const WHERE = 'new Tidemill';
@@ -58,6 +62,7 @@ const KEYS = [
   'retention',
   'executionHistoryLimit',
   'maxAbandoned',
+  'reactive',
   'logger',
 ];
 /** Without notifications the poll alone decides how late work is, so it may not grow as long by default. */
@@ -93,6 +98,7 @@ export function checkMillOptions(options: TidemillOptions): MillSettings {
       1,
       Number.MAX_SAFE_INTEGER,
     ),
+    reactive: checkReactiveOptions(options.reactive),
   };
 }
 

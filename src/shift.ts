@@ -2,20 +2,33 @@ import { within } from './core/clock.js';
 import type { Emitter } from './core/emitter.js';
 import { toJob, type JobRecord } from './core/job.js';
 import type { Logger } from './core/logger.js';
+import { toTask } from './core/task.js';
+import type { Work } from './core/work.js';
 import { Engine, type EngineState } from './engine/engine.js';
 import type { Reservation } from './engine/reservation.js';
-import type { MillEvents } from './jobs/events.js';
+import { Station } from './engine/station.js';
+import type { MillEvents } from './events.js';
 import type { Registry } from './jobs/registry.js';
 import { JobTrigger } from './jobs/trigger.js';
 import { Cleaner } from './maintenance/cleaner.js';
-import { Reclaimer, type Recovered } from './maintenance/reclaimer.js';
+import { Handover, type Recovered } from './maintenance/handover.js';
+import { Reclaimer } from './maintenance/reclaimer.js';
 import type { MillSettings } from './mill-options.js';
-import type { Cluster, Glance, Store } from './store/port.js';
+import { ReactiveCrew } from './reactive/crew.js';
+import type { Definitions } from './reactive/definitions.js';
+import { reactiveOf } from './reactive/manager.js';
+import type { Cluster, Glance, Settlement, Store } from './store/port.js';
+
+/** What an instance does: run handlers, plan reactive tasks, look after the cluster. */
+export type Role = 'work' | 'plan' | 'maintain';
+export const ROLES: readonly Role[] = ['work', 'plan', 'maintain'];
 
 export interface ShiftOptions {
   readonly settings: MillSettings;
+  readonly roles: ReadonlySet<Role>;
   readonly store: Store;
   readonly registry: Registry;
+  readonly definitions: Definitions;
   readonly events: Emitter<MillEvents>;
   readonly log: Logger;
   /** A job has ended in this process. */
@@ -26,33 +39,125 @@ export interface ShiftOptions {
 
 const STOP_LIMIT_MS = 10_000;
 
-/** One turn of work, made by `start` and ended by `stop`: the engine, and those who look after the cluster. */
+/** One turn of work, made by `start` and ended by `stop`: the engines, and those who look after the cluster. */
 export class Shift {
   readonly #options: ShiftOptions;
+  readonly #station: Station;
   readonly #trigger: JobTrigger;
-  readonly #engine: Engine;
+  readonly #engine: Engine<JobRecord, Settlement>;
   readonly #reclaimer: Reclaimer | undefined;
   readonly #cleaner: Cleaner | undefined;
+  #crew: ReactiveCrew | undefined;
+  #started = false;
   #reportedForeign = false;
 
   constructor(options: ShiftOptions) {
     this.#options = options;
-    const { settings, store, fault } = options;
+    const { settings, store, registry, definitions, roles, fault } = options;
     this.#trigger = new JobTrigger({ ...options, ...settings });
+    this.#station = new Station({
+      ...settings,
+      store,
+      log: options.log,
+      describe: () => ({
+        names: roles.has('work') ? [...this.#trigger.workers().keys()] : [],
+        tasks: this.#crew?.adverts ?? [],
+        policies: { ...registry.policies(), ...definitions.policies() },
+      }),
+      error: fault,
+    });
     this.#engine = this.#makeEngine();
-    this.#reclaimer = settings.recoverStaleJobs ? this.#makeReclaimer() : undefined;
+    const maintains = roles.has('maintain');
+    this.#reclaimer = settings.recoverStaleJobs && maintains ? this.#makeReclaimer() : undefined;
     this.#cleaner =
-      store.jobs.sweep === undefined ? undefined : new Cleaner(store, (error) => fault(error, 'clean'));
+      store.jobs.sweep === undefined || !maintains
+        ? undefined
+        : new Cleaner(store, (error) => fault(error, 'clean'));
+    this.#station.join({
+      slotFreed: () => undefined,
+      leaseLost: () => undefined,
+      leaseRegained: () => undefined,
+      leaseRenewed: () => this.#reclaimer?.renewed(),
+    });
   }
 
   get state(): EngineState {
-    return this.#engine.state;
+    const jobs = this.#engine.state;
+    const tasks = this.#crew?.state;
+    if (tasks === undefined) return jobs;
+    return {
+      ...jobs,
+      running: jobs.running + tasks.running,
+      buffered: jobs.buffered + tasks.buffered,
+      unsettled: jobs.unsettled + tasks.unsettled,
+      abandoned: jobs.abandoned + tasks.abandoned,
+      stuckMs: Math.max(jobs.stuckMs, tasks.stuckMs),
+      silentMs: Math.min(jobs.silentMs, tasks.silentMs),
+    };
+  }
+
+  /** True while this instance plans reactive tasks. */
+  get leads(): boolean {
+    return this.#crew?.leads === true;
   }
 
   async start(): Promise<void> {
-    await this.#engine.start();
+    const { roles, definitions } = this.#options;
+    if (definitions.tasks.size > 0) await this.#recruit();
+    await this.#station.start();
+    this.#started = true;
+    if (roles.has('work')) this.#engine.start();
     this.#reclaimer?.start();
     this.#cleaner?.start();
+    await this.#crew?.start();
+  }
+
+  /** A reactive task was defined while the instance runs. */
+  async taskAdded(): Promise<void> {
+    if (this.#crew !== undefined) {
+      await this.#crew.added();
+      return;
+    }
+    const crew = await this.#recruit();
+    if (!this.#started) return;
+    await this.#station.keeper.announce();
+    await crew.start();
+  }
+
+  async #recruit(): Promise<ReactiveCrew> {
+    const { settings, roles, store, definitions, events, log, fault } = this.#options;
+    const crew = new ReactiveCrew({
+      store,
+      reactive: reactiveOf(store),
+      station: this.#station,
+      definitions,
+      settings: settings.reactive,
+      instanceId: settings.instanceId,
+      leaseMs: settings.leaseMs,
+      pollMs: settings.pollMs,
+      maxAbandoned: settings.maxAbandoned,
+      works: roles.has('work'),
+      plans: roles.has('plan'),
+      events,
+      log,
+      error: fault,
+      leaseLost: (reason, tasks) => {
+        log.warn({ tasks: tasks.map(({ id }) => id) }, `lease lost: ${reason}`);
+        events.emit('lease:lost', {
+          reason,
+          jobs: [],
+          tasks: tasks.map(toTask),
+          instanceId: settings.instanceId,
+        });
+      },
+      recovered: (count) => {
+        events.emit('stale:recovered', { count, instanceId: settings.instanceId });
+      },
+      observed: (cluster) => this.#reclaimer?.observe(cluster),
+    });
+    this.#crew = crew;
+    await crew.prepare();
+    return crew;
   }
 
   /** Something may be due: new work, or a new name. */
@@ -61,17 +166,23 @@ export class Shift {
   }
 
   /** A slot for a job that is about to be stored; undefined where it has to queue. */
-  reserve(name: string, id: string): Reservation | undefined {
+  reserve(name: string, id: string): Reservation<JobRecord> | undefined {
     return this.#engine.reserve(name, id);
   }
 
   async stop(timeoutMs: number): Promise<void> {
-    const { handedBack, unrecorded } = await this.#engine.stop(timeoutMs);
+    const { store, fault, log } = this.#options;
+    const resigned = this.#crew?.resign().catch((error: unknown) => fault(error, 'resign'));
+    if (resigned !== undefined) await within(store.clock, STOP_LIMIT_MS, resigned);
+    const ends = await Promise.all([this.#engine.stop(timeoutMs), this.#crew?.stop(timeoutMs)]);
+    const handedBack = ends.flatMap((end): readonly Work[] => end?.handedBack ?? []);
+    const unrecorded = ends.reduce((sum, end) => sum + (end?.unrecorded ?? 0), 0);
+    const goodbye = this.#station.stop();
+    goodbye.catch((error: unknown) => fault(error, 'deregister'));
     // Bounded: a store that does not answer must not hold up the end.
-    if (this.#reclaimer !== undefined)
-      await within(this.#options.store.clock, STOP_LIMIT_MS, this.#reclaimer.stop());
+    await within(store.clock, STOP_LIMIT_MS, goodbye);
+    if (this.#reclaimer !== undefined) await within(store.clock, STOP_LIMIT_MS, this.#reclaimer.stop());
     this.#cleaner?.stop();
-    const { log } = this.#options;
     if (handedBack.length > 0) {
       const named = handedBack.map(({ name, id }) => `${name} ${id}`).join(', ');
       const jobs = handedBack.map(({ id }) => id);
@@ -79,42 +190,51 @@ export class Shift {
     }
     if (unrecorded > 0) {
       const count = String(unrecorded);
-      log.error({ count: unrecorded }, `${count} outcomes could not be recorded; those jobs will run again`);
+      log.error({ count: unrecorded }, `${count} outcomes could not be recorded; that work will run again`);
     }
   }
 
-  #makeEngine(): Engine {
-    const { settings, store, registry, log, fault } = this.#options;
+  #makeEngine(): Engine<JobRecord, Settlement> {
+    const { settings, store, log, fault } = this.#options;
     return new Engine({
       ...settings,
-      store,
+      kind: 'jobs',
+      station: this.#station,
+      store: store.jobs,
+      clock: store.clock,
       log,
       trigger: this.#trigger,
-      policies: () => registry.policies(),
+      paused: async (name) => (await store.instances.list()).paused.has(name),
       events: {
         error: fault,
         leaseLost: (reason, works) => this.#leaseLost(reason, works),
         observed: (cluster, glance) => this.#observed(cluster, glance),
-        renewed: () => this.#reclaimer?.renewed(),
       },
     });
   }
 
   #makeReclaimer(): Reclaimer {
     const { settings, store, fault } = this.#options;
+    const jobs = new Handover({
+      store: store.jobs,
+      clock: store.clock,
+      conclude: (work, finished, policies) => this.#trigger.conclude(work, finished, { policies }),
+      unknown: () => this.#engine.unknown(),
+      recovered: (works) => this.#recovered(works),
+    });
     return new Reclaimer({
       store,
       leaseMs: settings.leaseMs,
-      self: () => this.#engine.self,
-      conclude: (work, finished, policies) => this.#trigger.conclude(work, finished, policies),
-      unknown: () => this.#engine.unknown(),
-      recovered: (works) => this.#recovered(works),
+      self: () => this.#station.self,
+      handovers: () => [jobs, ...(this.#crew === undefined ? [] : [this.#crew.handover])],
+      mayBury: (instance) => this.#crew !== undefined || instance.tasks.length === 0,
       error: (error) => fault(error, 'reclaim'),
     });
   }
 
   #observed(cluster: Cluster, glance?: Glance): void {
     this.#reclaimer?.observe(cluster);
+    this.#crew?.observe(cluster);
     if (glance?.foreign !== true || this.#reportedForeign) return;
     this.#reportedForeign = true;
     const message =
@@ -125,10 +245,15 @@ export class Shift {
   #leaseLost(reason: string, works: readonly JobRecord[]): void {
     const { events, log, settings } = this.#options;
     log.warn({ jobs: works.map(({ id }) => id) }, `lease lost: ${reason}`);
-    events.emit('lease:lost', { reason, jobs: works.map(toJob), instanceId: settings.instanceId });
+    events.emit('lease:lost', {
+      reason,
+      jobs: works.map(toJob),
+      tasks: [],
+      instanceId: settings.instanceId,
+    });
   }
 
-  #recovered(works: readonly Recovered[]): void {
+  #recovered(works: readonly Recovered<JobRecord, Settlement>[]): void {
     const { events, log, settings } = this.#options;
     const names = [...new Set(works.map(({ work }) => work.name))];
     log.info({ names }, `${String(works.length)} jobs of a dead process were handed on`);

@@ -3,7 +3,7 @@ import { Emitter } from './core/emitter.js';
 import { asError, OptionError } from './core/errors.js';
 import type { Job } from './core/job.js';
 import { safeLogger, type Logger } from './core/logger.js';
-import { checkFunction, checkKeys, show } from './core/options.js';
+import { checkFunction, checkKeys, checkOneOf, show } from './core/options.js';
 import type { AnyHandler, JobHandler } from './jobs/context.js';
 import {
   checkWorkOptions,
@@ -15,7 +15,7 @@ import {
   type JobOptions,
   type WorkOptions,
 } from './jobs/definition.js';
-import type { MillEvents } from './jobs/events.js';
+import type { MillEvents } from './events.js';
 import { Jobs } from './jobs/manager.js';
 import { Queue, type EnqueuedJob, type EnqueueOptions, type ScheduleOptions } from './jobs/queue.js';
 import { Registry } from './jobs/registry.js';
@@ -24,7 +24,16 @@ import { Schedules } from './jobs/schedules.js';
 import { healthOf, type Health } from './health.js';
 import { checkMillOptions, type MillSettings, type TidemillOptions } from './mill-options.js';
 import { openStore } from './open-store.js';
-import { Shift } from './shift.js';
+import { compileTask, type ReactiveTaskDefinition } from './reactive/definition.js';
+import { Definitions } from './reactive/definitions.js';
+import {
+  reactiveOf,
+  Tasks,
+  type TaskPage,
+  type TasksFilter,
+  type TasksPageOptions,
+} from './reactive/manager.js';
+import { ROLES, Shift, type Role } from './shift.js';
 import type { Store, TransactionOf } from './store/port.js';
 import { toMs, type Duration } from './time/duration.js';
 
@@ -48,6 +57,12 @@ function checkItems<T extends object>(items: readonly T[]): readonly T[] {
   throw new OptionError(`enqueueMany: expected a list of { name, data, ...options }, got ${show(items)}.`);
 }
 
+function rolesOf(given: readonly Role[] = ROLES): ReadonlySet<Role> {
+  if (!Array.isArray(given) || given.length === 0)
+    throw new OptionError(`start: roles must be a list of ${ROLES.join(', ')}; got ${show(given)}.`);
+  return new Set(given.map((role: Role) => checkOneOf('start', 'roles', role, ROLES)));
+}
+
 /**
  * The front door. The constructor starts nothing and opens nothing: a producer that only enqueues never has to
  * call `start`, and `stop` closes whatever was opened.
@@ -56,10 +71,12 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   readonly instanceId: string;
   readonly jobs: Jobs;
   readonly schedules: Schedules;
+  readonly tasks: Tasks;
   readonly #settings: MillSettings;
   readonly #log: Logger;
   readonly #events: Emitter<MillEvents>;
   readonly #registry: Registry;
+  readonly #definitions = new Definitions();
   readonly #queue: Queue<TransactionOf<S>>;
   readonly #results: Results;
   readonly #given: S | string;
@@ -84,6 +101,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     });
     this.jobs = new Jobs(store, this.#registry, this.#results, due);
     this.schedules = new Schedules(store, due);
+    this.tasks = new Tasks(store, () => this.#definitions.plans);
   }
 
   /** Defines a job and its handler in one call. */
@@ -167,6 +185,42 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     return this.#queue.schedule(cron, target, data, options) as Promise<Job<Input>>;
   }
 
+  /**
+   * Defines a task on a collection: its handler runs when a document comes to match, or its watched fields change.
+   * On an instance that runs already it takes effect when the promise resolves.
+   */
+  reactiveTask<Doc = Record<string, unknown>>(
+    definition: ReactiveTaskDefinition<Doc, TransactionOf<S>>,
+  ): Promise<void> {
+    const compiled = compileTask(definition);
+    if (typeof this.#given !== 'string') {
+      const { plan } = compiled;
+      reactiveOf(this.#given).check(`reactiveTask(${show(plan.task)})`, plan);
+    }
+    this.#definitions.add(compiled);
+    const added = this.#starting?.then(() => this.#shift?.taskAdded()) ?? Promise.resolve();
+    // Whoever does not wait for it hears of a failure all the same.
+    added.catch((error: unknown) => this.#fault(error, 'reactiveTask'));
+    return added;
+  }
+
+  /** One page of reactive tasks; the same as `tasks.find`. */
+  getReactiveTasks(filter?: TasksFilter, page?: TasksPageOptions): Promise<TaskPage> {
+    return this.tasks.find(filter, page);
+  }
+
+  /** How many reactive tasks match; the same as `tasks.count`. */
+  countReactiveTasks(filter?: TasksFilter): Promise<number> {
+    return this.tasks.count(filter);
+  }
+
+  /** Runs reactive tasks again; the same as `tasks.retryMany`. */
+  async retryReactiveTasks(
+    filter: TasksFilter | { readonly all: true },
+  ): Promise<{ readonly modifiedCount: number }> {
+    return { modifiedCount: (await this.tasks.retryMany(filter)).count };
+  }
+
   /** Runs `work` in a transaction of the store; pass its argument on as `transaction`. */
   async withTransaction<T>(work: (transaction: TransactionOf<S>) => Promise<T>): Promise<T> {
     checkFunction('withTransaction', 'work', work);
@@ -184,11 +238,16 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     return this;
   }
 
-  /** Begins to work. Called again, it answers the same; after a stop it begins anew. */
-  async start(): Promise<void> {
+  /**
+   * Begins to work. Called again, it answers the same; after a stop it begins anew. `roles` splits a deployment:
+   * `work` runs handlers, `plan` may plan reactive tasks, `maintain` hands on the work of dead instances. Default: all.
+   */
+  async start(options: { readonly roles?: readonly Role[] } = {}): Promise<void> {
+    checkKeys('start', options, ['roles']);
+    const roles = rolesOf(options.roles);
     // Only where there is a stop to wait for: a stop right after this call must find the start under way.
     if (this.#stopping !== undefined) await this.#stopping;
-    this.#starting ??= this.#begin();
+    this.#starting ??= this.#begin(roles);
     await this.#starting;
   }
 
@@ -209,7 +268,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
 
   health(): Health {
     const store = typeof this.#given === 'string' ? (this.#given.split(':')[0] ?? '') : this.#given.kind;
-    return healthOf(store, this.#shift?.state, this.#settings);
+    return healthOf(store, this.#shift?.state, this.#shift?.leads ?? false, this.#settings);
   }
 
   #work(where: string, definition: JobDefinition, options: WorkOptions, handler: unknown): void {
@@ -247,12 +306,14 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     return store;
   }
 
-  async #begin(): Promise<void> {
+  async #begin(roles: ReadonlySet<Role>): Promise<void> {
     try {
       const shift = new Shift({
         settings: this.#settings,
+        roles,
         store: await this.#store(),
         registry: this.#registry,
+        definitions: this.#definitions,
         events: this.#events,
         log: this.#log,
         ended: (id, job) => this.#results.ended(id, job),

@@ -3,7 +3,8 @@
  * an event without listeners is nothing, `error` included.
  */
 export class Emitter<Events extends object> {
-  readonly #listeners = new Map<keyof Events, Set<(event: never) => unknown>>();
+  /** Not keyed by the events' names: an emitter of many is also one of some. */
+  readonly #listeners = new Map<PropertyKey, Set<(event: never) => unknown>>();
   readonly #onFault: (error: unknown, event: keyof Events) => void;
 
   constructor(onFault: (error: unknown, event: keyof Events) => void) {

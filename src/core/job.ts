@@ -1,3 +1,5 @@
+import type { Work } from './work.js';
+
 /** The states of a job. docs/architecture.md has the diagram with every allowed move. */
 export const JobStatus = {
   PENDING: 'pending',
@@ -30,9 +32,6 @@ export const failedRunId = (schedule: string, scheduledFor: Date): string =>
 
 /** What to do with run times that passed while nobody ran. */
 export type MissedPolicy = 'once' | 'skip' | 'all';
-
-/** What kind of failure ended an attempt. */
-export type FailureKind = 'error' | 'timeout' | 'crashed';
 
 /** One attempt of a job, as its history keeps it. */
 export interface Attempt {
@@ -91,17 +90,13 @@ export interface Job<T = unknown> {
 }
 
 /** A job with the fields that only the engine and the stores use. */
-export interface JobRecord extends Job {
-  /** The store's own identity of the document or row. */
-  readonly key: unknown;
-  readonly leaseToken?: string;
-  /** The token of the attempt that was really started; kept for jobs whose last attempt crashed. */
-  readonly startedToken?: string;
-  readonly failKind?: FailureKind;
+export interface JobRecord extends Job, Work {
+  readonly id: string;
+  readonly name: string;
+  readonly lockedAt: Date | null;
+  readonly claimedBy?: string;
   readonly firstFailedAt?: Date;
   readonly scheduleRev?: number;
-  /** Where the job lives in a sharded collection; absent elsewhere. */
-  readonly part?: number;
 }
 
 /** The user's view of a record. */

@@ -1,20 +1,20 @@
 import type { Clock, Timer } from '../core/clock.js';
 import { AttemptTimeoutError } from '../core/errors.js';
-import type { JobRecord } from '../core/job.js';
 import type { Finished, Outcome } from '../core/outcome.js';
+import type { Work } from '../core/work.js';
 import { leaseOf, type Lease } from '../store/port.js';
 import type { AttemptControl, Trigger } from './trigger.js';
 
 /** One run of one handler, with its signal. */
-export class Attempt implements AttemptControl {
-  readonly work: JobRecord;
+export class Attempt<W extends Work = Work> implements AttemptControl {
+  readonly work: W;
   readonly lease: Lease;
   readonly startedAt: number;
   readonly note: AttemptControl['note'];
   inTransaction = false;
   readonly #controller = new AbortController();
 
-  constructor(work: JobRecord, startedAt: number, note: (attempt: Attempt) => AttemptControl['note']) {
+  constructor(work: W, startedAt: number, note: (attempt: Attempt<W>) => AttemptControl['note']) {
     this.work = work;
     this.lease = leaseOf(work);
     this.startedAt = startedAt;
@@ -30,18 +30,21 @@ export class Attempt implements AttemptControl {
   }
 }
 
-export interface AttemptOptions {
+export interface AttemptOptions<W extends Work> {
   readonly clock: Clock;
-  readonly trigger: Trigger;
+  readonly trigger: Pick<Trigger<W, unknown>, 'perform' | 'timeoutMs'>;
   /** The handler ignored its timeout and goes on; called again when it ends at last. */
-  readonly abandoned: (attempt: Attempt, handler: Promise<unknown>) => void;
+  readonly abandoned: (attempt: Attempt<W>, handler: Promise<unknown>) => void;
 }
 
 /**
  * Runs the handler to its end or to its timeout, whichever comes first. A handler that ignores its signal loses
  * its slot all the same: the attempt has failed, and what it does from then on nobody waits for.
  */
-export async function runAttempt(attempt: Attempt, options: AttemptOptions): Promise<Finished> {
+export async function runAttempt<W extends Work>(
+  attempt: Attempt<W>,
+  options: AttemptOptions<W>,
+): Promise<Finished> {
   const { clock, trigger } = options;
   const handler = trigger.perform(attempt.work, attempt);
   const timeoutMs = trigger.timeoutMs(attempt.work);
@@ -50,11 +53,11 @@ export async function runAttempt(attempt: Attempt, options: AttemptOptions): Pro
   return { outcome, startedAt: attempt.startedAt, finishedAt: clock.now() };
 }
 
-function withTimeout(
-  attempt: Attempt,
+function withTimeout<W extends Work>(
+  attempt: Attempt<W>,
   handler: Promise<Outcome>,
   timeoutMs: number,
-  { clock, abandoned }: AttemptOptions,
+  { clock, abandoned }: AttemptOptions<W>,
 ): Promise<Outcome> {
   return new Promise((resolve) => {
     const timer: Timer = clock.timer(timeoutMs, () => {

@@ -1,13 +1,13 @@
 import { pause, type Clock } from '../core/clock.js';
-import type { JobRecord } from '../core/job.js';
-import type { ClaimAnswer, ClaimRequest, Cluster, Glance, Hint, Instance, JobStore } from '../store/port.js';
+import type { Work } from '../core/work.js';
+import type { ClaimAnswer, ClaimRequest, Cluster, Glance, Hint, Instance, WorkStore } from '../store/port.js';
 import type { Lanes, LaneRequest } from './lanes.js';
 import type { Reason, Wake } from './wake.js';
 
-export interface ClaimLoopOptions {
-  readonly store: JobStore;
+export interface ClaimLoopOptions<W extends Work> {
+  readonly store: Pick<WorkStore<W, unknown>, 'look' | 'claim' | 'claimedUnder'>;
   readonly clock: Clock;
-  readonly lanes: Lanes;
+  readonly lanes: Lanes<W>;
   readonly wake: Wake;
   readonly heartbeatMs: number;
   readonly self: () => Instance;
@@ -19,7 +19,7 @@ export interface ClaimLoopOptions {
   readonly pollMs: () => { readonly min: number; readonly max: number };
   readonly start: () => void;
   /** Claimed, but not to be run any more. */
-  readonly release: (jobs: readonly JobRecord[]) => void;
+  readonly release: (works: readonly W[]) => void;
   readonly observed: (cluster: Cluster, glance?: Glance) => void;
   /** `busy`: claims come back full. `idle`: about to wait; resolves when wake-ups are being listened to. */
   readonly mood: (mood: 'busy' | 'idle') => Promise<void>;
@@ -45,9 +45,9 @@ const MOST_HINTS = 4;
  * The loop: claim what there is room for, start it, and wait. Only one claim is ever under way in an instance.
  * A wake-up shortens the wait; the poll finds everything, wake-up or not.
  */
-export class ClaimLoop {
+export class ClaimLoop<W extends Work = Work> {
   readonly counters: ClaimCounters = { claims: 0, empty: 0, short: 0 };
-  readonly #options: ClaimLoopOptions;
+  readonly #options: ClaimLoopOptions<W>;
   #cluster: Cluster | undefined;
   #lastContactAt = -Infinity;
   #lookedAt = -Infinity;
@@ -61,7 +61,7 @@ export class ClaimLoop {
   /** Monotonic time of the last claim whose answer was lost. */
   suspectAt: number = -Infinity;
 
-  constructor(options: ClaimLoopOptions) {
+  constructor(options: ClaimLoopOptions<W>) {
     this.#options = options;
   }
 
@@ -147,7 +147,7 @@ export class ClaimLoop {
     return waitMs === 0 && answer.jobs.length === 0 ? CONTENDED_MS : waitMs;
   }
 
-  async #claim(request: LaneRequest, stop: AbortSignal): Promise<ClaimAnswer> {
+  async #claim(request: LaneRequest, stop: AbortSignal): Promise<ClaimAnswer<W>> {
     const { self, mint, lanes, heartbeatMs, mayClaim, start, release } = this.#options;
     const instance = self();
     const token = mint();
@@ -157,7 +157,7 @@ export class ClaimLoop {
     this.#saw(answer.cluster);
     // The lease may have been lost, or the end have come, while the claim was under way.
     const over = stop.aborted || !mayClaim() || self().life !== instance.life;
-    const mayRun = ({ name }: JobRecord): boolean => !over && !answer.cluster.paused.has(name);
+    const mayRun = ({ name }: Work): boolean => !over && !answer.cluster.paused.has(name);
     release(answer.jobs.filter((job) => !mayRun(job)));
     lanes.accept(answer.jobs.filter(mayRun));
     if (!over) start();
@@ -165,7 +165,7 @@ export class ClaimLoop {
   }
 
   /** A claim whose answer was lost may have taken work: what its token holds is asked for until that is known. */
-  async #send(request: ClaimRequest, stop: AbortSignal): Promise<ClaimAnswer> {
+  async #send(request: ClaimRequest, stop: AbortSignal): Promise<ClaimAnswer<W>> {
     const { store, clock, error } = this.#options;
     try {
       return await store.claim(request);
@@ -186,7 +186,7 @@ export class ClaimLoop {
     }
   }
 
-  #count({ jobs, asked }: ClaimAnswer): void {
+  #count({ jobs, asked }: ClaimAnswer<W>): void {
     this.counters.claims += 1;
     if (jobs.length < asked) this.counters[jobs.length === 0 ? 'empty' : 'short'] += 1;
   }

@@ -1,49 +1,50 @@
 import { pause, within, type Clock, type Timer } from '../core/clock.js';
 import { CancelledError, LeaseLostError, StoppingError, type TidemillError } from '../core/errors.js';
-import type { JobRecord } from '../core/job.js';
 import type { Logger } from '../core/logger.js';
 import type { Finished } from '../core/outcome.js';
+import type { Work } from '../core/work.js';
 import {
   leaseOf,
   type Cluster,
   type Glance,
   type Hint,
   type Instance,
-  type Registration,
-  type Store,
   type WakeUp,
+  type WorkKind,
+  type WorkStore,
 } from '../store/port.js';
 import { Abandoned } from './abandoned.js';
 import { Attempt, runAttempt } from './attempt.js';
 import { ClaimLoop, type ClaimCounters } from './claim-loop.js';
 import { Lanes } from './lanes.js';
-import { LeaseKeeper } from './lease-keeper.js';
-import { Listener } from './listener.js';
+import type { Seat } from './listener.js';
 import { Notebook } from './notebook.js';
-import { Settler, type SettlerOptions } from './settler.js';
 import type { Reservation } from './reservation.js';
+import { Settler, type SettlerOptions } from './settler.js';
+import type { Crew, Station } from './station.js';
 import type { Trigger } from './trigger.js';
 import { Wake } from './wake.js';
 
-export interface EngineOptions {
-  readonly store: Store;
-  readonly trigger: Trigger;
-  readonly instanceId: string;
+export interface EngineOptions<W extends Work, S> {
+  readonly kind: WorkKind;
+  readonly station: Station;
+  readonly store: WorkStore<W, S>;
+  readonly clock: Clock;
+  readonly trigger: Trigger<W, S>;
   readonly concurrency: number;
   readonly leaseMs: number;
   readonly pollMs: { readonly min: number; readonly max: number; readonly maxWithoutWakeUp: number };
   readonly maxAbandoned: number;
   readonly log: Logger;
-  readonly policies: () => Registration['policies'];
-  readonly events: EngineEvents;
+  readonly paused: (name: string) => Promise<boolean>;
+  readonly events: EngineEvents<W>;
 }
 
-interface EngineEvents {
+interface EngineEvents<W extends Work> {
   readonly error: (error: unknown, where: string) => void;
-  readonly leaseLost: (reason: string, works: readonly JobRecord[]) => void;
+  readonly leaseLost: (reason: string, works: readonly W[]) => void;
   /** What every look and claim brings along, for those who look after the cluster. */
   readonly observed: (cluster: Cluster, glance?: Glance) => void;
-  readonly renewed: () => void;
 }
 
 export interface EngineState {
@@ -73,52 +74,51 @@ const SUSPECT_LEASES = 4;
 const SETTLE_LIMIT_MS = 10_000;
 
 /**
- * One instance at work. Duties: hold the lease, claim, run, record, listen, and come to an orderly end.
- * It knows nothing of any database, nor of what the work is.
+ * One kind of work on one instance. Duties: claim, run, record, and come to an orderly end. It knows nothing of any
+ * database, nor of what the work is.
  */
-export class Engine {
-  readonly #options: EngineOptions;
+export class Engine<W extends Work, S> implements Crew {
+  readonly #options: EngineOptions<W, S>;
   readonly #clock: Clock;
-  readonly #lanes: Lanes;
+  readonly #station: Station;
+  readonly #lanes: Lanes<W>;
   readonly #wake: Wake;
-  readonly #keeper: LeaseKeeper;
-  readonly #settler: Settler;
+  readonly #settler: Settler<W, S>;
   /** For work that a user's open transaction may have locked: its record waits for that, and others must not. */
-  readonly #apart: Settler;
-  readonly #listener: Listener;
+  readonly #apart: Settler<W, S>;
+  readonly #seat: Seat;
   readonly #notebook: Notebook;
   readonly #abandoned: Abandoned;
-  readonly #loop: ClaimLoop;
+  readonly #loop: ClaimLoop<W>;
   readonly #stop = new AbortController();
   /** Work whose handler runs, by id. */
-  readonly #attempts = new Map<string, Attempt>();
+  readonly #attempts = new Map<string, Attempt<W>>();
   /** Work that is being stored for a slot of this instance, by id. */
   readonly #reserved = new Map<string, Promise<void>>();
   /** Work whose handler gave up in answer to its signal, and goes back. */
-  readonly #interrupted: JobRecord[] = [];
+  readonly #interrupted: W[] = [];
   #looping: Promise<void> | undefined;
   #cancelTimer: Timer | undefined;
   #checkingCancels = false;
   #idleWaiters: (() => void)[] = [];
-  #lastRenewalAt = -Infinity;
 
-  constructor(options: EngineOptions) {
-    const { store, trigger, events } = options;
+  constructor(options: EngineOptions<W, S>) {
+    const { kind, station, store, clock, trigger, events } = options;
     this.#options = options;
-    this.#clock = store.clock;
-    this.#lanes = new Lanes(options.concurrency);
-    this.#wake = new Wake(this.#clock);
+    this.#clock = clock;
+    this.#station = station;
+    this.#lanes = new Lanes(options.concurrency, station.slots);
+    this.#wake = new Wake(clock);
     const error = (where: string) => (problem: unknown) => events.error(problem, where);
     const wake = (hint?: Hint): void => {
       if (hint !== undefined) this.#loop.hint(hint);
       this.#wake.notify();
     };
-    this.#keeper = this.#makeKeeper();
-    this.#abandoned = new Abandoned(this.#clock, options.log, options.maxAbandoned, () => wake());
-    this.#notebook = new Notebook(this.#clock, store.jobs, error('note'));
-    const settler: SettlerOptions = {
-      store: store.jobs,
-      clock: this.#clock,
+    this.#abandoned = new Abandoned(clock, options.log, options.maxAbandoned, () => wake());
+    this.#notebook = new Notebook(clock, async (notes) => store.note?.(notes), error('note'));
+    const settler: SettlerOptions<W, S> = {
+      store,
+      clock,
       trigger,
       lost: (work) =>
         events.leaseLost('its outcome was refused: somebody else holds it now, or it was removed', [work]),
@@ -129,52 +129,27 @@ export class Engine {
     };
     this.#settler = new Settler(settler);
     this.#apart = new Settler(settler);
-    this.#listener = new Listener({
-      store,
-      clock: this.#clock,
-      wake,
-      cancel: () => void this.#checkCancels(),
-      error: error('watch'),
-      unavailable: (reason) => {
-        options.log.warn({ reason }, `no wake-ups: ${reason}; new work is found by polling`);
-      },
-    });
     this.#loop = this.#makeLoop(error('claim'));
+    this.#seat = station.listener.join({ kind, wake, cancel: () => void this.#checkCancels() });
+    station.join(this);
   }
 
-  #makeKeeper(): LeaseKeeper {
-    const { store, instanceId, leaseMs, trigger, policies, events } = this.#options;
-    return new LeaseKeeper({
-      store: store.instances,
-      clock: this.#clock,
-      instanceId,
-      leaseMs,
-      describe: () => ({ names: [...trigger.workers().keys()], policies: policies() }),
-      lost: (reason) => this.#leaseLost(reason),
-      regained: () => this.#wake.notify(),
-      renewed: () => this.#renewed(),
-      error: (problem) => events.error(problem, 'renew'),
-    });
-  }
-
-  #makeLoop(error: (problem: unknown) => void): ClaimLoop {
-    const { store, trigger, leaseMs, pollMs, events } = this.#options;
+  #makeLoop(error: (problem: unknown) => void): ClaimLoop<W> {
+    const { store, leaseMs, pollMs, events } = this.#options;
+    const { keeper, listener } = this.#station;
     return new ClaimLoop({
-      store: store.jobs,
+      store,
       clock: this.#clock,
       lanes: this.#lanes,
       wake: this.#wake,
       heartbeatMs: leaseMs / BEATS_PER_LEASE,
-      self: () => this.#keeper.self,
-      mint: () => this.#keeper.mint(),
+      self: () => keeper.self,
+      mint: () => keeper.mint(),
       mayClaim: () => this.#mayClaim,
-      names: () => {
-        this.#lanes.define(trigger.workers());
-        return [...trigger.workers().keys()];
-      },
+      names: () => this.#define(),
       pollMs: () => {
-        const max = this.#listener.wakeUp === 'poll' ? pollMs.maxWithoutWakeUp : pollMs.max;
-        return { min: pollMs.min, max: this.#listener.wakeUp === 'direct' ? Infinity : max };
+        const max = listener.wakeUp === 'poll' ? pollMs.maxWithoutWakeUp : pollMs.max;
+        return { min: pollMs.min, max: listener.wakeUp === 'direct' ? Infinity : max };
       },
       start: () => this.#startWaiting(),
       release: (jobs) => this.#release(jobs),
@@ -182,36 +157,40 @@ export class Engine {
         for (const name of cluster.paused) this.#release(this.#lanes.drain(name));
         events.observed(cluster, glance);
       },
-      mood: (mood) => this.#listener[mood](),
+      mood: (mood) => this.#seat[mood](),
       error,
     });
   }
 
-  get self(): Instance {
-    return this.#keeper.self;
+  /** Takes over the names that are run here now; what was taken ahead of others goes back. */
+  #define(): readonly string[] {
+    const workers = this.#options.trigger.workers();
+    this.#lanes.define(workers);
+    this.#release(this.#lanes.drainUndefined());
+    return [...workers.keys()];
   }
 
   get #mayClaim(): boolean {
-    return this.#keeper.held && !this.#abandoned.tooMany && this.#unsettled < MOST_UNSETTLED;
+    return this.#station.keeper.held && !this.#abandoned.tooMany && this.#unsettled < MOST_UNSETTLED;
   }
 
   get state(): EngineState {
-    const lastContact = Math.max(this.#loop.lastContactAt, this.#lastRenewalAt);
+    const lastContact = Math.max(this.#loop.lastContactAt, this.#station.lastRenewalAt);
     return {
       running: this.#lanes.running,
       buffered: this.#lanes.buffered,
       unsettled: this.#unsettled,
       stuckMs: Math.max(this.#loop.stepMs, this.#settler.writingMs),
       abandoned: this.#abandoned.count,
-      leaseHeld: this.#keeper.held,
+      leaseHeld: this.#station.keeper.held,
       silentMs: this.#clock.monotonic() - lastContact,
-      wakeUp: this.#listener.wakeUp,
+      wakeUp: this.#station.listener.wakeUp,
       counters: this.#loop.counters,
     };
   }
 
   /** Recognises work held under this life that nobody here runs; undefined while there is no reason to look for any. */
-  unknown(): ((work: JobRecord) => boolean) | undefined {
+  unknown(): ((work: Work) => boolean) | undefined {
     // For long enough that a claim which landed late has become old enough to be told from one under way.
     if (this.#clock.monotonic() - this.#loop.suspectAt > SUSPECT_LEASES * this.#options.leaseMs)
       return undefined;
@@ -225,16 +204,15 @@ export class Engine {
     return (work) => !known.has(work.id);
   }
 
-  async start(): Promise<void> {
-    this.#lanes.define(this.#options.trigger.workers());
-    await this.#keeper.start();
-    this.#lastRenewalAt = this.#clock.monotonic();
+  /** Begins to claim; the station must have been started. */
+  start(): void {
+    this.#define();
     this.#looping = this.#loop.run(this.#stop.signal);
   }
 
   /** Something may be due: new work, or a new name. */
   notify(): void {
-    this.#lanes.define(this.#options.trigger.workers());
+    this.#define();
     this.#wake.notify();
   }
 
@@ -242,11 +220,12 @@ export class Engine {
    * A free slot for work that is about to be stored, which then need not be claimed. Undefined where it has to queue:
    * no slot is free, other work is due, or nothing may be claimed.
    */
-  reserve(name: string, id: string): Reservation | undefined {
+  reserve(name: string, id: string): Reservation<W> | undefined {
     if (this.#stop.signal.aborted || !this.#mayClaim || !this.#loop.quiet(name)) return undefined;
     if (!this.#lanes.reserve(name)) return undefined;
     const heartbeatMs = this.#options.leaseMs / BEATS_PER_LEASE;
-    const claim = { instance: this.self, token: this.#keeper.mint(), heartbeatMs };
+    const { keeper } = this.#station;
+    const claim = { instance: keeper.self, token: keeper.mint(), heartbeatMs };
     // Asked beside the insert, so it costs no time: a pause that was made before this call is seen.
     const paused = this.#isPaused(name);
     let end = (): void => undefined;
@@ -273,18 +252,19 @@ export class Engine {
 
   async #isPaused(name: string): Promise<boolean> {
     try {
-      return (await this.#options.store.instances.list()).paused.has(name);
+      return await this.#options.paused(name);
     } catch (error) {
       this.#options.events.error(error, 'claim');
       return true;
     }
   }
 
-  async #startReserved(work: JobRecord, instance: Instance, paused: Promise<boolean>): Promise<void> {
+  async #startReserved(work: W, instance: Instance, paused: Promise<boolean>): Promise<void> {
+    const { keeper } = this.#station;
     const mayNot = await paused;
     // Whoever asked for it has the answer before the handler begins.
     await new Promise((resolve) => setImmediate(resolve));
-    if (mayNot || this.#stop.signal.aborted || !this.#keeper.held || this.self.life !== instance.life) {
+    if (mayNot || this.#stop.signal.aborted || !keeper.held || keeper.self.life !== instance.life) {
       this.#release([work]);
       this.#giveSlotBack(work.name);
       return;
@@ -295,9 +275,8 @@ export class Engine {
 
   #giveSlotBack(name: string): void {
     this.#lanes.free(name);
-    if (this.#stop.signal.aborted) return;
-    this.#startWaiting();
-    this.#loop.room();
+    this.slotFreed();
+    this.#station.freed(this);
   }
 
   /**
@@ -305,9 +284,7 @@ export class Engine {
    * the while; then their signals abort, and what still runs is handed back without using an attempt.
    * Answers what was handed back, and how many outcomes could not be recorded.
    */
-  async stop(
-    timeoutMs: number,
-  ): Promise<{ readonly handedBack: readonly JobRecord[]; readonly unrecorded: number }> {
+  async stop(timeoutMs: number): Promise<{ readonly handedBack: readonly W[]; readonly unrecorded: number }> {
     this.#stop.abort();
     this.#release(this.#lanes.drain());
     // A store that does not answer must not hold up the end: what it was asked for is found by others later.
@@ -329,9 +306,7 @@ export class Engine {
     const unrecorded = drained.reduce((sum, count) => sum + count, 0);
     this.#cancelTimer?.cancel();
     this.#abandoned.stop();
-    const goodbye = Promise.all([this.#notebook.stop(), this.#listener.close(), this.#keeper.stop()]);
-    goodbye.catch((error: unknown) => this.#options.events.error(error, 'deregister'));
-    await within(this.#clock, SETTLE_LIMIT_MS, goodbye);
+    await within(this.#clock, SETTLE_LIMIT_MS, this.#notebook.stop());
     return { handedBack: [...this.#interrupted, ...stuck], unrecorded };
   }
 
@@ -350,9 +325,9 @@ export class Engine {
     }
   }
 
-  async #run(work: JobRecord): Promise<void> {
+  async #run(work: W): Promise<void> {
     const { store, trigger, events } = this.#options;
-    const attempt = new Attempt(work, this.#clock.now(), (self) => (note) => {
+    const attempt = new Attempt<W>(work, this.#clock.now(), (self) => (note) => {
       if (this.#attempts.get(work.id) === self) this.#notebook.add(self.lease, note, self.inTransaction);
     });
     const began = this.#clock.monotonic();
@@ -360,7 +335,7 @@ export class Engine {
     this.#attempts.set(work.id, attempt);
     this.#cancelTimer ??= this.#clock.timer(CANCEL_CHECK_MS, () => void this.#checkCancels());
     try {
-      if (work.failKind === 'crashed' && (await store.jobs.begin(attempt.lease)) === 'lost') return;
+      if (work.failKind === 'crashed' && (await store.begin(attempt.lease)) === 'lost') return;
       const finished = await runAttempt(attempt, {
         clock: this.#clock,
         trigger,
@@ -376,7 +351,7 @@ export class Engine {
     }
   }
 
-  async #finish(attempt: Attempt, finished: Finished): Promise<void> {
+  async #finish(attempt: Attempt<W>, finished: Finished): Promise<void> {
     if (this.#stop.signal.aborted && finished.outcome.kind === 'released')
       this.#interrupted.push(attempt.work);
     const extra = await this.#notebook.take(attempt.lease);
@@ -392,18 +367,19 @@ export class Engine {
     return this.#settler.backlog + this.#apart.backlog;
   }
 
-  #ended(attempt: Attempt, durationMs: number): void {
+  #ended(attempt: Attempt<W>, durationMs: number): void {
     if (this.#attempts.get(attempt.work.id) === attempt) this.#attempts.delete(attempt.work.id);
     const worthAClaim = this.#lanes.done(attempt.work.name, durationMs);
     if (!this.#stop.signal.aborted) {
       this.#startWaiting();
       if (worthAClaim) this.#loop.room();
     }
+    this.#station.freed(this);
     if (this.#attempts.size > 0) return;
     for (const waiter of this.#idleWaiters.splice(0)) waiter();
   }
 
-  #release(works: readonly JobRecord[], settler: Settler = this.#settler): void {
+  #release(works: readonly W[], settler: Settler<W, S> = this.#settler): void {
     for (const work of works) {
       settler.push({
         work,
@@ -412,7 +388,13 @@ export class Engine {
     }
   }
 
-  #leaseLost(reason: string): void {
+  slotFreed(): void {
+    if (this.#stop.signal.aborted) return;
+    this.#startWaiting();
+    this.#loop.room();
+  }
+
+  leaseLost(reason: string): void {
     const attempts = [...this.#attempts.values()];
     const waiting = this.#lanes.drain();
     const error: TidemillError = new LeaseLostError(`The lease of this instance was lost: ${reason}.`);
@@ -422,24 +404,26 @@ export class Engine {
     this.#options.events.leaseLost(reason, [...attempts.map((attempt) => attempt.work), ...waiting]);
   }
 
-  #renewed(): void {
-    const { store, events } = this.#options;
-    this.#lastRenewalAt = this.#clock.monotonic();
+  leaseRegained(): void {
+    this.#wake.notify();
+  }
+
+  leaseRenewed(): void {
+    const { store } = this.#options;
+    if (this.#attempts.size === 0 || store.beat === undefined) return;
     const except = [...this.#attempts.values()]
       .filter((attempt) => attempt.inTransaction)
       .map((attempt) => attempt.lease);
-    if (this.#attempts.size > 0) {
-      const beat = store.jobs.beat(this.self, except).catch(() => undefined);
-      this.#clock.track?.(beat);
-    }
-    events.renewed();
+    const beat = store.beat(this.#station.self, except).catch(() => undefined);
+    this.#clock.track?.(beat);
   }
 
   /** Asks which running or waiting work is to be cancelled, once in a while and when the store says so. */
   async #checkCancels(): Promise<void> {
+    const { store } = this.#options;
     this.#cancelTimer?.cancel();
     this.#cancelTimer = undefined;
-    if (this.#checkingCancels) return;
+    if (this.#checkingCancels || store.cancelRequests === undefined) return;
     this.#checkingCancels = true;
     try {
       const waiting = this.#lanes.waiting();
@@ -448,7 +432,7 @@ export class Engine {
         ...waiting.map(leaseOf),
       ];
       if (leases.length === 0) return;
-      const asked = new Set((await this.#options.store.jobs.cancelRequests(leases)).map((lease) => lease.id));
+      const asked = new Set((await store.cancelRequests(leases)).map((lease) => lease.id));
       for (const work of waiting) if (asked.has(work.id)) this.#cancelWaiting(work);
       for (const attempt of this.#attempts.values()) {
         if (asked.has(attempt.work.id))
@@ -463,7 +447,7 @@ export class Engine {
     }
   }
 
-  #cancelWaiting(work: JobRecord): void {
+  #cancelWaiting(work: W): void {
     if (!this.#lanes.take(work)) return;
     this.#settler.push({ work, finished: { outcome: { kind: 'cancelled' }, finishedAt: this.#clock.now() } });
   }

@@ -1,4 +1,4 @@
-import type { JobRecord } from '../core/job.js';
+import type { Work } from '../core/work.js';
 import type { Cluster, Instance, NameLimit } from '../store/port.js';
 import { MOST_AHEAD, Prefetch } from './prefetch.js';
 
@@ -7,11 +7,25 @@ const NAMES_PER_CLAIM = 32;
 /** Slots that are about to be free while short work runs. */
 const TURNOVER = 5;
 
-interface Lane {
+/** All slots of an instance, over all kinds of work. */
+export class Slots {
+  readonly total: number;
+  running = 0;
+
+  constructor(total: number) {
+    this.total = total;
+  }
+
+  get free(): number {
+    return this.total - this.running;
+  }
+}
+
+interface Lane<W> {
   readonly name: string;
   concurrency: number;
   running: number;
-  readonly buffer: JobRecord[];
+  readonly buffer: W[];
   readonly prefetch: Prefetch;
 }
 
@@ -25,18 +39,22 @@ export interface LaneRequest {
  * - Says what to claim: free slots, plus what is worth taking ahead; names without room are left out.
  * - Holds what was taken ahead, and gives it out by turns, so that no name starves another.
  */
-export class Lanes {
-  readonly #lanes = new Map<string, Lane>();
+export class Lanes<W extends Work = Work> {
+  readonly #lanes = new Map<string, Lane<W>>();
   readonly #slots: number;
+  readonly #shared: Slots;
   #running = 0;
   #turn = 0;
 
-  constructor(slots: number) {
+  /** `shared`: the slots of the whole instance, of which these are a part. */
+  constructor(slots: number, shared: Slots = new Slots(slots)) {
     this.#slots = slots;
+    this.#shared = shared;
   }
 
-  /** Takes over the present definitions; names whose handler is gone are not claimed any more. */
+  /** Takes over the present definitions; names that are not among them are neither claimed nor started any more. */
   define(workers: ReadonlyMap<string, { readonly concurrency: number }>): void {
+    for (const lane of this.#lanes.values()) if (!workers.has(lane.name)) lane.concurrency = 0;
     for (const [name, { concurrency }] of workers) {
       const lane = this.#lanes.get(name);
       if (lane === undefined) {
@@ -86,28 +104,31 @@ export class Lanes {
    * them for ever, and no other name would get a turn.
    */
   #room(): number {
-    const free = this.#slots - this.#running;
+    const free = this.#free;
     if (free > 0) return free;
     const running = [...this.#lanes.values()].filter((lane) => lane.running > 0);
     const brisk = running.every((lane) => lane.prefetch.ahead(lane.concurrency) > 0);
     return brisk ? Math.min(TURNOVER, this.#slots) : 0;
   }
 
-  accept(jobs: readonly JobRecord[]): void {
-    for (const job of jobs) this.#lanes.get(job.name)?.buffer.push(job);
+  get #free(): number {
+    return Math.min(this.#slots - this.#running, this.#shared.free);
   }
 
-  /** The next buffered job that may start, or undefined. */
-  next(): JobRecord | undefined {
-    if (this.#running >= this.#slots) return undefined;
+  accept(works: readonly W[]): void {
+    for (const work of works) this.#lanes.get(work.name)?.buffer.push(work);
+  }
+
+  /** The next buffered work that may start, or undefined. */
+  next(): W | undefined {
+    if (this.#free <= 0) return undefined;
     for (const lane of this.#inTurn()) {
       if (lane.running >= lane.concurrency) continue;
-      const job = lane.buffer.shift();
-      if (job === undefined) continue;
+      const work = lane.buffer.shift();
+      if (work === undefined) continue;
       this.#turn += 1;
-      lane.running += 1;
-      this.#running += 1;
-      return job;
+      this.#take(lane);
+      return work;
     }
     return undefined;
   }
@@ -116,10 +137,15 @@ export class Lanes {
   reserve(name: string): boolean {
     const lane = this.#lanes.get(name);
     if (lane === undefined || lane.buffer.length > 0) return false;
-    if (this.#running >= this.#slots || lane.running >= lane.concurrency) return false;
+    if (this.#free <= 0 || lane.running >= lane.concurrency) return false;
+    this.#take(lane);
+    return true;
+  }
+
+  #take(lane: Lane<W>): void {
     lane.running += 1;
     this.#running += 1;
-    return true;
+    this.#shared.running += 1;
   }
 
   /** The work for which a slot was reserved did not come. */
@@ -128,6 +154,7 @@ export class Lanes {
     if (lane === undefined) return;
     lane.running -= 1;
     this.#running -= 1;
+    this.#shared.running -= 1;
   }
 
   /** A slot is free again; answers whether a claim for its name is worth while now. */
@@ -139,39 +166,47 @@ export class Lanes {
     return wants(lane, this.#room());
   }
 
-  /** Takes one job out of its buffer; false where it has started already. */
-  take(job: JobRecord): boolean {
-    const buffer = this.#lanes.get(job.name)?.buffer ?? [];
-    const at = buffer.findIndex((other) => other.id === job.id);
+  /** Takes one piece out of its buffer; false where it has started already. */
+  take(work: W): boolean {
+    const buffer = this.#lanes.get(work.name)?.buffer ?? [];
+    const at = buffer.findIndex((other) => other.id === work.id);
     if (at >= 0) buffer.splice(at, 1);
     return at >= 0;
   }
 
-  waiting(): readonly JobRecord[] {
+  waiting(): readonly W[] {
     return [...this.#lanes.values()].flatMap((lane) => lane.buffer);
   }
 
   /** Empties the buffers, or the one of a name. */
-  drain(name?: string): readonly JobRecord[] {
-    const lanes = [...this.#lanes.values()].filter((lane) => name === undefined || lane.name === name);
-    return lanes.flatMap((lane) => lane.buffer.splice(0));
+  drain(name?: string): readonly W[] {
+    return this.#drain((lane) => name === undefined || lane.name === name);
   }
 
-  #inTurn(): Lane[] {
+  /** Empties the buffers of names that are not run here any more. */
+  drainUndefined(): readonly W[] {
+    return this.#drain((lane) => lane.concurrency === 0);
+  }
+
+  #drain(which: (lane: Lane<W>) => boolean): readonly W[] {
+    return [...this.#lanes.values()].filter(which).flatMap((lane) => lane.buffer.splice(0));
+  }
+
+  #inTurn(): Lane<W>[] {
     const lanes = [...this.#lanes.values()];
     const start = lanes.length === 0 ? 0 : this.#turn % lanes.length;
     return [...lanes.slice(start), ...lanes.slice(0, start)];
   }
 }
 
-const freeIn = (lane: Lane, free: number): number =>
+const freeIn = (lane: Lane<Work>, free: number): number =>
   Math.max(0, Math.min(lane.concurrency - lane.running, free));
 
-const room = (lane: Lane, free: number): number =>
+const room = (lane: Lane<Work>, free: number): number =>
   Math.max(0, freeIn(lane, free) + lane.prefetch.ahead(lane.concurrency) - lane.buffer.length);
 
 /** Worth a claim: a slot would stand empty, or half of what was taken ahead is used. */
-function wants(lane: Lane, free: number): boolean {
+function wants(lane: Lane<Work>, free: number): boolean {
   if (room(lane, free) === 0) return false;
   if (lane.buffer.length < freeIn(lane, free)) return true;
   return lane.buffer.length <= lane.prefetch.ahead(lane.concurrency) / 2;

@@ -10,7 +10,7 @@ export interface LeaseKeeperOptions {
   readonly instanceId: string;
   readonly leaseMs: number;
   /** What this instance runs, asked at each renewal. */
-  readonly describe: () => Pick<Registration, 'names' | 'policies'>;
+  readonly describe: () => Pick<Registration, 'names' | 'policies' | 'tasks'>;
   /** The lease is gone, or could not be renewed in time: stop everything that runs under it. */
   readonly lost: (reason: string) => void;
   /** A lease is valid again. */
@@ -59,6 +59,11 @@ export class LeaseKeeper {
   async start(): Promise<void> {
     await this.#begin();
     this.#renewing = this.#keep();
+  }
+
+  /** Says at once what this instance runs now. */
+  async announce(): Promise<void> {
+    if (this.#held) await this.#renew();
   }
 
   async stop(): Promise<void> {

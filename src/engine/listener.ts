@@ -1,25 +1,41 @@
 import type { Clock } from '../core/clock.js';
-import type { Hint, Store, WakeUp, Watch } from '../store/port.js';
+import type { Hint, Store, WakeUp, Watch, WorkKind } from '../store/port.js';
 
 export interface ListenerOptions {
   readonly store: Store;
   readonly clock: Clock;
-  readonly wake: (hint?: Hint) => void;
-  readonly cancel: () => void;
   readonly error: (error: unknown) => void;
+  /** Definitions, leadership or requests have changed. */
+  readonly news: () => void;
   /** Said once: only the poll finds work here, and why. */
   readonly unavailable: (reason: string) => void;
 }
 
-/** Listening costs the database something for every write, so a busy instance stops it: it has no use for wake-ups. */
+/** One who waits for wake-ups of its own kind. */
+export interface Waiting {
+  readonly kind: WorkKind;
+  readonly wake: (hint?: Hint) => void;
+  readonly cancel: () => void;
+}
+
+/** Its place at the listener: says how much it has to do. */
+export interface Seat {
+  busy(): Promise<void>;
+  /** Resolves when a wake-up from now on would be heard, or when it is known that none will be. */
+  idle(): Promise<void>;
+}
+
+/** Listening costs the database something for every write, so while all are busy it stops: they have no use for it. */
 const BUSY_MS = 1_000;
 const REOPEN_MS = 1_000;
 
-/** Listens for wake-ups while there is little to do. */
+/** Listens for wake-ups while there is little to do, for everybody who waits in this instance. */
 export class Listener {
   readonly #options: ListenerOptions;
+  readonly #waiting: Waiting[] = [];
+  readonly #busySince = new Map<Waiting, number>();
   #watch: Watch | undefined;
-  #busySince: number | undefined;
+  #opening: Promise<void> | undefined;
   #notBefore = -Infinity;
   #unavailable = false;
   #closed = false;
@@ -32,20 +48,42 @@ export class Listener {
     return this.#unavailable ? 'poll' : this.#options.store.kind === 'memory' ? 'direct' : 'stream';
   }
 
-  async busy(): Promise<void> {
-    const now = this.#options.clock.monotonic();
-    this.#busySince ??= now;
-    if (this.#watch !== undefined && now - this.#busySince > BUSY_MS) await this.#shut();
+  join(waiting: Waiting): Seat {
+    this.#waiting.push(waiting);
+    return { busy: () => this.#busy(waiting), idle: () => this.#idle(waiting) };
   }
 
-  /** Resolves when a wake-up from now on would be heard, or when it is known that none will be. */
-  async idle(): Promise<void> {
-    const { store, clock, wake, cancel, unavailable, error } = this.#options;
-    this.#busySince = undefined;
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#opening;
+    await this.#shut();
+  }
+
+  async #busy(waiting: Waiting): Promise<void> {
+    const now = this.#options.clock.monotonic();
+    if (!this.#busySince.has(waiting)) this.#busySince.set(waiting, now);
+    const allBusy = this.#waiting.every((one) => now - (this.#busySince.get(one) ?? now) > BUSY_MS);
+    if (allBusy) await this.#shut();
+  }
+
+  #idle(waiting: Waiting): Promise<void> {
+    this.#busySince.delete(waiting);
+    // Whoever comes while it is being opened waits for the same opening.
+    this.#opening ??= this.#open().finally(() => (this.#opening = undefined));
+    return this.#opening;
+  }
+
+  async #open(): Promise<void> {
+    const { store, clock, unavailable, error } = this.#options;
     if (this.#watch !== undefined || this.#unavailable || this.#closed || clock.monotonic() < this.#notBefore)
       return;
     try {
-      const watch = await store.watch({ wake, cancel, broken: (problem) => this.#broken(problem) });
+      const watch = await store.watch({
+        wake: (kind, hint) => this.#tell(kind, (one) => one.wake(hint)),
+        cancel: () => this.#tell('jobs', (one) => one.cancel()),
+        news: () => this.#options.news(),
+        broken: (problem) => this.#broken(problem),
+      });
       if ('close' in watch) this.#watch = watch;
       else {
         this.#unavailable = true;
@@ -57,9 +95,8 @@ export class Listener {
     }
   }
 
-  async close(): Promise<void> {
-    this.#closed = true;
-    await this.#shut();
+  #tell(kind: WorkKind, what: (waiting: Waiting) => void): void {
+    for (const one of this.#waiting) if (one.kind === kind) what(one);
   }
 
   async #shut(): Promise<void> {
@@ -73,6 +110,6 @@ export class Listener {
     this.#notBefore = this.#options.clock.monotonic() + REOPEN_MS;
     this.#options.error(problem);
     // What was missed while nobody listened is found by a look, which also opens the next channel.
-    this.#options.wake();
+    for (const one of this.#waiting) one.wake();
   }
 }

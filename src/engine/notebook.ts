@@ -1,7 +1,7 @@
 import type { Clock, Timer } from '../core/clock.js';
 import type { LogLine } from '../core/job.js';
-import type { JobStore, Lease } from '../store/port.js';
-import type { AttemptControl } from './trigger.js';
+import type { Lease, Note } from '../store/port.js';
+import type { AttemptControl, Extra } from './trigger.js';
 
 const FLUSH_MS = 500;
 
@@ -15,15 +15,19 @@ interface Entry {
 /** Gathers progress and log lines, and writes them now and then; what is left goes with the settlement. */
 export class Notebook {
   readonly #clock: Clock;
-  readonly #store: JobStore;
+  readonly #write: (notes: readonly Note[]) => Promise<void>;
   readonly #error: (error: unknown) => void;
   readonly #entries = new Map<string, Entry>();
   #timer: Timer | undefined;
   #writing: Promise<void> = Promise.resolve();
 
-  constructor(clock: Clock, store: JobStore, error: (error: unknown) => void) {
+  constructor(
+    clock: Clock,
+    write: (notes: readonly Note[]) => Promise<void>,
+    error: (error: unknown) => void,
+  ) {
     this.#clock = clock;
-    this.#store = store;
+    this.#write = write;
     this.#error = error;
   }
 
@@ -37,9 +41,7 @@ export class Notebook {
   }
 
   /** What has not been written yet of one attempt, for its settlement. */
-  async take(
-    lease: Lease,
-  ): Promise<{ progress?: { value: unknown }; logs?: readonly LogLine[] } | undefined> {
+  async take(lease: Lease): Promise<Extra | undefined> {
     const entry = this.#entries.get(lease.id);
     this.#entries.delete(lease.id);
     // What is being written must not be overtaken by the settlement, which would refuse it.
@@ -61,7 +63,7 @@ export class Notebook {
     const notes = [...this.#entries.values()].filter((entry) => !entry.hold);
     for (const { lease } of notes) this.#entries.delete(lease.id);
     if (notes.length === 0) return;
-    this.#writing = this.#store.note(notes).catch(this.#error);
+    this.#writing = this.#write(notes).catch(this.#error);
     this.#clock.track?.(this.#writing);
   }
 }

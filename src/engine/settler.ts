@@ -1,31 +1,29 @@
 import { pause, type Clock } from '../core/clock.js';
 import { StoreError } from '../core/errors.js';
-import type { JobRecord } from '../core/job.js';
 import type { Finished } from '../core/outcome.js';
-import { leaseOf, type JobStore, type SettleAnswer } from '../store/port.js';
-import type { Conclusion, Trigger } from './trigger.js';
+import type { Work } from '../core/work.js';
+import { leaseOf, type SettleAnswer, type WorkStore } from '../store/port.js';
+import type { Conclusion, Extra, Trigger } from './trigger.js';
 
 const BATCH = 500;
 const MOST_REFUSALS = 2;
 const FIRST_WAIT_MS = 50;
 const LONGEST_WAIT_MS = 2_000;
 
-export interface Settling {
-  readonly work: JobRecord;
+export interface Settling<W extends Work> {
+  readonly work: W;
   readonly finished: Finished;
   /** How often the database has refused this outcome for good. */
   readonly refusals?: number;
-  readonly extra?: Pick<Conclusion['settlement'], 'logs'> & {
-    readonly progress?: { readonly value: unknown };
-  };
+  readonly extra?: Extra;
 }
 
-export interface SettlerOptions {
-  readonly store: JobStore;
+export interface SettlerOptions<W extends Work, S> {
+  readonly store: Pick<WorkStore<W, S>, 'settle' | 'held' | 'insertFailedRun'>;
   readonly clock: Clock;
-  readonly trigger: Trigger;
+  readonly trigger: Pick<Trigger<W, S>, 'conclude' | 'recorded'>;
   /** A lease was taken over before the outcome could be recorded. */
-  readonly lost: (work: JobRecord) => void;
+  readonly lost: (work: W) => void;
   readonly error: (error: unknown) => void;
   /** Called after each batch, when there is room for more outcomes. */
   readonly drained: () => void;
@@ -35,15 +33,15 @@ export interface SettlerOptions {
  * Records outcomes. Those of the same moment go in one command, one command at a time. A database that does not
  * answer is asked again until it does: its own trouble never becomes a job's failure, and it alone says who holds what.
  */
-export class Settler {
-  readonly #options: SettlerOptions;
-  #queue: Settling[] = [];
-  #writing: readonly Settling[] = [];
+export class Settler<W extends Work, S> {
+  readonly #options: SettlerOptions<W, S>;
+  #queue: Settling<W>[] = [];
+  #writing: readonly Settling<W>[] = [];
   #begunAt = 0;
   #flushing: Promise<void> | undefined;
   readonly #giveUp = new AbortController();
 
-  constructor(options: SettlerOptions) {
+  constructor(options: SettlerOptions<W, S>) {
     this.#options = options;
   }
 
@@ -56,7 +54,7 @@ export class Settler {
     return [...this.#queue, ...this.#writing].map(({ work }) => work.id);
   }
 
-  push(settling: Settling): void {
+  push(settling: Settling<W>): void {
     if (this.#giveUp.signal.aborted) return;
     this.#queue.push(settling);
     this.#flushing ??= this.#start();
@@ -105,7 +103,7 @@ export class Settler {
   }
 
   /** Until the store has answered for each; what is left had to be given up. */
-  async #persist(batch: readonly Settling[]): Promise<readonly Settling[]> {
+  async #persist(batch: readonly Settling<W>[]): Promise<readonly Settling<W>[]> {
     let open = batch;
     for (let waitMs = FIRST_WAIT_MS; open.length > 0; waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS)) {
       try {
@@ -123,8 +121,8 @@ export class Settler {
   }
 
   /** One of them cannot be recorded as it is: the others must not wait for it. */
-  async #oneByOne(batch: readonly Settling[]): Promise<readonly Settling[]> {
-    const open: Settling[] = [];
+  async #oneByOne(batch: readonly Settling<W>[]): Promise<readonly Settling<W>[]> {
+    const open: Settling<W>[] = [];
     for (const settling of batch) {
       try {
         open.push(...(await this.#record([settling])));
@@ -136,14 +134,14 @@ export class Settler {
   }
 
   /** What the store itself reports is its own trouble, and is asked again; anything else is the outcome's fault. */
-  #judged(settlings: readonly Settling[], error: unknown): readonly Settling[] {
+  #judged(settlings: readonly Settling<W>[], error: unknown): readonly Settling<W>[] {
     return error instanceof StoreError
       ? settlings
       : settlings.flatMap((settling) => this.#refused(settling, error));
   }
 
   /** First it fails with a short reason, then with nothing but its state; if even that is refused it is given up. */
-  #refused(settling: Settling, error: unknown): Settling[] {
+  #refused(settling: Settling<W>, error: unknown): Settling<W>[] {
     const refusals = (settling.refusals ?? 0) + 1;
     if (refusals <= MOST_REFUSALS) return [unrecordable(settling, refusals)];
     this.#options.error(error);
@@ -152,18 +150,21 @@ export class Settler {
   }
 
   /** One round: decides, writes, and answers what has to be decided again. */
-  async #record(batch: readonly Settling[]): Promise<readonly Settling[]> {
+  async #record(batch: readonly Settling<W>[]): Promise<readonly Settling<W>[]> {
     const { store, trigger, lost } = this.#options;
-    const conclusions = batch.map((settling) => concluded(trigger, settling));
+    const conclusions = batch.map(({ work, finished, extra, refusals = 0 }) =>
+      trigger.conclude(work, finished, { refusals, ...(extra === undefined ? {} : { extra }) }),
+    );
     for (const [index, { failedRun }] of conclusions.entries()) {
-      if (failedRun !== undefined) await store.insertFailedRun((batch[index] as Settling).work, failedRun);
+      if (failedRun !== undefined)
+        await store.insertFailedRun?.((batch[index] as Settling<W>).work, failedRun);
     }
     const answers = await store.settle(conclusions.map((conclusion) => conclusion.settlement));
-    const again: Settling[] = [];
+    const again: Settling<W>[] = [];
     for (const [index, settling] of batch.entries()) {
       const answer = answers[index] as SettleAnswer;
       if (answer === 'settled')
-        trigger.recorded(settling.work, settling.finished, conclusions[index] as Conclusion);
+        trigger.recorded(settling.work, settling.finished, conclusions[index] as Conclusion<S>);
       else if (answer === 'lost') lost(settling.work);
       else if (answer === 'refused')
         again.push(...this.#refused(settling, new Error('refused by the database')));
@@ -173,7 +174,7 @@ export class Settler {
   }
 
   /** Work that changed while it ran is decided anew from what it is now. */
-  async #reread(settlings: readonly Settling[]): Promise<readonly Settling[]> {
+  async #reread(settlings: readonly Settling<W>[]): Promise<readonly Settling<W>[]> {
     if (settlings.length === 0) return [];
     const works = await this.#options.store.held(settlings.map(({ work }) => leaseOf(work)));
     return settlings.flatMap((settling, index) => {
@@ -185,33 +186,11 @@ export class Settler {
   }
 }
 
-function concluded(trigger: Trigger, { work, finished, extra, refusals = 0 }: Settling): Conclusion {
-  const conclusion = trigger.conclude(work, finished);
-  if (refusals > 1) return bare(conclusion);
-  if (extra === undefined) return conclusion;
-  const { settlement } = conclusion;
-  const set =
-    extra.progress === undefined ? settlement.set : { progress: extra.progress.value, ...settlement.set };
-  return {
-    ...conclusion,
-    settlement: { ...settlement, set, ...(extra.logs === undefined ? {} : { logs: extra.logs }) },
-  };
-}
-
 /** The database will never take this outcome: it fails with a short reason instead, without what made it impossible. */
-function unrecordable({ work, finished }: Settling, refusals: number): Settling {
+function unrecordable<W extends Work>({ work, finished }: Settling<W>, refusals: number): Settling<W> {
   const error = new Error(
     'The result, progress and log of this job together exceed what the database can hold.',
   );
   Reflect.deleteProperty(error, 'stack');
   return { work, refusals, finished: { ...finished, outcome: { kind: 'threw', error } } };
-}
-
-/** Only the state: everything that takes room is left out, and what the job holds already goes. */
-function bare(conclusion: Conclusion): Conclusion {
-  const { entry, logs, ...settlement } = conclusion.settlement;
-  return {
-    ...conclusion,
-    settlement: { ...settlement, set: { ...settlement.set, progress: null, result: null } },
-  };
 }

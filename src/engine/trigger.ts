@@ -1,24 +1,40 @@
-import type { JobRecord } from '../core/job.js';
+import type { LogLine } from '../core/job.js';
 import type { Finished, Outcome } from '../core/outcome.js';
-import type { FailedRun, Lease, Settlement } from '../store/port.js';
+import type { Work } from '../core/work.js';
+import type { FailedRun, Lease } from '../store/port.js';
 
-/** What the engine asks of a source of work. Jobs are one; the engine knows no other word about them. */
-export interface Trigger {
+/** What the engine asks of a source of work. Jobs are one, reactive tasks another; it knows no other word about them. */
+export interface Trigger<W extends Work, S> {
   /** The names that have a handler here, with the most that may run of each at once. */
   workers(): ReadonlyMap<string, { readonly concurrency: number }>;
   /** Runs the handler. It never rejects: whatever happens is an outcome. */
-  perform(work: JobRecord, attempt: AttemptControl): Promise<Outcome>;
+  perform(work: W, attempt: AttemptControl): Promise<Outcome>;
   /**
    * True where the handler may complete its work inside a transaction: then nothing else is written to it while it
    * runs, because any write would make that transaction conflict.
    */
-  mayComplete(work: JobRecord): boolean;
+  mayComplete(work: W): boolean;
   /** How long the handler may run, or undefined for no limit. */
-  timeoutMs(work: JobRecord): number | undefined;
+  timeoutMs(work: W): number | undefined;
   /** What the store is to record. Pure: asked again when the work changed meanwhile. */
-  conclude(work: JobRecord, finished: Finished): Conclusion;
+  conclude(work: W, finished: Finished, about?: About): Conclusion<S>;
   /** The store has recorded it. */
-  recorded(work: JobRecord, finished: Finished, conclusion: Conclusion): void;
+  recorded(work: W, finished: Finished, conclusion: Conclusion<S>): void;
+}
+
+/** What else there is to say about the end of an attempt. */
+export interface About {
+  /** Progress and log lines that are not written yet. */
+  readonly extra?: Extra;
+  /** How often the database has refused this outcome for good. Each time there must be less of it. */
+  readonly refusals?: number;
+  /** The policies of whoever ran it, by name: somebody else has to judge its work. */
+  readonly policies?: Readonly<Record<string, unknown>>;
+}
+
+export interface Extra {
+  readonly progress?: { readonly value: unknown };
+  readonly logs?: readonly LogLine[];
 }
 
 export interface AttemptControl {
@@ -26,12 +42,12 @@ export interface AttemptControl {
   readonly signal: AbortSignal;
   /** Progress and log lines, on their way to the store. */
   note(note: { progress?: { value: unknown }; log?: { message: string; fields?: unknown } }): void;
-  /** While this holds, best-effort writes leave the job alone: it may be part of a user's transaction. */
+  /** While this holds, best-effort writes leave the work alone: it may be part of a user's transaction. */
   inTransaction: boolean;
 }
 
-export interface Conclusion {
-  readonly settlement: Settlement;
+export interface Conclusion<S> {
+  readonly settlement: S;
   /** Kept first, so that a crash in between loses nothing; a repeat is harmless. */
   readonly failedRun?: FailedRun;
   readonly retryAt?: Date;

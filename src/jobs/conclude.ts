@@ -1,5 +1,8 @@
-import { NEVER, type Attempt, type FailureKind, type JobRecord, type JobStatus } from '../core/job.js';
+import { entryOf, textOf } from '../core/history.js';
+import { NEVER, type JobRecord, type JobStatus } from '../core/job.js';
 import type { Finished, Outcome } from '../core/outcome.js';
+import type { FailureKind } from '../core/work.js';
+import type { Conclusion, Extra } from '../engine/trigger.js';
 import {
   leaseOf,
   type FailedRun,
@@ -20,12 +23,7 @@ export interface ConcludeOptions {
   readonly dropped?: () => void;
 }
 
-export interface JobConclusion {
-  readonly settlement: Settlement;
-  readonly failedRun?: FailedRun;
-  /** Set where the attempt failed and is tried again. */
-  readonly retryAt?: Date;
-}
+export type JobConclusion = Conclusion<Settlement>;
 
 type Failure = Extract<Outcome, { error: Error }>;
 
@@ -154,7 +152,7 @@ function failedRun(
   set: { failCount: number; failReason: string; failKind: FailureKind },
 ): FailedRun {
   const { failCount, failReason, failKind } = set;
-  const entry = entryOf(job, finished, options);
+  const entry = entryOf(job, job.failCount + 1, finished, options);
   return {
     failCount,
     failReason,
@@ -212,7 +210,7 @@ function settlement(
   status: JobStatus,
   set: SettledFields,
 ): Settlement {
-  const entry = entryOf(job, finished, options);
+  const entry = entryOf(job, job.failCount + 1, finished, options);
   return {
     lease: leaseOf(job),
     status,
@@ -224,53 +222,18 @@ function settlement(
   };
 }
 
-const STATUS_OF: Readonly<Record<Outcome['kind'], Attempt['status']>> = {
-  returned: 'completed',
-  recorded: 'completed',
-  threw: 'failed',
-  timedOut: 'failed',
-  crashed: 'crashed',
-  deferred: 'deferred',
-  released: 'released',
-  cancelled: 'cancelled',
-  skipped: 'skipped',
-};
-
-/** The history entry; none for work that was handed back before its handler was called. */
-function entryOf(job: JobRecord, finished: Finished, options: ConcludeOptions): Attempt | undefined {
-  const { outcome, startedAt, finishedAt } = finished;
-  if (options.historyLimit === 0 || (outcome.kind === 'released' && startedAt === undefined))
-    return undefined;
-  const began = startedAt ?? job.lockedAt?.getTime() ?? finishedAt;
-  return {
-    attempt: job.failCount + 1,
-    status: STATUS_OF[outcome.kind],
-    startedAt: new Date(began),
-    finishedAt: new Date(finishedAt),
-    durationMs: Math.max(0, finishedAt - began),
-    instanceId: outcome.kind === 'crashed' ? (job.claimedBy ?? options.instanceId) : options.instanceId,
-    ...('error' in outcome ? { error: errorOf(outcome.error) } : {}),
-  };
+/** Progress and log lines that were not written yet go with the settlement. */
+export function withExtra(conclusion: JobConclusion, { progress, logs }: Extra): JobConclusion {
+  const { settlement } = conclusion;
+  const set = progress === undefined ? settlement.set : { progress: progress.value, ...settlement.set };
+  return { ...conclusion, settlement: { ...settlement, set, ...(logs === undefined ? {} : { logs }) } };
 }
 
-/** Long stacks say little more than their beginning. */
-const STACK_LIMIT = 8_000;
-
-/** Libraries put anything where a text belongs; what is no text must not keep the outcome from being stored. */
-function textOf(value: unknown): string {
-  if (typeof value === 'string') return value.slice(0, STACK_LIMIT);
-  try {
-    return String(value).slice(0, STACK_LIMIT);
-  } catch {
-    return 'an error without a message';
-  }
-}
-
-function errorOf(error: Error): NonNullable<Attempt['error']> {
-  const { name, message, stack } = error as { name: unknown; message: unknown; stack?: unknown };
+/** Only the state: everything that takes room is left out, and what the job holds already goes. */
+export function bare(conclusion: JobConclusion): JobConclusion {
+  const { entry, logs, ...settlement } = conclusion.settlement;
   return {
-    name: textOf(name),
-    message: textOf(message),
-    ...(typeof stack === 'string' ? { stack: textOf(stack) } : {}),
+    ...conclusion,
+    settlement: { ...settlement, set: { ...settlement.set, progress: null, result: null } },
   };
 }

@@ -1,7 +1,8 @@
 import type { Job } from '../core/job.js';
+import type { Task } from '../core/task.js';
 
 /** Each event carries one object, with the instance that saw it. */
-export interface MillEvents {
+export interface JobEvents {
   'job:start': { readonly job: Job; readonly instanceId: string };
   'job:complete': {
     readonly job: Job;
@@ -22,7 +23,12 @@ export interface MillEvents {
   'job:progress': { readonly job: Job; readonly progress: unknown; readonly instanceId: string };
   /** Work of a dead process was handed on by this instance. */
   'stale:recovered': { readonly count: number; readonly instanceId: string };
-  /** This instance lost its lease, or one job; the handlers' signals have aborted. */
-  'lease:lost': { readonly reason: string; readonly jobs: readonly Job[]; readonly instanceId: string };
+  /** This instance lost its lease, or some of its work; the handlers' signals have aborted. */
+  'lease:lost': {
+    readonly reason: string;
+    readonly jobs: readonly Job[];
+    readonly tasks: readonly Task[];
+    readonly instanceId: string;
+  };
   error: { readonly error: Error; readonly where: string; readonly instanceId: string };
 }

@@ -83,7 +83,7 @@ export type Target<T = unknown> = string | JobDefinition<T>;
 export interface Local {
   /** Told of work that may start at once. */
   readonly due: () => void;
-  readonly reserve: (name: string, id: string) => Reservation | undefined;
+  readonly reserve: (name: string, id: string) => Reservation<JobRecord> | undefined;
 }
 
 /** Where work is asked for: checks everything first, then writes once. */
@@ -119,7 +119,11 @@ export class Queue<Tx> {
   }
 
   /** A slot of this process is free and nothing waits for it: the job is stored as claimed, which saves the claim. */
-  async #insertClaimed(store: Store<Tx>, job: NewJob, reservation: Reservation): Promise<Inserted> {
+  async #insertClaimed(
+    store: Store<Tx>,
+    job: NewJob,
+    reservation: Reservation<JobRecord>,
+  ): Promise<Inserted> {
     const { claim } = reservation;
     try {
       const inserted = await this.#inserter.insert(store, { ...job, claim });

@@ -1,19 +1,19 @@
-import { pause } from '../core/clock.js';
 import type { Emitter } from '../core/emitter.js';
-import { asError, CancelledError, LeaseLostError, StoppingError, TidemillError } from '../core/errors.js';
+import { LeaseLostError, TidemillError } from '../core/errors.js';
 import { toJob, type JobRecord } from '../core/job.js';
 import type { Logger } from '../core/logger.js';
 import type { Finished, Outcome } from '../core/outcome.js';
 import { show } from '../core/options.js';
 import { checkPayload } from '../core/payload.js';
-import type { AttemptControl, Conclusion, Trigger } from '../engine/trigger.js';
-import type { Store } from '../store/port.js';
+import { afterTransaction, thrownOutcome } from '../engine/ending.js';
+import type { About, AttemptControl, Conclusion, Trigger } from '../engine/trigger.js';
+import type { Settlement, Store } from '../store/port.js';
 import { toInstant } from '../time/duration.js';
 import { CATCH_UP_LIMIT, isTooLate } from '../time/recurrence.js';
-import { conclude, recurrenceOf } from './conclude.js';
+import { bare, conclude, recurrenceOf, withExtra } from './conclude.js';
 import type { JobContext, AnyHandler } from './context.js';
 import { validated } from './definition.js';
-import type { MillEvents } from './events.js';
+import type { JobEvents } from './events.js';
 import type { Registry } from './registry.js';
 
 export interface JobTriggerOptions {
@@ -21,7 +21,7 @@ export interface JobTriggerOptions {
   readonly store: Store;
   readonly instanceId: string;
   readonly historyLimit: number;
-  readonly events: Emitter<MillEvents>;
+  readonly events: Emitter<JobEvents>;
   readonly log: Logger;
   /** Somebody in this process may be waiting for it. */
   readonly ended: (id: string, job: () => JobRecord) => void;
@@ -31,7 +31,7 @@ export interface JobTriggerOptions {
 const MENTIONS_COMPLETE = /\bcomplete\b/u;
 
 /** Jobs, as the engine sees them: runs handlers, and says what their end means. */
-export class JobTrigger implements Trigger {
+export class JobTrigger implements Trigger<JobRecord, Settlement> {
   readonly #options: JobTriggerOptions;
   /** Names whose handlers have called `complete` before. */
   readonly #completing = new Set<string>();
@@ -85,9 +85,10 @@ export class JobTrigger implements Trigger {
     return recurrence !== null && isTooLate(recurrence, job.nextRunAt, now);
   }
 
-  conclude(job: JobRecord, finished: Finished, policies: Readonly<Record<string, unknown>> = {}): Conclusion {
+  conclude(job: JobRecord, finished: Finished, about: About = {}): Conclusion<Settlement> {
     const { registry, instanceId, historyLimit, log } = this.#options;
-    return conclude(job, finished, {
+    const { policies = {}, extra, refusals = 0 } = about;
+    const conclusion = conclude(job, finished, {
       instanceId,
       retry: registry.retryRule(job.name, job.retryPolicy, policies[job.name]),
       retention: registry.retention(job.name),
@@ -99,9 +100,11 @@ export class JobTrigger implements Trigger {
         );
       },
     });
+    if (refusals > 1) return bare(conclusion);
+    return extra === undefined ? conclusion : withExtra(conclusion, extra);
   }
 
-  recorded(record: JobRecord, finished: Finished, conclusion: Conclusion): void {
+  recorded(record: JobRecord, finished: Finished, conclusion: Conclusion<Settlement>): void {
     const { events, ended } = this.#options;
     const { settlement } = conclusion;
     if (HEARD.some((event) => events.has(event))) this.#tell(record, finished, conclusion);
@@ -110,7 +113,7 @@ export class JobTrigger implements Trigger {
     }
   }
 
-  #tell(record: JobRecord, finished: Finished, { settlement, retryAt }: Conclusion): void {
+  #tell(record: JobRecord, finished: Finished, { settlement, retryAt }: Conclusion<Settlement>): void {
     const { events, instanceId } = this.#options;
     const { outcome } = finished;
     const job = toJob({ ...record, ...settledView(settlement) });
@@ -135,7 +138,7 @@ export class JobTrigger implements Trigger {
 /** What the end of an attempt may be heard as; nothing is made up for an event that nobody listens to. */
 const HEARD = ['job:complete', 'job:fail', 'job:retry', 'job:cancel'] as const;
 
-function settledView({ set, status }: Conclusion['settlement']): Partial<JobRecord> {
+function settledView({ set, status }: Settlement): Partial<JobRecord> {
   // Null takes a field off, except where it is what the handler gave.
   const given = (field: string): boolean => field === 'result' || field === 'progress';
   const fields = Object.entries(set).filter(
@@ -149,7 +152,7 @@ class Run {
   readonly #job: JobRecord;
   readonly #attempt: AttemptControl;
   readonly #store: Store;
-  readonly #conclude: (work: JobRecord, finished: Finished) => Conclusion;
+  readonly #conclude: (work: JobRecord, finished: Finished) => Conclusion<Settlement>;
   readonly #progressed: (value: unknown) => void;
   readonly #startedAt: number;
   #deferredTo: Date | undefined;
@@ -159,7 +162,7 @@ class Run {
     job: JobRecord,
     attempt: AttemptControl,
     store: Store,
-    conclude: (work: JobRecord, finished: Finished) => Conclusion,
+    conclude: (work: JobRecord, finished: Finished) => Conclusion<Settlement>,
     progressed: (value: unknown) => void,
   ) {
     this.#job = job;
@@ -177,52 +180,18 @@ class Run {
       const result = await (handler as (job: unknown) => unknown)(this.#context(data));
       outcome = this.#returned(result);
     } catch (thrown) {
-      outcome = this.#threw(thrown);
+      outcome = thrownOutcome(thrown, this.#attempt.signal);
     }
-    return this.#completedWith === undefined
-      ? outcome
-      : this.#afterTransaction(outcome, this.#completedWith.result);
+    if (this.#completedWith === undefined) return outcome;
+    const { result } = this.#completedWith;
+    const { jobs, clock } = this.#store;
+    return afterTransaction(jobs, this.#attempt, clock, { outcome, result, call: 'complete()' });
   }
 
   #returned(result: unknown): Outcome {
     if (this.#deferredTo !== undefined) return { kind: 'deferred', runAt: this.#deferredTo };
     const kept = result === undefined ? undefined : this.#checked('result', result);
     return { kind: 'returned', result: kept };
-  }
-
-  /** A throw after the signal aborted is its answer to the signal: what counts is why it aborted. */
-  #threw(thrown: unknown): Outcome {
-    const { signal } = this.#attempt;
-    if (signal.aborted) {
-      if (signal.reason instanceof CancelledError) return { kind: 'cancelled' };
-      if (signal.reason instanceof StoppingError || signal.reason instanceof LeaseLostError)
-        return { kind: 'released' };
-    }
-    return { kind: 'threw', error: asError(thrown) };
-  }
-
-  /** `complete` was called: whether its transaction was committed, only the store knows. */
-  async #afterTransaction(outcome: Outcome, result: unknown): Promise<Outcome> {
-    const held = await this.#stillHeld();
-    this.#attempt.inTransaction = false;
-    if (held === 'unknown') return { kind: 'released' };
-    if (!held) return { kind: 'recorded', result };
-    if (outcome.kind !== 'returned') return outcome;
-    const message = 'complete() was called, but its transaction was not committed when the handler returned.';
-    return { kind: 'threw', error: new TidemillError('NOT_COMMITTED', message) };
-  }
-
-  /** Asked until the store answers, or until the lease is gone and the answer does not matter any more. */
-  async #stillHeld(): Promise<boolean | 'unknown'> {
-    const { lease, signal } = this.#attempt;
-    for (let waitMs = 50; ; waitMs = Math.min(waitMs * 2, 2_000)) {
-      try {
-        return (await this.#store.jobs.held([lease]))[0] !== undefined;
-      } catch {
-        if (signal.aborted) return 'unknown';
-        await pause(this.#store.clock, waitMs, signal);
-      }
-    }
   }
 
   #checked(what: string, value: unknown): unknown {

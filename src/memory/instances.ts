@@ -23,6 +23,7 @@ export class MemoryInstances implements InstanceStore {
       instanceId: registration.instanceId,
       life: registration.life,
       names: registration.names,
+      tasks: registration.tasks,
       leftMs: leaseUntil - now,
       dead,
     }));

@@ -34,8 +34,8 @@ export class MemoryStore implements Store<MemoryTransaction> {
       clock: this.clock,
       paused,
       cluster: () => instances.cluster(),
-      wake: () => this.#tell('wake'),
-      cancel: () => this.#tell('cancel'),
+      wake: () => this.#tell((listener) => listener.wake('jobs')),
+      cancel: () => this.#tell((listener) => listener.cancel()),
     });
   }
 
@@ -68,7 +68,7 @@ export class MemoryStore implements Store<MemoryTransaction> {
     return value instanceof MemoryTransaction;
   }
 
-  #tell(what: 'wake' | 'cancel'): void {
-    for (const listener of this.#listeners) listener[what]();
+  #tell(what: (listener: WatchHandlers) => void): void {
+    for (const listener of this.#listeners) what(listener);
   }
 }

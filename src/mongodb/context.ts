@@ -9,6 +9,8 @@ export interface Mongo {
   readonly client: MongoClient;
   readonly jobs: Collection<JobDocument>;
   readonly globals: Collection<GlobalDocument>;
+  /** What every collection is opened with. */
+  readonly options: CollectionOptions;
   readonly clock: ServerClock;
   /** Behind mongos: jobs carry a `part`, and writes by id name it. */
   readonly sharded: boolean;
@@ -16,10 +18,10 @@ export interface Mongo {
   readonly transactions: boolean;
 }
 
-/** Coordination documents: instances and paused names. */
+/** Coordination documents: instances, paused names, and what the planner of reactive tasks has to remember. */
 export interface GlobalDocument extends Document {
   _id: string;
-  kind: 'instance' | 'pause';
+  kind: 'instance' | 'pause' | 'pause-task' | 'planner' | 'definition' | 'task' | 'checkpoint' | 'bell';
 }
 
 /** Every statement names its own concerns and BSON options, so that a user's connection options change nothing. */

@@ -31,6 +31,9 @@ export const isUnstorable = (error: unknown): boolean => isTooLarge(error) || !(
 export function isTransient(error: unknown): boolean {
   if (error instanceof MongoNetworkError || error instanceof MongoServerSelectionError) return true;
   if (!(error instanceof MongoError)) return false;
+  // A bulk write wraps what really happened, without its class or its labels.
+  if (error instanceof MongoBulkWriteError && (error.errorResponse as unknown) instanceof Error)
+    return isTransient(error.errorResponse);
   if (error.hasErrorLabel('RetryableWriteError') || error.hasErrorLabel('TransientTransactionError'))
     return true;
   if (TRANSIENT.has(codeOf(error))) return true;

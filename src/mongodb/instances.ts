@@ -6,12 +6,13 @@ import { cluster } from './look.js';
 const idOf = (instance: Instance): string => `instance:${instance.life}`;
 
 function fieldsOf(registration: Registration): object {
-  const { instanceId, life, names, policies, host, pid, leaseMs } = registration;
+  const { instanceId, life, names, tasks, policies, host, pid, leaseMs } = registration;
   return {
     kind: 'instance',
     instanceId: literal(instanceId),
     life,
     names: literal([...names]),
+    tasks: literal([...tasks]),
     // Names may contain anything, so policies are kept as pairs instead of as keys.
     policies: literal(Object.entries(policies).map(([name, policy]) => ({ name, policy }))),
     host: literal(host),

@@ -1,20 +1,23 @@
 import type { Document } from 'mongodb';
-import type { Cluster, Glance, InstanceState } from '../store/port.js';
+import type { Cluster, Glance, InstanceState, Leader } from '../store/port.js';
 import { run, type GlobalDocument, type Mongo } from './context.js';
 import { SCHEMA_VERSION } from './document.js';
 import { ANY_DATE } from './indexes.js';
 
 /** Who is alive and what is paused, by the server's clock. */
 export const clusterPipeline: Document[] = [
-  { $match: { kind: { $in: ['instance', 'pause'] } } },
+  { $match: { kind: { $in: ['instance', 'pause', 'pause-task', 'planner'] } } },
   {
     $project: {
       _id: 0,
       kind: 1,
       name: 1,
+      until: 1,
+      term: 1,
       instanceId: 1,
       life: 1,
       names: 1,
+      tasks: 1,
       dead: 1,
       now: '$$NOW',
       leftMs: { $subtract: ['$leaseUntil', '$$NOW'] },
@@ -22,12 +25,34 @@ export const clusterPipeline: Document[] = [
   },
 ];
 
-/** Takes the coordination rows out of an answer. */
+/** Takes the coordination rows out of an answer, as they concern jobs. */
 export function readCluster(rows: readonly Document[], otherwise: number): Cluster {
-  const instances = rows.filter((row) => row['kind'] === 'instance') as unknown as InstanceState[];
-  const paused = rows.filter((row) => row['kind'] === 'pause').map((row) => row['name'] as string);
-  const now = rows.find((row) => row['now'] instanceof Date)?.['now'] as Date | undefined;
-  return { now: now ?? new Date(otherwise), paused: new Set(paused), instances };
+  const of = (kind: GlobalDocument['kind']): readonly Document[] =>
+    rows.filter((row) => row['kind'] === kind);
+  const now =
+    (rows.find((row) => row['now'] instanceof Date)?.['now'] as Date | undefined) ?? new Date(otherwise);
+  const [leader] = of('planner') as unknown as readonly Leader[];
+  return {
+    now,
+    paused: new Set(of('pause').map((row) => row['name'] as string)),
+    instances: of('instance').map((row) => ({
+      ...row,
+      tasks: (row['tasks'] ?? []) as unknown,
+    })) as unknown as InstanceState[],
+    ...(leader === undefined ? {} : { leader }),
+  };
+}
+
+/** The same, as they concern reactive tasks. */
+export function readTaskCluster(rows: readonly Document[], otherwise: number): Cluster {
+  const cluster = readCluster(rows, otherwise);
+  const holds = (row: Document): boolean => !(row['until'] instanceof Date) || row['until'] > cluster.now;
+  const paused = rows.filter((row) => row['kind'] === 'pause-task' && holds(row));
+  return {
+    ...cluster,
+    paused: new Set(paused.map((row) => row['name'] as string)),
+    instances: cluster.instances.map((one) => ({ ...one, names: one.tasks.map(({ task }) => task) })),
+  };
 }
 
 export async function cluster(mongo: Mongo): Promise<Cluster> {

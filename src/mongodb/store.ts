@@ -1,8 +1,9 @@
 import { BSON, MongoClient, ObjectId, type ClientSession, type WriteConcernSettings } from 'mongodb';
 import { OptionError, StoreError } from '../core/errors.js';
-import { checkBoolean, checkInteger, checkKeys, checkText, show } from '../core/options.js';
+import { checkBoolean, checkFunction, checkInteger, checkKeys, checkText, show } from '../core/options.js';
 import type { PayloadRules } from '../core/payload.js';
 import type { InstanceStore, JobStore, Store, Watch, WatchHandlers } from '../store/port.js';
+import type { ReactiveStore } from '../store/reactive.js';
 import { claim, claimedUnder } from './claim.js';
 import { ServerClock } from './clock.js';
 import { collectionOptions, needTransactions, run, type GlobalDocument, type Mongo } from './context.js';
@@ -23,6 +24,8 @@ import { look } from './look.js';
 import * as managing from './manage.js';
 import * as scheduling from './schedules.js';
 import { settle, settleIn } from './settle.js';
+import { Sources } from './reactive/sources.js';
+import { reactiveStore } from './reactive/store.js';
 import { watch } from './watch.js';
 
 export interface MongodbOptions {
@@ -32,7 +35,12 @@ export interface MongodbOptions {
   readonly client?: MongoClient;
   readonly database?: string;
   /** Default: `{ jobs: 'tidemill_jobs', globals: '_tidemill_globals' }`. */
-  readonly collections?: { readonly jobs?: string; readonly globals?: string };
+  readonly collections?: {
+    readonly jobs?: string;
+    readonly globals?: string;
+    /** The collection of a source's reactive tasks. Default: its name and `_tasks`. */
+    readonly tasks?: (collection: string) => string;
+  };
   /** Create missing indexes at the first use. Default: true; with false their absence is an error that says how. */
   readonly createIndexes?: boolean;
   /** Default: `{ w: 'majority' }`. Anything weaker may lose accepted work at a failover. */
@@ -72,6 +80,7 @@ export class MongodbStore implements Store<ClientSession> {
   readonly maxPayloadBytes: number;
   readonly jobs: JobStore<ClientSession>;
   readonly instances: InstanceStore;
+  readonly reactive: ReactiveStore<ClientSession>;
   readonly #options: MongodbOptions;
   readonly #holders = new Set<object>();
   #opening: Promise<Connection> | undefined;
@@ -82,6 +91,9 @@ export class MongodbStore implements Store<ClientSession> {
     this.maxPayloadBytes = options.maxPayloadBytes ?? LARGEST;
     this.jobs = jobStore(() => this.#mongo());
     this.instances = instanceStore(() => this.#mongo());
+    const { tasks = (collection: string) => `${collection}_tasks` } = options.collections ?? {};
+    const sources = new Sources(() => this.#mongo(), tasks, options.createIndexes !== false);
+    this.reactive = reactiveStore(() => this.#mongo(), sources);
   }
 
   async acquire(holder: object): Promise<void> {
@@ -172,6 +184,7 @@ export class MongodbStore implements Store<ClientSession> {
     const { jobs, globals } = namesOf(this.#options);
     return {
       client,
+      options,
       clock: this.clock,
       jobs: db.collection<JobDocument>(jobs, options),
       globals: db.collection<GlobalDocument>(globals, options),
@@ -242,8 +255,10 @@ function checked(options: MongodbOptions): MongodbOptions {
     );
   }
   if (database !== undefined) checkText(WHERE, 'database', database);
-  checkKeys(`${WHERE}: collections`, collections, ['jobs', 'globals']);
-  for (const [key, name] of Object.entries(collections ?? {})) checkText(WHERE, `collections.${key}`, name);
+  checkKeys(`${WHERE}: collections`, collections, ['jobs', 'globals', 'tasks']);
+  const { tasks, ...names } = collections ?? {};
+  if (tasks !== undefined) checkFunction(WHERE, 'collections.tasks', tasks);
+  for (const [key, name] of Object.entries(names)) checkText(WHERE, `collections.${key}`, name);
   if (create !== undefined) checkBoolean(WHERE, 'createIndexes', create);
   if (maxPayloadBytes !== undefined) checkInteger(WHERE, 'maxPayloadBytes', maxPayloadBytes, 1, LARGEST);
   return options;

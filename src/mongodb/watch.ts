@@ -7,13 +7,22 @@ import { lacksChangeStreams, sorted } from './errors.js';
 const AWAIT_MS = 10_000;
 
 /** Only inserts and changes that ask to wake somebody, and cancel requests, cross the wire, without their documents. */
-const pipeline: Document[] = [
+const pipelineFor = (jobs: string, globals: string): Document[] => [
   {
     $match: {
       $or: [
-        { operationType: 'insert', 'fullDocument.wake': { $exists: true } },
-        { operationType: 'update', 'updateDescription.updatedFields.wake': { $exists: true } },
-        { operationType: 'update', 'updateDescription.updatedFields.cancelRequestedAt': { $exists: true } },
+        { 'ns.coll': jobs, operationType: 'insert', 'fullDocument.wake': { $exists: true } },
+        {
+          'ns.coll': jobs,
+          operationType: 'update',
+          'updateDescription.updatedFields.wake': { $exists: true },
+        },
+        {
+          'ns.coll': jobs,
+          operationType: 'update',
+          'updateDescription.updatedFields.cancelRequestedAt': { $exists: true },
+        },
+        { 'ns.coll': globals, operationType: { $in: ['insert', 'update'] }, 'documentKey._id': 'bell' },
       ],
     },
   },
@@ -21,8 +30,10 @@ const pipeline: Document[] = [
     $project: {
       _id: 1,
       operationType: 1,
+      'ns.coll': 1,
       'documentKey._id': 1,
       name: '$fullDocument.name',
+      news: { $ifNull: ['$updateDescription.updatedFields.news', '$fullDocument.news', null] },
       cancel: { $ifNull: ['$updateDescription.updatedFields.cancelRequestedAt', null] },
     },
   },
@@ -33,7 +44,10 @@ const pipeline: Document[] = [
  * from now: the poll covers the gap.
  */
 export async function watch(mongo: Mongo, handlers: WatchHandlers): Promise<Watch | { unavailable: string }> {
-  const stream: ChangeStream<Document, Document> = mongo.jobs.watch(pipeline, {
+  const { client, jobs, globals } = mongo;
+  const pipeline = pipelineFor(jobs.collectionName, globals.collectionName);
+  const stream: ChangeStream<Document, Document> = client.db(jobs.dbName).watch(pipeline, {
+    readPreference: 'primary',
     maxAwaitTimeMS: AWAIT_MS,
     batchSize: 100,
     readConcern: { level: 'majority' },
@@ -41,7 +55,7 @@ export async function watch(mongo: Mongo, handlers: WatchHandlers): Promise<Watc
   let open = true;
   // The first token comes with the server's cursor: from here on nothing is missed.
   const opened = new Promise((resolve) => stream.once('resumeTokenChanged', resolve));
-  const reading = read(stream, handlers);
+  const reading = read(stream, globals.collectionName, handlers);
   try {
     await Promise.race([opened, reading]);
   } catch (error) {
@@ -64,10 +78,17 @@ export async function watch(mongo: Mongo, handlers: WatchHandlers): Promise<Watc
 }
 
 /** Until the stream breaks or is closed: both reject. */
-async function read(stream: ChangeStream<Document, Document>, handlers: WatchHandlers): Promise<never> {
+async function read(
+  stream: ChangeStream<Document, Document>,
+  globals: string,
+  handlers: WatchHandlers,
+): Promise<never> {
   for (;;) {
     const event = await stream.next();
-    if (event['cancel'] === null) handlers.wake(hintOf(event));
+    if ((event['ns'] as Document | undefined)?.['coll'] === globals) {
+      if (event['news'] !== null) handlers.news();
+      handlers.wake('tasks');
+    } else if (event['cancel'] === null) handlers.wake('jobs', hintOf(event));
     else handlers.cancel();
   }
 }

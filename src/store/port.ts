@@ -3,25 +3,42 @@
  * batch, and has its precondition inside the write. A store records what the engine decided and decides nothing itself.
  */
 import type { Clock } from '../core/clock.js';
-import type { Attempt, FailureKind, JobRecord, JobStatus, LogLine, MissedPolicy } from '../core/job.js';
+import type { Attempt, JobRecord, JobStatus, LogLine, MissedPolicy } from '../core/job.js';
 import type { PayloadRules } from '../core/payload.js';
+import type { FailureKind } from '../core/work.js';
+import type { ReactiveStore } from './reactive.js';
+import type {
+  Claimant,
+  Cluster,
+  FailedRun,
+  Hint,
+  Instance,
+  Lease,
+  Note,
+  TaskAdvert,
+  WorkStore,
+} from './work.js';
 
-/** Proof that one attempt owns one job. Each claim mints a new token, so a stale holder can never write. */
-export interface Lease {
-  readonly key: unknown;
-  readonly id: string;
-  /** Null: held by a program that knows no tokens; `lockedAt` stands in for it. */
-  readonly token: string | null;
-  readonly lockedAt: Date | null;
-  /** Where the job lives in a sharded collection; stores that have no such thing leave it out. */
-  readonly part?: number;
-}
-
-/** Who claims. A `life` is one run of one instance: a restart, or a lost lease, begins a new one. */
-export interface Instance {
-  readonly instanceId: string;
-  readonly life: string;
-}
+export {
+  leaseOf,
+  type ClaimAnswer,
+  type ClaimRequest,
+  type Claimant,
+  type Cluster,
+  type FailedRun,
+  type Glance,
+  type Hint,
+  type Instance,
+  type InstanceState,
+  type Leader,
+  type Lease,
+  type NameLimit,
+  type Note,
+  type SettleAnswer,
+  type StrayQuery,
+  type TaskAdvert,
+  type WorkStore,
+} from './work.js';
 
 export interface NewJob {
   /** Made before the first write, so that a repeat of it is harmless. */
@@ -43,75 +60,10 @@ export interface NewJob {
   readonly claim?: Claimant;
 }
 
-/** Under what a claim is written: every later write of the attempt matches the token. */
-export interface Claimant {
-  readonly instance: Instance;
-  readonly token: string;
-  readonly heartbeatMs: number;
-}
-
 export interface Inserted {
   readonly job: JobRecord;
   /** `existing`: the id, or the unique key, was taken by a live job, which is the one answered. */
   readonly outcome: 'created' | 'existing';
-}
-
-export interface ClaimRequest extends Claimant {
-  /** Names in their turn, with what may be claimed of each. */
-  readonly limits: ReadonlyMap<string, NameLimit>;
-  /** The most that may be claimed in all. */
-  readonly total: number;
-  /** Jobs that a wake-up named: a store may take them while it looks for the rest. */
-  readonly hints?: readonly Hint[];
-}
-
-/** What a wake-up says: this job was due. It may be taken, or gone, by now. */
-export interface Hint {
-  readonly key: unknown;
-  readonly name: string;
-}
-
-export interface NameLimit {
-  /** The most that may be claimed. */
-  readonly max: number;
-  /**
-   * This instance's place among the `of` live ones that run the name. Each takes another slice of the queue's head, so
-   * that they do not fight over the same jobs.
-   */
-  readonly rank: number;
-  readonly of: number;
-}
-
-export interface ClaimAnswer {
-  readonly jobs: readonly JobRecord[];
-  /** How many it tried to take, hints that others were faster with aside; fewer were got where others were faster. */
-  readonly asked: number;
-  /** True where more is due than was taken. */
-  readonly more: boolean;
-  readonly cluster: Cluster;
-}
-
-/** What every look at the store brings along: the server's time, who else is alive, what is paused. */
-export interface Cluster {
-  readonly now: Date;
-  readonly paused: ReadonlySet<string>;
-  readonly instances: readonly InstanceState[];
-}
-
-export interface InstanceState extends Instance {
-  readonly names: readonly string[];
-  /** How long its lease still holds by the server's clock; negative when it is over. */
-  readonly leftMs: number;
-  /** Fenced: it can write nothing any more, and what it held is being handed on. */
-  readonly dead: boolean;
-}
-
-export interface Glance {
-  readonly cluster: Cluster;
-  /** The earliest due time of each name that has something pending. */
-  readonly nextDue: ReadonlyMap<string, Date>;
-  /** Pending jobs of an unknown schema version exist; they are left alone. */
-  readonly foreign: boolean;
 }
 
 /** What an attempt's end writes. */
@@ -143,30 +95,6 @@ export interface SettledFields {
   readonly finishedAt?: Date | null;
   readonly expiresAt?: Date | null;
   readonly cancelRequestedAt?: null;
-}
-
-/**
- * `settled`: written, by this call or an earlier one of the same holder. `lost`: somebody else has the job now.
- * `changed`: still held, but its schedule was changed or a cancel was requested meanwhile: read, decide and settle again.
- * `refused`: the database will never take it (too large): settle without its result.
- */
-export type SettleAnswer = 'settled' | 'lost' | 'changed' | 'refused';
-
-export interface Note {
-  readonly lease: Lease;
-  /** Wrapped, so that null is a value too. */
-  readonly progress?: { readonly value: unknown };
-  readonly logs?: readonly LogLine[];
-}
-
-export interface StrayQuery {
-  /** The lives that hold valid leases. */
-  readonly lives: readonly string[];
-  /** A claim of an unknown life is a stray once it is this old. */
-  readonly olderThanMs: number;
-  /** Work of older programs, without lease fields, is a stray after max(this, 3 × its heartbeat interval). */
-  readonly legacyAfterMs: number;
-  readonly limit: number;
 }
 
 export interface JobFilter {
@@ -233,29 +161,13 @@ export interface RetentionMs {
   readonly cancelled: number;
 }
 
-export interface JobStore<Tx = unknown> {
+export interface JobStore<Tx = unknown> extends WorkStore<JobRecord, Settlement, Tx> {
   /** A new id, unlike any other. */
   newId(): string;
   insert(jobs: readonly NewJob[], transaction?: Tx): Promise<readonly Inserted[]>;
-  look(names: readonly string[]): Promise<Glance>;
-  claim(request: ClaimRequest): Promise<ClaimAnswer>;
-  /** What a claim whose answer was lost has really taken. */
-  claimedUnder(instance: Instance, token: string): Promise<readonly JobRecord[]>;
-  settle(settlements: readonly Settlement[]): Promise<readonly SettleAnswer[]>;
-  /** Settles inside the caller's transaction. */
-  settleIn(settlement: Settlement, transaction: Tx): Promise<SettleAnswer>;
-  /** The records behind leases, in order; undefined for those that are no longer held. */
-  held(leases: readonly Lease[]): Promise<readonly (JobRecord | undefined)[]>;
-  /** Marks the attempt as really begun. Only asked for jobs whose last attempt crashed. */
-  begin(lease: Lease): Promise<'begun' | 'lost'>;
-  /** Best effort; nothing depends on it. */
   note(notes: readonly Note[]): Promise<void>;
-  /** Best effort; nothing depends on it. */
   beat(instance: Instance, except: readonly Lease[]): Promise<void>;
-  /** Which of these have been asked to cancel. */
   cancelRequests(leases: readonly Lease[]): Promise<readonly Lease[]>;
-  heldBy(instance: Instance, limit: number): Promise<readonly JobRecord[]>;
-  strays(query: StrayQuery): Promise<readonly JobRecord[]>;
   insertFailedRun(of: JobRecord, failure: FailedRun): Promise<void>;
 
   get(id: string): Promise<JobRecord | undefined>;
@@ -302,19 +214,10 @@ export interface JobStore<Tx = unknown> {
   resumeName(name: string): Promise<void>;
 }
 
-export interface FailedRun {
-  readonly failCount: number;
-  readonly failReason: string;
-  readonly failKind: FailureKind;
-  readonly scheduledFor: Date;
-  readonly finishedAt: Date;
-  readonly expiresAt: Date | null;
-  readonly entry?: Attempt;
-  readonly historyLimit: number;
-}
-
 export interface Registration extends Instance {
   readonly names: readonly string[];
+  /** The reactive tasks that it runs, each with the definition that it has of them. */
+  readonly tasks: readonly TaskAdvert[];
   /** Retry policies by name, for whoever has to judge this instance's work after its death. */
   readonly policies: Readonly<Record<string, unknown>>;
   readonly host: string;
@@ -334,14 +237,20 @@ export interface InstanceStore {
   bury(instance: Instance): Promise<void>;
 }
 
+/** What a wake-up is about. */
+export type WorkKind = 'jobs' | 'tasks';
+
 /** An open wake-up channel: it only shortens a wait, the poll finds everything. */
 export interface Watch {
   close(): Promise<void>;
 }
 
 export interface WatchHandlers {
-  readonly wake: (hint?: Hint) => void;
+  /** Something may be due; a hint names it. */
+  readonly wake: (what: WorkKind, hint?: Hint) => void;
   readonly cancel: () => void;
+  /** Definitions, leadership or requests have changed: of interest to whoever plans. */
+  readonly news: () => void;
   /** The channel broke; the poll covers the gap until it is opened again. */
   readonly broken: (error: unknown) => void;
 }
@@ -356,6 +265,8 @@ export interface Store<Tx = unknown> {
   readonly maxPayloadBytes: number;
   readonly jobs: JobStore<Tx>;
   readonly instances: InstanceStore;
+  /** Left out where data cannot be watched. */
+  readonly reactive?: ReactiveStore<Tx>;
   /** Opens what is needed, once; safe to call again. Each mill holds the store until it lets go. */
   acquire(holder: object): Promise<void>;
   /** The last holder's release closes the connections that the store opened itself. */
@@ -369,11 +280,3 @@ export interface Store<Tx = unknown> {
 
 /** The transaction handle of a store. */
 export type TransactionOf<S> = S extends Store<infer Tx> ? Tx : never;
-
-export const leaseOf = (job: JobRecord): Lease => ({
-  key: job.key,
-  id: job.id,
-  token: job.leaseToken ?? null,
-  lockedAt: job.lockedAt,
-  ...(job.part === undefined ? {} : { part: job.part }),
-});

@@ -4,7 +4,7 @@ import { parseCron } from './cron.js';
 import { toMs, type Duration } from './duration.js';
 
 interface RetryLimits {
-  /** Total attempts, the first included; -1 = unlimited. Default: 10 for jobs; unlimited where `maxDuration` is set. */
+  /** Total attempts, the first included; -1 = unlimited. Default: 10 for jobs, 5 for tasks; unlimited with `maxDuration`. */
   readonly maxAttempts?: number;
   /** No retry once this much time has passed since the first failure of the sequence. Default: none. */
   readonly maxDuration?: Duration;
@@ -51,7 +51,11 @@ const KEYS: Readonly<Record<RetryPolicy['type'], readonly string[]>> = {
 const TYPES = Object.keys(KEYS) as RetryPolicy['type'][];
 
 /** Checks a policy and turns it into a rule; refuses what is wrong with the option's name. */
-export function retryRule(where: string, policy: RetryPolicy = DEFAULT_JOB_RETRY): RetryRule {
+export function retryRule(
+  where: string,
+  policy: RetryPolicy = DEFAULT_JOB_RETRY,
+  defaultMaxAttempts: number = DEFAULT_MAX_ATTEMPTS,
+): RetryRule {
   const at = `${where}: retryPolicy`;
   if (typeof policy !== 'object' || (policy as unknown) === null) {
     throw new OptionError(
@@ -68,16 +72,16 @@ export function retryRule(where: string, policy: RetryPolicy = DEFAULT_JOB_RETRY
   const delay = delayOf(at, policy);
   const jitter = jitterOf(at, policy.jitter);
   return {
-    maxAttempts: maxAttemptsOf(at, policy),
+    maxAttempts: maxAttemptsOf(at, policy, defaultMaxAttempts),
     maxDurationMs:
       policy.maxDuration === undefined ? Infinity : toMs(at, 'maxDuration', policy.maxDuration, 1),
     retryAt: (failures, now, random) => now + Math.round(delay(failures, now) * (1 - jitter * random())),
   };
 }
 
-function maxAttemptsOf(at: string, policy: RetryPolicy): number {
+function maxAttemptsOf(at: string, policy: RetryPolicy, otherwise: number): number {
   const { maxAttempts, maxDuration } = policy;
-  if (maxAttempts === undefined) return maxDuration === undefined ? DEFAULT_MAX_ATTEMPTS : Infinity;
+  if (maxAttempts === undefined) return maxDuration === undefined ? otherwise : Infinity;
   if (maxAttempts === -1) return Infinity;
   return checkInteger(at, 'maxAttempts (or -1 for unlimited)', maxAttempts, 1, Number.MAX_SAFE_INTEGER);
 }

@@ -9,6 +9,7 @@ const once = { type: 'fixed', interval: 0, maxAttempts: 1 } as const;
 const victim = (fields: Partial<Registration> = {}): Registration => ({
   ...anInstance(),
   names: ['work'],
+  tasks: [],
   policies: { work: once },
   host: 'h',
   pid: 1,

@@ -8,6 +8,7 @@ import { eachStore } from '../support/stores.js';
 const registration = (fields: Partial<Registration> = {}): Registration => ({
   ...anInstance(),
   names: ['work'],
+  tasks: [],
   policies: { 'work.$x': { type: 'fixed', interval: 5 } },
   host: 'here',
   pid: 1,

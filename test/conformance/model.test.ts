@@ -67,6 +67,7 @@ class Model {
     const registration = {
       ...anInstance(),
       names: [this.name],
+      tasks: [],
       policies: {},
       host: 'h',
       pid: 1,

@@ -1,5 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
 import { AttemptTimeoutError, CancelledError } from '../../src/core/errors.js';
+import type { JobRecord } from '../../src/core/job.js';
 import type { Outcome } from '../../src/core/outcome.js';
 import { Attempt, runAttempt } from '../../src/engine/attempt.js';
 import type { Trigger } from '../../src/engine/trigger.js';
@@ -13,7 +14,7 @@ function anAttempt(timeoutMs: number | undefined, perform: (signal: AbortSignal)
   const trigger = {
     perform: () => perform(attempt.signal),
     timeoutMs: () => timeoutMs,
-  } as unknown as Trigger;
+  } as unknown as Trigger<JobRecord, unknown>;
   const abandoned = vi.fn();
   return { clock, attempt, abandoned, finished: runAttempt(attempt, { clock, trigger, abandoned }) };
 }

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { JobRecord } from '../../src/core/job.js';
+import type { Work } from '../../src/core/work.js';
 import { Lanes } from '../../src/engine/lanes.js';
 import { aClaimed, aCluster, me } from './support.js';
 
@@ -10,16 +10,15 @@ function lanesOf(slots: number, names: Readonly<Record<string, number>>): Lanes 
   return lanes;
 }
 
-const jobs = (name: string, count: number): JobRecord[] =>
-  Array.from({ length: count }, () => aClaimed({ name }));
+const jobs = (name: string, count: number): Work[] => Array.from({ length: count }, () => aClaimed({ name }));
 
 const asked = (lanes: Lanes): Record<string, number> | null => {
   const request = lanes.request(aCluster(), me);
   return request && Object.fromEntries([...request.limits].map(([name, { max }]) => [name, max]));
 };
 
-const start = (lanes: Lanes): JobRecord[] => {
-  const started: JobRecord[] = [];
+const start = (lanes: Lanes): Work[] => {
+  const started: Work[] = [];
   for (let job = lanes.next(); job !== undefined; job = lanes.next()) started.push(job);
   return started;
 };
@@ -135,7 +134,7 @@ describe('what may start', () => {
           const lanes = lanesOf(slots, Object.fromEntries(names.map((name, n) => [name, concurrencies[n]!])));
           for (const name of names) lanes.accept(jobs(name, 100));
           const running = new Map(names.map((name) => [name, 0]));
-          const count = (job: JobRecord): void => void running.set(job.name, running.get(job.name)! + 1);
+          const count = (job: Work): void => void running.set(job.name, running.get(job.name)! + 1);
           start(lanes).forEach(count);
           const seen = new Set<string>();
           for (const end of ends) {

@@ -24,7 +24,7 @@ function aSettler(answer: (batch: readonly Settlement[], call: number) => Promis
     calls.push({ at: clock.now(), batch });
     return answer(batch, calls.length);
   };
-  const conclude = vi.fn((work: JobRecord, { outcome }: Finished): Conclusion => ({
+  const conclude = vi.fn((work: JobRecord, { outcome }: Finished): Conclusion<Settlement> => ({
     settlement: {
       lease: leaseOf(work),
       status: outcome.kind === 'returned' ? 'completed' : 'failed',
@@ -36,11 +36,11 @@ function aSettler(answer: (batch: readonly Settlement[], call: number) => Promis
       by: 'holder',
     },
   }));
-  const [recorded, lost, error] = [vi.fn<Trigger['recorded']>(), vi.fn(), vi.fn()];
+  const [recorded, lost, error] = [vi.fn<Trigger<JobRecord, Settlement>['recorded']>(), vi.fn(), vi.fn()];
   const settler = new Settler({
-    store: { settle, held, insertFailedRun } as unknown as JobStore,
+    store: { settle, held, insertFailedRun },
     clock,
-    trigger: { conclude, recorded } as unknown as Trigger,
+    trigger: { conclude, recorded },
     lost,
     error,
     drained: () => undefined,
@@ -78,12 +78,13 @@ describe('recording outcomes', () => {
     expect(most).toBe(1);
   });
 
-  it('adds the notes that were not written yet, but never over what the outcome sets', async () => {
-    const { settler, calls } = aSettler(all('settled'));
-    const logs = [{ at: new Date(1), message: 'late line' }];
-    settler.push({ work: aClaimed(), finished: returned('r'), extra: { progress: { value: null }, logs } });
+  it('hands on the notes that were not written yet with the outcome', async () => {
+    const { settler, conclude } = aSettler(all('settled'));
+    const extra = { progress: { value: null }, logs: [{ at: new Date(1), message: 'late line' }] };
+    const work = aClaimed();
+    settler.push({ work, finished: returned('r'), extra });
     await settler.drain(1_000);
-    expect(calls[0]!.batch[0]).toMatchObject({ logs, set: { progress: null, result: 'r' } });
+    expect(conclude.mock.calls).toEqual([[work, returned('r'), { refusals: 0, extra }]]);
   });
 
   it('keeps a failed run before it settles, so that a crash in between loses nothing', async () => {
@@ -93,7 +94,7 @@ describe('recording outcomes', () => {
       return Promise.resolve(batch.map(() => 'settled'));
     });
     const work = aClaimed();
-    const failedRun = { failCount: 1 } as NonNullable<Conclusion['failedRun']>;
+    const failedRun = { failCount: 1 } as NonNullable<Conclusion<Settlement>['failedRun']>;
     const settlement = {
       lease: leaseOf(work),
       status: 'pending',
@@ -191,8 +192,8 @@ describe('answers of the store', () => {
     await settler.drain(1_000);
     expect(held).toHaveBeenCalledWith([leaseOf(work)]);
     expect(conclude.mock.calls).toEqual([
-      [work, finished],
-      [now, finished],
+      [work, finished, { refusals: 0 }],
+      [now, finished, { refusals: 0 }],
     ]);
     expect(calls).toHaveLength(2);
     expect(recorded).toHaveBeenCalledExactlyOnceWith(now, finished, expect.anything());

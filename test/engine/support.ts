@@ -36,6 +36,7 @@ export function aCluster(instances: readonly Partial<InstanceState>[] = []): Clu
       instanceId: one.life ?? 'x',
       life: 'x',
       names: ['work'],
+      tasks: [],
       leftMs: 1_000,
       dead: false,
       ...one,

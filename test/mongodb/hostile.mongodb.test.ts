@@ -1,6 +1,7 @@
 import { MongoClient } from 'mongodb';
 import { describe, expect, it } from 'vitest';
 import { mongodb } from '../../src/mongodb/index.js';
+import { Handover } from '../../src/maintenance/handover.js';
 import { Reclaimer } from '../../src/maintenance/reclaimer.js';
 import { aMill, gate, until } from '../support/mills.js';
 import { aClaim, aJob, anInstance, opened } from '../support/port.js';
@@ -43,16 +44,23 @@ describe('what a hostile reader tried on MongoDB', () => {
   it('a process that comes back from a pause takes nothing from instances that it has not met', async () => {
     const store = await opened(mongodb({ uri: freshUri() }));
     const [old, young] = [anInstance(), anInstance()];
-    const registration = { names: ['x'], policies: {}, host: 'h', pid: 1, leaseMs: 60_000 };
+    const registration = { names: ['x'], tasks: [], policies: {}, host: 'h', pid: 1, leaseMs: 60_000 };
     const recovered: unknown[] = [];
+    const jobs = new Handover({
+      store: store.jobs,
+      clock: store.clock,
+      conclude: () => {
+        throw new Error('nothing is to be handed on');
+      },
+      unknown: () => undefined,
+      recovered: (works) => recovered.push(works),
+    });
     const reclaimer = new Reclaimer({
       store: store,
       leaseMs: 50,
       self: () => old,
-      conclude: () => {
-        throw new Error('nothing is to be handed on');
-      },
-      recovered: (works) => recovered.push(works),
+      handovers: () => [jobs],
+      mayBury: () => true,
       error: (error) => recovered.push(error),
     });
     await store.instances.register({ ...old, ...registration });

@@ -1,0 +1,52 @@
+/** How the call of a handler ends, whatever its work is. */
+import { pause, type Clock } from '../core/clock.js';
+import { asError, CancelledError, LeaseLostError, StoppingError, TidemillError } from '../core/errors.js';
+import type { Outcome } from '../core/outcome.js';
+import type { Work } from '../core/work.js';
+import type { WorkStore } from '../store/port.js';
+import type { AttemptControl } from './trigger.js';
+
+/** A throw after the signal aborted is the handler's answer to the signal: what counts is why it aborted. */
+export function thrownOutcome(thrown: unknown, signal: AbortSignal): Outcome {
+  if (signal.aborted) {
+    if (signal.reason instanceof CancelledError) return { kind: 'cancelled' };
+    if (signal.reason instanceof StoppingError || signal.reason instanceof LeaseLostError)
+      return { kind: 'released' };
+  }
+  return { kind: 'threw', error: asError(thrown) };
+}
+
+/** Asked until the store answers, or until the lease is gone and the answer does not matter any more. */
+async function stillHeld(
+  store: Pick<WorkStore<Work, unknown>, 'held'>,
+  { lease, signal }: AttemptControl,
+  clock: Clock,
+): Promise<boolean | 'unknown'> {
+  for (let waitMs = 50; ; waitMs = Math.min(waitMs * 2, 2_000)) {
+    try {
+      return (await store.held([lease]))[0] !== undefined;
+    } catch {
+      if (signal.aborted) return 'unknown';
+      await pause(clock, waitMs, signal);
+    }
+  }
+}
+
+/**
+ * The handler completed its work inside a transaction: whether that was committed, only the store knows. `call` is what
+ * the handler called, `outcome` what it came to otherwise.
+ */
+export async function afterTransaction(
+  store: Pick<WorkStore<Work, unknown>, 'held'>,
+  attempt: AttemptControl,
+  clock: Clock,
+  { outcome, result, call }: { outcome: Outcome; result: unknown; call: string },
+): Promise<Outcome> {
+  const held = await stillHeld(store, attempt, clock);
+  attempt.inTransaction = false;
+  if (held === 'unknown') return { kind: 'released' };
+  if (!held) return { kind: 'recorded', result };
+  if (outcome.kind !== 'returned') return outcome;
+  const message = `${call} was called, but its transaction was not committed when the handler returned.`;
+  return { kind: 'threw', error: new TidemillError('NOT_COMMITTED', message) };
+}

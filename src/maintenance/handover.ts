@@ -1,0 +1,104 @@
+import type { Clock } from '../core/clock.js';
+import type { Finished } from '../core/outcome.js';
+import type { FailureKind, Work } from '../core/work.js';
+import { leaseOf, type FailedRun, type Instance, type StrayQuery, type WorkStore } from '../store/port.js';
+
+export type Policies = Readonly<Record<string, unknown>>;
+
+export interface HandoverOptions<W extends Work, S extends { readonly by: 'holder' | 'reclaimer' }> {
+  readonly store: Pick<WorkStore<W, S>, 'heldBy' | 'strays' | 'settle' | 'insertFailedRun'>;
+  readonly clock: Clock;
+  /** What a crashed attempt comes to, by the policies of whoever ran it. */
+  readonly conclude: (work: W, finished: Finished, policies: Policies) => Concluded<S>;
+  /** Work of this instance's own life that it does not know of, if there is reason to look: a claim's answer was lost. */
+  readonly unknown: () => ((work: Work) => boolean) | undefined;
+  readonly recovered: (works: readonly Recovered<W, S>[]) => void;
+}
+
+interface Concluded<S> {
+  readonly settlement: S;
+  readonly failedRun?: FailedRun;
+  readonly retryAt?: Date;
+}
+
+/** Work that was handed on, and what it came to. */
+export interface Recovered<W extends Work, S> extends Concluded<S> {
+  readonly work: W;
+  readonly finished: Finished;
+}
+
+const BATCH = 500;
+const CRASHED: FailureKind = 'crashed';
+
+/** Hands on one kind of work that its holder cannot end any more. */
+export class Handover<W extends Work, S extends { readonly by: 'holder' | 'reclaimer' }> {
+  readonly #options: HandoverOptions<W, S>;
+
+  constructor(options: HandoverOptions<W, S>) {
+    this.#options = options;
+  }
+
+  /** Hands on everything that a fenced instance held; false where something is left for the next time. */
+  async emptied(instance: Instance, policies: Policies, stop: AbortSignal): Promise<boolean> {
+    for (;;) {
+      const works = await this.#options.store.heldBy(instance, BATCH);
+      if (works.length === 0) return true;
+      if (stop.aborted || (await this.#handOn(works, policies)) === 0) return false;
+    }
+  }
+
+  /** Held under no lease that is valid. */
+  async strays(query: Omit<StrayQuery, 'limit'>): Promise<void> {
+    const works = await this.#options.store.strays({ ...query, limit: BATCH });
+    if (works.length > 0) await this.#handOn(works, {});
+  }
+
+  /** A claim that took effect after its answer had been given up: nobody runs it, so it goes back uncounted. */
+  async handBackUnknown(self: Instance, leaseMs: number): Promise<void> {
+    const { store, clock, unknown, conclude } = this.#options;
+    const isUnknown = unknown();
+    if (isUnknown === undefined) return;
+    const finishedAt = clock.now();
+    const works = (await store.heldBy(self, BATCH)).filter(
+      (work) => isUnknown(work) && (work.lockedAt?.getTime() ?? 0) < finishedAt - leaseMs,
+    );
+    const settlements = works.map(
+      (work) => conclude(work, { outcome: { kind: 'released' }, finishedAt }, {}).settlement,
+    );
+    if (settlements.length > 0) await store.settle(settlements);
+  }
+
+  /** Answers how many of them were written by this call. */
+  async #handOn(works: readonly W[], policies: Policies): Promise<number> {
+    const { store, clock, conclude, recovered } = this.#options;
+    const finishedAt = clock.now();
+    const conclusions = works.map((work) => {
+      const finished = { outcome: outcomeOf(work), finishedAt };
+      return { work, finished, ...conclude(work, finished, policies) };
+    });
+    for (const { work, failedRun } of conclusions) {
+      if (failedRun !== undefined) await store.insertFailedRun?.(work, failedRun);
+    }
+    const answers = await store.settle(
+      conclusions.map(({ settlement }) => ({ ...settlement, by: 'reclaimer' })),
+    );
+    const written = conclusions.filter((_conclusion, index) => answers[index] === 'settled');
+    if (written.length > 0) recovered(written);
+    return written.length;
+  }
+}
+
+/**
+ * A crash counts as a failed attempt. Work that crashed before is marked when it really starts (`begin`): if its
+ * process dies while it was only waiting its turn, it is handed back uncounted, and does not pay for its neighbours.
+ */
+function outcomeOf(work: Work): Finished['outcome'] {
+  const lease = leaseOf(work);
+  if (work.failKind === CRASHED && lease.token !== null && work.startedToken !== lease.token)
+    return { kind: 'released' };
+  const holder = work.claimedBy ?? 'an unknown process';
+  return {
+    kind: 'crashed',
+    error: new Error(`The process that ran this attempt (${holder}) died or lost its lease.`),
+  };
+}

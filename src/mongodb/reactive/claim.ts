@@ -1,0 +1,264 @@
+import type { Document } from 'mongodb';
+import type { TaskRecord } from '../../core/task.js';
+import { fairShare } from '../../core/share.js';
+import type { ClaimAnswer, ClaimRequest, Cluster, Glance, Instance, NameLimit } from '../../store/port.js';
+import type { Source, TaskPlan } from '../../store/reactive.js';
+import { literal, run } from '../context.js';
+import { hash } from '../document.js';
+import { clusterPipeline, readTaskCluster } from '../look.js';
+import { textOf, toRecord, type TaskKey } from './document.js';
+import { queryOf } from './filter.js';
+import { nameOfSource, type Place, type Sources } from './sources.js';
+
+export const RUNNING: readonly string[] = ['processing', 'processing_dirty'];
+
+type Plans = ReadonlyMap<string, TaskPlan>;
+
+/** Tasks by the collection they live in. */
+function bySource(plans: Plans, tasks: readonly string[]): Map<string, { source: Source; tasks: string[] }> {
+  const groups = new Map<string, { source: Source; tasks: string[] }>();
+  for (const task of tasks) {
+    const source = plans.get(task)?.source;
+    if (source === undefined) continue;
+    const key = nameOfSource(source);
+    const group = groups.get(key) ?? { source, tasks: [] };
+    group.tasks.push(task);
+    groups.set(key, group);
+  }
+  return groups;
+}
+
+/** Runs one pipeline per source in as few commands as there are databases; who is alive comes with them. */
+async function acrossSources(
+  sources: Sources,
+  pipelines: readonly { readonly place: Place; readonly pipeline: Document[] }[],
+): Promise<Document[]> {
+  const { globals } = sources.mongo;
+  const byDatabase = new Map<string, { place: Place; pipeline: Document[] }[]>();
+  for (const one of pipelines) {
+    const name = one.place.db.databaseName;
+    byDatabase.set(name, [...(byDatabase.get(name) ?? []), one]);
+  }
+  const ours = byDatabase.get(globals.dbName);
+  const commands = [...byDatabase.values()].map(async (group) => {
+    const [first, ...rest] = group as [(typeof group)[number], ...typeof group];
+    const unions = rest.map(({ place, pipeline }) => ({
+      $unionWith: { coll: place.tasks.collectionName, pipeline },
+    }));
+    const cluster =
+      group === ours ? [{ $unionWith: { coll: globals.collectionName, pipeline: clusterPipeline } }] : [];
+    return first.place.tasks
+      .aggregate([...first.pipeline, ...unions, ...cluster], { hint: 'tidemill_due' })
+      .toArray();
+  });
+  if (ours === undefined) commands.push(globals.aggregate(clusterPipeline).toArray());
+  return (await Promise.all(commands)).flat();
+}
+
+/** One key per task: when the earliest is due. */
+const duePipeline = (tasks: readonly string[]): Document[] => [
+  { $match: { task: { $in: tasks }, status: 'pending' } },
+  { $sort: { task: 1, status: 1, scheduledAt: 1 } },
+  { $group: { _id: '$task', at: { $first: '$scheduledAt' } } },
+  { $project: { _id: 0, kind: 'due', task: '$_id', at: 1 } },
+];
+
+export async function look(sources: Sources, plans: Plans, tasks: readonly string[]): Promise<Glance> {
+  const pipelines = [...bySource(plans, tasks).values()].map((group) => ({
+    place: sources.place(group.source),
+    pipeline: duePipeline(group.tasks),
+  }));
+  const rows = await run('look for tasks', () => acrossSources(sources, pipelines));
+  const due = rows.filter((row) => row['kind'] === 'due');
+  return {
+    cluster: readTaskCluster(rows, sources.mongo.clock.now()),
+    nextDue: new Map(due.map((row) => [row['task'] as string, row['at'] as Date])),
+    foreign: false,
+  };
+}
+
+/** The keys at the head of one task's queue, in order, as one row. */
+export const headPipeline = (task: string, count: number): Document[] => [
+  {
+    $match: {
+      task: { $eq: task },
+      status: 'pending',
+      $expr: { $lte: ['$scheduledAt', '$$NOW'] },
+    },
+  },
+  { $sort: { scheduledAt: 1, _id: 1 } },
+  { $limit: count },
+  { $group: { _id: literal(task), keys: { $push: '$_id' } } },
+];
+
+/** More slices than this would read too much of the queue's head for one claim; further instances share them. */
+const MOST_SLICES = 4;
+
+const windowOf = ({ max, of }: NameLimit): number =>
+  of === 1 ? max : Math.ceil(max * Math.min(of, MOST_SLICES) * 1.25);
+
+/** This instance's slice of the head; others' is touched only where nothing of the own is in sight. */
+function pick(keys: readonly TaskKey[], { max, rank, of }: NameLimit): TaskKey[] {
+  const slices = Math.min(of, MOST_SLICES);
+  if (slices === 1) return keys.slice(0, max);
+  const own = keys.filter(({ id }) => hash(textOf(id)) % slices === rank % slices);
+  return (own.length > 0 ? own : [...keys].sort(() => Math.random() - 0.5)).slice(0, max);
+}
+
+interface Candidates {
+  readonly keys: ReadonlyMap<string, readonly TaskKey[]>;
+  readonly more: boolean;
+  readonly cluster: Cluster;
+}
+
+async function candidates(sources: Sources, plans: Plans, request: ClaimRequest): Promise<Candidates> {
+  const limitOf = (task: string): NameLimit => request.limits.get(task) as NameLimit;
+  const pipelines = [...bySource(plans, [...request.limits.keys()]).values()].flatMap((group) => {
+    const place = sources.place(group.source);
+    return group.tasks.map((task) => ({ place, pipeline: headPipeline(task, windowOf(limitOf(task))) }));
+  });
+  const rows = await acrossSources(sources, pipelines);
+  const cluster = readTaskCluster(rows, sources.mongo.clock.now());
+  const heads = rows.filter((row) => row['keys'] !== undefined && !cluster.paused.has(row['_id'] as string));
+  const picked = new Map(
+    heads.map((row) => [row['_id'] as string, pick(row['keys'] as TaskKey[], limitOf(row['_id'] as string))]),
+  );
+  const shares = fairShare(new Map([...picked].map(([task, keys]) => [task, keys.length])), request.total);
+  const keys = new Map([...picked].map(([task, offered]) => [task, offered.slice(0, shares.get(task) ?? 0)]));
+  const more = heads.some((row) => {
+    const task = row['_id'] as string;
+    const seen = (row['keys'] as TaskKey[]).length;
+    return seen > (shares.get(task) ?? 0) || seen >= windowOf(limitOf(task));
+  });
+  return { keys, more, cluster };
+}
+
+/** Every precondition is inside the write; an attempt counts from here, and is taken back where it never was one. */
+async function take(place: Place, keys: readonly TaskKey[], request: ClaimRequest): Promise<number> {
+  const { matchedCount } = await place.tasks.updateMany(
+    { _id: { $in: keys as never[] }, status: 'pending', $expr: { $lte: ['$scheduledAt', '$$NOW'] } },
+    [
+      {
+        $set: {
+          status: 'processing',
+          claimedBy: literal(request.instance.instanceId),
+          leaseToken: literal(request.token),
+          lockedAt: '$$NOW',
+          attempts: { $add: [{ $ifNull: ['$attempts', 0] }, 1] },
+        },
+      },
+      { $unset: ['waitingSince', 'deferredUntil', 'wake'] },
+    ],
+  );
+  return matchedCount;
+}
+
+/** What the token holds, with whether each document is there and matches. */
+export function heldPipeline(
+  place: Place,
+  plan: TaskPlan,
+  keys: readonly TaskKey[],
+  token: string,
+  query: Document,
+): Document[] {
+  return [
+    { $match: { _id: { $in: keys }, leaseToken: token, status: { $in: RUNNING } } },
+    {
+      $lookup: {
+        from: place.source.collectionName,
+        localField: 'sourceDocId',
+        foreignField: '_id',
+        pipeline: [{ $match: query }, { $project: { _id: 1 } }],
+        as: 'found',
+      },
+    },
+    { $set: { matches: { $gt: [{ $size: '$found' }, 0] } } },
+    { $unset: 'found' },
+  ];
+}
+
+async function readTaken(
+  place: Place,
+  plan: TaskPlan,
+  keys: readonly TaskKey[],
+  token: string,
+): Promise<TaskRecord[]> {
+  const collated = place.collation !== undefined && plan.filter !== undefined;
+  const query = collated ? {} : queryOf(plan);
+  const rows = await place.tasks
+    .aggregate(heldPipeline(place, plan, keys, token, query), { batchSize: keys.length + 1 })
+    .toArray();
+  if (!collated) return rows.map(toRecord);
+  const ids = rows.map((row) => (row['_id'] as TaskKey).id);
+  const matching = await place.source
+    .find(
+      { $and: [{ _id: { $in: ids as never[] } }, queryOf(plan)] },
+      { projection: { _id: 1 }, collation: place.collation as never },
+    )
+    .toArray();
+  const match = new Set(matching.map((row) => textOf(row._id)));
+  return rows.map((row) => toRecord({ ...row, matches: match.has(textOf((row['_id'] as TaskKey).id)) }));
+}
+
+export async function claim(
+  sources: Sources,
+  plans: Plans,
+  request: ClaimRequest,
+): Promise<ClaimAnswer<TaskRecord>> {
+  return run('claim tasks', async () => {
+    const { keys, more, cluster } = await candidates(sources, plans, request);
+    const groups = [...bySource(plans, [...keys.keys()]).values()];
+    const taken = await Promise.allSettled(
+      groups.map(async ({ source, tasks }) => {
+        const place = sources.place(source);
+        const all = tasks.flatMap((task) => keys.get(task) ?? []);
+        if (all.length === 0 || (await take(place, all, request)) === 0) return [];
+        const reads = tasks.map((task) =>
+          readTaken(place, plans.get(task) as TaskPlan, keys.get(task) ?? [], request.token),
+        );
+        return (await Promise.all(reads)).flat();
+      }),
+    );
+    // All of them have ended by now, so what the token holds can be read in peace where one has failed.
+    const jobs = taken.flatMap((one) => {
+      if (one.status === 'rejected') throw one.reason;
+      return one.value;
+    });
+    const asked = [...keys.values()].reduce((sum, list) => sum + list.length, 0);
+    return { jobs: inOrder(jobs), asked, more, cluster };
+  });
+}
+
+const inOrder = (tasks: TaskRecord[]): TaskRecord[] =>
+  tasks.sort((a, b) => a.scheduledAt.getTime() - b.scheduledAt.getTime());
+
+export async function claimedUnder(
+  sources: Sources,
+  plans: Plans,
+  instance: Instance,
+  token: string,
+): Promise<readonly TaskRecord[]> {
+  return run('read a claim again', async () => {
+    const groups = [...bySource(plans, [...plans.keys()]).values()];
+    const found = await Promise.all(
+      groups.map(async ({ source, tasks }) => {
+        const place = sources.place(source);
+        const filter = { claimedBy: instance.instanceId, status: { $in: RUNNING }, leaseToken: token };
+        const rows = await place.tasks
+          .find(filter, { hint: 'tidemill_held', projection: { _id: 1 } })
+          .toArray();
+        const keys = rows.map((row) => row._id as unknown as TaskKey);
+        const reads = tasks.map((task) =>
+          readTaken(
+            place,
+            plans.get(task) as TaskPlan,
+            keys.filter((key) => key.task === task),
+            token,
+          ),
+        );
+        return (await Promise.all(reads)).flat();
+      }),
+    );
+    return inOrder(found.flat());
+  });
+}

@@ -1,0 +1,105 @@
+/** Deletion of tasks whose time is over, and resets of finished ones. Ids only, in batches. */
+import type { Document } from 'mongodb';
+import type { Cleaned, TaskPlan } from '../../store/reactive.js';
+import { run } from '../context.js';
+import { keyOf, type TaskKey } from './document.js';
+import { queryOf } from './filter.js';
+import { known } from './plan.js';
+import type { Place, Sources } from './sources.js';
+
+const AT_REST = ['pending', 'completed', 'failed'];
+
+/** Long enough ago that nobody changed or ran it. */
+const old = (keepForMs: number): Document => ({
+  $lte: [
+    { $max: ['$updatedAt', { $ifNull: ['$lastFinalizedAt', '$updatedAt'] }] },
+    { $subtract: ['$$NOW', keepForMs] },
+  ],
+});
+
+/** Those of the keys whose document is gone, or does not match where that is enough. */
+function orphansPipeline(
+  plan: TaskPlan,
+  place: Place,
+  keys: readonly TaskKey[],
+  query: Document,
+): Document[] {
+  return [
+    { $match: { _id: { $in: keys }, status: { $in: AT_REST }, $expr: old(plan.cleanup.keepForMs) } },
+    { $project: { sourceDocId: 1 } },
+    {
+      $lookup: {
+        from: place.source.collectionName,
+        localField: 'sourceDocId',
+        foreignField: '_id',
+        pipeline: [{ $match: query }, { $project: { _id: 1 } }],
+        as: 'found',
+      },
+    },
+    { $match: { found: { $size: 0 } } },
+    { $project: { _id: 1 } },
+  ];
+}
+
+async function deleteOrphans(place: Place, plan: TaskPlan, ids: readonly unknown[]): Promise<number> {
+  const { deleteWhen, keepForMs } = plan.cleanup;
+  if (deleteWhen === 'never' || ids.length === 0) return 0;
+  const query = deleteWhen === 'sourceDocumentDeleted' ? {} : queryOf(plan);
+  const keys = ids.map((id) => keyOf(plan.task, id));
+  const collation = place.collation === undefined ? {} : { collation: place.collation as never };
+  const rows = await place.tasks.aggregate(orphansPipeline(plan, place, keys, query), collation).toArray();
+  if (rows.length === 0) return 0;
+  // A document that came back meanwhile was planned anew, which makes its task young again.
+  const { deletedCount } = await place.tasks.deleteMany({
+    _id: { $in: rows.map((row) => row['_id'] as never) },
+    status: { $in: AT_REST },
+    $expr: old(keepForMs),
+  });
+  return deletedCount;
+}
+
+export async function clean(
+  sources: Sources,
+  plan: TaskPlan,
+  scope: { ids: readonly unknown[] } | { after?: string; limit: number },
+): Promise<Cleaned> {
+  const place = sources.place(plan.source);
+  return run('clean up', async () => {
+    if ('ids' in scope) return { deleted: await deleteOrphans(place, plan, scope.ids) };
+    const page = await known(sources, plan, scope.after, scope.limit);
+    const deleted = await deleteOrphans(place, plan, page.ids);
+    return { deleted, ...(page.after === undefined ? {} : { after: page.after }) };
+  });
+}
+
+/** A fresh sequence of attempts, due now; what runs at this moment runs again. */
+export const resetPipeline: readonly Document[] = [
+  {
+    $set: {
+      status: {
+        $cond: [{ $in: ['$status', ['processing', 'processing_dirty']] }, 'processing_dirty', 'pending'],
+      },
+      attempts: 0,
+      scheduledAt: '$$NOW',
+      initialScheduledAt: '$$NOW',
+      waitingSince: '$$NOW',
+      updatedAt: '$$NOW',
+      firstErrorAt: null,
+    },
+  },
+  { $unset: 'deferredUntil' },
+];
+
+export async function reprocess(
+  sources: Sources,
+  plan: TaskPlan,
+  which: 'reprocess_failed' | 'reprocess_all',
+): Promise<number> {
+  const { tasks } = sources.place(plan.source);
+  const statuses =
+    which === 'reprocess_failed' ? ['failed'] : ['failed', 'completed', 'processing', 'processing_dirty'];
+  const { modifiedCount } = await run('reprocess', () =>
+    tasks.updateMany({ task: plan.task, status: { $in: statuses } }, [...resetPipeline]),
+  );
+  return modifiedCount;
+}

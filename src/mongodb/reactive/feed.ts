@@ -1,0 +1,101 @@
+import { MongoError, type ChangeStream, type Document } from 'mongodb';
+import { StoreError } from '../../core/errors.js';
+import { HistoryLostError, type Feed, type FeedEvent } from '../../store/reactive.js';
+import { sorted } from '../errors.js';
+import { EXACT, textOf } from './document.js';
+import type { Sources } from './sources.js';
+
+/** One command per ten seconds while nothing happens. */
+const AWAIT_MS = 10_000;
+const BATCH = 1_000;
+
+const CHANGES = ['insert', 'update', 'replace', 'delete'];
+const UPHEAVALS = ['drop', 'rename', 'dropDatabase', 'invalidate'];
+
+/** The oplog does not reach back to the resume point, or the point means nothing to this server. */
+const LOST: ReadonlySet<unknown> = new Set([286, 280, 136, 260]);
+
+const isLost = (error: unknown): boolean =>
+  error instanceof MongoError &&
+  (LOST.has((error as { code?: unknown }).code) || error.hasErrorLabel('NonResumableChangeStreamError'));
+
+/** Ids only: documents never cross the wire while planning. */
+const pipelineFor = (collections: readonly string[]): Document[] => [
+  {
+    $match: {
+      $or: [
+        { operationType: { $in: CHANGES }, 'ns.coll': { $in: collections } },
+        { operationType: { $in: ['drop', 'rename'] }, 'ns.coll': { $in: collections } },
+        { operationType: 'rename', 'to.coll': { $in: collections } },
+        { operationType: { $in: ['dropDatabase', 'invalidate'] } },
+      ],
+    },
+  },
+  { $project: { _id: 1, operationType: 1, 'ns.coll': 1, 'to.coll': 1, 'documentKey._id': 1, wallTime: 1 } },
+];
+
+function eventOf(row: Document, collections: readonly string[]): FeedEvent {
+  const token: unknown = row['_id'];
+  const operation = row['operationType'] as string;
+  const collection = (row['ns'] as { coll?: string } | undefined)?.coll ?? '';
+  if (UPHEAVALS.includes(operation)) {
+    const to = (row['to'] as { coll?: string } | undefined)?.coll;
+    const named = [collection, to].filter((name) => name !== undefined && collections.includes(name));
+    const all = operation === 'dropDatabase' || operation === 'invalidate';
+    return { kind: 'upheaval', collections: all ? 'all' : (named as string[]), token };
+  }
+  const kind = operation === 'insert' || operation === 'delete' ? operation : 'update';
+  const at = row['wallTime'] instanceof Date ? row['wallTime'] : new Date();
+  const { _id: id } = row['documentKey'] as { _id: unknown };
+  return { kind: 'change', change: { collection, id, key: textOf(id), kind }, token, at };
+}
+
+/** A change stream over the sources of one database. */
+export async function openFeed(
+  sources: Sources,
+  database: string | undefined,
+  collections: readonly string[],
+  token: unknown,
+): Promise<Feed> {
+  const stream: ChangeStream<Document, Document> = sources.db(database).watch(pipelineFor(collections), {
+    ...EXACT,
+    maxAwaitTimeMS: AWAIT_MS,
+    batchSize: BATCH,
+    readConcern: { level: 'majority' },
+    readPreference: 'primary',
+    // Unlike `resumeAfter` it also goes on after an invalidation.
+    ...(token === undefined ? {} : { startAfter: token }),
+  });
+  const failed = (error: unknown): Error =>
+    isLost(error)
+      ? new HistoryLostError('The history of changes does not reach back to where planning stopped.', {
+          cause: error,
+        })
+      : sorted('watch', error, false);
+  // The first token comes with the server's cursor: from here on nothing is missed.
+  const opened = new Promise<void>((resolve) => stream.once('resumeTokenChanged', () => resolve()));
+  let first: Promise<Document> | undefined = stream.next();
+  try {
+    await Promise.race([opened, first]);
+  } catch (error) {
+    await stream.close().catch(() => undefined);
+    throw failed(error);
+  }
+  first.catch(() => undefined);
+  return {
+    next: async () => {
+      try {
+        const row = await (first ?? stream.next());
+        first = undefined;
+        return eventOf(row, collections);
+      } catch (error) {
+        if (stream.closed) throw new StoreError('watch: the feed was closed.', { transient: true });
+        throw failed(error);
+      }
+    },
+    get token() {
+      return stream.resumeToken;
+    },
+    close: () => stream.close().catch(() => undefined),
+  };
+}

@@ -1,0 +1,153 @@
+/** The document of a task, if it is still the one that the task was planned for. */
+import type { AggregateOptions, ClientSession, Document } from 'mongodb';
+import { checkKeys } from '../../core/options.js';
+import type { Fetched, FetchRequest, TaskPlan } from '../../store/reactive.js';
+import { run } from '../context.js';
+import { RUNNING } from './claim.js';
+import { textOf, type TaskKey } from './document.js';
+import { queryOf } from './filter.js';
+import type { Place, Sources } from './sources.js';
+
+const DOCUMENT = '__tidemill';
+const KNOWN = ['projection', 'session', 'maxTimeMS', 'comment', 'readConcern', 'readPreference'];
+
+/** Documents whose watched fields are what the task's snapshot says, in the lookup's own pipeline. */
+function unchanged({ watchProjection }: TaskPlan): Document[] {
+  if (watchProjection === undefined) return [{ $match: { $expr: { $eq: ['$$ROOT', '$$snapshot'] } } }];
+  return [
+    { $set: { [DOCUMENT]: '$$ROOT' } },
+    { $project: { ...(watchProjection as Document), [DOCUMENT]: 1 } },
+    {
+      $match: {
+        $expr: { $eq: [{ $unsetField: { field: DOCUMENT, input: '$$ROOT' } }, '$$snapshot'] },
+      },
+    },
+    { $replaceWith: `$${DOCUMENT}` },
+  ];
+}
+
+/** The snapshot never leaves the server: what a client sends back may differ in order and number types. */
+function fetchPipeline(
+  place: Place,
+  plan: TaskPlan,
+  keys: readonly TaskKey[],
+  token: string | null,
+  projection: Document | undefined,
+  query: Document,
+): Document[] {
+  return [
+    { $match: { _id: { $in: keys }, leaseToken: token, status: { $in: RUNNING } } },
+    {
+      $lookup: {
+        from: place.source.collectionName,
+        localField: 'sourceDocId',
+        foreignField: '_id',
+        let: { snapshot: '$lastObservedValues' },
+        pipeline: [
+          { $match: query },
+          ...unchanged(plan),
+          ...(projection === undefined || Object.keys(projection).length === 0
+            ? []
+            : [{ $project: projection }]),
+        ],
+        as: 'documents',
+      },
+    },
+    { $project: { document: { $first: '$documents' } } },
+  ];
+}
+
+/** Users' documents come as the driver reads them by default. */
+const PROMOTED = { promoteLongs: true, promoteBuffers: false } as const;
+
+interface Waiting {
+  readonly request: FetchRequest<ClientSession>;
+  readonly resolve: (fetched: Fetched) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** Fetches of the same moment, of one task, claim and projection, share a query. */
+export class Fetcher {
+  readonly #sources: () => Sources;
+  readonly #waiting = new Map<string, Waiting[]>();
+
+  constructor(sources: () => Sources) {
+    this.#sources = sources;
+  }
+
+  async fetch(request: FetchRequest<ClientSession>): Promise<Fetched> {
+    const { plan, lease, options } = request;
+    checkKeys(`getDocument of ${plan.task}`, options, KNOWN);
+    if (request.transaction !== undefined) {
+      const [fetched] = await this.#read([request], request.transaction);
+      return fetched as Fetched;
+    }
+    const key = textOf([plan.task, lease.token, options]);
+    return new Promise((resolve, reject) => {
+      const waiting = this.#waiting.get(key);
+      if (waiting !== undefined) waiting.push({ request, resolve, reject });
+      else {
+        this.#waiting.set(key, [{ request, resolve, reject }]);
+        setImmediate(() => void this.#flush(key));
+      }
+    });
+  }
+
+  async #flush(key: string): Promise<void> {
+    const waiting = this.#waiting.get(key) ?? [];
+    this.#waiting.delete(key);
+    try {
+      const fetched = await run('fetch a document', () => this.#read(waiting.map(({ request }) => request)));
+      for (const [index, { resolve }] of waiting.entries()) resolve(fetched[index] as Fetched);
+    } catch (error) {
+      for (const { reject } of waiting) reject(error);
+    }
+  }
+
+  async #read(
+    requests: readonly FetchRequest<ClientSession>[],
+    session?: ClientSession,
+  ): Promise<readonly Fetched[]> {
+    const [{ plan, lease, options }] = requests as [FetchRequest<ClientSession>];
+    const {
+      projection,
+      session: _session,
+      ...given
+    } = options as AggregateOptions & { projection?: Document };
+    const place = this.#sources().place(plan.source);
+    const keys = requests.map((request) => request.lease.key as TaskKey);
+    const settings = { ...given, ...PROMOTED, ...(session === undefined ? {} : { session }) };
+    const allowed = await this.#collated(place, plan, keys, session);
+    const query = place.collation === undefined ? queryOf(plan) : {};
+    const rows = await place.tasks
+      .aggregate(fetchPipeline(place, plan, keys, lease.token, projection, query), settings)
+      .toArray();
+    const byKey = new Map(rows.map((row) => [textOf(row['_id']), row['document'] as unknown]));
+    return keys.map((key) => {
+      const document = byKey.get(textOf(key));
+      return document === undefined || !allowed(key) ? { missing: true } : { document };
+    });
+  }
+
+  /** Under a collation of its own the filter is asked apart: the comparison of snapshots must not follow it. */
+  async #collated(
+    place: Place,
+    plan: TaskPlan,
+    keys: readonly TaskKey[],
+    session?: ClientSession,
+  ): Promise<(key: TaskKey) => boolean> {
+    if (place.collation === undefined || plan.filter === undefined) return () => true;
+    const rows = await place.source
+      .find(
+        { $and: [{ _id: { $in: keys.map(({ id }) => id as never) } }, queryOf(plan)] },
+        {
+          projection: { _id: 1 },
+          collation: place.collation as never,
+          ...(session === undefined ? {} : { session }),
+        },
+      )
+      .toArray();
+    const matching = new Set(rows.map((row) => textOf(row._id)));
+    return ({ id }) => matching.has(textOf(id));
+  }
+}

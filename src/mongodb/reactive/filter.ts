@@ -1,0 +1,78 @@
+import type { Document } from 'mongodb';
+import { OptionError } from '../../core/errors.js';
+import { show } from '../../core/options.js';
+import type { TaskPlan } from '../../store/reactive.js';
+
+/** Operators that a query may have at its top; `$and` and `$or` are in both languages. */
+const QUERY_TOP = new Set(['$and', '$or', '$nor', '$expr', '$comment', '$jsonSchema']);
+/** Operators that need an index or a script of their own, and mean nothing to a planner. */
+const REFUSED = new Set(['$where', '$near', '$nearSphere', '$text', '$geoNear']);
+
+const isObject = (value: unknown): value is Document =>
+  typeof value === 'object' &&
+  value !== null &&
+  !Array.isArray(value) &&
+  Object.getPrototypeOf(value) === Object.prototype;
+
+/** An operator that no query has at its top, there or in an operand, makes it an expression. */
+function isExpression(filter: unknown): boolean {
+  if (typeof filter === 'string') return filter.startsWith('$');
+  if (!isObject(filter)) return false;
+  return Object.entries(filter).some(([key, value]) => {
+    if (!key.startsWith('$')) return false;
+    if (!QUERY_TOP.has(key)) return true;
+    return (key === '$and' || key === '$or') && Array.isArray(value) && value.some(isExpression);
+  });
+}
+
+/** The filter as a stage's query: a query is handed over as it is, never rewritten. */
+export function queryOf({ filter }: TaskPlan): Document {
+  if (filter === undefined) return {};
+  return isExpression(filter) ? { $expr: filter } : (filter as Document);
+}
+
+function refuseOperators(where: string, value: unknown): void {
+  if (Array.isArray(value)) for (const item of value) refuseOperators(where, item);
+  if (!isObject(value)) return;
+  for (const [key, item] of Object.entries(value)) {
+    if (REFUSED.has(key))
+      throw new OptionError(`${where}: filter must not use ${key}: it cannot be planned by.`);
+    refuseOperators(where, item);
+  }
+}
+
+/** In a query `'$$NOW'` is a text like any other, and would never match. */
+function refuseVariables(where: string, value: unknown): void {
+  if (typeof value === 'string' && value.startsWith('$$')) {
+    throw new OptionError(
+      `${where}: filter compares with the text ${show(value)}; in a query that is no variable. ` +
+        "Use { $expr: … }, such as { $expr: { $lte: ['$dueAt', '$$NOW'] } }.",
+    );
+  }
+  if (Array.isArray(value)) for (const item of value) refuseVariables(where, item);
+  if (!isObject(value)) return;
+  for (const [key, item] of Object.entries(value)) if (key !== '$expr') refuseVariables(where, item);
+}
+
+export function checkFilter(where: string, filter: unknown): void {
+  if (filter === undefined) return;
+  if (!isObject(filter) && !isExpression(filter)) {
+    throw new OptionError(
+      `${where}: filter must be a query such as { status: 'paid' }, or an expression such as ` +
+        `{ $eq: ['$status', 'paid'] }; got ${show(filter)}.`,
+    );
+  }
+  refuseOperators(where, filter);
+  if (!isExpression(filter)) refuseVariables(where, filter);
+}
+
+export function checkProjection(where: string, projection: unknown): void {
+  if (projection === undefined) return;
+  const fix = 'name what is watched, such as { status: 1 }, or compute it';
+  if (!isObject(projection) || Object.keys(projection).length === 0)
+    throw new OptionError(`${where}: watchProjection must ${fix}; got ${show(projection)}.`);
+  for (const [field, value] of Object.entries(projection)) {
+    if ((value === 0 || value === false) && field !== '_id')
+      throw new OptionError(`${where}: watchProjection must not exclude "${field}"; ${fix}.`);
+  }
+}

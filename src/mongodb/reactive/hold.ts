@@ -1,0 +1,107 @@
+/** What happens to a task between claim and settlement. */
+import type { Document } from 'mongodb';
+import type { TaskRecord } from '../../core/task.js';
+import type { Instance, Lease, StrayQuery } from '../../store/port.js';
+import type { Source } from '../../store/reactive.js';
+import { run } from '../context.js';
+import { RUNNING } from './claim.js';
+import { textOf, toRecord, type TaskKey } from './document.js';
+import type { SourceOf } from './settle.js';
+import { nameOfSource, type Sources } from './sources.js';
+
+/** Judging work needs no snapshot. */
+const WITHOUT_SNAPSHOT = { lastObservedValues: 0 } as const;
+
+/** Tokens begin with the life that minted them. */
+const tokensOf = (life: string): RegExp => new RegExp(`^${life}\\.`, 'u');
+
+function bySource(
+  leases: readonly Lease[],
+  sourceOf: SourceOf,
+): Map<string, { source: Source; keys: TaskKey[] }> {
+  const groups = new Map<string, { source: Source; keys: TaskKey[] }>();
+  for (const { key } of leases) {
+    const source = sourceOf((key as TaskKey).task);
+    const group = groups.get(nameOfSource(source)) ?? { source, keys: [] };
+    group.keys.push(key as TaskKey);
+    groups.set(nameOfSource(source), group);
+  }
+  return groups;
+}
+
+export async function held(
+  sources: Sources,
+  leases: readonly Lease[],
+  sourceOf: SourceOf,
+): Promise<readonly (TaskRecord | undefined)[]> {
+  const found = await run('read held tasks', () =>
+    Promise.all(
+      [...bySource(leases, sourceOf).values()].map(({ source, keys }) =>
+        sources
+          .place(source)
+          .tasks.find({ _id: { $in: keys as never[] }, status: { $in: RUNNING } })
+          .toArray(),
+      ),
+    ),
+  );
+  const byKey = new Map(found.flat().map((row) => [textOf(row._id), row]));
+  return leases.map((lease) => {
+    const row = byKey.get(textOf(lease.key));
+    return row !== undefined && row['leaseToken'] === lease.token ? toRecord(row) : undefined;
+  });
+}
+
+export async function begin(sources: Sources, lease: Lease, sourceOf: SourceOf): Promise<'begun' | 'lost'> {
+  const { tasks } = sources.place(sourceOf((lease.key as TaskKey).task));
+  const { matchedCount } = await run('begin a task', () =>
+    tasks.updateOne(
+      { _id: lease.key as never, status: { $in: RUNNING }, leaseToken: lease.token },
+      { $set: { startedToken: lease.token } },
+    ),
+  );
+  return matchedCount === 1 ? 'begun' : 'lost';
+}
+
+async function everywhere(
+  sources: Sources,
+  all: readonly Source[],
+  filter: Document,
+  limit: number,
+): Promise<readonly TaskRecord[]> {
+  const options = { hint: 'tidemill_held', limit, batchSize: limit + 1, projection: WITHOUT_SNAPSHOT };
+  const found: TaskRecord[] = [];
+  for (const source of all) {
+    const rows = await sources.place(source).tasks.find(filter, options).toArray();
+    found.push(...rows.map(toRecord));
+  }
+  return found.slice(0, limit);
+}
+
+export async function heldBy(
+  sources: Sources,
+  all: readonly Source[],
+  instance: Instance,
+  limit: number,
+): Promise<readonly TaskRecord[]> {
+  const filter = {
+    claimedBy: instance.instanceId,
+    status: { $in: RUNNING },
+    leaseToken: tokensOf(instance.life),
+  };
+  return run('read a dead instance', () => everywhere(sources, all, filter, limit));
+}
+
+/** Held under no lease that is valid: a claim that landed after its owner's death. */
+export async function strays(
+  sources: Sources,
+  all: readonly Source[],
+  { lives, olderThanMs, limit }: StrayQuery,
+): Promise<readonly TaskRecord[]> {
+  const known = new RegExp(`^(?:${lives.length === 0 ? '-' : lives.join('|')})\\.`, 'u');
+  const filter = {
+    status: { $in: RUNNING },
+    leaseToken: { $not: known },
+    $expr: { $lt: ['$lockedAt', { $subtract: ['$$NOW', olderThanMs] }] },
+  };
+  return run('look for stray tasks', () => everywhere(sources, all, filter, limit));
+}

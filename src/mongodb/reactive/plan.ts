@@ -1,0 +1,341 @@
+/** Source documents -> tasks. The server evaluates filter and projection, compares with the snapshot, and writes. */
+import { MaxKey, MinKey, type Document } from 'mongodb';
+import { OptionError } from '../../core/errors.js';
+import type { IdPage, Poisoned, Source, TaskPlan } from '../../store/reactive.js';
+import { literal, run } from '../context.js';
+import { isTimeLimit, isTransient } from '../errors.js';
+import { fromText, keyOf, TASK_VERSION, textOf } from './document.js';
+import { queryOf } from './filter.js';
+import type { Place, Sources } from './sources.js';
+
+/** Where the planner keeps what the user's projection may leave out. */
+const OWN = '__tidemill';
+/** A snapshot larger than this could not be stored beside the rest of its task. */
+const LARGEST_SNAPSHOT = 15_000_000;
+const TOO_LARGE =
+  'The watched document is larger than 15 MB; define watchProjection, so that less of it is kept.';
+
+/** The snapshot of each document, and its id beside it. */
+function snapshotStages({ watchProjection }: TaskPlan): Document[] {
+  if (watchProjection === undefined) return [{ $replaceWith: { id: '$_id', snapshot: '$$ROOT' } }];
+  return [
+    { $project: { ...(watchProjection as Document), [OWN]: '$_id' } },
+    {
+      $replaceWith: {
+        id: `$${OWN}`,
+        snapshot: { $unsetField: { field: OWN, input: '$$ROOT' } },
+      },
+    },
+  ];
+}
+
+/** A task as it is first written. */
+function newTask(plan: TaskPlan): Document {
+  const due = { $add: ['$$NOW', plan.debounce.waitMs] };
+  return {
+    _id: { task: literal(plan.task), id: '$id' },
+    v: { $literal: TASK_VERSION },
+    task: literal(plan.task),
+    sourceDocId: '$id',
+    status: { $cond: ['$large', 'failed', 'pending'] },
+    scheduledAt: due,
+    initialScheduledAt: due,
+    waitingSince: '$$NOW',
+    attempts: { $literal: 0 },
+    matched: { $literal: true },
+    lastObservedValues: { $cond: ['$large', null, '$snapshot'] },
+    lastError: { $cond: ['$large', TOO_LARGE, '$$REMOVE'] },
+    createdAt: '$$NOW',
+    updatedAt: '$$NOW',
+    lockedAt: null,
+  };
+}
+
+const when = (condition: unknown, yes: unknown, no: unknown): Document => ({ $cond: [condition, yes, no] });
+
+/**
+ * What becomes of a task that is there already (`$$new` is what a new one would be). Nothing, unless the document comes
+ * to match or its snapshot changed; a document that is written as it was leaves no trace.
+ */
+function changedTask(plan: TaskPlan): Document[] {
+  const { waitMs, maxWaitMs } = plan.debounce;
+  const running = { $in: ['$status', ['processing', 'processing_dirty']] };
+  // A wait that has begun goes on; a retry's wait is not one.
+  const since = when(
+    { $in: ['$status', ['pending', 'processing_dirty']] },
+    { $ifNull: ['$waitingSince', '$$NOW'] },
+    '$$NOW',
+  );
+  const settled = { $min: [{ $add: ['$$NOW', waitMs] }, { $add: [since, maxWaitMs] }] };
+  // A new sequence of attempts, unless the policy keeps the old one: then its delay is kept as well.
+  const fresh = plan.resetRetriesOnDataChange ? true : { $lte: ['$firstErrorAt', null] };
+  const due = { $max: [settled, '$$NOW', '$deferredUntil', when(fresh, null, '$scheduledAt')] };
+  const triggered = {
+    $or: [{ $ne: ['$matched', true] }, { $ne: ['$lastObservedValues', '$$new.lastObservedValues'] }],
+  };
+  const large = { $eq: ['$$new.status', 'failed'] };
+  const next: Document = {
+    status: when(running, 'processing_dirty', when(large, 'failed', 'pending')),
+    lastObservedValues: '$$new.lastObservedValues',
+    lastError: when(large, TOO_LARGE, '$lastError'),
+    matched: true,
+    waitingSince: since,
+    scheduledAt: due,
+    initialScheduledAt: when({ $gt: ['$deferredUntil', null] }, '$initialScheduledAt', due),
+    attempts: when(fresh, 0, '$attempts'),
+    firstErrorAt: when(fresh, null, '$firstErrorAt'),
+    updatedAt: '$$NOW',
+  };
+  return [{ $replaceWith: when(triggered, { $mergeObjects: ['$$ROOT', next] }, '$$ROOT') }];
+}
+
+/** The statement that plans a batch of one task. */
+export function planPipeline(
+  plan: TaskPlan,
+  place: Place,
+  ids: readonly unknown[],
+  query: Document,
+): Document[] {
+  return [
+    { $match: { $and: [{ _id: { $in: ids } }, query] } },
+    ...snapshotStages(plan),
+    { $set: { large: { $gt: [{ $bsonSize: '$snapshot' }, LARGEST_SNAPSHOT] } } },
+    { $replaceWith: newTask(plan) },
+    {
+      $merge: {
+        into: place.tasks.collectionName,
+        on: '_id',
+        whenMatched: changedTask(plan),
+        whenNotMatched: 'insert',
+      },
+    },
+  ];
+}
+
+/**
+ * A filter means what the source's collation says, but snapshots are compared letter by letter: where the source has
+ * a collation, the ids that match are found first, and planned without a filter afterwards.
+ */
+async function matching(place: Place, plan: TaskPlan, ids: readonly unknown[]): Promise<readonly unknown[]> {
+  const rows = await place.source
+    .find(
+      { $and: [{ _id: { $in: ids as never[] } }, queryOf(plan)] },
+      {
+        projection: { _id: 1 },
+        ...(place.collation === undefined ? {} : { collation: place.collation as never }),
+      },
+    )
+    .toArray();
+  return rows.map((row) => row._id);
+}
+
+async function planOnce(
+  place: Place,
+  plan: TaskPlan,
+  ids: readonly unknown[],
+  limitMs: number,
+): Promise<void> {
+  const collated = place.collation !== undefined;
+  const known = collated && plan.filter !== undefined ? await matching(place, plan, ids) : ids;
+  if (known.length === 0) return;
+  const query = collated ? {} : queryOf(plan);
+  await place.source
+    .aggregate(planPipeline(plan, place, known, query), {
+      maxTimeMS: limitMs,
+      ...(collated ? { collation: { locale: 'simple' } } : {}),
+    })
+    .toArray();
+}
+
+/** Halves a batch that the server refuses until the documents are found that it chokes on. */
+async function planHalves(
+  place: Place,
+  plan: TaskPlan,
+  ids: readonly unknown[],
+  limitMs: number,
+): Promise<readonly Poisoned[]> {
+  try {
+    await planOnce(place, plan, ids, limitMs);
+    return [];
+  } catch (error) {
+    // A batch that takes too long is too large; anything else that passes is tried again as a whole.
+    if (isTransient(error) && !(isTimeLimit(error) && ids.length > 1)) throw error;
+    const [only] = ids;
+    if (ids.length === 1)
+      return [{ id: only, reason: error instanceof Error ? error.message : String(error) }];
+    const half = Math.ceil(ids.length / 2);
+    return [
+      ...(await planHalves(place, plan, ids.slice(0, half), limitMs)),
+      ...(await planHalves(place, plan, ids.slice(half), limitMs)),
+    ];
+  }
+}
+
+export async function plan(
+  sources: Sources,
+  of: TaskPlan,
+  ids: readonly unknown[],
+  limitMs: number,
+): Promise<readonly Poisoned[]> {
+  return run('plan', () => planHalves(sources.place(of.source), of, ids, limitMs));
+}
+
+/** Fields that are in a task of a document that cannot be planned. */
+export async function park(sources: Sources, of: TaskPlan, poisoned: readonly Poisoned[]): Promise<void> {
+  const { tasks } = sources.place(of.source);
+  const operations = poisoned.map(({ id, reason }) => ({
+    updateOne: {
+      filter: { _id: keyOf(of.task, id) as never, status: { $nin: ['processing', 'processing_dirty'] } },
+      update: [
+        {
+          $set: {
+            v: TASK_VERSION,
+            task: literal(of.task),
+            sourceDocId: literal(id),
+            status: 'failed',
+            matched: false,
+            attempts: { $ifNull: ['$attempts', 0] },
+            scheduledAt: { $ifNull: ['$scheduledAt', '$$NOW'] },
+            initialScheduledAt: { $ifNull: ['$initialScheduledAt', '$$NOW'] },
+            createdAt: { $ifNull: ['$createdAt', '$$NOW'] },
+            updatedAt: '$$NOW',
+            lastFinalizedAt: '$$NOW',
+            lockedAt: null,
+            lastError: literal(`It could not be planned: ${reason}`),
+          },
+        },
+      ],
+      upsert: true,
+    },
+  }));
+  await run('park', async () => {
+    try {
+      await tasks.bulkWrite(operations, { ordered: false });
+    } catch (error) {
+      // A duplicate: it runs at this moment, and its own end is the better news.
+      if (isTransient(error)) throw error;
+    }
+  });
+}
+
+/** Tasks of these ids that count as matching, and whose document does not any more. */
+export function unmatchPipeline(
+  of: TaskPlan,
+  place: Place,
+  ids: readonly unknown[],
+  query: Document,
+): Document[] {
+  return [
+    { $match: { _id: { $in: ids.map((id) => keyOf(of.task, id)) }, matched: true } },
+    { $project: { sourceDocId: 1 } },
+    {
+      $lookup: {
+        from: place.source.collectionName,
+        localField: 'sourceDocId',
+        foreignField: '_id',
+        pipeline: [{ $match: query }, { $project: { _id: 1 } }],
+        as: 'found',
+      },
+    },
+    { $match: { found: { $size: 0 } } },
+    { $project: { _id: 1 } },
+    {
+      $merge: {
+        into: place.tasks.collectionName,
+        on: '_id',
+        whenMatched: [{ $set: { matched: false } }],
+        whenNotMatched: 'discard',
+      },
+    },
+  ];
+}
+
+export async function unmatch(sources: Sources, of: TaskPlan, ids: readonly unknown[]): Promise<void> {
+  const place = sources.place(of.source);
+  await run('unmatch', async () => {
+    if (place.collation === undefined) {
+      await place.tasks.aggregate(unmatchPipeline(of, place, ids, queryOf(of))).toArray();
+      return;
+    }
+    const still = new Set((await matching(place, of, ids)).map(textOf));
+    const left = ids.filter((id) => !still.has(textOf(id))).map((id) => keyOf(of.task, id));
+    await place.tasks.updateMany(
+      { _id: { $in: left as never[] }, matched: true },
+      { $set: { matched: false } },
+    );
+  });
+}
+
+/** The next ids of a source in the order of its `_id` index, which holds every type. */
+export async function documents(
+  sources: Sources,
+  source: Source,
+  after: string | undefined,
+  limit: number,
+): Promise<IdPage> {
+  const { source: collection } = sources.place(source);
+  return run('read ids', async () => {
+    const cursor = collection
+      .find({}, { projection: { _id: 1 }, batchSize: limit + 2 })
+      .sort({ _id: 1 })
+      .hint({ _id: 1 })
+      .limit(limit + 1);
+    // A comparison would stop at the end of one type; the bounds of an index do not.
+    if (after !== undefined) cursor.min({ _id: fromText(after) });
+    const ids = (await cursor.toArray()).map((row) => row._id as unknown);
+    // The bound is inclusive.
+    const rest = ids.filter((id) => textOf(id) !== after);
+    const last = rest.at(-1);
+    return {
+      ids: rest.slice(0, limit),
+      ...(ids.length > limit && last !== undefined
+        ? { after: textOf(rest[Math.min(rest.length, limit) - 1]) }
+        : {}),
+    };
+  });
+}
+
+/** The next source ids of a task, in the order of its keys. */
+export async function known(
+  sources: Sources,
+  of: TaskPlan,
+  after: string | undefined,
+  limit: number,
+): Promise<IdPage> {
+  const { tasks } = sources.place(of.source);
+  return run('read task ids', async () => {
+    const from = after === undefined ? keyOf(of.task, BOTTOM) : (fromText(after) as Document);
+    const cursor = tasks
+      .find({}, { projection: { _id: 1 }, batchSize: limit + 2 })
+      .sort({ _id: 1 })
+      .hint({ _id: 1 })
+      .min({ _id: from })
+      .max({ _id: keyOf(of.task, TOP) })
+      .limit(limit + 1);
+    const keys = (await cursor.toArray()).map((row) => row._id as unknown as { task: string; id: unknown });
+    const rest = keys.filter((key) => textOf(key) !== after);
+    const page = rest.slice(0, limit);
+    const last = page.at(-1);
+    return {
+      ids: page.map(({ id }) => id),
+      ...(keys.length > limit && last !== undefined ? { after: textOf(last) } : {}),
+    };
+  });
+}
+
+/** Refuses a definition that the server does not understand. It is only parsed: no document is looked at. */
+export async function ask(where: string, sources: Sources, of: TaskPlan): Promise<void> {
+  const { source } = sources.place(of.source);
+  const pipeline = [{ $match: { $expr: false } }, { $match: queryOf(of) }, ...snapshotStages(of)];
+  try {
+    await source.aggregate(pipeline, { maxTimeMS: 10_000 }).toArray();
+  } catch (error) {
+    if (isTransient(error)) throw error;
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new OptionError(`${where}: MongoDB refuses filter or watchProjection: ${reason}`, { cause: error });
+  }
+}
+
+/** Every id lies between these. */
+const BOTTOM = new MinKey();
+const TOP = new MaxKey();

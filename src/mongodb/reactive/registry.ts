@@ -1,0 +1,174 @@
+/** What outlives a planner: definitions, leadership, resume points, and how far reconciliation has come. */
+import { createHash } from 'node:crypto';
+import { BSON, type Document } from 'mongodb';
+import type { TaskAdvert } from '../../store/port.js';
+import type {
+  Checkpoint,
+  PlannerStore,
+  PublishedPlan,
+  Source,
+  TaskPlan,
+  TaskState,
+  Term,
+} from '../../store/reactive.js';
+import { run, type GlobalDocument, type Mongo } from '../context.js';
+import { isDuplicate } from '../errors.js';
+import { nameOfSource } from './sources.js';
+
+/** Filters have `$` and dots in their keys, so a definition is kept as text. */
+const encode = (value: unknown): string => BSON.EJSON.stringify({ value }, { relaxed: false });
+const decode = (text: string): unknown =>
+  (BSON.EJSON.parse(text, { relaxed: true }) as { value: unknown }).value;
+const digest = (text: string): string => createHash('sha256').update(text).digest('hex').slice(0, 32);
+
+const PLANNER = 'planner';
+const BELL = 'bell';
+/** No database has such a name. */
+const OWN_DATABASE = ' ';
+
+const definitionOf = (plan: TaskPlan): { id: string; text: string; trigger: string } => {
+  const text = encode(plan);
+  return {
+    id: digest(text),
+    text,
+    trigger: digest(encode([plan.source, plan.filter ?? null, plan.watchProjection ?? null])),
+  };
+};
+
+const stateId = (task: string): string => `task:${task}`;
+const checkpointId = (source: Source): string => `checkpoint:${nameOfSource(source)}`;
+
+const toState = (row: Document): TaskState => row['state'] as TaskState;
+
+export function plannerStore(mongo: () => Mongo): PlannerStore {
+  const globals = (): Mongo['globals'] => mongo().globals;
+
+  /** What a leader writes carries its term: one that was overtaken cannot undo what the next one wrote. */
+  const write = async (_id: string, { term }: Term, update: Document[]): Promise<boolean> => {
+    try {
+      const filter = { _id, $or: [{ term: { $lte: term } }, { term: { $exists: false } }] };
+      await globals().updateOne(filter, [...update, { $set: { term } }], { upsert: true });
+      return true;
+    } catch (error) {
+      if (isDuplicate(error)) return false;
+      throw error;
+    }
+  };
+
+  return {
+    publish: (plans) =>
+      run('publish tasks', async () => {
+        const adverts: TaskAdvert[] = [];
+        for (const plan of plans) {
+          const { id, text, trigger } = definitionOf(plan);
+          const kept = { kind: 'definition' as const, task: plan.task, text, trigger };
+          await globals().updateOne(
+            { _id: `definition:${plan.task}:${id}` },
+            [{ $set: { ...literals(kept), firstSeenAt: { $ifNull: ['$firstSeenAt', '$$NOW'] } } }],
+            { upsert: true },
+          );
+          adverts.push({ task: plan.task, definition: id });
+        }
+        return adverts;
+      }),
+    plans: () =>
+      run('read tasks', async () => {
+        const rows = await globals().find({ kind: 'definition' }).toArray();
+        return rows.map((row: GlobalDocument): PublishedPlan => ({
+          id: row._id.slice(row._id.lastIndexOf(':') + 1),
+          plan: decode(row['text'] as string) as TaskPlan,
+          trigger: row['trigger'] as string,
+          firstSeenAt: row['firstSeenAt'] as Date,
+        }));
+      }),
+    states: () =>
+      run('read tasks', async () => (await globals().find({ kind: 'task' }).toArray()).map(toState)),
+    saveState: (term, state) =>
+      run('keep a task', () =>
+        // Others may ask for reconciliation at the same moment: what they wrote is left alone.
+        write(stateId(state.task), term, [
+          {
+            $set: {
+              kind: 'task',
+              state: {
+                $mergeObjects: [
+                  '$state',
+                  { $literal: state },
+                  { wanted: { $max: ['$state.wanted', { $literal: state.wanted }] } },
+                ],
+              },
+            },
+          },
+        ]),
+      ),
+    lead: (self, from) =>
+      run('lead', async () => {
+        const next = (from ?? 0) + 1;
+        const claim = { kind: 'planner' as const, life: self.life, instanceId: self.instanceId, term: next };
+        if (from === undefined) {
+          const { upsertedCount } = await globals().updateOne(
+            { _id: PLANNER },
+            { $setOnInsert: { ...claim, tokens: {} } },
+            { upsert: true },
+          );
+          return upsertedCount === 1 ? { life: self.life, term: next } : undefined;
+        }
+        const { matchedCount } = await globals().updateOne({ _id: PLANNER, term: from }, { $set: claim });
+        return matchedCount === 1 ? { life: self.life, term: next } : undefined;
+      }),
+    resign: async ({ life, term }) => {
+      await run('resign', () => globals().updateOne({ _id: PLANNER, life, term }, { $set: { life: null } }));
+    },
+    load: ({ life, term }) =>
+      run('read the planner', async () => {
+        const row = await globals().findOne({ _id: PLANNER, life, term });
+        if (row === null) return undefined;
+        const tokens = Object.entries((row['tokens'] ?? {}) as Document);
+        return { tokens: Object.fromEntries(tokens.map(([key, token]) => [key.trim(), token as unknown])) };
+      }),
+    saveTokens: ({ life, term }, tokens) =>
+      run('keep the resume point', async () => {
+        const set = Object.entries(tokens).map(([database, token]) => [
+          `tokens.${database || OWN_DATABASE}`,
+          token,
+        ]);
+        const { matchedCount } = await globals().updateOne(
+          { _id: PLANNER, life, term },
+          { $set: Object.fromEntries(set) as Document },
+        );
+        return matchedCount === 1;
+      }),
+    checkpoint: (source) =>
+      run('read a checkpoint', async () => {
+        const row = await globals().findOne({ _id: checkpointId(source) });
+        return (row?.['checkpoint'] ?? undefined) as Checkpoint | undefined;
+      }),
+    saveCheckpoint: (term, source, checkpoint) =>
+      run('keep a checkpoint', () =>
+        write(checkpointId(source), term, [
+          { $set: { kind: 'checkpoint', checkpoint: { $literal: checkpoint ?? null } } },
+        ]),
+      ),
+    request: (tasks, reason) =>
+      run('ask for reconciliation', async () => {
+        const filter = {
+          kind: 'task' as const,
+          ...(tasks === undefined ? {} : { _id: { $in: tasks.map(stateId) } }),
+        };
+        const rows = await globals()
+          .find(filter, { projection: { 'state.task': 1 } })
+          .toArray();
+        await globals().updateMany(filter, { $inc: { 'state.wanted': 1 }, $set: { 'state.reason': reason } });
+        return rows.map((row) => (row['state'] as TaskState).task);
+      }),
+    ring: async (news) => {
+      const count = { $inc: { work: 1, ...(news ? { news: 1 } : {}) } };
+      await run('ring', () =>
+        globals().updateOne({ _id: BELL }, { $set: { kind: 'bell' }, ...count }, { upsert: true }),
+      );
+    },
+  };
+}
+
+const literals = (fields: Document): Document =>
+  Object.fromEntries(Object.entries(fields).map(([key, value]) => [key, { $literal: value as unknown }]));

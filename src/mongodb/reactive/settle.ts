@@ -1,0 +1,181 @@
+import type { ClientSession, Document } from 'mongodb';
+import type { SettleAnswer } from '../../store/port.js';
+import type { Source, TaskSettlement } from '../../store/reactive.js';
+import { literal, run } from '../context.js';
+import { isTransient, isUnstorable } from '../errors.js';
+import { RUNNING } from './claim.js';
+import { textOf } from './document.js';
+import { nameOfSource, type Sources } from './sources.js';
+
+/** Where a task's settlement is written. */
+export type SourceOf = (task: string) => Source;
+
+const DIRTY = { $eq: ['$status', 'processing_dirty'] };
+const unlessDirty = (value: unknown, dirty: unknown): Document => ({ $cond: [DIRTY, dirty, value] });
+
+/** Where one value does for all it is a constant; where not, each document looks its own up by position. */
+function perDocument(values: readonly unknown[]): Document {
+  const [first] = values;
+  const same = values.every(
+    (value) => value === first || (value instanceof Date && first instanceof Date && +value === +first),
+  );
+  return same ? literal(first) : { $arrayElemAt: [literal(values), '$_at'] };
+}
+
+/** A document that changed while its task ran gives it another run, whatever this one came to. */
+function settlePipeline(group: readonly TaskSettlement[]): Document[] {
+  const [first] = group as [TaskSettlement, ...TaskSettlement[]];
+  const each = (value: (one: TaskSettlement) => unknown): Document => perDocument(group.map(value));
+  const entries = group.map(({ entry }) => (entry === undefined ? [] : [entry]));
+  const due = each(({ scheduledAt }) => scheduledAt ?? null);
+  const attempts = first.takeBack ? { $max: [0, { $subtract: ['$attempts', 1] }] } : '$attempts';
+  const firstErrorAt = each(({ failure }) => failure?.firstErrorAt ?? null);
+  const position = { $indexOfArray: [literal(group.map(({ lease }) => lease.key)), '$_id'] };
+  const set: Document = {
+    status: unlessDirty(first.status, 'pending'),
+    lockedAt: null,
+    attempts: unlessDirty(attempts, first.resetRetries ? 0 : attempts),
+    ...(first.by === 'reclaimer' ? { leaseToken: null } : {}),
+    ...(first.scheduledAt === undefined
+      ? {}
+      : {
+          scheduledAt: unlessDirty(due, first.deferred ? { $max: ['$scheduledAt', due] } : '$scheduledAt'),
+          ...(first.deferred
+            ? { deferredUntil: due }
+            : { initialScheduledAt: unlessDirty(due, '$initialScheduledAt') }),
+        }),
+    ...(first.skipped ? { matched: unlessDirty(false, '$matched') } : {}),
+    ...(first.status === 'pending' ? {} : { lastFinalizedAt: '$$NOW' }),
+    ...(first.failure === undefined
+      ? {}
+      : {
+          lastError: each(({ failure }) => failure?.message),
+          failKind: each(({ failure }) => failure?.kind),
+          firstErrorAt: unlessDirty(firstErrorAt, first.resetRetries ? null : firstErrorAt),
+        }),
+    ...(first.success === undefined
+      ? {}
+      : { lastSuccess: each(({ success }) => success), firstErrorAt: null, failKind: null, lastError: null }),
+    ...(entries.some((list) => list.length > 0)
+      ? {
+          executionHistory: {
+            $slice: [
+              { $concatArrays: [{ $ifNull: ['$executionHistory', []] }, perDocument(entries)] },
+              -Math.max(1, first.historyLimit),
+            ],
+          },
+        }
+      : {}),
+  };
+  return [
+    ...(group.length > 1 ? [{ $set: { _at: position } }] : []),
+    { $set: set },
+    { $unset: ['claimedBy', 'startedToken', '_at'] },
+  ];
+}
+
+/** Settlements that share a precondition and a shape go into one statement. */
+function groupsOf(settlements: readonly TaskSettlement[], sourceOf: SourceOf): TaskSettlement[][] {
+  const groups = new Map<string, TaskSettlement[]>();
+  for (const one of settlements) {
+    const { lease, status, takeBack, deferred, skipped, resetRetries, historyLimit, by } = one;
+    const own = lease.token === null ? lease.id : '';
+    const shape = [one.scheduledAt, one.failure, one.success].map((part) => part !== undefined);
+    const flags = [status, takeBack, deferred, skipped, resetRetries, historyLimit, by, ...shape];
+    const key = [nameOfSource(sourceOf(one.name)), lease.token, own, ...flags].join('|');
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [one]);
+    else group.push(one);
+  }
+  return [...groups.values()];
+}
+
+const preconditionOf = (group: readonly TaskSettlement[]): Document => {
+  const [{ lease }] = group as [TaskSettlement];
+  return {
+    _id: { $in: group.map((one) => one.lease.key) },
+    status: { $in: RUNNING },
+    leaseToken: lease.token,
+  };
+};
+
+async function settleGroup(
+  sources: Sources,
+  group: readonly TaskSettlement[],
+  source: Source,
+): Promise<readonly SettleAnswer[]> {
+  const { tasks } = sources.place(source);
+  try {
+    const { matchedCount } = await tasks.updateMany(preconditionOf(group), settlePipeline(group));
+    if (matchedCount === group.length) return group.map(() => 'settled' as const);
+  } catch (error) {
+    if (isTransient(error)) throw error;
+    if (group.length > 1) {
+      const answers: SettleAnswer[] = [];
+      for (const one of group) answers.push(...(await settleGroup(sources, [one], source)));
+      return answers;
+    }
+    if (isUnstorable(error)) return ['refused'];
+    throw error;
+  }
+  return judge(sources, group, source);
+}
+
+/** Whose settlement was written by an earlier try, and whose task was lost. */
+async function judge(
+  sources: Sources,
+  group: readonly TaskSettlement[],
+  source: Source,
+): Promise<readonly SettleAnswer[]> {
+  const rows = await sources
+    .place(source)
+    .tasks.find(
+      { _id: { $in: group.map(({ lease }) => lease.key as never) } },
+      { projection: { leaseToken: 1, status: 1 } },
+    )
+    .toArray();
+  const byKey = new Map(rows.map((row) => [textOf(row._id), row]));
+  return group.map(({ lease, by }) => {
+    const row = byKey.get(textOf(lease.key));
+    if (row === undefined || row['leaseToken'] !== lease.token) return 'lost';
+    // Still held: it was not there for the statement a moment ago, and will be asked again.
+    if (RUNNING.includes(row['status'] as string)) return 'changed';
+    return by === 'holder' ? 'settled' : 'lost';
+  });
+}
+
+export async function settle(
+  sources: Sources,
+  settlements: readonly TaskSettlement[],
+  sourceOf: SourceOf,
+): Promise<readonly SettleAnswer[]> {
+  return run('settle tasks', async () => {
+    const answers = new Map<TaskSettlement, SettleAnswer>();
+    await Promise.all(
+      groupsOf(settlements, sourceOf).map(async (group) => {
+        const [{ name }] = group as [TaskSettlement];
+        const answered = await settleGroup(sources, group, sourceOf(name));
+        for (const [index, one] of group.entries()) answers.set(one, answered[index] as SettleAnswer);
+      }),
+    );
+    return settlements.map((one) => answers.get(one) as SettleAnswer);
+  });
+}
+
+/** Inside the caller's transaction: its errors keep the driver's labels, by which the transaction is tried again. */
+export async function settleIn(
+  sources: Sources,
+  settlement: TaskSettlement,
+  sourceOf: SourceOf,
+  session: ClientSession,
+): Promise<SettleAnswer> {
+  const { tasks } = sources.place(sourceOf(settlement.name));
+  const { matchedCount } = await tasks.updateMany(
+    preconditionOf([settlement]),
+    settlePipeline([settlement]),
+    {
+      session,
+    },
+  );
+  return matchedCount === 1 ? 'settled' : 'lost';
+}

@@ -1,0 +1,105 @@
+import type { Collection, CollectionOptions, Db, Document } from 'mongodb';
+import { OptionError } from '../../core/errors.js';
+import { show } from '../../core/options.js';
+import type { Source, TaskPlan } from '../../store/reactive.js';
+import type { Mongo } from '../context.js';
+import { createIndexes, indexFaults, missingIndexError, type IndexPlan } from '../indexes.js';
+import { EXACT } from './document.js';
+
+/** A source with the collection of its tasks, open. */
+export interface Place {
+  readonly db: Db;
+  readonly source: Collection;
+  readonly tasks: Collection;
+  /** The source's own collation, where it is not the simple one: then filter and comparison need two statements. */
+  readonly collation?: Document;
+}
+
+/** Each index of a task collection with the queries it serves. */
+export const taskIndexes: readonly IndexPlan[] = [
+  // look and claim: the head of the queue of each task.
+  {
+    name: 'tidemill_due',
+    key: { task: 1, status: 1, scheduledAt: 1, _id: 1 },
+    partialFilterExpression: { status: 'pending' },
+  },
+  // reclaim and stray detection: the work in flight, by holder and age.
+  {
+    name: 'tidemill_held',
+    key: { claimedBy: 1, lockedAt: 1 },
+    partialFilterExpression: { status: { $in: ['processing', 'processing_dirty'] } },
+  },
+  // find by task and status, by due time; counts; resets of finished ones.
+  { name: 'tidemill_by_status', key: { task: 1, status: 1, scheduledAt: -1, _id: -1 } },
+];
+
+export const nameOfSource = ({ database = '', collection }: Source): string => `${database}.${collection}`;
+
+/** Opens sources and their task collections, and remembers what it learnt about them. */
+export class Sources {
+  readonly #mongo: () => Mongo;
+  readonly #nameOf: (collection: string) => string;
+  readonly #create: boolean;
+  readonly #collations = new Map<string, Document | undefined>();
+
+  constructor(mongo: () => Mongo, nameOf: (collection: string) => string, create: boolean) {
+    this.#mongo = mongo;
+    this.#nameOf = nameOf;
+    this.#create = create;
+  }
+
+  get mongo(): Mongo {
+    return this.#mongo();
+  }
+
+  db(database: string | undefined): Db {
+    const { client, globals } = this.#mongo();
+    return client.db(database ?? globals.dbName);
+  }
+
+  place(source: Source): Place {
+    const options: CollectionOptions = { ...this.#mongo().options, ...EXACT };
+    const db = this.db(source.database);
+    const collation = this.#collations.get(nameOfSource(source));
+    return {
+      db,
+      source: db.collection(source.collection, options),
+      tasks: db.collection(this.#nameOf(source.collection), options),
+      ...(collation === undefined ? {} : { collation }),
+    };
+  }
+
+  /** Refuses sources that cannot be watched, and creates the indexes of their tasks. */
+  async prepare(where: string, plan: TaskPlan): Promise<void> {
+    const { db } = this.place(plan.source);
+    const { collection } = plan.source;
+    const [info] = await db.listCollections({ name: collection }).toArray();
+    const options = ('options' in (info ?? {}) ? (info as Document)['options'] : {}) as Document;
+    const kind = (info as Document | undefined)?.['type'] as string | undefined;
+    if (kind === 'view' || kind === 'timeseries')
+      throw new OptionError(`${where}: ${show(collection)} is a ${kind}, whose changes cannot be watched.`);
+    if (options['capped'] === true)
+      throw new OptionError(`${where}: ${show(collection)} is capped; what falls out of it is not reported.`);
+    this.#collations.set(nameOfSource(plan.source), options['collation'] as Document | undefined);
+    await this.#prepareTasks(where, plan.source);
+  }
+
+  async #prepareTasks(where: string, source: Source): Promise<void> {
+    const { tasks } = this.place(source);
+    // The name may be in use by the application: a stranger's documents must not be taken for tasks.
+    const ends = await Promise.all(
+      ([1, -1] as const).map((order) => tasks.findOne({}, { sort: { _id: order }, projection: { task: 1 } })),
+    );
+    if (ends.some((row) => row !== null && typeof row['task'] !== 'string')) {
+      throw new OptionError(
+        `${where}: ${show(tasks.collectionName)} holds documents that are no tasks. Name another collection: ` +
+          'mongodb({ collections: { tasks: (collection) => `${collection}_work` } }).',
+      );
+    }
+    if (this.#create) await createIndexes(tasks, taskIndexes);
+    else {
+      const faults = await indexFaults(tasks, taskIndexes);
+      if (faults.length > 0) throw missingIndexError(faults);
+    }
+  }
+}

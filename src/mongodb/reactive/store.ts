@@ -1,0 +1,98 @@
+import type { ClientSession } from 'mongodb';
+import { OptionError } from '../../core/errors.js';
+import { show } from '../../core/options.js';
+import type { PlannerStore, ReactiveStore, Source, TaskPlan, TaskStore } from '../../store/reactive.js';
+import { needTransactions, run, type Mongo } from '../context.js';
+import * as claiming from './claim.js';
+import { clean, reprocess } from './clean.js';
+import { openFeed } from './feed.js';
+import { Fetcher } from './fetch.js';
+import { checkFilter, checkProjection } from './filter.js';
+import * as finding from './find.js';
+import * as holding from './hold.js';
+import * as planning from './plan.js';
+import { plannerStore } from './registry.js';
+import { settle, settleIn, type SourceOf } from './settle.js';
+import { nameOfSource, type Sources } from './sources.js';
+
+export function reactiveStore(mongo: () => Mongo, sources: Sources): ReactiveStore<ClientSession> {
+  const planner = plannerStore(mongo);
+  return {
+    planner,
+    check: (where, plan) => {
+      checkFilter(where, plan.filter);
+      checkProjection(where, plan.watchProjection);
+      return plan;
+    },
+    prepare: async (plans) => {
+      if (plans.length > 0) needTransactions(mongo());
+      await run('prepare tasks', async () => {
+        for (const plan of plans) {
+          const where = `reactiveTask(${show(plan.task)})`;
+          await sources.prepare(where, plan);
+          await planning.ask(where, sources, plan);
+        }
+      });
+    },
+    planning: {
+      plan: (plan, ids, limitMs) => planning.plan(sources, plan, ids, limitMs),
+      unmatch: (plan, ids) => planning.unmatch(sources, plan, ids),
+      park: (plan, poisoned) => planning.park(sources, plan, poisoned),
+      documents: (source, after, limit) => planning.documents(sources, source, after, limit),
+      known: (plan, after, limit) => planning.known(sources, plan, after, limit),
+      clean: (plan, scope) => clean(sources, plan, scope),
+      reprocess: (plan, which) => reprocess(sources, plan, which),
+      openFeed: (database, collections, token) => openFeed(sources, database, collections, token),
+    },
+    tasks: (plans) => taskStore(sources, planner, plans),
+  };
+}
+
+function taskStore(
+  sources: Sources,
+  planner: PlannerStore,
+  plans: () => ReadonlyMap<string, TaskPlan>,
+): TaskStore<ClientSession> {
+  const fetcher = new Fetcher(() => sources);
+  /** Where tasks live that somebody else defined; learnt from the registry. */
+  const elsewhere = new Map<string, Source>();
+  const sourceOf: SourceOf = (task) => {
+    const source = plans().get(task)?.source ?? elsewhere.get(task);
+    if (source !== undefined) return source;
+    throw new OptionError(`The reactive task ${show(task)} is not known here.`);
+  };
+  const located = async (): Promise<finding.Located> => {
+    for (const { plan } of await planner.plans()) elsewhere.set(plan.task, plan.source);
+    for (const plan of plans().values()) elsewhere.set(plan.task, plan.source);
+    return [...elsewhere].map(([task, source]) => ({ task, source }));
+  };
+  const everywhere = async (): Promise<readonly Source[]> => [
+    ...new Map((await located()).map(({ source }) => [nameOfSource(source), source])).values(),
+  ];
+  const globals = (): Mongo['globals'] => sources.mongo.globals;
+  return {
+    look: (tasks) => claiming.look(sources, plans(), tasks),
+    claim: (request) => claiming.claim(sources, plans(), request),
+    claimedUnder: (instance, token) => claiming.claimedUnder(sources, plans(), instance, token),
+    settle: (settlements) => settle(sources, settlements, sourceOf),
+    settleIn: (settlement, session) => settleIn(sources, settlement, sourceOf, session),
+    held: (leases) => holding.held(sources, leases, sourceOf),
+    begin: (lease) => holding.begin(sources, lease, sourceOf),
+    heldBy: async (instance, limit) => holding.heldBy(sources, await everywhere(), instance, limit),
+    strays: async (query) => holding.strays(sources, await everywhere(), query),
+    fetch: (request) => fetcher.fetch(request),
+    find: async (filter, page) => finding.find(sources, filter, page, await located()),
+    cursorKey: finding.cursorKey,
+    count: async (filter) => finding.count(sources, filter, await located()),
+    retryMany: async (filter) => finding.retryMany(sources, filter, await located()),
+    pause: async (task, until) => {
+      const pause = { kind: 'pause-task' as const, name: task, until: until ?? null };
+      await run('pause', () =>
+        globals().updateOne({ _id: `pause-task:${task}` }, { $set: pause }, { upsert: true }),
+      );
+    },
+    resume: async (task) => {
+      await run('resume', () => globals().deleteOne({ _id: `pause-task:${task}` }));
+    },
+  };
+}

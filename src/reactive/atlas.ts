@@ -1,0 +1,91 @@
+import type { Cluster } from '../store/port.js';
+import type { PublishedPlan, TaskPlan, TaskState } from '../store/reactive.js';
+
+/** A task that nobody has advertised for this long is not planned any more; when it comes back, it is as new. */
+const RETIRED_MS = 7 * 86_400_000;
+
+/** The plan in force for one task. */
+export interface InForce {
+  readonly published: PublishedPlan;
+  readonly plan: TaskPlan;
+  readonly state: TaskState | undefined;
+  /** A live instance advertises it. */
+  readonly seen: boolean;
+}
+
+/**
+ * Which definitions are in force: of each task the one with the highest handler version among those that live
+ * instances advertise, then the one that was seen last for the first time. So an older deployment beside a newer one
+ * changes nothing, and a rollback takes effect when the newer instances are gone. A task that no live instance
+ * advertises is planned by its last definition: its service may only be down.
+ */
+export function plansInForce(
+  published: readonly PublishedPlan[],
+  states: readonly TaskState[],
+  cluster: Cluster,
+): ReadonlyMap<string, InForce> {
+  const live = cluster.instances.filter((one) => !one.dead && one.leftMs > 0);
+  const advertised = new Set(
+    live.flatMap((one) => one.tasks.map((advert) => `${advert.task}\0${advert.definition}`)),
+  );
+  const byTask = new Map<string, PublishedPlan[]>();
+  for (const one of published) byTask.set(one.plan.task, [...(byTask.get(one.plan.task) ?? []), one]);
+  const inForce = new Map<string, InForce>();
+  for (const [task, candidates] of byTask) {
+    const state = states.find((one) => one.task === task);
+    const seen = candidates.filter((one) => advertised.has(`${task}\0${one.id}`)).sort(newestFirst);
+    const last = candidates.find((one) => one.id === state?.definition);
+    const chosen = seen[0] ?? (retired(state, cluster) ? undefined : last);
+    if (chosen !== undefined)
+      inForce.set(task, { published: chosen, plan: chosen.plan, state, seen: seen.length > 0 });
+  }
+  return inForce;
+}
+
+const retired = (state: TaskState | undefined, cluster: Cluster): boolean =>
+  state === undefined || cluster.now.getTime() - state.lastSeenAt.getTime() > RETIRED_MS;
+
+const newestFirst = (a: PublishedPlan, b: PublishedPlan): number =>
+  b.plan.evolution.handlerVersion - a.plan.evolution.handlerVersion ||
+  b.firstSeenAt.getTime() - a.firstSeenAt.getTime();
+
+/** How often the state says that the task was seen. */
+const SEEN_EVERY_MS = 3_600_000;
+
+export interface Evolved {
+  readonly state: TaskState;
+  /** Finished tasks that have to run again. */
+  readonly reprocess?: 'reprocess_failed' | 'reprocess_all';
+  readonly changed: boolean;
+}
+
+/** What a definition means for what is stored: compared by the leader, so that deployments do not fight over it. */
+export function evolve({ published, plan, state, seen }: InForce, now: Date): Evolved {
+  const { handlerVersion, onHandlerVersionChange, reconcileOnTriggerChange } = plan.evolution;
+  const { id: definition, trigger } = published;
+  const { task } = plan;
+  if (state === undefined || now.getTime() - state.lastSeenAt.getTime() > RETIRED_MS) {
+    const wanted = (state?.wanted ?? 0) + 1;
+    const reason = 'first registration';
+    return {
+      state: { task, definition, trigger, handlerVersion, wanted, done: wanted - 1, reason, lastSeenAt: now },
+      changed: true,
+    };
+  }
+  const raised = handlerVersion > state.handlerVersion;
+  const triggered = trigger !== state.trigger && reconcileOnTriggerChange;
+  const stale = seen && now.getTime() - state.lastSeenAt.getTime() > SEEN_EVERY_MS;
+  return {
+    state: {
+      ...state,
+      definition,
+      trigger,
+      handlerVersion: Math.max(handlerVersion, state.handlerVersion),
+      wanted: triggered ? state.wanted + 1 : state.wanted,
+      ...(triggered ? { reason: 'filter or watchProjection changed' } : {}),
+      lastSeenAt: stale ? now : state.lastSeenAt,
+    },
+    ...(raised && onHandlerVersionChange !== 'none' ? { reprocess: onHandlerVersionChange } : {}),
+    changed: raised || stale || trigger !== state.trigger || definition !== state.definition,
+  };
+}

@@ -1,0 +1,237 @@
+import type { Emitter } from '../core/emitter.js';
+import type { Logger } from '../core/logger.js';
+import type { TaskRecord } from '../core/task.js';
+import { Engine, type EngineState } from '../engine/engine.js';
+import type { Crew, Station } from '../engine/station.js';
+import { Handover, type Recovered } from '../maintenance/handover.js';
+import type { Cluster, Store, TaskAdvert } from '../store/port.js';
+import type { ReactiveStore, TaskPlan, TaskSettlement, TaskStore, Term } from '../store/reactive.js';
+import type { Definitions } from './definitions.js';
+import { Election } from './election.js';
+import type { TaskEvents } from './events.js';
+import type { ReactiveSettings } from './options.js';
+import { Planner } from './planner.js';
+import { TaskTrigger } from './trigger.js';
+
+export interface ReactiveCrewOptions {
+  readonly store: Store;
+  readonly reactive: ReactiveStore;
+  readonly station: Station;
+  readonly definitions: Definitions;
+  readonly settings: ReactiveSettings;
+  readonly instanceId: string;
+  readonly leaseMs: number;
+  readonly pollMs: { readonly min: number; readonly max: number; readonly maxWithoutWakeUp: number };
+  readonly maxAbandoned: number;
+  /** Runs handlers. */
+  readonly works: boolean;
+  /** May lead. */
+  readonly plans: boolean;
+  readonly events: Emitter<TaskEvents>;
+  readonly log: Logger;
+  readonly error: (error: unknown, where: string) => void;
+  readonly leaseLost: (reason: string, tasks: readonly TaskRecord[]) => void;
+  readonly recovered: (count: number) => void;
+  readonly observed: (cluster: Cluster) => void;
+}
+
+/** Reactive tasks on one instance: the engine that runs them, and the planner, while this instance leads. */
+export class ReactiveCrew implements Crew {
+  readonly tasks: TaskStore;
+  readonly handover: Handover<TaskRecord, TaskSettlement>;
+  readonly #options: ReactiveCrewOptions;
+  readonly #trigger: TaskTrigger;
+  readonly #engine: Engine<TaskRecord, TaskSettlement>;
+  readonly #election: Election;
+  #planner: Planner | undefined;
+  #ending: Promise<void> = Promise.resolve();
+  #adverts: readonly TaskAdvert[] = [];
+  readonly #published = new Set<TaskPlan>();
+
+  constructor(options: ReactiveCrewOptions) {
+    this.#options = options;
+    const { store, reactive, definitions, settings, station } = options;
+    this.tasks = reactive.tasks(() => definitions.plans);
+    this.#trigger = new TaskTrigger({
+      ...settings,
+      store,
+      tasks: this.tasks,
+      definitions: definitions.tasks,
+      instanceId: options.instanceId,
+      events: options.events,
+      error: options.error,
+      changed: () => this.#engine.notify(),
+    });
+    this.#engine = this.#makeEngine();
+    this.#election = new Election({
+      planner: reactive.planner,
+      instances: store.instances,
+      clock: store.clock,
+      self: () => station.self,
+      mayLead: () => station.keeper.held,
+      gained: (term) => this.#gained(term),
+      lost: (term, reason) => this.#lost(term, reason),
+      error: (error) => options.error(error, 'lead'),
+    });
+    this.handover = new Handover({
+      store: this.tasks,
+      clock: store.clock,
+      conclude: (work, finished, policies) => this.#trigger.conclude(work, finished, { policies }),
+      unknown: () => this.#engine.unknown(),
+      recovered: (works) => this.#recovered(works),
+    });
+    station.join(this);
+  }
+
+  get state(): EngineState {
+    return this.#engine.state;
+  }
+
+  /** What this instance says of itself. */
+  get adverts(): readonly TaskAdvert[] {
+    return this.#adverts;
+  }
+
+  get leads(): boolean {
+    return this.#election.term !== undefined;
+  }
+
+  /** Definitions are stored and indexes exist; before the instance registers, so that it says what it runs. */
+  async prepare(): Promise<void> {
+    const { reactive, definitions } = this.#options;
+    const plans = [...definitions.plans.values()].filter((plan) => !this.#published.has(plan));
+    await reactive.prepare(plans);
+    this.#adverts = [...this.#adverts, ...(await reactive.planner.publish(plans))];
+    for (const plan of plans) this.#published.add(plan);
+  }
+
+  async start(): Promise<void> {
+    const { works, reactive, store } = this.#options;
+    if (works) this.#engine.start();
+    this.observe(await store.instances.list());
+    // Whoever leads learns that there is somebody new.
+    await reactive.planner.ring(true);
+  }
+
+  /** A task was defined while the instance runs. */
+  async added(): Promise<void> {
+    const { station, reactive } = this.#options;
+    await this.prepare();
+    await station.keeper.announce();
+    this.#engine.notify();
+    await reactive.planner.ring(true);
+    this.#planner?.nudge();
+  }
+
+  /** Leadership goes first, so that the next leader need not wait for handlers. */
+  async resign(): Promise<void> {
+    this.#stopPlanner();
+    await this.#ending;
+    await this.#election.resign();
+  }
+
+  async stop(
+    timeoutMs: number,
+  ): Promise<{ readonly handedBack: readonly TaskRecord[]; readonly unrecorded: number }> {
+    this.#trigger.stop();
+    return this.#engine.stop(timeoutMs);
+  }
+
+  observe(cluster: Cluster): void {
+    if (this.#options.plans) this.#election.observe(cluster);
+  }
+
+  news(): void {
+    this.#planner?.nudge();
+  }
+
+  slotFreed(): void {
+    // The engine is a member of its own.
+  }
+
+  leaseLost(): void {
+    this.#election.lose('the lease of its instance was lost');
+  }
+
+  leaseRegained(): void {
+    // The next look at the cluster decides who leads.
+  }
+
+  leaseRenewed(): void {
+    // Nothing is kept apart from the instance's own lease.
+  }
+
+  #makeEngine(): Engine<TaskRecord, TaskSettlement> {
+    const { store, station, settings, error, leaseLost, observed, ...rest } = this.#options;
+    return new Engine({
+      ...rest,
+      kind: 'tasks',
+      station,
+      store: this.tasks,
+      clock: store.clock,
+      trigger: this.#trigger,
+      concurrency: settings.concurrency,
+      paused: () => Promise.resolve(false),
+      events: {
+        error,
+        leaseLost,
+        observed: (cluster) => {
+          this.observe(cluster);
+          observed(cluster);
+        },
+      },
+    });
+  }
+
+  #gained(term: Term): void {
+    const { store, reactive, settings, events, instanceId, log } = this.#options;
+    const planner = new Planner({
+      ...settings,
+      reactive,
+      instances: store.instances,
+      clock: store.clock,
+      term,
+      instanceId,
+      leaseMs: this.#options.leaseMs,
+      events,
+      log,
+      error: this.#options.error,
+      planned: () => this.#engine.notify(),
+      overtaken: () => this.#election.lose('another instance leads'),
+    });
+    this.#planner = planner;
+    log.info({ term: term.term }, 'this instance plans reactive tasks now');
+    events.emit('leader:gained', { term: term.term, instanceId });
+    void this.#ending.then(() => {
+      if (this.#planner === planner) planner.start();
+    });
+  }
+
+  #lost(term: Term, reason: string): void {
+    const { events, instanceId, log } = this.#options;
+    this.#stopPlanner();
+    log.warn({ term: term.term }, `this instance does not plan reactive tasks any more: ${reason}`);
+    events.emit('leader:lost', { term: term.term, reason, instanceId });
+  }
+
+  #stopPlanner(): void {
+    const planner = this.#planner;
+    this.#planner = undefined;
+    if (planner === undefined) return;
+    const { error } = this.#options;
+    this.#ending = this.#ending
+      .then(() => planner.stop())
+      .catch((problem: unknown) => error(problem, 'plan'));
+  }
+
+  #recovered(works: readonly Recovered<TaskRecord, TaskSettlement>[]): void {
+    const { log, recovered } = this.#options;
+    const names = [...new Set(works.map(({ work }) => work.name))];
+    log.info({ names }, `${String(works.length)} tasks of a dead process were handed on`);
+    for (const { work, finished, settlement, retryAt } of works) {
+      this.#trigger.recorded(work, finished, { settlement, ...(retryAt === undefined ? {} : { retryAt }) });
+    }
+    recovered(works.length);
+    this.#engine.notify();
+  }
+}

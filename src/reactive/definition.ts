@@ -1,0 +1,200 @@
+import { OptionError } from '../core/errors.js';
+import {
+  checkBoolean,
+  checkFunction,
+  checkInteger,
+  checkKeys,
+  checkOneOf,
+  checkText,
+  show,
+} from '../core/options.js';
+import type { DeleteWhen, OnVersionChange, TaskPlan } from '../store/reactive.js';
+import { parseCron } from '../time/cron.js';
+import { toMs, type Duration } from '../time/duration.js';
+import { retryRule, type RetryPolicy, type RetryRule } from '../time/retry.js';
+import type { TaskHandler } from './context.js';
+
+export type TaskRetryPolicy = RetryPolicy & {
+  /** A changed document begins a new sequence of attempts. Default: true. */
+  readonly resetRetriesOnDataChange?: boolean;
+};
+
+export interface CleanupPolicy {
+  /** When a task is deleted. Default: 'sourceDocumentDeleted'. */
+  readonly deleteWhen?: DeleteWhen;
+  /** How long it is kept then, from its last change or attempt. Default: '24h'. */
+  readonly keepFor?: Duration;
+}
+
+export interface EvolutionConfig {
+  /** Raise it when the handler changed and tasks are to run again. Default: 1. */
+  readonly handlerVersion?: number;
+  /** What a raised version does. Default: 'none'. */
+  readonly onHandlerVersionChange?: OnVersionChange;
+  /** Look at all documents again where filter or projection changed. Default: true. */
+  readonly reconcileOnTriggerChange?: boolean;
+}
+
+export interface ReactiveTaskDefinition<Doc = Record<string, unknown>, Tx = unknown> {
+  /** Unique name of the task. */
+  readonly task: string;
+  /** The collection to watch. */
+  readonly collection: string;
+  readonly handler: TaskHandler<Doc, Tx>;
+  /** The database of the collection. Default: the store's. */
+  readonly database?: string;
+  /** Which documents have a task: a query, or an aggregation expression. Default: all. */
+  readonly filter?: object;
+  /** Which fields make it run again when they change: inclusions and computed fields. Default: the whole document. */
+  readonly watchProjection?: object;
+  /** How long a document must be quiet; one that keeps changing runs after `maxWait`. Default: 1000, 5 × wait. */
+  readonly debounce?: Duration | { readonly wait: Duration; readonly maxWait?: Duration };
+  /** Default: exponential from '10s' to '1d', 5 attempts. */
+  readonly retryPolicy?: TaskRetryPolicy;
+  readonly cleanupPolicy?: CleanupPolicy;
+  /** Attempts kept in a task's history; 0 keeps none. Default: 5. */
+  readonly executionHistoryLimit?: number;
+  readonly evolution?: EvolutionConfig;
+  /** Look at all documents again now and then: a duration or `CRON …`. Default: never. */
+  readonly reconcileEvery?: Duration;
+  /** How many run at once on this instance. Default: `reactive.concurrency`. */
+  readonly concurrency?: number;
+  /** How long the handler may run. Default: no limit. */
+  readonly timeout?: Duration;
+}
+
+const KEYS = [
+  'task',
+  'collection',
+  'handler',
+  'database',
+  'filter',
+  'watchProjection',
+  'debounce',
+  'retryPolicy',
+  'cleanupPolicy',
+  'executionHistoryLimit',
+  'evolution',
+  'reconcileEvery',
+  'concurrency',
+  'timeout',
+];
+
+const DEFAULT_TASK_RETRY: RetryPolicy = { type: 'exponential', min: '10s', max: '1d', factor: 2 };
+const DEFAULT_MAX_ATTEMPTS = 5;
+const MAX_WAIT_FACTOR = 5;
+
+/** A definition, checked: what the planner needs, and what this instance needs to run it. */
+export interface CompiledTask {
+  readonly plan: TaskPlan;
+  readonly handler: TaskHandler;
+  readonly retry: RetryRule;
+  /** For whoever has to judge this instance's work after its death. */
+  readonly retryPolicy: RetryPolicy;
+  readonly historyLimit: number;
+  readonly concurrency?: number;
+  readonly timeoutMs?: number;
+}
+
+export function compileTask(definition: ReactiveTaskDefinition<never, never>): CompiledTask {
+  const where = `reactiveTask(${show((definition as { task?: unknown } | undefined)?.task)})`;
+  checkKeys(where, definition, KEYS);
+  const { task, collection, handler, database, filter, watchProjection, timeout, concurrency } = definition;
+  checkFunction(where, 'handler', handler);
+  const { resetRetriesOnDataChange = true, ...retryPolicy } = (definition.retryPolicy ??
+    DEFAULT_TASK_RETRY) as TaskRetryPolicy;
+  return {
+    plan: {
+      task: checkText(where, 'task', task),
+      source: {
+        collection: checkText(where, 'collection', collection),
+        ...(database === undefined ? {} : { database: checkText(where, 'database', database) }),
+      },
+      ...(filter === undefined ? {} : { filter }),
+      ...(watchProjection === undefined ? {} : { watchProjection }),
+      debounce: debounceOf(where, definition.debounce),
+      resetRetriesOnDataChange: checkBoolean(
+        `${where}: retryPolicy`,
+        'resetRetriesOnDataChange',
+        resetRetriesOnDataChange,
+      ),
+      cleanup: cleanupOf(where, definition.cleanupPolicy),
+      evolution: evolutionOf(where, definition.evolution),
+      ...(definition.reconcileEvery === undefined
+        ? {}
+        : { reconcileEvery: everyOf(where, 'reconcileEvery', definition.reconcileEvery) }),
+    },
+    handler: handler as unknown as TaskHandler,
+    retry: retryRule(where, retryPolicy, DEFAULT_MAX_ATTEMPTS),
+    retryPolicy: retryPolicy,
+    historyLimit: checkInteger(
+      where,
+      'executionHistoryLimit',
+      definition.executionHistoryLimit ?? 5,
+      0,
+      1_000,
+    ),
+    ...(concurrency === undefined
+      ? {}
+      : { concurrency: checkInteger(where, 'concurrency', concurrency, 1, 10_000) }),
+    ...(timeout === undefined ? {} : { timeoutMs: toMs(where, 'timeout', timeout, 1) }),
+  };
+}
+
+function debounceOf(where: string, given: ReactiveTaskDefinition['debounce'] = 1_000): TaskPlan['debounce'] {
+  if (typeof given !== 'object') {
+    const waitMs = toMs(where, 'debounce', given);
+    return { waitMs, maxWaitMs: waitMs * MAX_WAIT_FACTOR };
+  }
+  checkKeys(`${where}: debounce`, given, ['wait', 'maxWait']);
+  const waitMs = toMs(where, 'debounce.wait', given.wait);
+  const maxWaitMs =
+    given.maxWait === undefined ? waitMs * MAX_WAIT_FACTOR : toMs(where, 'debounce.maxWait', given.maxWait);
+  if (maxWaitMs < waitMs)
+    throw new OptionError(`${where}: debounce.maxWait must not be less than debounce.wait.`);
+  return { waitMs, maxWaitMs };
+}
+
+function cleanupOf(where: string, given: CleanupPolicy = {}): TaskPlan['cleanup'] {
+  const at = `${where}: cleanupPolicy`;
+  checkKeys(at, given, ['deleteWhen', 'keepFor']);
+  const { deleteWhen = 'sourceDocumentDeleted', keepFor = '24h' } = given;
+  return {
+    deleteWhen: checkOneOf(at, 'deleteWhen', deleteWhen, [
+      'sourceDocumentDeleted',
+      'sourceDocumentDeletedOrNoLongerMatching',
+      'never',
+    ] as const),
+    keepForMs: toMs(at, 'keepFor', keepFor),
+  };
+}
+
+function evolutionOf(where: string, given: EvolutionConfig = {}): TaskPlan['evolution'] {
+  const at = `${where}: evolution`;
+  checkKeys(at, given, ['handlerVersion', 'onHandlerVersionChange', 'reconcileOnTriggerChange']);
+  const { handlerVersion = 1, onHandlerVersionChange = 'none', reconcileOnTriggerChange = true } = given;
+  return {
+    handlerVersion: checkInteger(at, 'handlerVersion', handlerVersion, 1, Number.MAX_SAFE_INTEGER),
+    onHandlerVersionChange: checkOneOf(at, 'onHandlerVersionChange', onHandlerVersionChange, [
+      'none',
+      'reprocess_failed',
+      'reprocess_all',
+    ] as const),
+    reconcileOnTriggerChange: checkBoolean(at, 'reconcileOnTriggerChange', reconcileOnTriggerChange),
+  };
+}
+
+/** Milliseconds, or `CRON …` as it is, checked. */
+export function everyOf(where: string, option: string, given: unknown): number | string {
+  if (typeof given === 'string' && given.startsWith('CRON ')) {
+    parseCron(`${where}: ${option}`, given.slice(5));
+    return given;
+  }
+  return toMs(where, option, given, 1);
+}
+
+/** When something that is done now and then is due next. */
+export function nextTime(every: number | string, last: Date): Date | null {
+  if (typeof every === 'number') return new Date(last.getTime() + every);
+  return parseCron('CRON', every.slice(5)).next(last);
+}

@@ -1,0 +1,36 @@
+import { OptionError } from '../core/errors.js';
+import { show } from '../core/options.js';
+import type { TaskPlan } from '../store/reactive.js';
+import type { CompiledTask } from './definition.js';
+
+/** The reactive tasks that have a handler in this process. */
+export class Definitions {
+  readonly #tasks = new Map<string, CompiledTask>();
+  readonly #plans = new Map<string, TaskPlan>();
+
+  get tasks(): ReadonlyMap<string, CompiledTask> {
+    return this.#tasks;
+  }
+
+  get plans(): ReadonlyMap<string, TaskPlan> {
+    return this.#plans;
+  }
+
+  add(task: CompiledTask): void {
+    const { plan } = task;
+    if (this.#tasks.has(plan.task)) {
+      throw new OptionError(
+        `reactiveTask(${show(plan.task)}): this task is defined already; each task has one name and one handler.`,
+      );
+    }
+    this.#tasks.set(plan.task, task);
+    this.#plans.set(plan.task, plan);
+  }
+
+  /** Retry policies by name, for whoever has to judge this instance's work after its death. */
+  policies(): Readonly<Record<string, unknown>> {
+    return Object.fromEntries(
+      [...this.#tasks].map(([name, { retryPolicy }]) => [`task:${name}`, retryPolicy]),
+    );
+  }
+}

@@ -1,0 +1,231 @@
+import { OptionError } from '../core/errors.js';
+import { checkBoolean, checkKeys, checkOneOf, checkText, show } from '../core/options.js';
+import { TASK_STATUSES, toTask, type Task, type TaskStatus } from '../core/task.js';
+import type { Store } from '../store/port.js';
+import type { ReactiveStore, TaskFilter, TaskPageRequest, TaskPlan, TaskStore } from '../store/reactive.js';
+
+export interface TasksFilter {
+  readonly task?: string | readonly string[];
+  readonly status?: TaskStatus | readonly TaskStatus[];
+  /** Text contained in the last error's message, or an expression that it matches. */
+  readonly errorMessage?: string | RegExp;
+  readonly hasError?: boolean;
+  /** A query on the source documents. */
+  readonly sourceDocFilter?: object;
+  readonly _id?: unknown;
+}
+
+export interface TasksPageOptions {
+  /** Default: 50, at most 1,000. */
+  readonly limit?: number;
+  /** Tasks to pass over; at most 10,000. A cursor has no limit. */
+  readonly skip?: number;
+  readonly cursor?: string;
+  /** One of scheduledAt, createdAt, updatedAt with 1 or -1. Default: `{ scheduledAt: -1 }`. */
+  readonly sort?: Partial<Record<TaskPageRequest['field'], 1 | -1>>;
+  /** Count all that match as well. Default: false. */
+  readonly total?: boolean;
+}
+
+export interface TaskPage {
+  readonly items: readonly Task[];
+  readonly next: string | null;
+  readonly previous: string | null;
+  readonly total?: number;
+  /** The time limit was reached: there may be more than was found. */
+  readonly partial?: true;
+}
+
+const FILTER_KEYS = ['task', 'status', 'errorMessage', 'hasError', 'sourceDocFilter', '_id'];
+const FIELDS = ['scheduledAt', 'createdAt', 'updatedAt'] as const;
+const MOST_SKIPPED = 10_000;
+
+function listOf<T>(value: T | readonly T[]): readonly T[] {
+  return Array.isArray(value) ? (value as readonly T[]) : [value as T];
+}
+
+function toTaskFilter(where: string, filter: TasksFilter = {}): TaskFilter {
+  checkKeys(where, filter, FILTER_KEYS);
+  const { task, status, errorMessage, hasError, sourceDocFilter, _id } = filter;
+  if (errorMessage !== undefined && !(errorMessage instanceof RegExp))
+    checkText(where, 'errorMessage', errorMessage);
+  if (
+    sourceDocFilter !== undefined &&
+    (typeof sourceDocFilter !== 'object' || (sourceDocFilter as unknown) === null)
+  )
+    throw new OptionError(
+      `${where}: sourceDocFilter must be a query on the source documents, got ${show(sourceDocFilter)}.`,
+    );
+  return {
+    ...(task === undefined ? {} : { task: listOf(task).map((name) => checkText(where, 'task', name)) }),
+    ...(status === undefined
+      ? {}
+      : { status: listOf(status).map((one) => checkOneOf(where, 'status', one, TASK_STATUSES)) }),
+    ...(errorMessage === undefined ? {} : { errorMessage }),
+    ...(hasError === undefined ? {} : { hasError: checkBoolean(where, 'hasError', hasError) }),
+    ...(sourceDocFilter === undefined ? {} : { sourceDocFilter }),
+    ...(_id === undefined ? {} : { _id: listOf(_id) }),
+  };
+}
+
+interface Cursor {
+  readonly at: string;
+  readonly key: string;
+  readonly back: boolean;
+  readonly sort: string;
+}
+
+const encode = (cursor: Cursor): string => Buffer.from(JSON.stringify(cursor)).toString('base64url');
+
+function decode(where: string, text: unknown, sort: string): Cursor {
+  try {
+    const cursor = JSON.parse(Buffer.from(String(text), 'base64url').toString()) as Cursor;
+    if (cursor.sort === sort && !Number.isNaN(Date.parse(cursor.at)) && typeof cursor.key === 'string')
+      return cursor;
+  } catch {
+    // Refused below.
+  }
+  throw new OptionError(
+    `${where}: cursor must be one that this query answered, with the same sort; got ${show(text)}.`,
+  );
+}
+
+function sortOf(
+  where: string,
+  sort: TasksPageOptions['sort'] = { scheduledAt: -1 },
+): [TaskPageRequest['field'], 1 | -1] {
+  checkKeys(`${where}: sort`, sort, FIELDS);
+  const [entry, ...others] = Object.entries(sort) as [TaskPageRequest['field'], 1 | -1][];
+  if (entry === undefined || others.length > 0 || ![1, -1].includes(entry[1]))
+    throw new OptionError(
+      `${where}: sort must be one of ${FIELDS.join(', ')} with 1 or -1, got ${show(sort)}.`,
+    );
+  return entry;
+}
+
+/** Managing reactive tasks: what is there, what failed, and running it again. */
+export class Tasks {
+  readonly #store: () => Promise<Store>;
+  readonly #plans: () => ReadonlyMap<string, TaskPlan>;
+  #tasks: TaskStore | undefined;
+
+  constructor(store: () => Promise<Store>, plans: () => ReadonlyMap<string, TaskPlan>) {
+    this.#store = store;
+    this.#plans = plans;
+  }
+
+  /** One page of tasks. */
+  async find(filter: TasksFilter = {}, options: TasksPageOptions = {}): Promise<TaskPage> {
+    const where = 'tasks.find';
+    const wanted = toTaskFilter(where, filter);
+    checkKeys(where, options, ['limit', 'skip', 'cursor', 'sort', 'total']);
+    const { limit = 50, skip = 0, cursor } = options;
+    for (const [name, value, most] of [
+      ['limit', limit, 1_000],
+      ['skip', skip, MOST_SKIPPED],
+    ] as const) {
+      const least = name === 'limit' ? 1 : 0;
+      if (!Number.isInteger(value) || value < least || value > most) {
+        const fix = name === 'skip' && value > most ? ' Use `cursor` to go further.' : '';
+        throw new OptionError(
+          `${where}: ${name} must be a whole number from ${String(least)} to ${String(most)}, got ${show(value)}.${fix}`,
+        );
+      }
+    }
+    const [field, direction] = sortOf(where, options.sort);
+    const sort = `${field}:${String(direction)}`;
+    const from = cursor === undefined ? undefined : decode(where, cursor, sort);
+    const back = from?.back === true;
+    const tasks = await this.#open();
+    const found = await tasks.find(wanted, {
+      field,
+      direction: back ? (-direction as 1 | -1) : direction,
+      limit,
+      skip,
+      ...(from === undefined ? {} : { after: { at: new Date(from.at), key: from.key } }),
+    });
+    const records = back ? [...found.tasks].reverse() : found.tasks;
+    const [first, last] = [records[0], records.at(-1)];
+    const hasNext = back || found.more;
+    const hasPrevious = back ? found.more : from !== undefined || skip > 0;
+    const cursorAt = (record: (typeof records)[number], backwards: boolean): string =>
+      encode({ at: record[field].toISOString(), key: tasks.cursorKey(record), back: backwards, sort });
+    return {
+      items: records.map(toTask),
+      next: hasNext && last !== undefined ? cursorAt(last, false) : null,
+      previous: hasPrevious && first !== undefined ? cursorAt(first, true) : null,
+      ...(options.total === true ? { total: await tasks.count(wanted) } : {}),
+      ...(found.partial ? { partial: true as const } : {}),
+    };
+  }
+
+  /** The task of one document. */
+  async get(task: string, docId: unknown): Promise<Task | undefined> {
+    checkText('tasks.get', 'task', task);
+    const page = await this.find({ task, sourceDocFilter: { _id: docId } }, { limit: 1 });
+    if (page.items.length > 0) return page.items[0];
+    // A document that is gone still has its task.
+    return (await this.find({ task, _id: { task, id: docId } }, { limit: 1 })).items[0];
+  }
+
+  async count(filter: TasksFilter = {}): Promise<number> {
+    const wanted = toTaskFilter('tasks.count', filter);
+    return (await this.#open()).count(wanted);
+  }
+
+  /** Starts a fresh sequence of attempts; those that run at this moment run again afterwards. */
+  async retryMany(filter: TasksFilter | { readonly all: true }): Promise<{ readonly count: number }> {
+    const where = 'tasks.retryMany';
+    const everything = 'all' in filter && (filter as { all?: unknown }).all === true;
+    if (!everything && Object.keys(filter).length === 0)
+      throw new OptionError(
+        `${where}: an empty filter would mean every task; say { all: true } if that is meant.`,
+      );
+    const wanted = everything ? {} : toTaskFilter(where, filter as TasksFilter);
+    const count = await (await this.#open()).retryMany(wanted);
+    if (count > 0) await (await this.#reactive()).planner.ring(false);
+    return { count };
+  }
+
+  /** No more tasks of this name are started, in the whole cluster, until `resume`. */
+  async pause(task: string): Promise<void> {
+    checkText('tasks.pause', 'task', task);
+    await (await this.#open()).pause(task);
+    await (await this.#reactive()).planner.ring(false);
+  }
+
+  async resume(task: string): Promise<void> {
+    checkText('tasks.resume', 'task', task);
+    await (await this.#open()).resume(task);
+    await (await this.#reactive()).planner.ring(false);
+  }
+
+  /** Asks the leader to look at every document again, for one task or for all. Answers which. */
+  async reconcile(task?: string): Promise<{ readonly tasks: readonly string[] }> {
+    if (task !== undefined) checkText('tasks.reconcile', 'task', task);
+    const { planner } = await this.#reactive();
+    const tasks = await planner.request(task === undefined ? undefined : [task], 'asked for');
+    if (task !== undefined && tasks.length === 0)
+      throw new OptionError(`tasks.reconcile: no task ${show(task)} is known to the database yet.`);
+    await planner.ring(true);
+    return { tasks };
+  }
+
+  async #reactive(): Promise<ReactiveStore> {
+    return reactiveOf(await this.#store());
+  }
+
+  async #open(): Promise<TaskStore> {
+    this.#tasks ??= (await this.#reactive()).tasks(this.#plans);
+    await this.#store();
+    return this.#tasks;
+  }
+}
+
+/** Refuses stores whose data cannot be watched. */
+export function reactiveOf(store: Store): ReactiveStore {
+  if (store.reactive !== undefined) return store.reactive;
+  throw new OptionError(
+    `The ${store.kind} store has no data to watch: reactive tasks need MongoDB (tidemill/mongodb).`,
+  );
+}

@@ -1,0 +1,63 @@
+import { OptionError } from '../core/errors.js';
+import { checkFunction, checkInteger, checkKeys, checkText } from '../core/options.js';
+import type { Duration } from '../time/duration.js';
+import { everyOf } from './definition.js';
+
+/** Settings of reactive tasks on one instance. */
+export interface ReactiveOptions {
+  /** How many task handlers run at once on this instance. Default: 5. */
+  readonly concurrency?: number;
+  /** Which tasks this instance runs, asked at least every five seconds. Default: all. */
+  readonly filter?: (task: { readonly task: string }) => boolean;
+  /** Wraps each run, to add context or logging; it must call and await what it is given. Default: none. */
+  readonly caller?: (run: () => Promise<void>) => unknown;
+  /** How often tasks whose time is over are deleted: a duration or `CRON …`. Default: '24h'. */
+  readonly cleanupInterval?: Duration;
+  /** The collection of coordination documents; the same setting as the store's `collections.globals`. */
+  readonly globalsCollection?: string;
+  /** Documents per second that a reconciliation looks at, at most. Default: 100,000. */
+  readonly reconcileRate?: number;
+}
+
+export interface ReactiveSettings {
+  readonly concurrency: number;
+  readonly filter: ReactiveOptions['filter'];
+  readonly caller: ReactiveOptions['caller'];
+  readonly cleanupInterval: number | string;
+  readonly globalsCollection: string | undefined;
+  readonly reconcileRate: number;
+}
+
+const WHERE = 'new Tidemill: reactive';
+
+export function checkReactiveOptions(options: ReactiveOptions = {}): ReactiveSettings {
+  checkKeys(WHERE, options, [
+    'concurrency',
+    'filter',
+    'caller',
+    'cleanupInterval',
+    'globalsCollection',
+    'reconcileRate',
+  ]);
+  const {
+    concurrency = 5,
+    filter,
+    caller,
+    cleanupInterval = '24h',
+    globalsCollection,
+    reconcileRate = 100_000,
+  } = options;
+  if (filter !== undefined) checkFunction(WHERE, 'filter', filter);
+  if (caller !== undefined) checkFunction(WHERE, 'caller', caller);
+  if (globalsCollection !== undefined) checkText(WHERE, 'globalsCollection', globalsCollection);
+  if (typeof reconcileRate !== 'number' || !(reconcileRate > 0))
+    throw new OptionError(`${WHERE}: reconcileRate must be a number of documents per second above 0.`);
+  return {
+    concurrency: checkInteger(WHERE, 'concurrency', concurrency, 1, 10_000),
+    filter,
+    caller,
+    cleanupInterval: everyOf(WHERE, 'cleanupInterval', cleanupInterval),
+    globalsCollection,
+    reconcileRate,
+  };
+}

@@ -1,0 +1,481 @@
+import { pause, type Clock } from '../core/clock.js';
+import type { Emitter } from '../core/emitter.js';
+import { StoreError, TidemillError } from '../core/errors.js';
+import type { Logger } from '../core/logger.js';
+import type { InstanceStore } from '../store/port.js';
+import type {
+  Change,
+  FeedEvent,
+  ReactiveStore,
+  Source,
+  TaskPlan,
+  TaskState,
+  Term,
+} from '../store/reactive.js';
+import { evolve, plansInForce } from './atlas.js';
+import { nextTime } from './definition.js';
+import type { TaskEvents } from './events.js';
+import { Follower } from './follower.js';
+import { Mutex } from './mutex.js';
+import { Reconciler } from './reconciler.js';
+
+export interface PlannerOptions {
+  readonly reactive: ReactiveStore;
+  readonly instances: InstanceStore;
+  readonly clock: Clock;
+  readonly term: Term;
+  readonly instanceId: string;
+  readonly leaseMs: number;
+  /** Milliseconds, or `CRON …`. */
+  readonly cleanupInterval: number | string;
+  readonly reconcileRate: number;
+  readonly events: Emitter<TaskEvents>;
+  readonly log: Logger;
+  readonly error: (error: unknown, where: string) => void;
+  /** Work was planned: whoever runs it here may look. */
+  readonly planned: () => void;
+  /** The store says that somebody else leads. */
+  readonly overtaken: () => void;
+}
+
+interface Planned {
+  readonly plan: TaskPlan;
+  readonly definition: string;
+  state: TaskState;
+}
+
+const CLEAN_PAGE = 1_000;
+/** Looked at again at least this often, whatever was heard. */
+const CHORES_MS = 30_000;
+const FIRST_WAIT_MS = 100;
+const LONGEST_WAIT_MS = 5_000;
+/** Instances elsewhere are woken this often at most. */
+const RING_MS = 20;
+
+const sourceKey = ({ database = '', collection }: Source): string => `${database}\0${collection}`;
+
+/**
+ * The leader's work, for one term: follows the changes of every watched database, turns them into tasks, looks at
+ * everything again where that is needed, and cleans up. It needs no handler: definitions come from the registry.
+ * A planner that was overtaken can harm nobody: plans compare before they write, and what it has to remember carries
+ * its term.
+ */
+export class Planner {
+  readonly #options: PlannerOptions;
+  readonly #stop = new AbortController();
+  readonly #turns = new Mutex();
+  readonly #followers = new Map<string, Follower>();
+  #plans: ReadonlyMap<string, Planned> = new Map();
+  #tokens: Record<string, unknown> = {};
+  #working: Promise<void> = Promise.resolve();
+  #chores: Promise<void> = Promise.resolve();
+  #nudged = true;
+  #nudge: (() => void) | undefined;
+  #rangAt = -Infinity;
+  #ringing: Promise<void> | undefined;
+
+  #isOver(): boolean {
+    return this.#stop.signal.aborted;
+  }
+
+  constructor(options: PlannerOptions) {
+    this.#options = options;
+  }
+
+  /** When the newest planned change was made, by database. */
+  get lastEventAt(): Date | undefined {
+    const times = [...this.#followers.values()].flatMap((one) => one.lastEventAt ?? []);
+    return times.length === 0 ? undefined : new Date(Math.max(...times.map((time) => time.getTime())));
+  }
+
+  start(): void {
+    this.#working = this.#run();
+  }
+
+  /** Definitions, requests or the cluster may have changed. */
+  nudge(): void {
+    this.#nudged = true;
+    this.#nudge?.();
+  }
+
+  /** Ends when the statement under way has ended: a successor must not meet it. */
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    this.#nudge?.();
+    await this.#working;
+    await this.#chores;
+    await Promise.all([...this.#followers.values()].map((follower) => follower.stop()));
+    await this.#ringing;
+  }
+
+  async #run(): Promise<void> {
+    const { reactive, term, overtaken, clock, error } = this.#options;
+    for (let waitMs = FIRST_WAIT_MS; !this.#isOver(); waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS)) {
+      try {
+        const kept = await reactive.planner.load(term);
+        if (kept === undefined) {
+          overtaken();
+          return;
+        }
+        this.#tokens = { ...kept.tokens };
+        break;
+      } catch (problem) {
+        error(problem, 'plan');
+        await pause(clock, waitMs, this.#stop.signal);
+      }
+    }
+    while (!this.#isOver()) {
+      this.#nudged = false;
+      try {
+        await this.#refresh();
+        // One at a time, beside the refreshes: a long reconciliation must not keep a new task waiting.
+        this.#chores = this.#chores
+          .then(() => this.#doChores())
+          .catch((problem: unknown) => error(problem, 'plan'));
+      } catch (problem) {
+        if (!this.#isOver()) error(problem, 'plan');
+        this.#nudged = true;
+        await pause(clock, FIRST_WAIT_MS * 5, this.#stop.signal);
+      }
+      await this.#untilNudged();
+    }
+  }
+
+  async #untilNudged(): Promise<void> {
+    if (this.#nudged || this.#isOver()) return;
+    const nudge = new AbortController();
+    this.#nudge = () => nudge.abort();
+    await pause(this.#options.clock, this.#untilChore(), nudge.signal);
+    this.#nudge = undefined;
+  }
+
+  /** Reads the registry, and brings feeds and states into line with it. */
+  async #refresh(): Promise<void> {
+    const { reactive, instances, term, overtaken } = this.#options;
+    const [published, states, cluster] = await Promise.all([
+      reactive.planner.plans(),
+      reactive.planner.states(),
+      instances.list(),
+    ]);
+    const inForce = plansInForce(published, states, cluster);
+    const next = new Map<string, Planned>();
+    const reset: { planned: Planned; which: 'reprocess_failed' | 'reprocess_all' }[] = [];
+    const changed: Planned[] = [];
+    for (const [task, one] of inForce) {
+      const evolved = evolve(one, cluster.now);
+      const planned = { plan: one.plan, definition: one.published.id, state: evolved.state };
+      next.set(task, planned);
+      if (evolved.reprocess !== undefined) reset.push({ planned, which: evolved.reprocess });
+      if (evolved.changed) changed.push(planned);
+    }
+    await reactive.prepare(
+      [...next.values()]
+        .filter(({ definition, plan }) => this.#isNew(plan, definition))
+        .map(({ plan }) => plan),
+    );
+    // Feeds first: what changes from now on is heard before anything is looked at.
+    await this.#follow(next);
+    this.#plans = next;
+    for (const { planned, which } of reset) {
+      const count = await reactive.planning.reprocess(planned.plan, which);
+      this.#options.log.info(
+        { count },
+        `${planned.plan.task}: version ${String(planned.plan.evolution.handlerVersion)}, ${String(count)} tasks run again`,
+      );
+      this.#ring();
+    }
+    for (const planned of changed) {
+      if (await reactive.planner.saveState(term, planned.state)) continue;
+      overtaken();
+      return;
+    }
+  }
+
+  #isNew({ task }: TaskPlan, definition: string): boolean {
+    return this.#plans.get(task)?.definition !== definition;
+  }
+
+  /** One follower per database; where its collections change it goes on from where it is. */
+  async #follow(next: ReadonlyMap<string, Planned>): Promise<void> {
+    const wanted = new Map<string, Set<string>>();
+    for (const { plan } of next.values()) {
+      const { database = '', collection } = plan.source;
+      wanted.set(database, (wanted.get(database) ?? new Set()).add(collection));
+    }
+    for (const [database, follower] of this.#followers) {
+      if (sameSet(wanted.get(database), this.#collections(database))) continue;
+      await follower.stop();
+      this.#followers.delete(database);
+    }
+    for (const [database, collections] of wanted) {
+      if (this.#followers.has(database) || this.#isOver()) continue;
+      const follower = this.#makeFollower(database, [...collections]);
+      this.#followers.set(database, follower);
+      await follower.start();
+    }
+  }
+
+  #collections(database: string): Set<string> {
+    const sources = [...this.#plans.values()].map(({ plan }) => plan.source);
+    return new Set(sources.filter((one) => (one.database ?? '') === database).map((one) => one.collection));
+  }
+
+  #makeFollower(database: string, collections: readonly string[]): Follower {
+    const { reactive, clock, error } = this.#options;
+    return new Follower({
+      store: reactive.planning,
+      clock,
+      database: database === '' ? undefined : database,
+      collections,
+      token: this.#tokens[database],
+      plan: (events) => this.#planEvents(database, events),
+      reached: (token) => this.#reached(database, token),
+      historyLost: (problem) => this.#historyLost(database, problem),
+      error: (problem) => error(problem, 'watch'),
+    });
+  }
+
+  async #reached(database: string, token: unknown): Promise<void> {
+    const { reactive, term, overtaken } = this.#options;
+    this.#tokens[database] = token;
+    if (!(await reactive.planner.saveTokens(term, { [database]: token }))) overtaken();
+  }
+
+  async #historyLost(database: string, problem: Error): Promise<void> {
+    const { reactive, events, log, instanceId } = this.#options;
+    const tasks = this.#tasksOf(database);
+    const reason = problem.message;
+    log.error({ tasks, error: problem }, `${reason} Everything is looked at again: ${tasks.join(', ')}`);
+    events.emit('history:lost', { reason, tasks, instanceId });
+    await reactive.planner.request(tasks, 'history lost');
+    this.nudge();
+  }
+
+  #tasksOf(database: string, collections?: readonly string[]): string[] {
+    return [...this.#plans.values()]
+      .map(({ plan }) => plan)
+      .filter(({ source }) => (source.database ?? '') === database)
+      .filter(({ source }) => collections?.includes(source.collection) ?? true)
+      .map(({ task }) => task);
+  }
+
+  async #planEvents(database: string, events: readonly FeedEvent[]): Promise<void> {
+    const byCollection = new Map<string, Map<string, Change>>();
+    for (const event of events) {
+      if (event.kind === 'upheaval') {
+        await this.#upheaval(database, event.collections);
+        continue;
+      }
+      const { change } = event;
+      const changes = byCollection.get(change.collection) ?? new Map<string, Change>();
+      const before = changes.get(change.key);
+      // An insert stays one only while nothing else happened to the document.
+      const kind = before === undefined || change.kind === 'delete' ? change.kind : 'update';
+      changes.set(change.key, { ...change, kind });
+      byCollection.set(change.collection, changes);
+    }
+    await Promise.all(
+      [...byCollection].map(([collection, changes]) =>
+        this.#planChanges(database, collection, [...changes.values()]),
+      ),
+    );
+    if (byCollection.size > 0) this.#ring();
+  }
+
+  async #upheaval(database: string, collections: readonly string[] | 'all'): Promise<void> {
+    const tasks = this.#tasksOf(database, collections === 'all' ? undefined : collections);
+    if (tasks.length === 0) return;
+    await this.#options.reactive.planner.request(tasks, 'collection dropped or renamed');
+    this.nudge();
+  }
+
+  async #planChanges(database: string, collection: string, changes: readonly Change[]): Promise<void> {
+    const plans = [...this.#plans.values()]
+      .map(({ plan }) => plan)
+      .filter(({ source }) => (source.database ?? '') === database && source.collection === collection);
+    const present = changes.filter(({ kind }) => kind !== 'delete').map(({ id }) => id);
+    const results = await Promise.allSettled(
+      plans.map(async (plan) => {
+        // Without a filter only a deletion takes a document out of it.
+        const left = changes
+          .filter(({ kind }) => kind === 'delete' || (kind === 'update' && plan.filter !== undefined))
+          .map(({ id }) => id);
+        await this.#inTurn(plan, async () => {
+          if (present.length > 0) await this.#plan(plan, present);
+          if (left.length > 0) await this.#unmatch(plan, left);
+        });
+      }),
+    );
+    for (const result of results) if (result.status === 'rejected') throw result.reason;
+  }
+
+  /** Two statements on one task at once could write an older snapshot over a newer one. */
+  #inTurn<T>(plan: TaskPlan, work: () => Promise<T>): Promise<T> {
+    return this.#turns.run(`${sourceKey(plan.source)}\0${plan.task}`, work);
+  }
+
+  async #plan(plan: TaskPlan, ids: readonly unknown[]): Promise<void> {
+    const { reactive, leaseMs, error } = this.#options;
+    const poisoned = await reactive.planning.plan(plan, ids, leaseMs / 2);
+    if (poisoned.length === 0) return;
+    await reactive.planning.park(plan, poisoned);
+    for (const { reason } of poisoned.slice(0, 3))
+      error(
+        new TidemillError('UNPLANNABLE', `A document of task "${plan.task}" cannot be planned: ${reason}`),
+        'plan',
+      );
+  }
+
+  async #unmatch(plan: TaskPlan, ids: readonly unknown[]): Promise<void> {
+    const { planning } = this.#options.reactive;
+    await planning.unmatch(plan, ids);
+    if (plan.cleanup.keepForMs === 0) await planning.clean(plan, { ids });
+  }
+
+  /** Whoever works here looks at once; instances elsewhere hear the bell. */
+  #ring(): void {
+    const { reactive, clock, planned, error } = this.#options;
+    planned();
+    const now = clock.monotonic();
+    if (this.#ringing !== undefined) return;
+    const waitMs = Math.max(0, this.#rangAt + RING_MS - now);
+    this.#ringing = (async () => {
+      if (waitMs > 0) await pause(clock, waitMs, this.#stop.signal);
+      this.#rangAt = clock.monotonic();
+      await reactive.planner.ring(false);
+    })()
+      .catch((problem: unknown) => error(problem, 'ring'))
+      .finally(() => (this.#ringing = undefined));
+  }
+
+  /** What is due now and then: reconciliation and cleanup. */
+  async #doChores(): Promise<void> {
+    const { clock } = this.#options;
+    const now = new Date(clock.now());
+    for (const planned of this.#plans.values()) await this.#requestIfDue(planned, now);
+    const groups = new Map<string, Planned[]>();
+    for (const planned of this.#plans.values()) {
+      if (planned.state.wanted <= planned.state.done) continue;
+      const key = sourceKey(planned.plan.source);
+      groups.set(key, [...(groups.get(key) ?? []), planned]);
+    }
+    for (const group of groups.values()) if (!(await this.#reconcile(group))) return;
+    for (const planned of this.#plans.values()) if (this.#cleanDue(planned, now)) await this.#clean(planned);
+  }
+
+  async #requestIfDue(planned: Planned, now: Date): Promise<void> {
+    const { plan, state } = planned;
+    if (
+      plan.reconcileEvery === undefined ||
+      state.wanted > state.done ||
+      state.lastReconciledAt === undefined
+    )
+      return;
+    const next = nextTime(plan.reconcileEvery, state.lastReconciledAt);
+    if (next === null || next > now) return;
+    await this.#save(planned, { ...state, wanted: state.wanted + 1, reason: 'reconcileEvery' });
+  }
+
+  async #save(planned: Planned, state: TaskState): Promise<void> {
+    planned.state = state;
+    const { reactive, term, overtaken } = this.#options;
+    if (!(await reactive.planner.saveState(term, state))) overtaken();
+  }
+
+  async #reconcile(group: readonly Planned[]): Promise<boolean> {
+    const { reactive, clock, term, instanceId, reconcileRate, events, log, error } = this.#options;
+    const [{ plan }] = group as [Planned];
+    const reconciler = new Reconciler({
+      planning: reactive.planning,
+      planner: reactive.planner,
+      clock,
+      term,
+      instanceId,
+      rate: reconcileRate,
+      events,
+      log,
+      plan: async (plans, ids) => {
+        await Promise.all(
+          plans.map((one) => this.#patiently(() => this.#inTurn(one, () => this.#plan(one, ids)))),
+        );
+        this.#ring();
+      },
+      unmatch: (one, ids) => this.#patiently(() => this.#inTurn(one, () => this.#unmatch(one, ids))),
+      stop: this.#stop.signal,
+    });
+    const wanted = group.map((one) => one.state.wanted);
+    const mark = group.map((one, at) => `${one.plan.task}@${one.definition}@${String(wanted[at])}`).sort();
+    try {
+      const done = await reconciler.run({ source: plan.source, plans: group.map((one) => one.plan), mark });
+      if (!done) return false;
+    } catch (problem) {
+      if (!this.#isOver()) error(problem, 'reconcile');
+      this.#nudged = true;
+      return false;
+    }
+    const at = new Date(clock.now());
+    for (const [index, planned] of group.entries())
+      await this.#save(planned, { ...planned.state, done: wanted[index] ?? 0, lastReconciledAt: at });
+    // Requests that came meanwhile are seen by the next refresh.
+    this.nudge();
+    return true;
+  }
+
+  /** A database that does not answer is asked again, for as long as this instance leads. */
+  async #patiently<T>(work: () => Promise<T>): Promise<T> {
+    const { clock, error } = this.#options;
+    for (let waitMs = FIRST_WAIT_MS; ; waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS)) {
+      try {
+        return await work();
+      } catch (problem) {
+        if (this.#isOver() || !(problem instanceof StoreError && problem.transient)) throw problem;
+        error(problem, 'reconcile');
+        await pause(clock, waitMs, this.#stop.signal);
+      }
+    }
+  }
+
+  #cleanDue({ plan, state }: Planned, now: Date): boolean {
+    if (plan.cleanup.deleteWhen === 'never') return false;
+    if (state.lastCleanedAt === undefined) return true;
+    const next = nextTime(this.#options.cleanupInterval, state.lastCleanedAt);
+    return next !== null && next <= now;
+  }
+
+  async #clean(planned: Planned): Promise<void> {
+    const { reactive, clock, log } = this.#options;
+    let after: string | undefined;
+    let total = 0;
+    do {
+      const from = after;
+      const { deleted, after: next } = await this.#patiently(() =>
+        reactive.planning.clean(planned.plan, {
+          limit: CLEAN_PAGE,
+          ...(from === undefined ? {} : { after: from }),
+        }),
+      );
+      total += deleted;
+      after = next;
+    } while (after !== undefined && !this.#isOver());
+    if (total > 0) log.info({ count: total }, `${planned.plan.task}: ${String(total)} tasks cleaned up`);
+    await this.#save(planned, { ...planned.state, lastCleanedAt: new Date(clock.now()) });
+  }
+
+  /** Until the next reconciliation or cleanup is due. */
+  #untilChore(): number {
+    const now = this.#options.clock.now();
+    const times = [...this.#plans.values()].flatMap(({ plan, state }) => [
+      plan.reconcileEvery === undefined || state.lastReconciledAt === undefined
+        ? null
+        : nextTime(plan.reconcileEvery, state.lastReconciledAt),
+      plan.cleanup.deleteWhen === 'never' || state.lastCleanedAt === undefined
+        ? null
+        : nextTime(this.#options.cleanupInterval, state.lastCleanedAt),
+    ]);
+    const next = Math.min(...times.map((time) => time?.getTime() ?? Infinity));
+    return Math.max(0, Math.min(CHORES_MS, next - now));
+  }
+}
+
+const sameSet = (a: ReadonlySet<string> | undefined, b: ReadonlySet<string>): boolean =>
+  a !== undefined && a.size === b.size && [...a].every((one) => b.has(one));

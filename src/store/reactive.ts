@@ -1,0 +1,264 @@
+/**
+ * The port of reactive tasks: what planner, workers and management ask of a database whose data is watched. The rules
+ * by which a change becomes work are the store's to evaluate, server-side: documents never come to the planner.
+ */
+import { TidemillError, type TidemillErrorOptions } from '../core/errors.js';
+import type { Attempt } from '../core/job.js';
+import type { TaskRecord, TaskStatus } from '../core/task.js';
+import type { FailureKind } from '../core/work.js';
+import type { Instance, Lease, TaskAdvert, WorkStore } from './work.js';
+
+/** Where the watched documents live. */
+export interface Source {
+  /** Absent: the store's own database. */
+  readonly database?: string;
+  readonly collection: string;
+}
+
+export type DeleteWhen = 'sourceDocumentDeleted' | 'sourceDocumentDeletedOrNoLongerMatching' | 'never';
+export type OnVersionChange = 'none' | 'reprocess_failed' | 'reprocess_all';
+
+/** All that a planner needs to know of a task; whoever leads may not have its handler. */
+export interface TaskPlan {
+  readonly task: string;
+  readonly source: Source;
+  /** A query or an expression of the store's own; absent: every document. */
+  readonly filter?: unknown;
+  /** Absent: the whole document is watched. */
+  readonly watchProjection?: unknown;
+  readonly debounce: { readonly waitMs: number; readonly maxWaitMs: number };
+  readonly resetRetriesOnDataChange: boolean;
+  readonly cleanup: { readonly deleteWhen: DeleteWhen; readonly keepForMs: number };
+  readonly evolution: {
+    readonly handlerVersion: number;
+    readonly onHandlerVersionChange: OnVersionChange;
+    readonly reconcileOnTriggerChange: boolean;
+  };
+  /** Milliseconds, or `CRON …`. */
+  readonly reconcileEvery?: number | string;
+}
+
+/** A plan as the registry keeps it. */
+export interface PublishedPlan {
+  readonly id: string;
+  readonly plan: TaskPlan;
+  /** Identifies filter and projection: where it changes, documents have to be looked at again. */
+  readonly trigger: string;
+  readonly firstSeenAt: Date;
+}
+
+/** What the cluster knows of one task, whoever leads. */
+export interface TaskState {
+  readonly task: string;
+  /** The definition that is planned by. */
+  readonly definition: string;
+  readonly trigger: string;
+  /** The highest version whose reprocessing was done: an older deployment never undoes it. */
+  readonly handlerVersion: number;
+  /** Reconciliations asked for, and done: where the first is ahead, one is due. */
+  readonly wanted: number;
+  readonly done: number;
+  readonly reason?: string;
+  readonly lastReconciledAt?: Date;
+  readonly lastCleanedAt?: Date;
+  /** When an instance that advertises it was last seen. */
+  readonly lastSeenAt: Date;
+}
+
+/** Proof of leadership: a write of the planner's state that does not match it is refused. */
+export interface Term {
+  readonly life: string;
+  readonly term: number;
+}
+
+/** How far a reconciliation of one source has come. */
+export interface Checkpoint {
+  /** The tasks and definitions that it is for; another set begins anew. */
+  readonly tasks: readonly string[];
+  readonly phase: 'documents' | 'tasks';
+  /** Opaque text of the store's own: after which document, or task, to go on. */
+  readonly after?: string;
+  readonly processed: number;
+}
+
+export interface Change {
+  readonly collection: string;
+  /** The document's id, as the store reads it. */
+  readonly id: unknown;
+  /** The same as text: equal for equal ids. */
+  readonly key: string;
+  /** `insert`: it was not there before, so it cannot have left anything. */
+  readonly kind: 'insert' | 'update' | 'delete';
+}
+
+/** What a feed brings, in order. */
+export type FeedEvent =
+  | { readonly kind: 'change'; readonly change: Change; readonly token: unknown; readonly at: Date }
+  /** A collection was dropped, renamed or came by renaming: all of it has to be looked at again. */
+  | { readonly kind: 'upheaval'; readonly collections: readonly string[] | 'all'; readonly token: unknown };
+
+/** Changes were missed for good: only looking at everything again finds what they were. */
+export class HistoryLostError extends TidemillError {
+  static override readonly brand: string = 'HistoryLostError';
+  constructor(message: string, options?: TidemillErrorOptions) {
+    super('HISTORY_LOST', message, options);
+  }
+}
+
+/** Changes of one database, from a resume point on. */
+export interface Feed {
+  /** The next event; rejects when the feed breaks. Waits for as long as nothing happens. */
+  next(): Promise<FeedEvent>;
+  /** The newest resume point, also where nothing happened. */
+  readonly token: unknown;
+  close(): Promise<void>;
+}
+
+/** What the end of a task's attempt writes. A task that is dirty goes back to pending, whatever it came to. */
+export interface TaskSettlement {
+  readonly lease: Lease;
+  readonly name: string;
+  readonly status: 'completed' | 'failed' | 'pending';
+  /** When to run again; absent for `pending`: as before. */
+  readonly scheduledAt?: Date;
+  /** Not a failure: no attempt is used, and the wait counts from where it began. */
+  readonly takeBack: boolean;
+  /** Not before `scheduledAt`, also where the document changes meanwhile. */
+  readonly deferred: boolean;
+  /** The version was not handled: when the document matches again, it runs. */
+  readonly skipped: boolean;
+  /** Dirty: a new sequence of attempts begins. */
+  readonly resetRetries: boolean;
+  readonly failure?: {
+    readonly message: string;
+    readonly kind: FailureKind;
+    readonly firstErrorAt: Date;
+  };
+  readonly success?: { readonly at: Date; readonly durationMs: number };
+  readonly entry?: Attempt;
+  readonly historyLimit: number;
+  readonly by: 'holder' | 'reclaimer';
+}
+
+export interface TaskFilter {
+  readonly task?: readonly string[];
+  readonly status?: readonly TaskStatus[];
+  /** Part of the message, or an expression that it matches. */
+  readonly errorMessage?: string | RegExp;
+  readonly hasError?: boolean;
+  /** A query on the source documents, of the store's own. */
+  readonly sourceDocFilter?: unknown;
+  readonly _id?: readonly unknown[];
+}
+
+export interface TaskPageRequest {
+  readonly field: 'scheduledAt' | 'createdAt' | 'updatedAt';
+  readonly direction: 1 | -1;
+  readonly limit: number;
+  readonly skip: number;
+  /** Start after this task, in the given direction. `key` is text that the store wrote itself. */
+  readonly after?: { readonly at: Date; readonly key: string };
+}
+
+/** What a handler asks for when it fetches its document. */
+export interface FetchRequest<Tx = unknown> {
+  readonly plan: TaskPlan;
+  readonly lease: Lease;
+  readonly options: Readonly<Record<string, unknown>>;
+  readonly transaction?: Tx;
+}
+
+/** Why there is no document to work on. */
+export type Fetched = { readonly document: unknown } | { readonly missing: true };
+
+export interface TaskStore<Tx = unknown> extends WorkStore<TaskRecord, TaskSettlement, Tx> {
+  /** The document, if it is there, matches, and its watched fields are as they were. Calls of one moment share a query. */
+  fetch(request: FetchRequest<Tx>): Promise<Fetched>;
+  find(
+    filter: TaskFilter,
+    page: TaskPageRequest,
+  ): Promise<{ readonly tasks: readonly TaskRecord[]; readonly more: boolean; readonly partial: boolean }>;
+  cursorKey(record: TaskRecord): string;
+  count(filter: TaskFilter): Promise<number>;
+  /** A fresh sequence of attempts, due now; those that run become dirty. Answers how many. */
+  retryMany(filter: TaskFilter): Promise<number>;
+  pause(task: string, until?: Date): Promise<void>;
+  resume(task: string): Promise<void>;
+}
+
+/** What the planner asks. Every method may be repeated: a plan compares before it writes. */
+export interface PlanStore {
+  /**
+   * Source documents -> tasks: which match, and whose watched fields changed. Documents it chokes on are named. No
+   * statement takes longer than `limitMs`: one of a leader that died must be over before the next one plans.
+   */
+  plan(plan: TaskPlan, ids: readonly unknown[], limitMs: number): Promise<readonly Poisoned[]>;
+  /** Tasks whose document is gone or does not match any more are marked so. */
+  unmatch(plan: TaskPlan, ids: readonly unknown[]): Promise<void>;
+  /** Ends the task of a document that cannot be planned. */
+  park(plan: TaskPlan, poisoned: readonly Poisoned[]): Promise<void>;
+  /** The next ids of a source in its own order, ids only. */
+  documents(source: Source, after: string | undefined, limit: number): Promise<IdPage>;
+  /** The next source ids that a task knows, ids only. */
+  known(plan: TaskPlan, after: string | undefined, limit: number): Promise<IdPage>;
+  /** Deletes tasks whose time is over, a batch of them, or those of some ids; answers where to go on. */
+  clean(
+    plan: TaskPlan,
+    scope: { ids: readonly unknown[] } | { after?: string; limit: number },
+  ): Promise<Cleaned>;
+  /** Resets finished tasks to pending, server-side. */
+  reprocess(plan: TaskPlan, which: 'reprocess_failed' | 'reprocess_all'): Promise<number>;
+  openFeed(database: string | undefined, collections: readonly string[], token: unknown): Promise<Feed>;
+}
+
+export interface Poisoned {
+  readonly id: unknown;
+  readonly reason: string;
+}
+
+export interface IdPage {
+  readonly ids: readonly unknown[];
+  /** Where to go on; absent at the end. */
+  readonly after?: string;
+}
+
+export interface Cleaned {
+  readonly deleted: number;
+  readonly after?: string;
+}
+
+interface PlannerState {
+  /** Resume points by database; the store's own is ''. */
+  readonly tokens: Readonly<Record<string, unknown>>;
+}
+
+/** Definitions, leadership and progress: what outlives a planner. */
+export interface PlannerStore {
+  publish(plans: readonly TaskPlan[]): Promise<readonly TaskAdvert[]>;
+  plans(): Promise<readonly PublishedPlan[]>;
+  states(): Promise<readonly TaskState[]>;
+  saveState(term: Term, state: TaskState): Promise<boolean>;
+  /** Takes the lead from whoever had it (`from`: its term); undefined where somebody was faster. */
+  lead(self: Instance, from: number | undefined): Promise<Term | undefined>;
+  resign(term: Term): Promise<void>;
+  load(term: Term): Promise<PlannerState | undefined>;
+  saveTokens(term: Term, tokens: Readonly<Record<string, unknown>>): Promise<boolean>;
+  checkpoint(source: Source): Promise<Checkpoint | undefined>;
+  saveCheckpoint(term: Term, source: Source, checkpoint: Checkpoint | undefined): Promise<boolean>;
+  /** Asks for reconciliation; of all tasks where none is named. Answers their names. */
+  request(tasks: readonly string[] | undefined, reason: string): Promise<readonly string[]>;
+  /** Wakes every instance; `news` is for the leader. */
+  ring(news: boolean): Promise<void>;
+}
+
+/** Everything that a store with watchable data offers. */
+export interface ReactiveStore<Tx = unknown> {
+  /** What is wrong with a definition, as far as the definition alone tells; throws. */
+  check(where: string, plan: TaskPlan): TaskPlan;
+  /** Asks the server whether it takes the definitions, and creates what tasks need; throws where it does not. */
+  prepare(plans: readonly TaskPlan[]): Promise<void>;
+  /** The tasks; `plans` are those that have a handler here. */
+  tasks(plans: () => ReadonlyMap<string, TaskPlan>): TaskStore<Tx>;
+  readonly planning: PlanStore;
+  readonly planner: PlannerStore;
+}

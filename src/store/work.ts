@@ -1,0 +1,170 @@
+/** What the engine needs of a store for any kind of work: leases, claims, settlements, and who is alive. */
+import type { Attempt, JobRecord, LogLine } from '../core/job.js';
+import type { FailureKind, Work } from '../core/work.js';
+
+/** Proof that one attempt owns one job. Each claim mints a new token, so a stale holder can never write. */
+export interface Lease {
+  readonly key: unknown;
+  readonly id: string;
+  /** Null: held by a program that knows no tokens; `lockedAt` stands in for it. */
+  readonly token: string | null;
+  readonly lockedAt: Date | null;
+  /** Where the job lives in a sharded collection; stores that have no such thing leave it out. */
+  readonly part?: number;
+}
+
+/** Who claims. A `life` is one run of one instance: a restart, or a lost lease, begins a new one. */
+export interface Instance {
+  readonly instanceId: string;
+  readonly life: string;
+}
+
+/** Under what a claim is written: every later write of the attempt matches the token. */
+export interface Claimant {
+  readonly instance: Instance;
+  readonly token: string;
+  readonly heartbeatMs: number;
+}
+
+export interface ClaimRequest extends Claimant {
+  /** Names in their turn, with what may be claimed of each. */
+  readonly limits: ReadonlyMap<string, NameLimit>;
+  /** The most that may be claimed in all. */
+  readonly total: number;
+  /** Jobs that a wake-up named: a store may take them while it looks for the rest. */
+  readonly hints?: readonly Hint[];
+}
+
+/** What a wake-up says: this job was due. It may be taken, or gone, by now. */
+export interface Hint {
+  readonly key: unknown;
+  readonly name: string;
+}
+
+export interface NameLimit {
+  /** The most that may be claimed. */
+  readonly max: number;
+  /**
+   * This instance's place among the `of` live ones that run the name. Each takes another slice of the queue's head, so
+   * that they do not fight over the same jobs.
+   */
+  readonly rank: number;
+  readonly of: number;
+}
+
+export interface ClaimAnswer<W extends Work = JobRecord> {
+  readonly jobs: readonly W[];
+  /** How many it tried to take, hints that others were faster with aside; fewer were got where others were faster. */
+  readonly asked: number;
+  /** True where more is due than was taken. */
+  readonly more: boolean;
+  readonly cluster: Cluster;
+}
+
+/** What every look at the store brings along: the server's time, who else is alive, what is paused. */
+export interface Cluster {
+  readonly now: Date;
+  readonly paused: ReadonlySet<string>;
+  readonly instances: readonly InstanceState[];
+  /** Who plans reactive tasks; absent where nobody ever did. */
+  readonly leader?: Leader;
+}
+
+export interface Leader {
+  /** Null: it has resigned. */
+  readonly life: string | null;
+  readonly instanceId: string;
+  readonly term: number;
+}
+
+export interface InstanceState extends Instance {
+  /** Names of the work that it runs, of the kind that was asked about. */
+  readonly names: readonly string[];
+  readonly tasks: readonly TaskAdvert[];
+  /** How long its lease still holds by the server's clock; negative when it is over. */
+  readonly leftMs: number;
+  /** Fenced: it can write nothing any more, and what it held is being handed on. */
+  readonly dead: boolean;
+}
+
+export interface Glance {
+  readonly cluster: Cluster;
+  /** The earliest due time of each name that has something pending. */
+  readonly nextDue: ReadonlyMap<string, Date>;
+  /** Pending jobs of an unknown schema version exist; they are left alone. */
+  readonly foreign: boolean;
+}
+
+/**
+ * `settled`: written, by this call or an earlier one of the same holder. `lost`: somebody else has the job now.
+ * `changed`: still held, but its schedule was changed or a cancel was requested meanwhile: read, decide and settle again.
+ * `refused`: the database will never take it (too large): settle without its result.
+ */
+export type SettleAnswer = 'settled' | 'lost' | 'changed' | 'refused';
+
+export interface Note {
+  readonly lease: Lease;
+  /** Wrapped, so that null is a value too. */
+  readonly progress?: { readonly value: unknown };
+  readonly logs?: readonly LogLine[];
+}
+
+export interface StrayQuery {
+  /** The lives that hold valid leases. */
+  readonly lives: readonly string[];
+  /** A claim of an unknown life is a stray once it is this old. */
+  readonly olderThanMs: number;
+  /** Work of older programs, without lease fields, is a stray after max(this, 3 × its heartbeat interval). */
+  readonly legacyAfterMs: number;
+  readonly limit: number;
+}
+
+/** What the engine asks of any kind of work. */
+export interface WorkStore<W extends Work, S, Tx = unknown> {
+  look(names: readonly string[]): Promise<Glance>;
+  claim(request: ClaimRequest): Promise<ClaimAnswer<W>>;
+  /** What a claim whose answer was lost has really taken. */
+  claimedUnder(instance: Instance, token: string): Promise<readonly W[]>;
+  settle(settlements: readonly S[]): Promise<readonly SettleAnswer[]>;
+  /** Settles inside the caller's transaction. */
+  settleIn(settlement: S, transaction: Tx): Promise<SettleAnswer>;
+  /** The records behind leases, in order; undefined for those that are no longer held. */
+  held(leases: readonly Lease[]): Promise<readonly (W | undefined)[]>;
+  /** Marks the attempt as really begun. Only asked for work whose last attempt crashed. */
+  begin(lease: Lease): Promise<'begun' | 'lost'>;
+  heldBy(instance: Instance, limit: number): Promise<readonly W[]>;
+  strays(query: StrayQuery): Promise<readonly W[]>;
+  /** Best effort; nothing depends on it. */
+  note?(notes: readonly Note[]): Promise<void>;
+  /** Best effort; nothing depends on it. */
+  beat?(instance: Instance, except: readonly Lease[]): Promise<void>;
+  /** Which of these have been asked to cancel. Left out where nothing can be cancelled. */
+  cancelRequests?(leases: readonly Lease[]): Promise<readonly Lease[]>;
+  /** Keeps the copy of a recurring run that used up its attempts. */
+  insertFailedRun?(of: W, failure: FailedRun): Promise<void>;
+}
+
+export interface FailedRun {
+  readonly failCount: number;
+  readonly failReason: string;
+  readonly failKind: FailureKind;
+  readonly scheduledFor: Date;
+  readonly finishedAt: Date;
+  readonly expiresAt: Date | null;
+  readonly entry?: Attempt;
+  readonly historyLimit: number;
+}
+
+export interface TaskAdvert {
+  readonly task: string;
+  /** Identifies the definition in the registry. */
+  readonly definition: string;
+}
+
+export const leaseOf = ({ key, id, leaseToken, lockedAt, part }: Work): Lease => ({
+  key,
+  id,
+  token: leaseToken ?? null,
+  lockedAt,
+  ...(part === undefined ? {} : { part }),
+});
