@@ -200,7 +200,10 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     this.#definitions.add(compiled);
     const added = this.#starting?.then(() => this.#shift?.taskAdded()) ?? Promise.resolve();
     // Whoever does not wait for it hears of a failure all the same.
-    added.catch((error: unknown) => this.#fault(error, 'reactiveTask'));
+    added.catch((error: unknown) => {
+      this.#definitions.remove(compiled.plan.task);
+      this.#fault(error, 'reactiveTask');
+    });
     return added;
   }
 
@@ -302,6 +305,8 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
       typeof this.#given === 'string' ? openStore(this.#given) : Promise.resolve(this.#given)
     ) as Promise<Store<TransactionOf<S>>>;
     const store = await this.#resolved;
+    const { globalsCollection } = this.#settings.reactive;
+    if (globalsCollection !== undefined) reactiveOf(store).useGlobals(globalsCollection);
     await store.acquire(this);
     return store;
   }

@@ -204,7 +204,8 @@ export class ClaimLoop<W extends Work = Work> {
     // A slot that becomes free matters to what is due, and to what may fall due while its name has no room.
     this.#hungry = pending.some((entry) => isDue(entry) || !lanes.hasRoom(entry[0]));
     const waits = pending.filter(([name]) => lanes.hasRoom(name)).map(([, at]) => at.getTime() - now);
-    const next = Math.min(...waits, Infinity);
+    const resumesIn = (glance.cluster.resumeAt?.getTime() ?? Infinity) - now;
+    const next = Math.min(...waits, Math.max(1, resumesIn));
     if (next <= 0) return 0;
     const { min, max } = pollMs();
     this.#idlePollMs = Math.min(max, Math.max(min, this.#idlePollMs * 2));

@@ -48,8 +48,10 @@ export function readTaskCluster(rows: readonly Document[], otherwise: number): C
   const cluster = readCluster(rows, otherwise);
   const holds = (row: Document): boolean => !(row['until'] instanceof Date) || row['until'] > cluster.now;
   const paused = rows.filter((row) => row['kind'] === 'pause-task' && holds(row));
+  const ends = paused.flatMap((row) => (row['until'] instanceof Date ? row['until'].getTime() : []));
   return {
     ...cluster,
+    ...(ends.length === 0 ? {} : { resumeAt: new Date(Math.min(...ends)) }),
     paused: new Set(paused.map((row) => row['name'] as string)),
     instances: cluster.instances.map((one) => ({ ...one, names: one.tasks.map(({ task }) => task) })),
   };

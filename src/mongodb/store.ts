@@ -83,6 +83,7 @@ export class MongodbStore implements Store<ClientSession> {
   readonly reactive: ReactiveStore<ClientSession>;
   readonly #options: MongodbOptions;
   readonly #holders = new Set<object>();
+  #globals = '_tidemill_globals';
   #opening: Promise<Connection> | undefined;
   #open: Connection | undefined;
 
@@ -93,7 +94,11 @@ export class MongodbStore implements Store<ClientSession> {
     this.instances = instanceStore(() => this.#mongo());
     const { tasks = (collection: string) => `${collection}_tasks` } = options.collections ?? {};
     const sources = new Sources(() => this.#mongo(), tasks, options.createIndexes !== false);
-    this.reactive = reactiveStore(() => this.#mongo(), sources);
+    this.reactive = reactiveStore(
+      () => this.#mongo(),
+      sources,
+      (collection) => this.#useGlobals(collection),
+    );
   }
 
   async acquire(holder: object): Promise<void> {
@@ -149,8 +154,26 @@ export class MongodbStore implements Store<ClientSession> {
 
   /** The shell commands that create the indexes. */
   indexScript(options: { readonly sharded?: boolean } = {}): string {
-    const { jobs, globals } = namesOf(this.#options);
+    const { jobs, globals } = this.#names();
     return `${indexScript(jobs, jobIndexes(options.sharded ?? false))}\n${indexScript(globals, globalsIndexes)}`;
+  }
+
+  /** `reactive.globalsCollection` of a mill and `collections.globals` of its store are one setting. */
+  #useGlobals(collection: string): void {
+    const { globals } = this.#names();
+    if (globals === collection) return;
+    if (this.#opening !== undefined || this.#options.collections?.globals !== undefined) {
+      throw new OptionError(
+        `reactive.globalsCollection is ${show(collection)}, but the store uses ${show(globals)}; ` +
+          'set it in one place: mongodb({ collections: { globals } }).',
+      );
+    }
+    this.#globals = collection;
+  }
+
+  #names(): { jobs: string; globals: string } {
+    const { jobs = 'tidemill_jobs', globals = this.#globals } = this.#options.collections ?? {};
+    return { jobs, globals };
   }
 
   #mongo(): Mongo {
@@ -181,7 +204,7 @@ export class MongodbStore implements Store<ClientSession> {
     const db = client.db(database ?? databaseOf(client));
     const hello = await db.admin().command({ hello: 1 }, { readPreference: 'primary' });
     const options = collectionOptions(writeConcern);
-    const { jobs, globals } = namesOf(this.#options);
+    const { jobs, globals } = this.#names();
     return {
       client,
       options,
@@ -217,10 +240,6 @@ export class MongodbStore implements Store<ClientSession> {
     ];
     if (faults.length > 0) throw missingIndexError(faults);
   }
-}
-
-function namesOf({ collections }: MongodbOptions): { jobs: string; globals: string } {
-  return { jobs: collections?.jobs ?? 'tidemill_jobs', globals: collections?.globals ?? '_tidemill_globals' };
 }
 
 /** The database of the client's uri. The driver says 'test' where there is none, which nobody means. */

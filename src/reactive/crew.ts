@@ -2,6 +2,7 @@ import type { Emitter } from '../core/emitter.js';
 import type { Logger } from '../core/logger.js';
 import type { TaskRecord } from '../core/task.js';
 import { Engine, type EngineState } from '../engine/engine.js';
+import type { Seat } from '../engine/listener.js';
 import type { Crew, Station } from '../engine/station.js';
 import { Handover, type Recovered } from '../maintenance/handover.js';
 import type { Cluster, Store, TaskAdvert } from '../store/port.js';
@@ -44,6 +45,7 @@ export class ReactiveCrew implements Crew {
   readonly #engine: Engine<TaskRecord, TaskSettlement>;
   readonly #election: Election;
   #planner: Planner | undefined;
+  #seat: Seat | undefined;
   #ending: Promise<void> = Promise.resolve();
   #adverts: readonly TaskAdvert[] = [];
   readonly #published = new Set<TaskPlan>();
@@ -60,6 +62,7 @@ export class ReactiveCrew implements Crew {
       instanceId: options.instanceId,
       events: options.events,
       error: options.error,
+      log: options.log,
       changed: () => this.#engine.notify(),
     });
     this.#engine = this.#makeEngine();
@@ -106,11 +109,28 @@ export class ReactiveCrew implements Crew {
   }
 
   async start(): Promise<void> {
-    const { works, reactive, store } = this.#options;
+    const { works, reactive, store, error } = this.#options;
     if (works) this.#engine.start();
-    this.observe(await store.instances.list());
-    // Whoever leads learns that there is somebody new.
-    await reactive.planner.ring(true);
+    else this.#seat = this.#listen();
+    try {
+      this.observe(await store.instances.list());
+      // Whoever leads learns that there is somebody new.
+      await reactive.planner.ring(true);
+    } catch (problem) {
+      // The next renewal looks again; the leader looks now and then by itself.
+      error(problem, 'start');
+    }
+  }
+
+  /** Who only plans has no claim loop that listens. */
+  #listen(): Seat {
+    const seat = this.#options.station.listener.join({
+      kind: 'tasks',
+      wake: () => undefined,
+      cancel: () => undefined,
+    });
+    void seat.idle();
+    return seat;
   }
 
   /** A task was defined while the instance runs. */
@@ -142,7 +162,17 @@ export class ReactiveCrew implements Crew {
   }
 
   news(): void {
-    this.#planner?.nudge();
+    if (this.#planner !== undefined) this.#planner.nudge();
+    else this.#lookAround();
+  }
+
+  #lookAround(): void {
+    const { store, error, plans } = this.#options;
+    if (!plans) return;
+    store.instances.list().then(
+      (cluster) => this.observe(cluster),
+      (problem: unknown) => error(problem, 'lead'),
+    );
   }
 
   slotFreed(): void {
@@ -158,7 +188,10 @@ export class ReactiveCrew implements Crew {
   }
 
   leaseRenewed(): void {
-    // Nothing is kept apart from the instance's own lease.
+    if (this.#seat === undefined) return;
+    // Without a claim loop nobody else listens, or looks who leads.
+    void this.#seat.idle();
+    if (this.#planner === undefined) this.#lookAround();
   }
 
   #makeEngine(): Engine<TaskRecord, TaskSettlement> {

@@ -27,6 +27,12 @@ export class Definitions {
     this.#plans.set(plan.task, plan);
   }
 
+  /** A task that the store refused is not defined. */
+  remove(task: string): void {
+    this.#tasks.delete(task);
+    this.#plans.delete(task);
+  }
+
   /** Retry policies by name, for whoever has to judge this instance's work after its death. */
   policies(): Readonly<Record<string, unknown>> {
     return Object.fromEntries(

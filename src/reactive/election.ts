@@ -46,7 +46,10 @@ export class Election {
     if (this.#term !== undefined) return;
     this.#timer?.cancel();
     const holder = cluster.instances.find((one) => one.life === leader?.life && !one.dead);
-    if (holder === undefined || holder.leftMs <= 0) this.#run(leader?.term, holder);
+    // The lead may be its own from before its lease was lost for a while: then it takes the next term.
+    const mine = holder !== undefined && holder.life === this.#options.self().life;
+    if (holder === undefined || mine) this.#run(leader?.term, undefined);
+    else if (holder.leftMs <= 0) this.#run(leader?.term, holder);
     else this.#timer = this.#options.clock.timer(holder.leftMs + SLACK_MS, () => this.#lookAgain());
   }
 

@@ -69,6 +69,7 @@ export class Planner {
   #tokens: Record<string, unknown> = {};
   #working: Promise<void> = Promise.resolve();
   #chores: Promise<void> = Promise.resolve();
+  #choresWait = false;
   #nudged = true;
   #nudge: (() => void) | undefined;
   #rangAt = -Infinity;
@@ -128,10 +129,7 @@ export class Planner {
       this.#nudged = false;
       try {
         await this.#refresh();
-        // One at a time, beside the refreshes: a long reconciliation must not keep a new task waiting.
-        this.#chores = this.#chores
-          .then(() => this.#doChores())
-          .catch((problem: unknown) => error(problem, 'plan'));
+        this.#startChores();
       } catch (problem) {
         if (!this.#isOver()) error(problem, 'plan');
         this.#nudged = true;
@@ -139,6 +137,18 @@ export class Planner {
       }
       await this.#untilNudged();
     }
+  }
+
+  /** One at a time, beside the refreshes: a long reconciliation must not keep a new task waiting. */
+  #startChores(): void {
+    if (this.#choresWait) return;
+    this.#choresWait = true;
+    this.#chores = this.#chores
+      .then(() => {
+        this.#choresWait = false;
+        return this.#doChores();
+      })
+      .catch((problem: unknown) => this.#options.error(problem, 'plan'));
   }
 
   async #untilNudged(): Promise<void> {
@@ -162,17 +172,13 @@ export class Planner {
     const reset: { planned: Planned; which: 'reprocess_failed' | 'reprocess_all' }[] = [];
     const changed: Planned[] = [];
     for (const [task, one] of inForce) {
+      if (this.#isNew(one.plan, one.published.id) && !(await this.#prepared(one.plan))) continue;
       const evolved = evolve(one, cluster.now);
       const planned = { plan: one.plan, definition: one.published.id, state: evolved.state };
       next.set(task, planned);
       if (evolved.reprocess !== undefined) reset.push({ planned, which: evolved.reprocess });
       if (evolved.changed) changed.push(planned);
     }
-    await reactive.prepare(
-      [...next.values()]
-        .filter(({ definition, plan }) => this.#isNew(plan, definition))
-        .map(({ plan }) => plan),
-    );
     // Feeds first: what changes from now on is heard before anything is looked at.
     await this.#follow(next);
     this.#plans = next;
@@ -185,9 +191,21 @@ export class Planner {
       this.#ring();
     }
     for (const planned of changed) {
-      if (await reactive.planner.saveState(term, planned.state)) continue;
+      if (await reactive.planner.saveState(term, planned.plan.task, planned.state)) continue;
       overtaken();
       return;
+    }
+  }
+
+  /** A task whose source cannot be watched any more must not hold up the others. */
+  async #prepared(plan: TaskPlan): Promise<boolean> {
+    try {
+      await this.#options.reactive.prepare([plan]);
+      return true;
+    } catch (problem) {
+      if (problem instanceof StoreError) throw problem;
+      this.#options.error(problem, 'plan');
+      return false;
     }
   }
 
@@ -285,6 +303,8 @@ export class Planner {
   async #upheaval(database: string, collections: readonly string[] | 'all'): Promise<void> {
     const tasks = this.#tasksOf(database, collections === 'all' ? undefined : collections);
     if (tasks.length === 0) return;
+    // What has taken its place may be of another kind, or have another collation.
+    for (const task of tasks) await this.#prepared((this.#plans.get(task) as Planned).plan);
     await this.#options.reactive.planner.request(tasks, 'collection dropped or renamed');
     this.nudge();
   }
@@ -373,13 +393,15 @@ export class Planner {
       return;
     const next = nextTime(plan.reconcileEvery, state.lastReconciledAt);
     if (next === null || next > now) return;
-    await this.#save(planned, { ...state, wanted: state.wanted + 1, reason: 'reconcileEvery' });
+    await this.#save(planned, { wanted: state.wanted + 1, reason: 'reconcileEvery' });
   }
 
-  async #save(planned: Planned, state: TaskState): Promise<void> {
-    planned.state = state;
+  /** A refresh may have replaced what is known of the task meanwhile: only these fields are touched. */
+  async #save({ plan: { task } }: Planned, fields: Partial<TaskState>): Promise<void> {
     const { reactive, term, overtaken } = this.#options;
-    if (!(await reactive.planner.saveState(term, state))) overtaken();
+    const current = this.#plans.get(task);
+    if (current !== undefined) current.state = { ...current.state, ...fields };
+    if (!(await reactive.planner.saveState(term, task, fields))) overtaken();
   }
 
   async #reconcile(group: readonly Planned[]): Promise<boolean> {
@@ -415,7 +437,7 @@ export class Planner {
     }
     const at = new Date(clock.now());
     for (const [index, planned] of group.entries())
-      await this.#save(planned, { ...planned.state, done: wanted[index] ?? 0, lastReconciledAt: at });
+      await this.#save(planned, { done: wanted[index] ?? 0, lastReconciledAt: at });
     // Requests that came meanwhile are seen by the next refresh.
     this.nudge();
     return true;
@@ -458,7 +480,7 @@ export class Planner {
       after = next;
     } while (after !== undefined && !this.#isOver());
     if (total > 0) log.info({ count: total }, `${planned.plan.task}: ${String(total)} tasks cleaned up`);
-    await this.#save(planned, { ...planned.state, lastCleanedAt: new Date(clock.now()) });
+    await this.#save(planned, { lastCleanedAt: new Date(clock.now()) });
   }
 
   /** Until the next reconciliation or cleanup is due. */

@@ -1,6 +1,7 @@
 import type { Timer } from '../core/clock.js';
 import type { Emitter } from '../core/emitter.js';
 import { LeaseLostError, TaskConditionFailedError, TidemillError } from '../core/errors.js';
+import type { Logger } from '../core/logger.js';
 import type { Finished, Outcome } from '../core/outcome.js';
 import { checkKeys, checkOneOf } from '../core/options.js';
 import { toTask, type TaskRecord } from '../core/task.js';
@@ -26,6 +27,7 @@ export interface TaskTriggerOptions {
   /** Wraps each run. */
   readonly caller: ((run: () => Promise<void>) => unknown) | undefined;
   readonly events: Emitter<TaskEvents>;
+  readonly log: Logger;
   readonly error: (error: unknown, where: string) => void;
   /** What this instance runs has changed. */
   readonly changed: () => void;
@@ -173,7 +175,7 @@ export class TaskTrigger implements Trigger<TaskRecord, TaskSettlement> {
       const text =
         `reactive task "${task.name}" ran ${String(LOOP_RUNS)} times within a minute for one document; ` +
         `does its handler write what it watches (${fields.join(', ')})?`;
-      this.#options.error(new TidemillError('TASK_LOOP', text), 'reactive');
+      this.#options.log.warn({ task: task.name, docId: task.sourceDocId }, text);
     }
     counter.values = task.lastObservedValues;
   }

@@ -237,7 +237,8 @@ export interface PlannerStore {
   publish(plans: readonly TaskPlan[]): Promise<readonly TaskAdvert[]>;
   plans(): Promise<readonly PublishedPlan[]>;
   states(): Promise<readonly TaskState[]>;
-  saveState(term: Term, state: TaskState): Promise<boolean>;
+  /** Writes the given fields only; what others asked for meanwhile stays. False where somebody else leads. */
+  saveState(term: Term, task: string, fields: Partial<TaskState>): Promise<boolean>;
   /** Takes the lead from whoever had it (`from`: its term); undefined where somebody was faster. */
   lead(self: Instance, from: number | undefined): Promise<Term | undefined>;
   resign(term: Term): Promise<void>;
@@ -253,6 +254,8 @@ export interface PlannerStore {
 
 /** Everything that a store with watchable data offers. */
 export interface ReactiveStore<Tx = unknown> {
+  /** Names the collection of coordination documents; before the store is opened, and as it names it itself. */
+  useGlobals(collection: string): void;
   /** What is wrong with a definition, as far as the definition alone tells; throws. */
   check(where: string, plan: TaskPlan): TaskPlan;
   /** Asks the server whether it takes the definitions, and creates what tasks need; throws where it does not. */

@@ -66,6 +66,8 @@ export interface Cluster {
   readonly now: Date;
   readonly paused: ReadonlySet<string>;
   readonly instances: readonly InstanceState[];
+  /** When the next pause ends by itself. */
+  readonly resumeAt?: Date;
   /** Who plans reactive tasks; absent where nobody ever did. */
   readonly leader?: Leader;
 }

@@ -11,7 +11,7 @@ import type {
   TaskState,
   Term,
 } from '../../store/reactive.js';
-import { run, type GlobalDocument, type Mongo } from '../context.js';
+import { literal, run, type GlobalDocument, type Mongo } from '../context.js';
 import { isDuplicate } from '../errors.js';
 import { nameOfSource } from './sources.js';
 
@@ -83,18 +83,21 @@ export function plannerStore(mongo: () => Mongo): PlannerStore {
       }),
     states: () =>
       run('read tasks', async () => (await globals().find({ kind: 'task' }).toArray()).map(toState)),
-    saveState: (term, state) =>
+    saveState: (term, task, fields) =>
       run('keep a task', () =>
-        // Others may ask for reconciliation at the same moment: what they wrote is left alone.
-        write(stateId(state.task), term, [
+        write(stateId(task), term, [
           {
             $set: {
               kind: 'task',
               state: {
                 $mergeObjects: [
                   '$state',
-                  { $literal: state },
-                  { wanted: { $max: ['$state.wanted', { $literal: state.wanted }] } },
+                  literal(fields),
+                  // Others may ask for reconciliation at the same moment; and no version is ever taken back.
+                  { wanted: { $max: ['$state.wanted', literal(fields.wanted ?? 0)] } },
+                  {
+                    handlerVersion: { $max: ['$state.handlerVersion', literal(fields.handlerVersion ?? 0)] },
+                  },
                 ],
               },
             },

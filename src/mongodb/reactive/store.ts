@@ -15,10 +15,15 @@ import { plannerStore } from './registry.js';
 import { settle, settleIn, type SourceOf } from './settle.js';
 import { nameOfSource, type Sources } from './sources.js';
 
-export function reactiveStore(mongo: () => Mongo, sources: Sources): ReactiveStore<ClientSession> {
+export function reactiveStore(
+  mongo: () => Mongo,
+  sources: Sources,
+  useGlobals: (collection: string) => void,
+): ReactiveStore<ClientSession> {
   const planner = plannerStore(mongo);
   return {
     planner,
+    useGlobals,
     check: (where, plan) => {
       checkFilter(where, plan.filter);
       checkProjection(where, plan.watchProjection);
