@@ -93,6 +93,11 @@ export class Shift {
       abandoned: jobs.abandoned + tasks.abandoned,
       stuckMs: Math.max(jobs.stuckMs, tasks.stuckMs),
       silentMs: Math.min(jobs.silentMs, tasks.silentMs),
+      counters: {
+        claims: jobs.counters.claims + tasks.counters.claims,
+        empty: jobs.counters.empty + tasks.counters.empty,
+        short: jobs.counters.short + tasks.counters.short,
+      },
     };
   }
 

@@ -1,0 +1,143 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { evolve, plansInForce, type InForce } from '../../src/reactive/atlas.js';
+import { compileTask, type EvolutionConfig } from '../../src/reactive/definition.js';
+import type { Cluster } from '../../src/store/port.js';
+import type { PublishedPlan, TaskPlan, TaskState } from '../../src/store/reactive.js';
+
+const NOW = new Date('2026-01-01T00:00:00Z');
+const DAY = 86_400_000;
+
+const planOf = (evolution: EvolutionConfig = {}): TaskPlan =>
+  compileTask({ task: 'sync', collection: 'orders', handler: () => undefined, evolution }).plan;
+
+const published = (id: string, handlerVersion = 1, seenAt = 0, trigger = 't'): PublishedPlan => ({
+  id,
+  trigger,
+  plan: planOf({ handlerVersion }),
+  firstSeenAt: new Date(seenAt),
+});
+
+const clusterOf = (...definitions: readonly (readonly string[])[]): Cluster => ({
+  now: NOW,
+  paused: new Set(),
+  instances: definitions.map((ids, index) => ({
+    instanceId: `i${String(index)}`,
+    life: `l${String(index)}`,
+    names: [],
+    tasks: ids.map((definition) => ({ task: 'sync', definition })),
+    leftMs: 1_000,
+    dead: false,
+  })),
+});
+
+const stateOf = (fields: Partial<TaskState> = {}): TaskState => ({
+  task: 'sync',
+  definition: 'a',
+  trigger: 't',
+  handlerVersion: 1,
+  wanted: 1,
+  done: 1,
+  lastSeenAt: NOW,
+  ...fields,
+});
+
+const inForce = (plan: PublishedPlan, state?: TaskState): InForce => ({
+  published: plan,
+  plan: plan.plan,
+  state,
+  seen: true,
+});
+
+describe('the definition in force', () => {
+  it('is the one with the highest version among those that live instances have', () => {
+    const plans = [published('a', 1), published('b', 2), published('c', 3)];
+    expect(plansInForce(plans, [], clusterOf(['a'], ['b'])).get('sync')?.published.id).toBe('b');
+  });
+
+  it('is, of equal versions, the one that came last', () => {
+    const plans = [published('a', 1, 10), published('b', 1, 20)];
+    expect(plansInForce(plans, [], clusterOf(['a'], ['b'])).get('sync')?.published.id).toBe('b');
+  });
+
+  it('goes back to the older one when the newer instances are gone', () => {
+    const plans = [published('a', 1), published('b', 2)];
+    expect(
+      plansInForce(plans, [stateOf({ definition: 'b' })], clusterOf(['a'])).get('sync')?.published.id,
+    ).toBe('a');
+  });
+
+  it('is the last one while no instance has it, for a week', () => {
+    const plans = [published('a', 1), published('b', 2)];
+    const state = stateOf({ definition: 'b' });
+    expect(plansInForce(plans, [state], clusterOf()).get('sync')).toMatchObject({
+      published: { id: 'b' },
+      seen: false,
+    });
+    const long = stateOf({ definition: 'b', lastSeenAt: new Date(NOW.getTime() - 8 * DAY) });
+    expect(plansInForce(plans, [long], clusterOf()).size).toBe(0);
+  });
+
+  it('does not count instances that are dead or late', () => {
+    const cluster = clusterOf(['b']);
+    const late = { ...cluster, instances: cluster.instances.map((one) => ({ ...one, leftMs: -1 })) };
+    expect(plansInForce([published('b', 2)], [], late).size).toBe(0);
+  });
+});
+
+describe('what a definition means for what is stored', () => {
+  it('is a reconciliation where the task is new, or comes back after a week', () => {
+    const first = evolve(inForce(published('a')), NOW);
+    expect(first).toMatchObject({
+      changed: true,
+      state: { wanted: 1, done: 0, reason: 'first registration' },
+    });
+    const old = stateOf({ wanted: 4, done: 4, lastSeenAt: new Date(NOW.getTime() - 8 * DAY) });
+    expect(evolve(inForce(published('a'), old), NOW).state).toMatchObject({ wanted: 5, done: 4 });
+  });
+
+  it('is nothing where nothing changed', () => {
+    expect(evolve(inForce(published('a'), stateOf()), NOW)).toMatchObject({
+      changed: false,
+      state: stateOf(),
+    });
+  });
+
+  it('is a reconciliation where filter or projection changed, unless that is switched off', () => {
+    const changed = published('b', 1, 0, 'other');
+    expect(evolve(inForce(changed, stateOf()), NOW)).toMatchObject({
+      changed: true,
+      state: { wanted: 2, done: 1 },
+    });
+    const off = { ...changed, plan: planOf({ reconcileOnTriggerChange: false }) };
+    expect(evolve(inForce(off, stateOf()), NOW).state).toMatchObject({ wanted: 1, trigger: 'other' });
+  });
+
+  it('is a reset where the version was raised, by its policy, and never twice', () => {
+    const raised = {
+      ...published('b', 2),
+      plan: planOf({ handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' }),
+    };
+    const first = evolve(inForce(raised, stateOf()), NOW);
+    expect(first).toMatchObject({ reprocess: 'reprocess_all', state: { handlerVersion: 2 } });
+    expect(evolve(inForce(raised, first.state), NOW).reprocess).toBeUndefined();
+  });
+
+  it('never takes a version back, whatever comes in whatever order', () => {
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: 1, max: 5 }), { maxLength: 20 }), (versions) => {
+        let state = stateOf({ handlerVersion: 1 });
+        const reset: number[] = [];
+        for (const version of versions) {
+          const plan = planOf({ handlerVersion: version, onHandlerVersionChange: 'reprocess_all' });
+          const evolved = evolve(inForce({ ...published('x', version), plan }, state), NOW);
+          expect(evolved.state.handlerVersion).toBeGreaterThanOrEqual(state.handlerVersion);
+          if (evolved.reprocess !== undefined) reset.push(version);
+          state = evolved.state;
+        }
+        expect(reset).toEqual([...new Set(reset)].sort((a, b) => a - b));
+        expect(state.handlerVersion).toBe(Math.max(1, ...versions));
+      }),
+    );
+  });
+});
