@@ -99,7 +99,9 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
       due,
       reserve: (name, id) => this.#shift?.reserve(name, id),
     });
-    this.jobs = new Jobs(store, this.#registry, this.#results, due);
+    this.jobs = new Jobs(store, this.#registry, this.#results, due, (job) =>
+      this.#events.emit('job:cancel', { job, instanceId: this.instanceId }),
+    );
     this.schedules = new Schedules(store, due);
     this.tasks = new Tasks(store, () => this.#definitions.plans);
   }

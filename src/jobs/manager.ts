@@ -48,12 +48,21 @@ export class Jobs {
   readonly #registry: Registry;
   readonly #results: Results;
   readonly #due: () => void;
+  readonly #cancelled: (job: Job) => void;
 
-  constructor(store: () => Promise<Store>, registry: Registry, results: Results, due: () => void) {
+  /** `due` is told of work that may start at once, `cancelled` of a job that was cancelled while it waited. */
+  constructor(
+    store: () => Promise<Store>,
+    registry: Registry,
+    results: Results,
+    due: () => void,
+    cancelled: (job: Job) => void,
+  ) {
     this.#store = store;
     this.#registry = registry;
     this.#results = results;
     this.#due = due;
+    this.#cancelled = cancelled;
   }
 
   async get(id: string): Promise<Job | undefined> {
@@ -115,6 +124,7 @@ export class Jobs {
     const wait = checkBoolean('jobs.cancel', 'wait', options.wait ?? false);
     const jobs = await this.#jobs();
     const answer = await jobs.cancel(checkText('jobs.cancel', 'id', id), this.#registry.retention);
+    if (answer?.outcome === 'cancelled') this.#cancelled(toJob(answer.job));
     if (answer?.outcome !== 'requested' || !wait) return managed(answer);
     const ended = await this.#results.wait(answer.job.id);
     return { outcome: ended.status === 'cancelled' ? 'cancelled' : 'finished', job: toJob(ended) };

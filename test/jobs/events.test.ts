@@ -117,6 +117,20 @@ describe('events', () => {
     expect(seen[1]![1]).toMatchObject({ job: { id, status: 'cancelled' }, instanceId: 'me' });
   });
 
+  it('of a job that is cancelled while it waits: its cancel alone', async () => {
+    const { clock, mill, seen } = aHeardMill();
+    const { id } = await mill.enqueue('nobody-runs-it', {}, { delay: '1h' });
+    expect((await mill.jobs.cancel(id)).outcome).toBe('cancelled');
+    await mill.jobs.cancel(id);
+    await clock.advance('2h');
+    expect(seen).toEqual([
+      [
+        'job:cancel',
+        { job: expect.objectContaining({ id, status: 'cancelled' }) as unknown, instanceId: 'me' },
+      ],
+    ]);
+  });
+
   it('of a deferred job: its start, and nothing that did not happen', async () => {
     const { clock, mill, seen } = aHeardMill();
     const type = mill.job('a', (job) => job.defer('1h'));
