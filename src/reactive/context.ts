@@ -24,13 +24,16 @@ export interface TaskContext<Doc = Record<string, unknown>, Tx = unknown> {
   /** Aborts on timeout, a lost lease, or the end of a stop. */
   readonly signal: AbortSignal;
   /** The document, if it exists, matches the filter, and its watched fields are unchanged; otherwise it throws. */
-  getDocument(options?: GetDocumentOptions<Tx>): Promise<Doc>;
+  readonly getDocument: (options?: GetDocumentOptions<Tx>) => Promise<Doc>;
   /** Completes the task inside the caller's transaction: its effects happen exactly once. */
-  markCompleted(options: { readonly session?: Tx; readonly transaction?: Tx }): Promise<void>;
+  readonly markCompleted: (options: { readonly session?: Tx; readonly transaction?: Tx }) => Promise<void>;
   /** Runs this task again later, without using an attempt. */
-  deferCurrent(until: Duration | Date): void;
+  readonly deferCurrent: (until: Duration | Date) => void;
   /** Starts no more tasks of this name until then, on this instance or in the cluster. */
-  throttleAll(until: Duration | Date, options?: { readonly scope?: 'instance' | 'cluster' }): void;
+  readonly throttleAll: (
+    until: Duration | Date,
+    options?: { readonly scope?: 'instance' | 'cluster' },
+  ) => void;
 }
 
 export type TaskHandler<Doc = Record<string, unknown>, Tx = unknown> = (

@@ -96,7 +96,7 @@ export interface CompiledTask {
   readonly timeoutMs?: number;
 }
 
-export function compileTask(definition: ReactiveTaskDefinition<never, never>): CompiledTask {
+export function compileTask(definition: ReactiveTaskDefinition<never>): CompiledTask {
   const where = `reactiveTask(${show((definition as { task?: unknown } | undefined)?.task)})`;
   checkKeys(where, definition, KEYS);
   const { task, collection, handler, database, filter, watchProjection, timeout, concurrency } = definition;
