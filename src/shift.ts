@@ -107,8 +107,10 @@ export class Shift {
   }
 
   async start(): Promise<void> {
-    const { roles, definitions } = this.#options;
-    if (definitions.tasks.size > 0) await this.#recruit();
+    const { roles, definitions, store } = this.#options;
+    // Who plans and does not work needs no definition of its own: the registry has those of others.
+    const plansOnly = roles.has('plan') && !roles.has('work') && store.reactive !== undefined;
+    if (definitions.tasks.size > 0 || plansOnly) await this.#recruit();
     await this.#station.start();
     this.#started = true;
     if (roles.has('work')) this.#engine.start();

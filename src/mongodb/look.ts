@@ -1,12 +1,13 @@
 import type { Document } from 'mongodb';
 import type { Cluster, Glance, InstanceState, Leader } from '../store/port.js';
+import type { TaskState } from '../store/reactive.js';
 import { run, type GlobalDocument, type Mongo } from './context.js';
 import { SCHEMA_VERSION } from './document.js';
 import { ANY_DATE } from './indexes.js';
 
 /** Who is alive and what is paused, by the server's clock. */
 export const clusterPipeline: Document[] = [
-  { $match: { kind: { $in: ['instance', 'pause', 'pause-task', 'planner'] } } },
+  { $match: { kind: { $in: ['instance', 'pause', 'pause-task', 'planner', 'task'] } } },
   {
     $project: {
       _id: 0,
@@ -18,6 +19,8 @@ export const clusterPipeline: Document[] = [
       life: 1,
       names: 1,
       tasks: 1,
+      'state.task': 1,
+      'state.trigger': 1,
       dead: 1,
       now: '$$NOW',
       leftMs: { $subtract: ['$leaseUntil', '$$NOW'] },
@@ -49,8 +52,10 @@ export function readTaskCluster(rows: readonly Document[], otherwise: number): C
   const holds = (row: Document): boolean => !(row['until'] instanceof Date) || row['until'] > cluster.now;
   const paused = rows.filter((row) => row['kind'] === 'pause-task' && holds(row));
   const ends = paused.flatMap((row) => (row['until'] instanceof Date ? row['until'].getTime() : []));
+  const states = rows.filter((row) => row['kind'] === 'task').map((row) => row['state'] as TaskState);
   return {
     ...cluster,
+    triggers: new Map(states.map(({ task, trigger }) => [task, trigger])),
     ...(ends.length === 0 ? {} : { resumeAt: new Date(Math.min(...ends)) }),
     paused: new Set(paused.map((row) => row['name'] as string)),
     instances: cluster.instances.map((one) => ({ ...one, names: one.tasks.map(({ task }) => task) })),

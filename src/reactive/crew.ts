@@ -59,6 +59,7 @@ export class ReactiveCrew implements Crew {
       store,
       tasks: this.tasks,
       definitions: definitions.tasks,
+      adverts: () => this.#adverts,
       instanceId: options.instanceId,
       events: options.events,
       error: options.error,
@@ -209,6 +210,7 @@ export class ReactiveCrew implements Crew {
         error,
         leaseLost,
         observed: (cluster) => {
+          if (this.#trigger.observe(cluster.triggers)) this.#engine.notify();
           this.observe(cluster);
           observed(cluster);
         },

@@ -227,9 +227,19 @@ export class Planner {
     }
     for (const [database, collections] of wanted) {
       if (this.#followers.has(database) || this.#isOver()) continue;
+      const lost = this.#tokens[database] === undefined;
       const follower = this.#makeFollower(database, [...collections]);
       this.#followers.set(database, follower);
       await follower.start();
+      // Planned before, and nobody knows up to where: what came in between is found by looking.
+      const known = [...next.values()].filter(
+        ({ plan, state }) => (plan.source.database ?? '') === database && state.done > 0,
+      );
+      if (lost && known.length > 0) {
+        const tasks = known.map(({ plan }) => plan.task);
+        await this.#options.reactive.planner.request(tasks, 'no resume point');
+        this.nudge();
+      }
     }
   }
 

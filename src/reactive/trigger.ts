@@ -7,7 +7,7 @@ import { checkKeys, checkOneOf } from '../core/options.js';
 import { toTask, type TaskRecord } from '../core/task.js';
 import { afterTransaction, thrownOutcome } from '../engine/ending.js';
 import type { About, AttemptControl, Conclusion, Trigger } from '../engine/trigger.js';
-import type { Store } from '../store/port.js';
+import type { Store, TaskAdvert } from '../store/port.js';
 import type { TaskSettlement, TaskStore } from '../store/reactive.js';
 import { toInstant, type Duration } from '../time/duration.js';
 import { retryRule, type RetryPolicy, type RetryRule } from '../time/retry.js';
@@ -20,6 +20,8 @@ export interface TaskTriggerOptions {
   readonly store: Store;
   readonly tasks: TaskStore;
   readonly definitions: ReadonlyMap<string, CompiledTask>;
+  /** The definitions as they were published. */
+  readonly adverts: () => readonly TaskAdvert[];
   readonly instanceId: string;
   readonly concurrency: number;
   /** Which tasks this instance runs, asked again and again. */
@@ -42,6 +44,7 @@ export class TaskTrigger implements Trigger<TaskRecord, TaskSettlement> {
   /** Names that this instance holds back, and until when. */
   readonly #throttled = new Map<string, Timer>();
   readonly #completing = new Set<string>();
+  #inForce: ReadonlyMap<string, string> = new Map();
   readonly #runs = new Map<string, RunCounter>();
 
   constructor(options: TaskTriggerOptions) {
@@ -50,10 +53,29 @@ export class TaskTrigger implements Trigger<TaskRecord, TaskSettlement> {
 
   workers(): ReadonlyMap<string, { readonly concurrency: number }> {
     const { definitions, concurrency } = this.#options;
-    const run = [...definitions].filter(([task]) => !this.#throttled.has(task) && this.#wanted(task));
+    const run = [...definitions].filter(
+      ([task]) => !this.#throttled.has(task) && this.#isCurrent(task) && this.#wanted(task),
+    );
     return new Map(
       run.map(([task, definition]) => [task, { concurrency: definition.concurrency ?? concurrency }]),
     );
+  }
+
+  /**
+   * Documents are planned by one definition at a time. An instance that has another filter or projection, older or too
+   * new to be in force yet, would skip what it should run, and leaves the task to others.
+   */
+  #isCurrent(task: string): boolean {
+    const inForce = this.#inForce.get(task);
+    const own = this.#options.adverts().find((advert) => advert.task === task);
+    return inForce === undefined || own === undefined || inForce === own.trigger;
+  }
+
+  /** By task, what a look at the cluster says is in force; answers whether that is news. */
+  observe(triggers: ReadonlyMap<string, string> = new Map()): boolean {
+    const before = this.#inForce;
+    this.#inForce = triggers;
+    return [...this.#options.definitions.keys()].some((task) => before.get(task) !== triggers.get(task));
   }
 
   #wanted(task: string): boolean {

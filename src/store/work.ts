@@ -68,6 +68,8 @@ export interface Cluster {
   readonly instances: readonly InstanceState[];
   /** When the next pause ends by itself. */
   readonly resumeAt?: Date;
+  /** By task: the filter and projection that its documents are planned by. */
+  readonly triggers?: ReadonlyMap<string, string>;
   /** Who plans reactive tasks; absent where nobody ever did. */
   readonly leader?: Leader;
 }
@@ -161,6 +163,8 @@ export interface TaskAdvert {
   readonly task: string;
   /** Identifies the definition in the registry. */
   readonly definition: string;
+  /** Identifies its filter and projection. */
+  readonly trigger: string;
 }
 
 export const leaseOf = ({ key, id, leaseToken, lockedAt, part }: Work): Lease => ({

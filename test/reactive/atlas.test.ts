@@ -25,7 +25,7 @@ const clusterOf = (...definitions: readonly (readonly string[])[]): Cluster => (
     instanceId: `i${String(index)}`,
     life: `l${String(index)}`,
     names: [],
-    tasks: ids.map((definition) => ({ task: 'sync', definition })),
+    tasks: ids.map((definition) => ({ task: 'sync', definition, trigger: 't' })),
     leftMs: 1_000,
     dead: false,
   })),

@@ -2,7 +2,7 @@
 import type { AggregateOptions, ClientSession, Document } from 'mongodb';
 import { checkKeys } from '../../core/options.js';
 import type { Fetched, FetchRequest, TaskPlan } from '../../store/reactive.js';
-import { run } from '../context.js';
+import { literal, run } from '../context.js';
 import { RUNNING } from './claim.js';
 import { textOf, type TaskKey } from './document.js';
 import { queryOf } from './filter.js';
@@ -15,8 +15,8 @@ const KNOWN = ['projection', 'session', 'maxTimeMS', 'comment', 'readConcern', '
 function unchanged({ watchProjection }: TaskPlan): Document[] {
   if (watchProjection === undefined) return [{ $match: { $expr: { $eq: ['$$ROOT', '$$snapshot'] } } }];
   return [
-    { $set: { [DOCUMENT]: '$$ROOT' } },
-    { $project: { ...(watchProjection as Document), [DOCUMENT]: 1 } },
+    // In one stage with the projection, as when it was planned: what it computes of `$$ROOT` must not see a copy.
+    { $project: { ...(watchProjection as Document), [DOCUMENT]: '$$ROOT' } },
     {
       $match: {
         $expr: { $eq: [{ $unsetField: { field: DOCUMENT, input: '$$ROOT' } }, '$$snapshot'] },
@@ -53,7 +53,7 @@ function fetchPipeline(
         as: 'documents',
       },
     },
-    { $project: { document: { $first: '$documents' } } },
+    { $project: { _id: 0, at: { $indexOfArray: [literal(keys), '$_id'] }, document: { $first: '$documents' } } },
   ];
 }
 
@@ -122,9 +122,10 @@ export class Fetcher {
     const rows = await place.tasks
       .aggregate(fetchPipeline(place, plan, keys, lease.token, projection, query), settings)
       .toArray();
-    const byKey = new Map(rows.map((row) => [textOf(row['_id']), row['document'] as unknown]));
-    return keys.map((key) => {
-      const document = byKey.get(textOf(key));
+    // By position: read with longs as numbers, an id need not look like the one that it was asked by.
+    const byPosition = new Map(rows.map((row) => [row['at'] as number, row['document'] as unknown]));
+    return keys.map((key, at) => {
+      const document = byPosition.get(at);
       return document === undefined || !allowed(key) ? { missing: true } : { document };
     });
   }

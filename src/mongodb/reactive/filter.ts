@@ -54,6 +54,34 @@ function refuseVariables(where: string, value: unknown): void {
   for (const [key, item] of Object.entries(value)) if (key !== '$expr') refuseVariables(where, item);
 }
 
+/** Inside an expression a query is an object like any other, and counts as true. */
+function refuseMixture(where: string, filter: unknown): void {
+  if (!isObject(filter)) return;
+  for (const [key, value] of Object.entries(filter)) {
+    if (key !== '$and' && key !== '$or') continue;
+    for (const operand of Array.isArray(value) ? (value as unknown[]) : []) {
+      const field = isObject(operand) ? Object.keys(operand).find((name) => !name.startsWith('$')) : undefined;
+      if (field !== undefined) {
+        throw new OptionError(
+          `${where}: filter mixes a query on "${field}" with an expression. ` +
+            `Put the expression into { $expr: … }, or write the query as one: { $eq: ['$${field}', …] }.`,
+        );
+      }
+      refuseMixture(where, operand);
+    }
+  }
+}
+
+/** What the driver would leave out or change in silence, and so plan by something else. */
+function refuseUnsendable(where: string, path: string, value: unknown): void {
+  if (value === undefined || typeof value === 'function' || typeof value === 'symbol')
+    throw new OptionError(`${where}: ${path} must be a value that MongoDB can hold, got ${show(value)}.`);
+  if (Array.isArray(value))
+    for (const [index, item] of value.entries()) refuseUnsendable(where, `${path}.${index}`, item);
+  else if (isObject(value))
+    for (const [key, item] of Object.entries(value)) refuseUnsendable(where, `${path}.${key}`, item);
+}
+
 export function checkFilter(where: string, filter: unknown): void {
   if (filter === undefined) return;
   if (!isObject(filter) && !isExpression(filter)) {
@@ -62,8 +90,10 @@ export function checkFilter(where: string, filter: unknown): void {
         `{ $eq: ['$status', 'paid'] }; got ${show(filter)}.`,
     );
   }
+  refuseUnsendable(where, 'filter', filter);
   refuseOperators(where, filter);
-  if (!isExpression(filter)) refuseVariables(where, filter);
+  if (isExpression(filter)) refuseMixture(where, filter);
+  else refuseVariables(where, filter);
 }
 
 export function checkProjection(where: string, projection: unknown): void {
@@ -71,6 +101,10 @@ export function checkProjection(where: string, projection: unknown): void {
   const fix = 'name what is watched, such as { status: 1 }, or compute it';
   if (!isObject(projection) || Object.keys(projection).length === 0)
     throw new OptionError(`${where}: watchProjection must ${fix}; got ${show(projection)}.`);
+  refuseUnsendable(where, 'watchProjection', projection);
+  // Alone it would be an exclusion to MongoDB, and watch nothing at all here.
+  if (Object.keys(projection).join() === '_id' && (projection['_id'] === 0 || projection['_id'] === false))
+    throw new OptionError(`${where}: watchProjection must not only exclude "_id"; ${fix}.`);
   for (const [field, value] of Object.entries(projection)) {
     if ((value === 0 || value === false) && field !== '_id')
       throw new OptionError(`${where}: watchProjection must not exclude "${field}"; ${fix}.`);

@@ -86,7 +86,9 @@ function changedTask(plan: TaskPlan): Document[] {
     firstErrorAt: when(fresh, null, '$firstErrorAt'),
     updatedAt: '$$NOW',
   };
-  return [{ $replaceWith: when(triggered, { $mergeObjects: ['$$ROOT', next] }, '$$ROOT') }];
+  // It may be about to be skipped for a state that has passed: then its end must know that somebody looked since.
+  const touched = when(running, { $mergeObjects: ['$$ROOT', { touched: true }] }, '$$ROOT');
+  return [{ $replaceWith: when(triggered, { $mergeObjects: ['$$ROOT', next] }, touched) }];
 }
 
 /** The statement that plans a batch of one task. */

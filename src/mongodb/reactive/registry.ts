@@ -67,7 +67,7 @@ export function plannerStore(mongo: () => Mongo): PlannerStore {
             [{ $set: { ...literals(kept), firstSeenAt: { $ifNull: ['$firstSeenAt', '$$NOW'] } } }],
             { upsert: true },
           );
-          adverts.push({ task: plan.task, definition: id });
+          adverts.push({ task: plan.task, definition: id, trigger });
         }
         return adverts;
       }),

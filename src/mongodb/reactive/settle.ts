@@ -11,7 +11,8 @@ import { nameOfSource, type Sources } from './sources.js';
 export type SourceOf = (task: string) => Source;
 
 const DIRTY = { $eq: ['$status', 'processing_dirty'] };
-const unlessDirty = (value: unknown, dirty: unknown): Document => ({ $cond: [DIRTY, dirty, value] });
+/** The document was looked at while the attempt ran, and was as planned: what it was skipped for has passed. */
+const TOUCHED = { $eq: ['$touched', true] };
 
 /** Where one value does for all it is a constant; where not, each document looks its own up by position. */
 function perDocument(values: readonly unknown[]): Document {
@@ -25,6 +26,8 @@ function perDocument(values: readonly unknown[]): Document {
 /** A document that changed while its task ran gives it another run, whatever this one came to. */
 function settlePipeline(group: readonly TaskSettlement[]): Document[] {
   const [first] = group as [TaskSettlement, ...TaskSettlement[]];
+  const again = first.skipped ? { $or: [DIRTY, TOUCHED] } : DIRTY;
+  const unlessDirty = (value: unknown, dirty: unknown): Document => ({ $cond: [again, dirty, value] });
   const each = (value: (one: TaskSettlement) => unknown): Document => perDocument(group.map(value));
   const entries = group.map(({ entry }) => (entry === undefined ? [] : [entry]));
   const due = each(({ scheduledAt }) => scheduledAt ?? null);
@@ -70,7 +73,7 @@ function settlePipeline(group: readonly TaskSettlement[]): Document[] {
   return [
     ...(group.length > 1 ? [{ $set: { _at: position } }] : []),
     { $set: set },
-    { $unset: ['claimedBy', 'startedToken', '_at'] },
+    { $unset: ['claimedBy', 'startedToken', 'touched', '_at'] },
   ];
 }
 
