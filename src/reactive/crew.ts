@@ -48,6 +48,8 @@ export class ReactiveCrew implements Crew {
   #seat: Seat | undefined;
   #ending: Promise<void> = Promise.resolve();
   #adverts: readonly TaskAdvert[] = [];
+  /** Other instances, as far as the last look knows. */
+  #peers = 1;
   readonly #published = new Set<TaskPlan>();
 
   constructor(options: ReactiveCrewOptions) {
@@ -159,6 +161,8 @@ export class ReactiveCrew implements Crew {
   }
 
   observe(cluster: Cluster): void {
+    const { life } = this.#options.station.self;
+    this.#peers = cluster.instances.filter((one) => one.life !== life && !one.dead).length;
     if (this.#options.plans) this.#election.observe(cluster);
   }
 
@@ -231,6 +235,7 @@ export class ReactiveCrew implements Crew {
       events,
       log,
       error: this.#options.error,
+      alone: () => this.#peers === 0,
       planned: () => this.#engine.notify(),
       overtaken: () => this.#election.lose('another instance leads'),
     });

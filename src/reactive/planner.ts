@@ -32,6 +32,8 @@ export interface PlannerOptions {
   readonly events: Emitter<TaskEvents>;
   readonly log: Logger;
   readonly error: (error: unknown, where: string) => void;
+  /** True where no other instance lives that could be woken. */
+  readonly alone: () => boolean;
   /** Work was planned: whoever runs it here may look. */
   readonly planned: () => void;
   /** The store says that somebody else leads. */
@@ -367,7 +369,7 @@ export class Planner {
     const { reactive, clock, planned, error } = this.#options;
     planned();
     const now = clock.monotonic();
-    if (this.#ringing !== undefined) return;
+    if (this.#ringing !== undefined || this.#options.alone()) return;
     const waitMs = Math.max(0, this.#rangAt + RING_MS - now);
     this.#ringing = (async () => {
       if (waitMs > 0) await pause(clock, waitMs, this.#stop.signal);

@@ -2,7 +2,7 @@
 import type { Document } from 'mongodb';
 import type { Cleaned, TaskPlan } from '../../store/reactive.js';
 import { run } from '../context.js';
-import { keyOf, type TaskKey } from './document.js';
+import { keyOf, textOf, type TaskKey } from './document.js';
 import { queryOf } from './filter.js';
 import { known } from './plan.js';
 import type { Place, Sources } from './sources.js';
@@ -41,17 +41,37 @@ function orphansPipeline(
   ];
 }
 
+/** Under a collation of its own the source is asked apart: the keys of tasks are compared letter by letter. */
+async function orphansOf(
+  place: Place,
+  plan: TaskPlan,
+  ids: readonly unknown[],
+  query: Document,
+): Promise<readonly TaskKey[]> {
+  if (place.collation === undefined) {
+    const keys = ids.map((id) => keyOf(plan.task, id));
+    const rows = await place.tasks.aggregate(orphansPipeline(plan, place, keys, query)).toArray();
+    return rows.map((row) => row['_id'] as TaskKey);
+  }
+  const found = await place.source
+    .find(
+      { $and: [{ _id: { $in: ids as never[] } }, query] },
+      { projection: { _id: 1 }, collation: place.collation as never },
+    )
+    .toArray();
+  const still = new Set(found.map((row) => textOf(row._id)));
+  return ids.filter((id) => !still.has(textOf(id))).map((id) => keyOf(plan.task, id));
+}
+
 async function deleteOrphans(place: Place, plan: TaskPlan, ids: readonly unknown[]): Promise<number> {
   const { deleteWhen, keepForMs } = plan.cleanup;
   if (deleteWhen === 'never' || ids.length === 0) return 0;
   const query = deleteWhen === 'sourceDocumentDeleted' ? {} : queryOf(plan);
-  const keys = ids.map((id) => keyOf(plan.task, id));
-  const collation = place.collation === undefined ? {} : { collation: place.collation as never };
-  const rows = await place.tasks.aggregate(orphansPipeline(plan, place, keys, query), collation).toArray();
-  if (rows.length === 0) return 0;
+  const orphans = await orphansOf(place, plan, ids, query);
+  if (orphans.length === 0) return 0;
   // A document that came back meanwhile was planned anew, which makes its task young again.
   const { deletedCount } = await place.tasks.deleteMany({
-    _id: { $in: rows.map((row) => row['_id'] as never) },
+    _id: { $in: orphans as never[] },
     status: { $in: AT_REST },
     $expr: old(keepForMs),
   });
