@@ -167,8 +167,9 @@ export class ReactiveCrew implements Crew {
   }
 
   news(): void {
-    if (this.#planner !== undefined) this.#planner.nudge();
-    else this.#lookAround();
+    this.#planner?.nudge();
+    // Who has come must be woken from now on; who has gone may have been the leader.
+    this.#lookAround();
   }
 
   #lookAround(): void {
