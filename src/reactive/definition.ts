@@ -98,11 +98,12 @@ export interface CompiledTask {
 
 export function compileTask(definition: ReactiveTaskDefinition<never>): CompiledTask {
   const where = `reactiveTask(${show((definition as { task?: unknown } | undefined)?.task)})`;
+  if ((definition as unknown) === undefined)
+    throw new OptionError(`reactiveTask: a definition is needed: { task, collection, handler }.`);
   checkKeys(where, definition, KEYS);
   const { task, collection, handler, database, filter, watchProjection, timeout, concurrency } = definition;
   checkFunction(where, 'handler', handler);
-  const { resetRetriesOnDataChange = true, ...retryPolicy } = (definition.retryPolicy ??
-    DEFAULT_TASK_RETRY) as TaskRetryPolicy;
+  const { resetRetriesOnDataChange, retryPolicy } = retryOf(where, definition.retryPolicy);
   return {
     plan: {
       task: checkText(where, 'task', task),
@@ -113,11 +114,7 @@ export function compileTask(definition: ReactiveTaskDefinition<never>): Compiled
       ...(filter === undefined ? {} : { filter }),
       ...(watchProjection === undefined ? {} : { watchProjection }),
       debounce: debounceOf(where, definition.debounce),
-      resetRetriesOnDataChange: checkBoolean(
-        `${where}: retryPolicy`,
-        'resetRetriesOnDataChange',
-        resetRetriesOnDataChange,
-      ),
+      resetRetriesOnDataChange,
       cleanup: cleanupOf(where, definition.cleanupPolicy),
       evolution: evolutionOf(where, definition.evolution),
       ...(definition.reconcileEvery === undefined
@@ -126,7 +123,7 @@ export function compileTask(definition: ReactiveTaskDefinition<never>): Compiled
     },
     handler: handler as unknown as TaskHandler,
     retry: retryRule(where, retryPolicy, DEFAULT_MAX_ATTEMPTS),
-    retryPolicy: retryPolicy,
+    retryPolicy,
     historyLimit: checkInteger(
       where,
       'executionHistoryLimit',
@@ -138,6 +135,25 @@ export function compileTask(definition: ReactiveTaskDefinition<never>): Compiled
       ? {}
       : { concurrency: checkInteger(where, 'concurrency', concurrency, 1, 10_000) }),
     ...(timeout === undefined ? {} : { timeoutMs: toMs(where, 'timeout', timeout, 1) }),
+  };
+}
+
+function retryOf(
+  where: string,
+  given: TaskRetryPolicy = DEFAULT_TASK_RETRY,
+): { readonly resetRetriesOnDataChange: boolean; readonly retryPolicy: RetryPolicy } {
+  const at = `${where}: retryPolicy`;
+  if (typeof given !== 'object' || (given as unknown) === null)
+    throw new OptionError(
+      `${at} must be an object such as { type: 'fixed', interval: '10s' }; got ${show(given)}.`,
+    );
+  const { resetRetriesOnDataChange = true, ...retryPolicy } = given;
+  const near = Object.keys(retryPolicy).find((key) => key.toLowerCase().startsWith('reset'));
+  if (near !== undefined)
+    throw new OptionError(`${at}: unknown option "${near}". Did you mean "resetRetriesOnDataChange"?`);
+  return {
+    resetRetriesOnDataChange: checkBoolean(at, 'resetRetriesOnDataChange', resetRetriesOnDataChange),
+    retryPolicy: retryPolicy,
   };
 }
 

@@ -60,7 +60,9 @@ function refuseMixture(where: string, filter: unknown): void {
   for (const [key, value] of Object.entries(filter)) {
     if (key !== '$and' && key !== '$or') continue;
     for (const operand of Array.isArray(value) ? (value as unknown[]) : []) {
-      const field = isObject(operand) ? Object.keys(operand).find((name) => !name.startsWith('$')) : undefined;
+      const field = isObject(operand)
+        ? Object.keys(operand).find((name) => !name.startsWith('$'))
+        : undefined;
       if (field !== undefined) {
         throw new OptionError(
           `${where}: filter mixes a query on "${field}" with an expression. ` +

@@ -1,6 +1,6 @@
 /** What outlives a planner: definitions, leadership, resume points, and how far reconciliation has come. */
 import { createHash } from 'node:crypto';
-import { BSON, type Document } from 'mongodb';
+import { BSON, Binary, type Document } from 'mongodb';
 import type { TaskAdvert } from '../../store/port.js';
 import type {
   Checkpoint,
@@ -13,12 +13,15 @@ import type {
 } from '../../store/reactive.js';
 import { literal, run, type GlobalDocument, type Mongo } from '../context.js';
 import { isDuplicate } from '../errors.js';
+import { EXACT } from './document.js';
 import { nameOfSource } from './sources.js';
 
-/** Filters have `$` and dots in their keys, so a definition is kept as text. */
+/** Filters have `$` and dots in their keys, so a definition is kept as text, for people and for comparing. */
 const encode = (value: unknown): string => BSON.EJSON.stringify({ value }, { relaxed: false });
-const decode = (text: string): unknown =>
-  (BSON.EJSON.parse(text, { relaxed: true }) as { value: unknown }).value;
+/** What is planned by is kept as bytes: read as text, `{ $regex, $ne }` would lose its `$ne`, and a long its digits. */
+const pack = (plan: TaskPlan): Binary => new Binary(BSON.serialize(plan));
+const unpack = (bytes: unknown): TaskPlan =>
+  BSON.deserialize(bytes instanceof Binary ? bytes.buffer : (bytes as Uint8Array), EXACT) as TaskPlan;
 const digest = (text: string): string => createHash('sha256').update(text).digest('hex').slice(0, 32);
 
 const PLANNER = 'planner';
@@ -61,7 +64,7 @@ export function plannerStore(mongo: () => Mongo): PlannerStore {
         const adverts: TaskAdvert[] = [];
         for (const plan of plans) {
           const { id, text, trigger } = definitionOf(plan);
-          const kept = { kind: 'definition' as const, task: plan.task, text, trigger };
+          const kept = { kind: 'definition' as const, task: plan.task, text, plan: pack(plan), trigger };
           await globals().updateOne(
             { _id: `definition:${plan.task}:${id}` },
             [{ $set: { ...literals(kept), firstSeenAt: { $ifNull: ['$firstSeenAt', '$$NOW'] } } }],
@@ -76,7 +79,7 @@ export function plannerStore(mongo: () => Mongo): PlannerStore {
         const rows = await globals().find({ kind: 'definition' }).toArray();
         return rows.map((row: GlobalDocument): PublishedPlan => ({
           id: row._id.slice(row._id.lastIndexOf(':') + 1),
-          plan: decode(row['text'] as string) as TaskPlan,
+          plan: unpack(row['plan']),
           trigger: row['trigger'] as string,
           firstSeenAt: row['firstSeenAt'] as Date,
         }));

@@ -2,7 +2,7 @@ import type { ClientSession } from 'mongodb';
 import { OptionError } from '../../core/errors.js';
 import { show } from '../../core/options.js';
 import type { PlannerStore, ReactiveStore, Source, TaskPlan, TaskStore } from '../../store/reactive.js';
-import { needTransactions, run, type Mongo } from '../context.js';
+import { literal, needTransactions, run, type Mongo } from '../context.js';
 import * as claiming from './claim.js';
 import { clean, reprocess } from './clean.js';
 import { openFeed } from './feed.js';
@@ -15,6 +15,12 @@ import { plannerStore } from './registry.js';
 import { settle, settleIn, type SourceOf } from './settle.js';
 import { nameOfSource, type Sources } from './sources.js';
 
+function check(where: string, plan: TaskPlan): TaskPlan {
+  checkFilter(where, plan.filter);
+  checkProjection(where, plan.watchProjection);
+  return plan;
+}
+
 export function reactiveStore(
   mongo: () => Mongo,
   sources: Sources,
@@ -24,16 +30,14 @@ export function reactiveStore(
   return {
     planner,
     useGlobals,
-    check: (where, plan) => {
-      checkFilter(where, plan.filter);
-      checkProjection(where, plan.watchProjection);
-      return plan;
-    },
+    check,
     prepare: async (plans) => {
       if (plans.length > 0) needTransactions(mongo());
       await run('prepare tasks', async () => {
         for (const plan of plans) {
           const where = `reactiveTask(${show(plan.task)})`;
+          // Again: a store that was given as a URL was not there when the task was defined.
+          check(where, plan);
           await sources.prepare(where, plan);
           await planning.ask(where, sources, plan);
         }
@@ -91,9 +95,12 @@ function taskStore(
     count: async (filter) => finding.count(sources, filter, await located()),
     retryMany: async (filter) => finding.retryMany(sources, filter, await located()),
     pause: async (task, until) => {
-      const pause = { kind: 'pause-task' as const, name: task, until: until ?? null };
+      // A throttle neither ends a pause that somebody asked for, nor shortens another throttle.
+      const paused = { $eq: [{ $type: '$until' }, 'null'] };
+      const longest = { $cond: [paused, null, { $max: ['$until', literal(until ?? null)] }] };
+      const pause = { kind: 'pause-task', name: literal(task), until: until === undefined ? null : longest };
       await run('pause', () =>
-        globals().updateOne({ _id: `pause-task:${task}` }, { $set: pause }, { upsert: true }),
+        globals().updateOne({ _id: `pause-task:${task}` }, [{ $set: pause }], { upsert: true }),
       );
     },
     resume: async (task) => {

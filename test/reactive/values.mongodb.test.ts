@@ -1,0 +1,320 @@
+import { Binary, Decimal128, Double, Int32, Long, ObjectId, Timestamp, UUID, type Document } from 'mongodb';
+import { describe, expect, it } from 'vitest';
+import { until } from '../support/mills.js';
+import { Plant, type Doc } from './plant.js';
+
+/** Which documents get a task by a filter, beside what the server itself finds by it as a query. */
+async function planned(
+  filter: object,
+  documents: readonly Document[],
+  find: object = filter,
+): Promise<unknown> {
+  const plant = new Plant();
+  const things = plant.collection('things');
+  // Half of them are found by reconciliation, the other half by the change stream.
+  const half = Math.ceil(documents.length / 2);
+  await things.insertMany(documents.slice(0, half).map((document, at) => ({ _id: at, ...document })));
+  await plant.started({ collection: 'things', filter });
+  await plant.quiet(['things']);
+  await things.insertMany(documents.slice(half).map((document, at) => ({ _id: half + at, ...document })));
+  const expected = (await things.find(find).sort({ _id: 1 }).toArray()).map((row) => row._id);
+  expect(expected.length).toBeGreaterThan(0);
+  expect(expected.length).toBeLessThan(documents.length);
+  await until('all that match have run', () => expected.every((id) => plant.of(id).length > 0));
+  await plant.quiet(['things']);
+  const tasks = await plant.tasks('things').find().sort({ sourceDocId: 1 }).toArray();
+  expect(tasks.map((row) => row['sourceDocId'])).toEqual(expected);
+  expect(plant.runs.filter(({ task }) => task === 'task')).toHaveLength(expected.length);
+  expect(plant.errors).toEqual([]);
+  return expected;
+}
+
+describe('a query means what it means to the server', () => {
+  const shapes = [
+    { a: null },
+    {},
+    { a: 1 },
+    { a: [1, 2] },
+    { a: [] },
+    { a: [[1]] },
+    { a: [null] },
+    { a: '1' },
+    { a: { b: 1 } },
+    { a: [{ b: 1 }, { b: 5 }] },
+    { a: 5 },
+    { a: new Double(1) },
+    { a: Long.fromString('9007199254740993') },
+    { a: Long.fromString('9007199254740992') },
+    { a: Decimal128.fromString('1') },
+    { a: 'abc' },
+    { a: 'ABX' },
+    { a: new Date(0) },
+  ];
+  it.each<[string, object]>([
+    ['null, which is also missing', { a: null }],
+    ['missing', { a: { $exists: false } }],
+    ['a value, alone or in a list', { a: 1 }],
+    ['not a value, which is also missing', { a: { $ne: 1 } }],
+    ['a range that different elements satisfy', { a: { $gt: 1, $lt: 2 } }],
+    ['a range of one type only', { a: { $gte: 1 } }],
+    ['one element that satisfies all', { a: { $elemMatch: { b: { $gt: 1 } } } }],
+    ['a path into a list', { 'a.b': 5 }],
+    ['a type', { a: { $type: 'string' } }],
+    ['an empty list', { a: [] }],
+    ['a whole subdocument', { a: { b: 1 } }],
+    ['a regular expression', { a: /^ab/iu }],
+    ['an operator beside a regular expression', { a: { $regex: '^ab', $options: 'i', $ne: 'abc' } }],
+    ['a 64-bit number that no double holds', { a: Long.fromString('9007199254740993') }],
+    ['a bigint', { a: 9007199254740993n }],
+    ['nor', { $nor: [{ a: null }, { a: { $type: 'number' } }] }],
+    ['a list of values', { a: { $in: [null, 'abc', /^AB/u] } }],
+    ['a schema', { $jsonSchema: { required: ['a'], properties: { a: { bsonType: 'array' } } } }],
+    ['a mixture with an expression', { a: { $exists: true }, $expr: { $isArray: '$a' } }],
+  ])('%s', async (_what, filter) => {
+    await planned(filter, shapes);
+  });
+
+  it('for an expression, with and without $expr, and with $$NOW', async () => {
+    const day = 86_400_000;
+    const times = [-2, -1, 1, 2].map((days) => ({ dueAt: new Date(Date.now() + days * day), a: days }));
+    expect(await planned({ $expr: { $lte: ['$dueAt', '$$NOW'] } }, times)).toEqual([0, 1]);
+    const due = { $and: [{ $lte: ['$dueAt', '$$NOW'] }, { $gt: ['$a', -2] }] };
+    expect(await planned(due, times, { $expr: due })).toEqual([1]);
+    const plain = { $gt: ['$a', 1] };
+    expect(await planned(plain, times, { $expr: plain })).toEqual([3]);
+    const not = { $not: [{ $in: ['$a', [1, 2]] }] };
+    expect(await planned(not, times, { $expr: not })).toEqual([0, 1]);
+  });
+});
+
+describe('a document of any id', () => {
+  const ids: readonly [string, NonNullable<Doc['_id']> | null][] = [
+    ['an ObjectId', new ObjectId()],
+    ['a text', 'text'],
+    ['an empty text', ''],
+    ['a text that looks like an expression', '$status'],
+    ['an int', 7],
+    ['a double', new Double(7.5)],
+    ['a long beyond 2^53', Long.fromString('9007199254740993')],
+    ['a small long', Long.fromNumber(12)],
+    ['a decimal', Decimal128.fromString('1.10')],
+    ['a UUID', new UUID()],
+    ['bytes', new Binary(Buffer.from([1, 2, 3]))],
+    ['a Date', new Date(1_234)],
+    ['a Date before 1970', new Date(-1_234)],
+    ['a boolean', false],
+    ['null', null],
+    ['a timestamp', new Timestamp({ t: 1, i: 2 })],
+    ['a subdocument', { tenant: 'a', n: Long.fromString('9007199254740995'), list: [1, { x: null }] }],
+    ['a subdocument of another order', { n: 1, tenant: 'a' }],
+    ['a subdocument whose values look like expressions', { tenant: '$tenant' }],
+    ['an empty subdocument', {}],
+  ];
+
+  it('is inserted, changed, fetched and deleted like any other', async () => {
+    const plant = new Plant();
+    const things = plant.collection('things');
+    const fetched: Document[] = [];
+    await plant.started({
+      collection: 'things',
+      filter: { n: { $gte: 0 } },
+      watchProjection: { n: 1 },
+      handler: async (context) => {
+        fetched.push(await context.getDocument());
+      },
+      cleanupPolicy: { keepFor: 0 },
+    });
+    await things.insertMany(ids.map(([what, _id]) => ({ _id, what, n: 0 })));
+    const saw = (n: number): Promise<unknown> =>
+      until(
+        `all were fetched with ${n}; missing: ${ids
+          .filter(([what]) => !fetched.some((row) => row['what'] === what && row['n'] === n))
+          .map(([what]) => what)
+          .join()}`,
+        () => ids.every(([what]) => fetched.some((row) => row['what'] === what && row['n'] === n)),
+      );
+    await saw(0);
+    await plant.quiet(['things']);
+    await things.updateMany({}, { $set: { n: 1 } });
+    await saw(1);
+    await plant.quiet(['things']);
+    expect(fetched).toHaveLength(2 * ids.length);
+    const kept = await plant.tasks('things').find({}, { promoteLongs: false }).toArray();
+    expect(kept).toHaveLength(ids.length);
+    expect(kept.every((row) => row['status'] === 'completed')).toBe(true);
+    await things.deleteMany({});
+    await plant.quiet();
+    expect(await plant.tasks('things').countDocuments()).toBe(0);
+    expect(plant.errors).toEqual([]);
+  });
+
+  it('is there before the task, and is found page by page through all types', async () => {
+    const plant = new Plant();
+    await plant.collection('things').insertMany(ids.map(([what, _id]) => ({ _id, what })));
+    await plant.collection('things').insertMany(Array.from({ length: 2_500 }, (_, n) => ({ _id: 100 + n })));
+    await plant.started({ collection: 'things' }, { reactive: { concurrency: 50 } });
+    await plant.quiet(['things']);
+    await until(
+      'all have run',
+      async () =>
+        (await plant.tasks('things').countDocuments({ status: 'completed' })) === 2_500 + ids.length,
+    );
+    expect(plant.runs.filter(({ task }) => task === 'task')).toHaveLength(2_500 + ids.length);
+  });
+
+  it('comes to the handler as it is, a 64-bit one as a Long where no number holds it', async () => {
+    const plant = new Plant();
+    await plant.started({ collection: 'things' });
+    const big = Long.fromString('9007199254740993');
+    const uuid = new UUID();
+    await plant.collection('things').insertMany([{ _id: big }, { _id: uuid }, { _id: new Int32(3) }]);
+    await plant.quiet(['things']);
+    const seen = plant.runs.filter(({ task }) => task === 'task').map(({ id }) => id);
+    expect(seen).toHaveLength(3);
+    expect(seen.some((id) => big.equals(id as Long))).toBe(true);
+    expect(seen.some((id) => id instanceof Binary && uuid.equals(id as UUID))).toBe(true);
+    expect(seen).toContain(3);
+  });
+});
+
+describe('watchProjection', () => {
+  it('takes computed fields, and watches what they come to', async () => {
+    const plant = new Plant();
+    const things = plant.collection('things');
+    const fetched: Document[] = [];
+    await plant.started({
+      collection: 'things',
+      watchProjection: {
+        large: { $gt: ['$total', 100] },
+        lines: { $size: '$lines' },
+        first: { $first: '$lines.sku' },
+        'deep.field': 1,
+      },
+      handler: async (context) => {
+        fetched.push(await context.getDocument());
+      },
+    });
+    await things.insertOne({ _id: 1, total: 1, lines: [{ sku: 'a', n: 1 }], deep: { field: 1, other: 1 } });
+    expect((await plant.ran(1))[0]?.values).toEqual({
+      _id: 1,
+      large: false,
+      lines: 1,
+      first: 'a',
+      deep: { field: 1 },
+    });
+    await plant.settled('things', 1);
+    await things.updateOne({ _id: 1 }, { $set: { total: 99, 'lines.0.n': 5, 'deep.other': 2 } });
+    await plant.quiet(['things']);
+    expect(plant.of(1)).toHaveLength(1);
+    await things.updateOne({ _id: 1 }, { $set: { total: 101 } });
+    await plant.ran(1, 2);
+    await plant.quiet(['things']);
+    expect(fetched).toMatchObject([
+      { total: 1, deep: { other: 1 } },
+      { total: 101, deep: { other: 2 } },
+    ]);
+    expect(plant.errors).toEqual([]);
+  });
+
+  it('may leave the id out, or be the id alone, which runs for new documents only', async () => {
+    const plant = new Plant();
+    const things = plant.collection('things');
+    const mill = plant.mill();
+    const fetched: string[] = [];
+    for (const [task, watchProjection] of [
+      ['without', { _id: 0, n: 1 }],
+      ['only', { _id: 1 }],
+    ] as const) {
+      void plant.define(mill, {
+        task,
+        collection: 'things',
+        watchProjection,
+        handler: async (context) => {
+          fetched.push(`${task} ${String((await context.getDocument())['n'])}`);
+        },
+      });
+    }
+    plant.mark(mill);
+    await mill.start();
+    await things.insertOne({ _id: 1, n: 1 });
+    expect((await plant.ran(1, 1, 'without'))[0]?.values).toEqual({ n: 1 });
+    expect((await plant.ran(1, 1, 'only'))[0]?.values).toEqual({ _id: 1 });
+    await plant.quiet(['things']);
+    await things.updateOne({ _id: 1 }, { $set: { n: 2 } });
+    await plant.ran(1, 2, 'without');
+    await plant.quiet(['things']);
+    expect(plant.of(1, 'only')).toHaveLength(1);
+    expect(fetched.sort()).toEqual(['only 1', 'without 1', 'without 2']);
+  });
+
+  it('may look at the whole document', async () => {
+    const plant = new Plant();
+    const fetched: Document[] = [];
+    await plant.started({
+      collection: 'things',
+      watchProjection: { fields: { $size: { $objectToArray: '$$ROOT' } }, whole: '$$CURRENT' },
+      handler: async (context) => {
+        fetched.push(await context.getDocument());
+      },
+    });
+    await plant.collection('things').insertOne({ _id: 1, a: 1 });
+    await plant.ran(1);
+    await plant.quiet(['things']);
+    expect(fetched).toEqual([{ _id: 1, a: 1 }]);
+    expect(plant.of(1)).toHaveLength(1);
+  });
+
+  it('keeps values as they are, though they look like expressions or odd keys', async () => {
+    const plant = new Plant();
+    const fetched: Document[] = [];
+    await plant.started({
+      collection: 'things',
+      task: 'a $task: with.dots and "quotes"',
+      filter: { note: '$secret' },
+      handler: async (context) => {
+        fetched.push(await context.getDocument());
+      },
+    });
+    const document = {
+      _id: '$a.b',
+      note: '$secret',
+      secret: 1,
+      10: 'ten',
+      2: 'two',
+      deep: { 'a.b': 1, $c: 2 },
+    };
+    await plant.collection('things').insertOne(document);
+    const [run] = await plant.ran('$a.b', 1, 'a $task: with.dots and "quotes"');
+    expect(run?.values).toEqual(document);
+    await plant.quiet(['things']);
+    expect(fetched).toEqual([document]);
+  });
+
+  it('sees another order of fields, and not another type of an equal number', async () => {
+    const plant = new Plant();
+    const things = plant.collection('things');
+    await plant.started({ collection: 'things', watchProjection: { sub: 1 } });
+    await things.insertOne({ _id: 1, sub: { a: 1, b: 2 } });
+    await plant.ran(1);
+    await plant.settled('things', 1);
+    await things.updateOne({ _id: 1 }, { $set: { sub: { a: Long.fromNumber(1), b: new Double(2) } } });
+    await plant.quiet(['things']);
+    expect(plant.of(1)).toHaveLength(1);
+    await things.updateOne({ _id: 1 }, { $set: { sub: { b: 2, a: 1 } } });
+    await plant.ran(1, 2);
+  });
+
+  it('tells null from missing', async () => {
+    const plant = new Plant();
+    const things = plant.collection('things');
+    await plant.started({ collection: 'things', watchProjection: { a: 1 } });
+    await things.insertOne({ _id: 1 });
+    await plant.ran(1);
+    await plant.settled('things', 1);
+    await things.updateOne({ _id: 1 }, { $set: { a: null } });
+    await plant.ran(1, 2);
+    await plant.settled('things', 1);
+    await things.updateOne({ _id: 1 }, { $unset: { a: 1 } });
+    await plant.ran(1, 3);
+  });
+});
