@@ -4,6 +4,7 @@ import { asError, OptionError } from './core/errors.js';
 import type { Job } from './core/job.js';
 import { safeLogger, type Logger } from './core/logger.js';
 import { checkFunction, checkKeys, checkOneOf, show } from './core/options.js';
+import type { LockContext } from './engine/lock-hold.js';
 import type { AnyHandler, JobHandler } from './jobs/context.js';
 import {
   checkWorkOptions,
@@ -22,6 +23,7 @@ import { Registry } from './jobs/registry.js';
 import { Results } from './jobs/results.js';
 import { Schedules } from './jobs/schedules.js';
 import { healthOf, type Health } from './health.js';
+import { Locks, type LockOptions } from './locks.js';
 import { checkMillOptions, type MillSettings, type TidemillOptions } from './mill-options.js';
 import { openStore } from './open-store.js';
 import { compileTask, type ReactiveTaskDefinition } from './reactive/definition.js';
@@ -47,6 +49,11 @@ export interface JobType<Input, Tx> {
   now(data: Input): Promise<EnqueuedJob<Input>>;
   schedule(cron: string, data: Input, options?: ScheduleOptions): Promise<Job<Input>>;
 }
+
+/** A payload may be left out only where its type allows that. */
+type Payload<Input, Rest extends readonly unknown[]> = undefined extends Input
+  ? [data?: Input, ...rest: Rest]
+  : [data: Input, ...rest: Rest];
 
 /** One job of `enqueueMany`. */
 export type NamedItem<Tx> = { readonly name: string; readonly data?: unknown } & EnqueueOptions<Tx>;
@@ -79,6 +86,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   readonly #definitions = new Definitions();
   readonly #queue: Queue<TransactionOf<S>>;
   readonly #results: Results;
+  readonly #locks: Locks;
   readonly #given: S | string;
   #resolved: Promise<Store<TransactionOf<S>>> | undefined;
   #shift: Shift | undefined;
@@ -95,6 +103,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     const store = (): Promise<Store> => this.#store();
     const due = (): void => this.#shift?.notify();
     this.#results = new Results(store);
+    this.#locks = new Locks(store, this.instanceId, (error, where) => this.#fault(error, where));
     this.#queue = new Queue(() => this.#store(), this.#registry, {
       due,
       reserve: (name, id) => this.#shift?.reserve(name, id),
@@ -155,11 +164,20 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
 
   /** Asks for a job. When this has resolved, the job runs at least once, whatever crashes. */
   enqueue<Input>(
-    target: JobDefinition<Input, unknown> | string,
-    data?: NoInfer<Input>,
+    definition: JobDefinition<Input, unknown>,
+    ...rest: Payload<Input, [options?: EnqueueOptions<TransactionOf<S>>]>
+  ): Promise<EnqueuedJob<Input>>;
+  enqueue<T = unknown>(
+    name: string,
+    data?: T,
     options?: EnqueueOptions<TransactionOf<S>>,
-  ): Promise<EnqueuedJob<Input>> {
-    return this.#queue.enqueue(target, data, options) as Promise<EnqueuedJob<Input>>;
+  ): Promise<EnqueuedJob<T>>;
+  enqueue(
+    target: JobDefinition | string,
+    data?: unknown,
+    options?: EnqueueOptions<TransactionOf<S>>,
+  ): Promise<EnqueuedJob> {
+    return this.#queue.enqueue(target, data, options);
   }
 
   /** Asks for many jobs in one write; answers in the same order. One that is invalid refuses the whole call. */
@@ -171,10 +189,12 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
 
   /** Asks for a job to run at once. */
   now<Input>(
-    target: JobDefinition<Input, unknown> | string,
-    data?: NoInfer<Input>,
-  ): Promise<EnqueuedJob<Input>> {
-    return this.enqueue(target, data);
+    definition: JobDefinition<Input, unknown>,
+    ...rest: Payload<Input, []>
+  ): Promise<EnqueuedJob<Input>>;
+  now<T = unknown>(name: string, data?: T): Promise<EnqueuedJob<T>>;
+  now(target: JobDefinition | string, data?: unknown): Promise<EnqueuedJob> {
+    return this.#queue.enqueue(target, data);
   }
 
   /** Makes or changes a recurring job; the same call from many instances makes one. */
@@ -230,6 +250,18 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   async withTransaction<T>(work: (transaction: TransactionOf<S>) => Promise<T>): Promise<T> {
     checkFunction('withTransaction', 'work', work);
     return (await this.#store()).transaction(work);
+  }
+
+  /**
+   * Runs `work` while this call alone, in the whole cluster, has the lock of that key; answers what it answers. The
+   * lock is renewed while it runs and given back when it ends, and is free after its lease if the process dies. If it
+   * is lost, `signal` aborts, and a `LeaseLostError` is thrown once `work` has ended. A `LockTakenError` is thrown
+   * where somebody else still has it after `wait`.
+   *
+   * Not re-entrant: a call for the same key inside `work` waits for the outer one, in vain.
+   */
+  withLock<T>(key: string, work: (lock: LockContext) => T | Promise<T>, options?: LockOptions): Promise<T> {
+    return this.#locks.with(key, work, options);
   }
 
   on<K extends keyof MillEvents>(event: K, listener: (payload: MillEvents[K]) => unknown): this {
@@ -339,7 +371,8 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     const timeoutMs =
       options.timeout === undefined ? this.#settings.shutdownMs : toMs('stop', 'timeout', options.timeout);
     await this.#starting?.catch(() => undefined);
-    await this.#shift?.stop(timeoutMs);
+    await Promise.all([this.#shift?.stop(timeoutMs), this.#locks.stop(timeoutMs)]);
+    this.#locks.abandon();
     this.#shift = undefined;
     this.#starting = undefined;
     this.#results.stop();

@@ -15,6 +15,10 @@ import {
   type MillEvents,
   type RetryPolicy,
   type Schedule,
+  type Task,
+  type TaskContext,
+  type TaskPage,
+  type TaskStatus,
   type UpcomingRun,
 } from 'tidemill';
 import { memory, type MemoryStore, type MemoryTransaction } from 'tidemill/memory';
@@ -193,6 +197,39 @@ mill.on('error', ({ error, where, instanceId }) => {
 expectTypeOf(mill.on('job:start', () => undefined)).toEqualTypeOf<typeof mill>();
 // @ts-expect-error -- no such event
 mill.on('job:done', () => undefined);
+
+// A payload may be left out only where its type allows that.
+declare const typed: JobDefinition<Email>;
+declare const untyped: JobDefinition;
+void mill.enqueue(typed, { to: 'ada@example.com' });
+void mill.enqueue(untyped);
+void mill.enqueue('by-name');
+// @ts-expect-error -- a mail needs an address
+void mill.enqueue(typed);
+// @ts-expect-error -- a mail needs an address
+void mill.now(typed);
+
+// Reactive tasks: the document's type flows into the handler.
+void mongoMill.reactiveTask<Email>({
+  task: 'mail',
+  collection: 'mails',
+  handler: async ({ getDocument, watchedValues, markCompleted }) => {
+    expectTypeOf(await getDocument()).toEqualTypeOf<Email>();
+    expectTypeOf(watchedValues).toEqualTypeOf<Record<string, unknown>>();
+    expectTypeOf(markCompleted)
+      .parameter(0)
+      .toHaveProperty('session')
+      .toEqualTypeOf<ClientSession | undefined>();
+  },
+});
+// @ts-expect-error -- the name is wrong
+void mongoMill.reactiveTask({ task: 'mail', collection: 'mails', filters: {}, handler: () => undefined });
+expectTypeOf<HasAny<Task>>().toEqualTypeOf<false>();
+expectTypeOf<HasAny<TaskPage>>().toEqualTypeOf<false>();
+expectTypeOf<HasAny<TaskContext<Email, ClientSession>>>().toEqualTypeOf<false>();
+expectTypeOf<TaskStatus>().toEqualTypeOf<
+  'pending' | 'processing' | 'processing_dirty' | 'completed' | 'failed'
+>();
 
 // Managing: outcomes are closed sets.
 expectTypeOf(mill.jobs.get('x')).resolves.toEqualTypeOf<Job | undefined>();
