@@ -35,6 +35,10 @@ export type { ReactiveOptions } from './reactive/options.js';
 export { TaskStatus, type Task } from './core/task.js';
 export type { Role } from './shift.js';
 
+// Locks
+export type { LockContext } from './engine/lock-hold.js';
+export type { LockOptions } from './locks.js';
+
 // Time
 export type { Duration } from './time/duration.js';
 export type { RetryPolicy } from './time/retry.js';
@@ -45,6 +49,7 @@ export {
   CancelledError,
   FatalError,
   LeaseLostError,
+  LockTakenError,
   OptionError,
   StoppingError,
   StoreError,

@@ -68,7 +68,20 @@ export class StoreError extends TidemillError {
   }
 }
 
-/** The reason on a handler's `signal` when its lease was taken over, or could not be renewed in time. */
+/** `withLock` waited, and somebody else has the lock still. */
+export class LockTakenError extends TidemillError {
+  static override readonly brand: string = 'LockTakenError';
+  readonly key: string;
+  /** The `instanceId` of the mill that has it. */
+  readonly heldBy: string;
+  constructor(message: string, { key, heldBy }: { readonly key: string; readonly heldBy: string }) {
+    super('LOCK_TAKEN', message);
+    this.key = key;
+    this.heldBy = heldBy;
+  }
+}
+
+/** The reason on a handler's `signal` when its lease, or a lock, was taken over or could not be renewed in time. */
 export class LeaseLostError extends TidemillError {
   static override readonly brand: string = 'LeaseLostError';
   constructor(message: string) {

@@ -1,8 +1,9 @@
 import { systemClock, type Clock } from '../core/clock.js';
 import type { PayloadRules } from '../core/payload.js';
-import type { InstanceStore, JobStore, Store, Watch, WatchHandlers } from '../store/port.js';
+import type { InstanceStore, JobStore, LockStore, Store, Watch, WatchHandlers } from '../store/port.js';
 import { MemoryInstances } from './instances.js';
 import { memoryJobs } from './jobs.js';
+import { MemoryLocks } from './locks.js';
 import { MemoryTransaction } from './transaction.js';
 
 export interface MemoryOptions {
@@ -22,6 +23,7 @@ export class MemoryStore implements Store<MemoryTransaction> {
   readonly maxPayloadBytes: number;
   readonly jobs: JobStore<MemoryTransaction>;
   readonly instances: InstanceStore;
+  readonly locks: LockStore;
   readonly #listeners = new Set<WatchHandlers>();
 
   constructor(options: MemoryOptions) {
@@ -30,6 +32,7 @@ export class MemoryStore implements Store<MemoryTransaction> {
     const paused = new Set<string>();
     const instances = new MemoryInstances(this.clock, paused);
     this.instances = instances;
+    this.locks = new MemoryLocks(this.clock);
     this.jobs = memoryJobs({
       clock: this.clock,
       paused,

@@ -18,10 +18,11 @@ export interface Mongo {
   readonly transactions: boolean;
 }
 
-/** Coordination documents: instances, paused names, and what the planner of reactive tasks has to remember. */
+/** Coordination documents: instances, paused names, locks, and what the planner of reactive tasks has to remember. */
 export interface GlobalDocument extends Document {
   _id: string;
-  kind: 'instance' | 'pause' | 'pause-task' | 'planner' | 'definition' | 'task' | 'checkpoint' | 'bell';
+  kind:
+    'instance' | 'pause' | 'pause-task' | 'planner' | 'definition' | 'task' | 'checkpoint' | 'bell' | 'lock';
 }
 
 /** Every statement names its own concerns and BSON options, so that a user's connection options change nothing. */

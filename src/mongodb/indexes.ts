@@ -66,8 +66,21 @@ export function jobIndexes(sharded: boolean): readonly IndexPlan[] {
   ];
 }
 
-/** Coordination: one live registration per instance id. */
+/** A lock that nobody has taken for so long is forgotten. */
+const LOCK_KEPT_SECONDS = 7 * 86_400;
+
+/** Coordination. Locks may be very many, and nothing else may have to read past them. */
 export const globalsIndexes: readonly IndexPlan[] = [
+  // who is alive, what is paused, which tasks there are: everything that is asked for by its kind.
+  { name: 'tidemill_kind', key: { kind: 1 } },
+  // a lock that is held has the end of its lease before it, and is never deleted.
+  {
+    name: 'tidemill_locks',
+    key: { leaseUntil: 1 },
+    expireAfterSeconds: LOCK_KEPT_SECONDS,
+    partialFilterExpression: { kind: 'lock' },
+  },
+  // one live registration per instance id.
   {
     name: 'tidemill_instance',
     key: { instanceId: 1 },

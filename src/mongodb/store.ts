@@ -2,7 +2,7 @@ import { BSON, MongoClient, ObjectId, type ClientSession, type WriteConcernSetti
 import { OptionError, StoreError } from '../core/errors.js';
 import { checkBoolean, checkFunction, checkInteger, checkKeys, checkText, show } from '../core/options.js';
 import type { PayloadRules } from '../core/payload.js';
-import type { InstanceStore, JobStore, Store, Watch, WatchHandlers } from '../store/port.js';
+import type { InstanceStore, JobStore, LockStore, Store, Watch, WatchHandlers } from '../store/port.js';
 import type { ReactiveStore } from '../store/reactive.js';
 import { claim, claimedUnder } from './claim.js';
 import { ServerClock } from './clock.js';
@@ -20,6 +20,7 @@ import {
 } from './indexes.js';
 import { insert, insertIn } from './insert.js';
 import { instanceStore } from './instances.js';
+import { lockStore } from './locks.js';
 import { look } from './look.js';
 import * as managing from './manage.js';
 import * as scheduling from './schedules.js';
@@ -80,6 +81,7 @@ export class MongodbStore implements Store<ClientSession> {
   readonly maxPayloadBytes: number;
   readonly jobs: JobStore<ClientSession>;
   readonly instances: InstanceStore;
+  readonly locks: LockStore;
   readonly reactive: ReactiveStore<ClientSession>;
   readonly #options: MongodbOptions;
   readonly #holders = new Set<object>();
@@ -92,6 +94,7 @@ export class MongodbStore implements Store<ClientSession> {
     this.maxPayloadBytes = options.maxPayloadBytes ?? LARGEST;
     this.jobs = jobStore(() => this.#mongo());
     this.instances = instanceStore(() => this.#mongo());
+    this.locks = lockStore(() => this.#mongo());
     const { tasks = (collection: string) => `${collection}_tasks` } = options.collections ?? {};
     const sources = new Sources(() => this.#mongo(), tasks, options.createIndexes !== false);
     this.reactive = reactiveStore(

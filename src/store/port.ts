@@ -6,6 +6,7 @@ import type { Clock } from '../core/clock.js';
 import type { Attempt, JobRecord, JobStatus, LogLine, MissedPolicy } from '../core/job.js';
 import type { PayloadRules } from '../core/payload.js';
 import type { FailureKind } from '../core/work.js';
+import type { LockStore } from './lock.js';
 import type { ReactiveStore } from './reactive.js';
 import type {
   Claimant,
@@ -19,6 +20,7 @@ import type {
   WorkStore,
 } from './work.js';
 
+export type { LockOwner, LockStore } from './lock.js';
 export {
   leaseOf,
   type ClaimAnswer,
@@ -265,6 +267,7 @@ export interface Store<Tx = unknown> {
   readonly maxPayloadBytes: number;
   readonly jobs: JobStore<Tx>;
   readonly instances: InstanceStore;
+  readonly locks: LockStore;
   /** Left out where data cannot be watched. */
   readonly reactive?: ReactiveStore<Tx>;
   /** Opens what is needed, once; safe to call again. Each mill holds the store until it lets go. */

@@ -1,0 +1,72 @@
+import { pause, type Clock } from '../core/clock.js';
+import { LockTakenError, StoreError } from '../core/errors.js';
+import { show } from '../core/options.js';
+import type { LockOwner, LockStore } from '../store/port.js';
+
+export interface LockRequest {
+  readonly store: LockStore;
+  readonly clock: Clock;
+  readonly key: string;
+  readonly owner: LockOwner;
+  readonly leaseMs: number;
+  readonly waitMs: number;
+}
+
+export interface AcquiredLock {
+  readonly fence: number;
+  /** When it was asked for, by the monotonic clock: the lease counts from here, the store's own end of it is later. */
+  readonly sentAt: number;
+}
+
+const FIRST_MS = 25;
+const LONGEST_MS = 250;
+
+/**
+ * Asks until the lock is free or the wait is over. An answer that was lost is asked for again: the owner is the same, so
+ * what the first request took is found to be its own. Rejects with the reason of `stop` once that aborts.
+ */
+export async function waitForLock(request: LockRequest, stop: AbortSignal): Promise<AcquiredLock> {
+  const { clock, waitMs } = request;
+  const endAt = clock.monotonic() + waitMs;
+  for (let stepMs = FIRST_MS; ; stepMs = Math.min(LONGEST_MS, stepMs * 2)) {
+    const attempt = ask(request);
+    clock.track?.(attempt);
+    const answer = await attempt;
+    stop.throwIfAborted();
+    if (!(answer instanceof Error)) return answer;
+    const leftMs = endAt - clock.monotonic();
+    if (leftMs <= 0) throw answer;
+    // Those who came at the same time must not ask at the same time for ever.
+    const jitter = 0.5 + Math.random() / 2;
+    await pause(clock, Math.min(leftMs, stepMs * jitter), stop);
+    stop.throwIfAborted();
+  }
+}
+
+/** The lock, or the reason why not, where asking again may help. */
+async function ask(request: LockRequest): Promise<AcquiredLock | LockTakenError | StoreError> {
+  const { store, clock, key, owner, leaseMs } = request;
+  const sentAt = clock.monotonic();
+  try {
+    const answer = await store.acquire(key, owner, leaseMs);
+    if ('heldBy' in answer) return taken(request, answer.heldBy);
+    if (clock.monotonic() - sentAt < leaseMs) return { fence: answer.fence, sentAt };
+    const message = `The lock ${show(key)} was given, but its lease of ${leaseMs} ms was over before the answer came. A longer \`lease\` helps.`;
+    return new StoreError(message, { transient: true });
+  } catch (error) {
+    if (error instanceof StoreError && error.transient) return error;
+    throw error;
+  }
+}
+
+function taken({ key, owner, waitMs }: LockRequest, heldBy: string): LockTakenError {
+  const waited = waitMs > 0 ? ` and did not give it back within ${waitMs} ms` : '';
+  const fix =
+    heldBy === owner.instanceId
+      ? 'That is this instance itself: a lock is not re-entrant, and its calls exclude each other too.'
+      : 'Try again later, or wait longer with the option `wait`.';
+  return new LockTakenError(`The lock ${show(key)} is taken: ${heldBy} holds it${waited}. ${fix}`, {
+    key,
+    heldBy,
+  });
+}
