@@ -42,7 +42,7 @@ const MENTIONS_COMPLETION = /\bmarkCompleted\b/u;
 export class TaskTrigger implements Trigger<TaskRecord, TaskSettlement> {
   readonly #options: TaskTriggerOptions;
   /** Names that this instance holds back, and until when. */
-  readonly #throttled = new Map<string, Timer>();
+  readonly #throttled = new Map<string, { readonly until: Date; readonly timer: Timer }>();
   readonly #completing = new Set<string>();
   #inForce: ReadonlyMap<string, string> = new Map();
   readonly #runs = new Map<string, RunCounter>();
@@ -117,20 +117,22 @@ export class TaskTrigger implements Trigger<TaskRecord, TaskSettlement> {
     return run.perform();
   }
 
-  /** Starts no more of this name here until then. */
+  /** Starts no more of this name here until then; of several wishes the longest counts. */
   throttle(task: string, until: Date): void {
     const { store, changed } = this.#options;
-    this.#throttled.get(task)?.cancel();
+    const before = this.#throttled.get(task);
+    if (before !== undefined && before.until >= until) return;
+    before?.timer.cancel();
     const timer = store.clock.timer(until.getTime() - store.clock.now(), () => {
       this.#throttled.delete(task);
       changed();
     });
-    this.#throttled.set(task, timer);
+    this.#throttled.set(task, { until, timer });
     changed();
   }
 
   stop(): void {
-    for (const timer of this.#throttled.values()) timer.cancel();
+    for (const { timer } of this.#throttled.values()) timer.cancel();
     this.#throttled.clear();
   }
 
@@ -339,12 +341,11 @@ class Run {
   }
 
   /** May be called again by a transaction that is tried again: each try writes anew. */
-  async #markCompleted(options: {
-    readonly session?: unknown;
-    readonly transaction?: unknown;
-  }): Promise<void> {
+  async #markCompleted(
+    options: { readonly session?: unknown; readonly transaction?: unknown } | undefined,
+  ): Promise<void> {
     const { store, tasks } = this.#options;
-    const transaction = options.transaction ?? options.session;
+    const transaction = options?.transaction ?? options?.session;
     if (!store.isTransaction(transaction)) {
       const message = `markCompleted() needs { session }: the handle of a ${store.kind} transaction.`;
       throw new TidemillError('BAD_OPTION', message);

@@ -147,7 +147,7 @@ async function take(place: Place, keys: readonly TaskKey[], request: ClaimReques
           attempts: { $add: [{ $ifNull: ['$attempts', 0] }, 1] },
         },
       },
-      { $unset: ['waitingSince', 'deferredUntil', 'touched'] },
+      { $unset: ['waitingSince', 'deferredUntil', 'touched', 'overtaken'] },
     ],
   );
   return matchedCount;

@@ -36,7 +36,7 @@ function fetchPipeline(
   query: Document,
 ): Document[] {
   return [
-    { $match: { _id: { $in: keys }, leaseToken: token, status: { $in: RUNNING } } },
+    { $match: { _id: { $in: keys }, leaseToken: token, status: { $in: RUNNING }, overtaken: { $ne: true } } },
     {
       $lookup: {
         from: place.source.collectionName,
@@ -53,7 +53,13 @@ function fetchPipeline(
         as: 'documents',
       },
     },
-    { $project: { _id: 0, at: { $indexOfArray: [literal(keys), '$_id'] }, document: { $first: '$documents' } } },
+    {
+      $project: {
+        _id: 0,
+        at: { $indexOfArray: [literal(keys), '$_id'] },
+        document: { $first: '$documents' },
+      },
+    },
   ];
 }
 

@@ -68,11 +68,13 @@ function changedTask(plan: TaskPlan): Document[] {
   );
   const settled = { $min: [{ $add: ['$$NOW', waitMs] }, { $add: [since, maxWaitMs] }] };
   // A new sequence of attempts, unless the policy keeps the old one: then its delay is kept as well.
-  const fresh = plan.resetRetriesOnDataChange ? true : { $lte: ['$firstErrorAt', null] };
+  // An attempt under way may yet be the first to fail, so it counts.
+  const fresh = plan.resetRetriesOnDataChange
+    ? true
+    : { $and: [{ $not: [running] }, { $lte: ['$firstErrorAt', null] }] };
   const due = { $max: [settled, '$$NOW', '$deferredUntil', when(fresh, null, '$scheduledAt')] };
-  const triggered = {
-    $or: [{ $ne: ['$matched', true] }, { $ne: ['$lastObservedValues', '$$new.lastObservedValues'] }],
-  };
+  const changed = { $ne: ['$lastObservedValues', '$$new.lastObservedValues'] };
+  const triggered = { $or: [{ $ne: ['$matched', true] }, changed] };
   const large = { $eq: ['$$new.status', 'failed'] };
   const next: Document = {
     status: when(running, 'processing_dirty', when(large, 'failed', 'pending')),
@@ -82,6 +84,8 @@ function changedTask(plan: TaskPlan): Document[] {
     waitingSince: since,
     scheduledAt: due,
     initialScheduledAt: when({ $gt: ['$deferredUntil', null] }, '$initialScheduledAt', due),
+    // The attempt under way was claimed for other values: its `getDocument` must not take these for them.
+    overtaken: when({ $and: [running, changed] }, true, '$overtaken'),
     attempts: when(fresh, 0, '$attempts'),
     firstErrorAt: when(fresh, null, '$firstErrorAt'),
     updatedAt: '$$NOW',

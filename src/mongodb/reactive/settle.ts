@@ -1,4 +1,5 @@
 import type { ClientSession, Document } from 'mongodb';
+import { OptionError } from '../../core/errors.js';
 import type { SettleAnswer } from '../../store/port.js';
 import type { Source, TaskSettlement } from '../../store/reactive.js';
 import { literal, run } from '../context.js';
@@ -31,18 +32,20 @@ function settlePipeline(group: readonly TaskSettlement[]): Document[] {
   const each = (value: (one: TaskSettlement) => unknown): Document => perDocument(group.map(value));
   const entries = group.map(({ entry }) => (entry === undefined ? [] : [entry]));
   const due = each(({ scheduledAt }) => scheduledAt ?? null);
+  // A change does not shorten a deferral, nor the delay of a sequence of attempts that it does not end.
+  const keepsDelay = first.deferred || !first.resetRetries;
   const attempts = first.takeBack ? { $max: [0, { $subtract: ['$attempts', 1] }] } : '$attempts';
   const firstErrorAt = each(({ failure }) => failure?.firstErrorAt ?? null);
   const position = { $indexOfArray: [literal(group.map(({ lease }) => lease.key)), '$_id'] };
   const set: Document = {
     status: unlessDirty(first.status, 'pending'),
     lockedAt: null,
-    attempts: unlessDirty(attempts, first.resetRetries ? 0 : attempts),
+    attempts: unlessDirty(attempts, first.resetRetries || first.success !== undefined ? 0 : attempts),
     ...(first.by === 'reclaimer' ? { leaseToken: null } : {}),
     ...(first.scheduledAt === undefined
       ? {}
       : {
-          scheduledAt: unlessDirty(due, first.deferred ? { $max: ['$scheduledAt', due] } : '$scheduledAt'),
+          scheduledAt: unlessDirty(due, keepsDelay ? { $max: ['$scheduledAt', due] } : '$scheduledAt'),
           ...(first.deferred
             ? { deferredUntil: due }
             : { initialScheduledAt: unlessDirty(due, '$initialScheduledAt') }),
@@ -73,7 +76,7 @@ function settlePipeline(group: readonly TaskSettlement[]): Document[] {
   return [
     ...(group.length > 1 ? [{ $set: { _at: position } }] : []),
     { $set: set },
-    { $unset: ['claimedBy', 'startedToken', 'touched', '_at'] },
+    { $unset: ['claimedBy', 'startedToken', 'touched', 'overtaken', '_at'] },
   ];
 }
 
@@ -172,6 +175,9 @@ export async function settleIn(
   sourceOf: SourceOf,
   session: ClientSession,
 ): Promise<SettleAnswer> {
+  // Without one it would be completed here and now, whatever becomes of the rest.
+  if (!session.inTransaction())
+    throw new OptionError('markCompleted() needs { session } of a transaction that has been started.');
   const { tasks } = sources.place(sourceOf(settlement.name));
   const { matchedCount } = await tasks.updateMany(
     preconditionOf([settlement]),

@@ -1,0 +1,82 @@
+/** A database of a test's own, with a watched collection, its tasks and mills that are stopped at the end. */
+import { MongoClient, type Collection, type Db, type Document } from 'mongodb';
+import { onTestFinished } from 'vitest';
+import type { Task, TaskStatus, Tidemill, TidemillOptions } from '../../src/index.js';
+import { mongodb, type MongodbStore } from '../../src/mongodb/index.js';
+import { aMill, until } from '../support/mills.js';
+import { freshUri } from '../support/stores.js';
+
+export type Row = Document & { _id: string | number };
+
+export interface Workshop {
+  readonly uri: string;
+  readonly client: MongoClient;
+  readonly db: Db;
+  readonly docs: Collection<Row>;
+  /** The stored tasks of `docs`, as they are. */
+  readonly stored: Collection<Row>;
+  /** An instance of its own; all share the connection, so that handlers may use its sessions. */
+  readonly mill: (options?: Partial<TidemillOptions>) => Tidemill<MongodbStore>;
+  /** The stored task of one document, as it is. */
+  readonly raw: (task: string, id: unknown) => Promise<Row | null>;
+  /** Waits until a task is in a state. */
+  readonly reaches: (
+    mill: Tidemill<MongodbStore>,
+    task: string,
+    id: unknown,
+    status: TaskStatus,
+    limitMs?: number,
+  ) => Promise<Task>;
+  /** Waits until the planner has seen everything that was written before. */
+  readonly planned: () => Promise<void>;
+}
+
+/** Its documents are called `things`; a second collection, `beacons`, tells how far the planner has come. */
+export function workshop(): Workshop {
+  const uri = freshUri();
+  const client = new MongoClient(uri);
+  const db = client.db();
+  onTestFinished(async () => {
+    await db.dropDatabase();
+    await client.close();
+  });
+  const stored = db.collection<Row>('things_tasks');
+  const raw = (task: string, id: unknown): Promise<Row | null> =>
+    stored.findOne({ _id: { task, id } as never });
+  let beacons = 0;
+  return {
+    uri,
+    client,
+    db,
+    docs: db.collection<Row>('things'),
+    stored,
+    raw,
+    mill: (options) => aMill(mongodb({ client }), options) as Tidemill<MongodbStore>,
+    reaches: (mill, task, id, status, limitMs) =>
+      until(
+        `task ${task} of ${String(id)} is ${status}`,
+        async () => {
+          const found = await mill.tasks.get(task, id);
+          return found?.status === status && found;
+        },
+        limitMs,
+      ),
+    planned: async () => {
+      beacons += 1;
+      const id = `beacon-${String(beacons)}`;
+      await db.collection<Row>('beacons').insertOne({ _id: id });
+      await until('the planner has come this far', async () => {
+        const seen = await db.collection<Row>('beacons_tasks').findOne({ sourceDocId: id });
+        return seen !== null;
+      });
+    },
+  };
+}
+
+/** Defines the task that `planned()` waits for; it does nothing. */
+export const withBeacon = (mill: Tidemill<MongodbStore>): Promise<void> =>
+  mill.reactiveTask({ task: 'beacon', collection: 'beacons', debounce: 0, handler: () => undefined });
+
+/** What the history says, in order. */
+export const statusesOf = (task: Task | undefined): readonly string[] =>
+  (task?.executionHistory ?? []).map((entry) => entry.status);
