@@ -10,6 +10,10 @@ import { enqueueing } from './measure/enqueueing.js';
 import { fullCollection } from './measure/full.js';
 import { idle } from './measure/idle.js';
 import { latency } from './measure/latency.js';
+import { reactiveIdle } from './measure/reactive/idle.js';
+import { reactiveLatency } from './measure/reactive/latency.js';
+import { reactivePlanner } from './measure/reactive/planner.js';
+import { reactiveThroughput } from './measure/reactive/throughput.js';
 import { backlog, severalProcesses, throughput } from './measure/throughput.js';
 
 const SECTIONS = {
@@ -20,17 +24,22 @@ const SECTIONS = {
   enqueueing,
   latency,
   idle,
+  'reactive-tasks': reactiveThroughput,
+  'reactive-latency': reactiveLatency,
+  'reactive-planner': reactivePlanner,
+  'reactive-idle': reactiveIdle,
 };
 
 const { values: flags } = parseArgs({
   options: {
     /** Which contenders; all by default. */
     only: { type: 'string', default: CONTENDERS.join(',') },
-    /** Which sections; all by default. */
+    /** Which sections; all by default. `reactive` means all of `reactive-…`. */
     sections: { type: 'string', default: Object.keys(SECTIONS).join(',') },
     rounds: { type: 'string' },
     quick: { type: 'boolean', default: false },
     memory: { type: 'boolean', default: false },
+    reconcile: { type: 'boolean', default: false },
   },
 });
 
@@ -41,6 +50,18 @@ function chosen<T extends string>(flag: string, given: string, known: readonly T
     throw new Error(`--${flag}: ${unknown.join(', ')} unknown; known are ${known.join(', ')}`);
   return names as T[];
 }
+
+const SECTION_NAMES = Object.keys(SECTIONS) as (keyof typeof SECTIONS)[];
+
+/** `reactive` means all of `reactive-…`. */
+const expanded = (given: string): string =>
+  given
+    .split(',')
+    .flatMap((name) => {
+      const group = SECTION_NAMES.filter((one) => one.startsWith(`${name.trim()}-`));
+      return group.length > 0 ? group : [name];
+    })
+    .join(',');
 
 function makeBench(
   uri: string,
@@ -81,7 +102,7 @@ function makeBench(
 
 async function main(): Promise<void> {
   const only = chosen('only', flags.only, CONTENDERS);
-  const sections = chosen('sections', flags.sections, Object.keys(SECTIONS) as (keyof typeof SECTIONS)[]);
+  const sections = chosen('sections', expanded(flags.sections), SECTION_NAMES);
   await using server = await startMongo();
   const client = await new MongoClient(server.uri).connect();
   try {
@@ -90,7 +111,7 @@ async function main(): Promise<void> {
       client,
       server.members[0]?.pid,
       only,
-      sections.length === Object.keys(SECTIONS).length,
+      sections.length === SECTION_NAMES.length,
     );
     const began = new Date();
     for (const section of sections) await SECTIONS[section](bench);
@@ -111,4 +132,5 @@ async function main(): Promise<void> {
 }
 
 if (flags.memory) await import('./memory.js');
+else if (flags.reconcile) await import('./reconcile.js');
 else await main();

@@ -3,6 +3,7 @@ import { cpus, totalmem } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { CONTENDERS, load } from '../contenders/contender.js';
+import { loadReactive, REACTIVE } from '../contenders/reactive/contender.js';
 import type { Bench, Row } from './bench.js';
 import { round } from './stats.js';
 
@@ -56,6 +57,11 @@ async function described(): Promise<Record<string, unknown>> {
   return Object.fromEntries(await Promise.all(entries)) as Record<string, unknown>;
 }
 
+const reactiveSettings = async (): Promise<Record<string, unknown>> =>
+  Object.fromEntries(
+    await Promise.all(REACTIVE.map(async (name) => [name, (await loadReactive(name)).variants] as const)),
+  );
+
 /** Who was measured, on what, and how. */
 export async function circumstances(bench: Bench): Promise<Record<string, unknown>> {
   const { version } = await bench.client.db('admin').command({ buildInfo: 1 });
@@ -78,6 +84,7 @@ export async function circumstances(bench: Bench): Promise<Record<string, unknow
     rounds: bench.rounds,
     quick: bench.quick,
     contenders: await described(),
+    reactive: await reactiveSettings(),
   };
 }
 

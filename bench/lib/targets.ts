@@ -14,15 +14,18 @@ const SEVERAL = [
   ['tuned100', 100_000],
 ] as const;
 
-/** What was promised, against what was measured in this run. Null where this run did not measure it. */
-export function targets(rows: readonly Row[]): Target[] {
-  const figure = (
-    section: string,
-    contender: string,
-    variant: string,
-    column: string,
-    also?: (row: Row) => boolean,
-  ): number => {
+/** Looks a figure up; NaN where this run did not measure it. */
+type Figure = (
+  section: string,
+  contender: string,
+  variant: string,
+  column: string,
+  also?: (row: Row) => boolean,
+) => number;
+
+const figuresOf =
+  (rows: readonly Row[]): Figure =>
+  (section, contender, variant, column, also) => {
     const row = rows.find(
       (one) =>
         one.section === section &&
@@ -32,6 +35,79 @@ export function targets(rows: readonly Row[]): Target[] {
     );
     return Number(row?.figures[column] ?? NaN);
   };
+
+const check = (target: string, value: number, met: boolean, unit = ''): Target => ({
+  target,
+  measured: Number.isNaN(value) ? 'not measured' : `${round(value, 2)}${unit}`,
+  met: Number.isNaN(value) ? null : met,
+});
+
+export const atLeast = (target: string, value: number, limit: number, unit = ''): Target =>
+  check(target, value, value >= limit, unit);
+
+const atMost = (target: string, value: number, limit: number, unit = ''): Target =>
+  check(target, value, value <= limit, unit);
+
+/** What was promised, against what was measured in this run. Null where this run did not measure it. */
+export function targets(rows: readonly Row[]): Target[] {
+  const figure = figuresOf(rows);
+  return [...jobTargets(figure), ...reactiveTargets(figure)];
+}
+
+function reactiveTargets(figure: Figure): Target[] {
+  const PLAIN = 'reactive tasks';
+  const FETCHING = 'reactive tasks, with getDocument';
+  const rate = (section: string, contender: string, variant: string): number =>
+    figure(section, contender, variant, 'tasks/s');
+  // The faster of the two batch sizes is the limit.
+  const raw = Math.max(...['chain500', 'chain1000'].map((variant) => rate(PLAIN, 'raw', variant)));
+  const settings = [
+    ['tuned100', 'concurrency 100'],
+    ['default', 'our defaults'],
+  ] as const;
+  const rates = settings.flatMap(([variant, words]) => [
+    atLeast(
+      `reactive: at least 4 times mongodash's tasks per second, ${words} against its best`,
+      rate(PLAIN, 'tidemill', variant) / rate(PLAIN, 'mongodash', 'tuned100'),
+      4,
+      ' times',
+    ),
+    atLeast(
+      `reactive: at least 3 times mongodash's tasks per second with getDocument, ${words} against its best`,
+      rate(FETCHING, 'tidemill', variant) / rate(FETCHING, 'mongodash', 'tuned100'),
+      3,
+      ' times',
+    ),
+    atLeast(
+      `reactive: at least half of the raw chain of plan, claim and settle, ${words}`,
+      rate(PLAIN, 'tidemill', variant) / raw,
+      0.5,
+    ),
+  ]);
+  const latencies = [
+    ['leader', "the leader's own process"],
+    ['another instance', 'another instance'],
+  ].flatMap(([place, words]) =>
+    (['', ' after the answer'] as const).flatMap((column) =>
+      (
+        [
+          ['p50', 25],
+          ['p99', 100],
+        ] as const
+      ).map(([share, limit]) =>
+        atMost(
+          `reactive, ${String(words)}: ${share} under ${limit} ms, from the ${column === '' ? 'call' : 'answer'} of the write`,
+          figure(`reactive latency, ${String(place)}`, 'tidemill', 'default', `${share} ms${column}`),
+          limit,
+          ' ms',
+        ),
+      ),
+    ),
+  );
+  return [...rates, ...latencies];
+}
+
+function jobTargets(figure: Figure): Target[] {
   const rate = (contender: string, variant: string): number =>
     figure('processing', contender, variant, 'jobs/s');
   // The best of our three settings against the best of each other's: where defaults differ, they have rows of their own.
@@ -41,15 +117,6 @@ export function targets(rows: readonly Row[]): Target[] {
     figure('enqueueing', contender, variant, 'many, 1,000 a call, jobs/s');
   const two = (column: string): number => figure('latency, two processes', 'tidemill', 'default', column);
   const one = (column: string): number => figure('latency, one process', 'tidemill', 'default', column);
-  const check = (target: string, value: number, met: boolean, unit = ''): Target => ({
-    target,
-    measured: Number.isNaN(value) ? 'not measured' : `${round(value, 2)}${unit}`,
-    met: Number.isNaN(value) ? null : met,
-  });
-  const atLeast = (target: string, value: number, limit: number, unit = ''): Target =>
-    check(target, value, value >= limit, unit);
-  const atMost = (target: string, value: number, limit: number, unit = ''): Target =>
-    check(target, value, value <= limit, unit);
   const several = SEVERAL.flatMap(([variant, jobs]) => {
     const of = (count: number, column: string): number =>
       figure(

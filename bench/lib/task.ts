@@ -1,5 +1,8 @@
 import type { Assignment } from './child.js';
-import { load, type Contender } from '../contenders/contender.js';
+import type { MongoClient } from 'mongodb';
+import { load } from '../contenders/contender.js';
+import { loadReactive, type ReactiveName } from '../contenders/reactive/contender.js';
+import { reactiveTasks } from '../measure/reactive/tasks.js';
 import { tasks } from '../measure/tasks.js';
 
 /** How a task talks to the process that gave it. */
@@ -33,6 +36,23 @@ process.on('uncaughtException', (error) => {
   setTimeout(() => process.exit(1), 100);
 });
 
+/** Opens what the assignment speaks of: a queue, or a library's reactive tasks. */
+async function perform(
+  assignment: Assignment,
+  client: MongoClient,
+): Promise<{ value: unknown; stop: () => Promise<void> }> {
+  const reactive = reactiveTasks[assignment.task];
+  if (reactive === undefined) {
+    const contender = await (await load(assignment.contender)).open(client, assignment);
+    const value = await tasks[assignment.task]!({ assignment, client, contender, parent });
+    return { value, stop: () => contender.stop() };
+  }
+  const module = await loadReactive(assignment.contender as ReactiveName);
+  const contender = await module.open(client, assignment);
+  const value = await reactive({ assignment, client, contender, parent });
+  return { value, stop: () => contender.stop() };
+}
+
 /** The entry of every child: opens one contender, does one task, and leaves. */
 async function main(): Promise<void> {
   const assignment = JSON.parse(process.argv[2] ?? '') as Assignment;
@@ -43,13 +63,9 @@ async function main(): Promise<void> {
     writeConcern: { w: 'majority' },
   });
   await client.connect();
-  const contender: Contender = await contenderModule.open(client, assignment);
-  const value = await tasks[assignment.task]!({ assignment, client, contender, parent });
+  const { value, stop } = await perform(assignment, client);
   leaving = true;
-  await Promise.race([
-    contender.stop().catch(() => undefined),
-    new Promise((resolve) => setTimeout(resolve, 5_000)),
-  ]);
+  await Promise.race([stop().catch(() => undefined), new Promise((resolve) => setTimeout(resolve, 5_000))]);
   await client.close().catch(() => undefined);
   parent.say('result', { value });
   process.disconnect();

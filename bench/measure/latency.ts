@@ -1,5 +1,5 @@
 import type { ContenderName } from '../contenders/contender.js';
-import { tried, type Bench } from '../lib/bench.js';
+import { tried, type Bench, type Row } from '../lib/bench.js';
 import { Child, inChild } from '../lib/child.js';
 import { sinceMs, sleep } from '../lib/clock.js';
 import { summary } from '../lib/stats.js';
@@ -13,8 +13,8 @@ const ENTRIES: readonly { readonly contender: ContenderName; readonly variant: s
   { contender: 'mongodb-cron', variant: 'loops1' },
 ];
 
-type Sent = Record<number, { readonly called: string; readonly answered: string }>;
-type Started = Record<number, string>;
+export type Sent = Readonly<Record<number, { readonly called: string; readonly answered: string }>>;
+type Started = Readonly<Record<number, string>>;
 
 /** From the call of enqueue, and from its answer, to the start of the handler. Both clocks are the machine's monotonic one. */
 function delays(sent: Sent, started: Started): { fromCall: number[]; fromAnswer: number[]; missing: number } {
@@ -26,6 +26,22 @@ function delays(sent: Sent, started: Started): { fromCall: number[]; fromAnswer:
     fromAnswer: heard.map(({ answered, start }) => since(answered, start)),
     missing: pairs.length - heard.length,
   };
+}
+
+export function delayFigures(sent: Sent, started: Started): Pick<Row, 'figures' | 'runs'> {
+  const { fromCall, fromAnswer, missing } = delays(sent, started);
+  const [call, answer] = [summary(fromCall), summary(fromAnswer)];
+  const figures = {
+    'p50 ms': call.p50,
+    'p90 ms': call.p90,
+    'p99 ms': call.p99,
+    'max ms': call.max,
+    'p50 ms after the answer': answer.p50,
+    'p99 ms after the answer': answer.p99,
+    samples: call.samples,
+    'not run': missing,
+  };
+  return { figures, runs: [{ fromCall, fromAnswer }] };
 }
 
 async function across(
@@ -63,19 +79,8 @@ export async function latency(bench: Bench): Promise<void> {
             ? across({ ...base, database }, samples)
             : inChild<{ sent: Sent; started: Started }>({ ...base, database, task: 'alone', samples }),
         );
-        const { fromCall, fromAnswer, missing } = delays(sent, started);
-        const [call, answer] = [summary(fromCall), summary(fromAnswer)];
-        const figures = {
-          'p50 ms': call.p50,
-          'p90 ms': call.p90,
-          'p99 ms': call.p99,
-          'max ms': call.max,
-          'p50 ms after the answer': answer.p50,
-          'p99 ms after the answer': answer.p99,
-          samples: call.samples,
-          'not run': missing,
-        };
-        bench.add({ section, contender, variant, figures, runs: [{ fromCall, fromAnswer }] });
+        const { figures, runs } = delayFigures(sent, started);
+        bench.add({ section, contender, variant, figures, runs });
       });
     }
   }

@@ -72,7 +72,7 @@ const work: Task = async ({ contender, parent }) => {
 };
 
 /** Jobs per second in each tenth of the handlers that ran here. */
-function tenths(startedAt: readonly bigint[]): number[] {
+export function tenths(startedAt: readonly bigint[]): number[] {
   const size = Math.floor(startedAt.length / 10);
   if (size < 10) return [];
   return Array.from({ length: 10 }, (_, index) => {

@@ -1,0 +1,90 @@
+import type { CommandStartedEvent, Document, MongoClient } from 'mongodb';
+import { nanos, sinceMs } from './clock.js';
+import { round } from './stats.js';
+
+interface Entry {
+  count: number;
+  /** Ids that the commands named. */
+  ids: number;
+  /** When the last of them began, in milliseconds of the counter's life. */
+  lastMs: number;
+}
+
+/** Commands by name and collection. */
+export type Commands = Readonly<Record<string, Readonly<Entry>>>;
+
+/** Counts what a client asks of its server; the client needs `monitorCommands`. The driver's heartbeats are not in it. */
+export class CommandCounter {
+  readonly #entries = new Map<string, Entry>();
+  readonly #client: MongoClient;
+  readonly #began = nanos();
+  readonly #count = (event: CommandStartedEvent): void => {
+    const { commandName, command } = event;
+    const label = `${commandName} ${targetOf(commandName, command)}`;
+    const entry = this.#entries.get(label) ?? { count: 0, ids: 0, lastMs: 0 };
+    entry.count += 1;
+    entry.ids += idsOf(command);
+    entry.lastMs = sinceMs(this.#began);
+    this.#entries.set(label, entry);
+  };
+
+  constructor(client: MongoClient) {
+    this.#client = client;
+    client.on('commandStarted', this.#count);
+  }
+
+  stop(): Commands {
+    this.#client.off('commandStarted', this.#count);
+    return Object.fromEntries(this.#entries);
+  }
+}
+
+/** The collection, what it is asked by, and whether a pipeline does more than read. */
+function targetOf(name: string, command: Document): string {
+  const given: unknown = name === 'getMore' ? command['collection'] : command[name];
+  const collection = typeof given === 'string' && given !== '$cmd.aggregate' ? given : '(database)';
+  const stages = ((command['pipeline'] ?? []) as readonly Document[]).flatMap((stage) => Object.keys(stage));
+  const telling = stages.filter((stage) => ['$changeStream', '$merge', '$lookup', '$limit'].includes(stage));
+  const fields = Object.keys(conditionOf(command)).filter((field) => field !== '$expr');
+  return [collection, ...(fields.length > 0 ? [`by ${fields.join('+')}`] : []), ...new Set(telling)].join(
+    ' ',
+  );
+}
+
+function conditionOf(command: Document): Document {
+  const [update] = (command['updates'] ?? []) as readonly Document[];
+  const [stage] = (command['pipeline'] ?? []) as readonly Document[];
+  return (update?.['q'] ?? command['filter'] ?? command['query'] ?? stage?.['$match'] ?? {}) as Document;
+}
+
+/** How many ids its condition lists, wherever in it they are. */
+function idsOf(command: Document): number {
+  const condition = conditionOf(command);
+  const parts = [condition, ...((condition['$and'] ?? []) as readonly Document[])];
+  const listed = parts.map((part) => (part['_id'] as Document | undefined)?.['$in'] as unknown);
+  return listed.find(Array.isArray)?.length ?? 0;
+}
+
+export const total = (commands: Commands): number =>
+  Object.values(commands).reduce((sum, { count }) => sum + count, 0);
+
+/** Each with its number, and the ids that one of them lists on average. */
+export const described = (commands: Commands): string =>
+  Object.entries(commands)
+    .sort(([, a], [, b]) => b.count - a.count)
+    .map(([label, { count, ids }]) => `${label} ${count}${ids > 0 ? ` (${round(ids / count)} ids)` : ''}`)
+    .join(', ');
+
+/** Several processes together. */
+export function sum(all: readonly Commands[]): Commands {
+  const added: Record<string, Entry> = {};
+  for (const [label, { count, ids, lastMs }] of all.flatMap((one) => Object.entries(one))) {
+    const before = added[label] ?? { count: 0, ids: 0, lastMs: 0 };
+    added[label] = {
+      count: before.count + count,
+      ids: before.ids + ids,
+      lastMs: Math.max(before.lastMs, lastMs),
+    };
+  }
+  return added;
+}
