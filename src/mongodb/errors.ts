@@ -20,6 +20,10 @@ const NO_CHANGE_STREAMS: ReadonlySet<unknown> = new Set([40_573, 115, 20]);
 
 const codeOf = (error: unknown): unknown => (error instanceof MongoServerError ? error.code : undefined);
 
+/** `$merge` runs under another collation than the index that it merges by. */
+const OTHER_COLLATION = 51_183;
+
+export const isOtherCollation = (error: unknown): boolean => codeOf(error) === OTHER_COLLATION;
 export const isDuplicate = (error: unknown): boolean => codeOf(error) === DUPLICATE_KEY;
 export const isTimeLimit = (error: unknown): boolean => codeOf(error) === TIME_LIMIT;
 const isTooLarge = (error: unknown): boolean => TOO_LARGE.has(codeOf(error)) || error instanceof RangeError;

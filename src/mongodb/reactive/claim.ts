@@ -8,6 +8,7 @@ import { hash } from '../document.js';
 import { clusterPipeline, readTaskCluster } from '../look.js';
 import { textOf, toRecord, type TaskKey } from './document.js';
 import { queryOf } from './filter.js';
+import { inHalves } from './halves.js';
 import { nameOfSource, type Place, type Sources } from './sources.js';
 
 export const RUNNING: readonly string[] = ['processing', 'processing_dirty'];
@@ -177,7 +178,26 @@ export function heldPipeline(
   ];
 }
 
+/** A document on which the filter errors does not match; the others of the claim are not held up by it. */
 async function readTaken(
+  place: Place,
+  plan: TaskPlan,
+  keys: readonly TaskKey[],
+  token: string,
+): Promise<TaskRecord[]> {
+  const records: TaskRecord[] = [];
+  const choked = await inHalves(keys, async (some) => {
+    records.push(...(await readMatching(place, plan, some, token)));
+  });
+  if (choked.length === 0) return records;
+  const odd = choked.map(({ item }) => item);
+  const rows = await place.tasks
+    .find({ _id: { $in: odd as never[] }, leaseToken: token, status: { $in: RUNNING } })
+    .toArray();
+  return [...records, ...rows.map((row) => toRecord({ ...row, matches: false }))];
+}
+
+async function readMatching(
   place: Place,
   plan: TaskPlan,
   keys: readonly TaskKey[],
@@ -210,7 +230,7 @@ export async function claim(
     const groups = [...bySource(plans, [...keys.keys()]).values()];
     const taken = await Promise.allSettled(
       groups.map(async ({ source, tasks }) => {
-        const place = sources.place(source);
+        const place = await sources.open(source);
         const all = tasks.flatMap((task) => keys.get(task) ?? []);
         if (all.length === 0 || (await take(place, all, request)) === 0) return [];
         const reads = tasks.map((task) =>
@@ -242,7 +262,7 @@ export async function claimedUnder(
     const groups = [...bySource(plans, [...plans.keys()]).values()];
     const found = await Promise.all(
       groups.map(async ({ source, tasks }) => {
-        const place = sources.place(source);
+        const place = await sources.open(source);
         const filter = { claimedBy: instance.instanceId, status: { $in: RUNNING }, leaseToken: token };
         const rows = await place.tasks
           .find(filter, { hint: 'tidemill_held', projection: { _id: 1 } })

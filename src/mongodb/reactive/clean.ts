@@ -4,6 +4,7 @@ import type { Cleaned, TaskPlan } from '../../store/reactive.js';
 import { run } from '../context.js';
 import { keyOf, textOf, type TaskKey } from './document.js';
 import { queryOf } from './filter.js';
+import { inHalves } from './halves.js';
 import { known } from './plan.js';
 import type { Place, Sources } from './sources.js';
 
@@ -67,7 +68,11 @@ async function deleteOrphans(place: Place, plan: TaskPlan, ids: readonly unknown
   const { deleteWhen, keepForMs } = plan.cleanup;
   if (deleteWhen === 'never' || ids.length === 0) return 0;
   const query = deleteWhen === 'sourceDocumentDeleted' ? {} : queryOf(plan);
-  const orphans = await orphansOf(place, plan, ids, query);
+  const orphans: TaskKey[] = [];
+  // One on which the filter errors has a task that says so; that one is kept.
+  await inHalves(ids, async (some) => {
+    orphans.push(...(await orphansOf(place, plan, some, query)));
+  });
   if (orphans.length === 0) return 0;
   // A document that came back meanwhile was planned anew, which makes its task young again.
   const { deletedCount } = await place.tasks.deleteMany({
@@ -83,8 +88,8 @@ export async function clean(
   plan: TaskPlan,
   scope: { ids: readonly unknown[] } | { after?: string; limit: number },
 ): Promise<Cleaned> {
-  const place = sources.place(plan.source);
   return run('clean up', async () => {
+    const place = await sources.open(plan.source);
     if ('ids' in scope) return { deleted: await deleteOrphans(place, plan, scope.ids) };
     const page = await known(sources, plan, scope.after, scope.limit);
     const deleted = await deleteOrphans(place, plan, page.ids);

@@ -1,5 +1,6 @@
 /** The document of a task, if it is still the one that the task was planned for. */
 import type { AggregateOptions, ClientSession, Document } from 'mongodb';
+import { StoreError } from '../../core/errors.js';
 import { checkKeys } from '../../core/options.js';
 import type { Fetched, FetchRequest, TaskPlan } from '../../store/reactive.js';
 import { literal, run } from '../context.js';
@@ -102,11 +103,18 @@ export class Fetcher {
   async #flush(key: string): Promise<void> {
     const waiting = this.#waiting.get(key) ?? [];
     this.#waiting.delete(key);
+    await this.#serve(waiting);
+  }
+
+  async #serve(waiting: readonly Waiting[]): Promise<void> {
     try {
       const fetched = await run('fetch a document', () => this.#read(waiting.map(({ request }) => request)));
       for (const [index, { resolve }] of waiting.entries()) resolve(fetched[index] as Fetched);
     } catch (error) {
-      for (const { reject } of waiting) reject(error);
+      const shared = waiting.length > 1 && !(error instanceof StoreError && error.transient);
+      // A filter that errors on one document is no matter of the others.
+      if (shared) await Promise.all(waiting.map((one) => this.#serve([one])));
+      else for (const { reject } of waiting) reject(error);
     }
   }
 
@@ -120,7 +128,7 @@ export class Fetcher {
       session: _session,
       ...given
     } = options as AggregateOptions & { projection?: Document };
-    const place = this.#sources().place(plan.source);
+    const place = await this.#sources().open(plan.source);
     const keys = requests.map((request) => request.lease.key as TaskKey);
     const settings = { ...given, ...PROMOTED, ...(session === undefined ? {} : { session }) };
     const allowed = await this.#collated(place, plan, keys, session);

@@ -3,9 +3,10 @@ import { MaxKey, MinKey, type Document } from 'mongodb';
 import { OptionError } from '../../core/errors.js';
 import type { IdPage, Poisoned, Source, TaskPlan } from '../../store/reactive.js';
 import { literal, run } from '../context.js';
-import { isTimeLimit, isTransient } from '../errors.js';
+import { isOtherCollation, isTransient } from '../errors.js';
 import { fromText, keyOf, TASK_VERSION, textOf } from './document.js';
 import { queryOf } from './filter.js';
+import { inHalves } from './halves.js';
 import type { Place, Sources } from './sources.js';
 
 /** Where the planner keeps what the user's projection may leave out. */
@@ -136,44 +137,29 @@ async function matching(place: Place, plan: TaskPlan, ids: readonly unknown[]): 
 }
 
 async function planOnce(
-  place: Place,
+  sources: Sources,
   plan: TaskPlan,
   ids: readonly unknown[],
   limitMs: number,
 ): Promise<void> {
+  const place = await sources.open(plan.source);
   const collated = place.collation !== undefined;
   const known = collated && plan.filter !== undefined ? await matching(place, plan, ids) : ids;
   if (known.length === 0) return;
   const query = collated ? {} : queryOf(plan);
-  await place.source
-    .aggregate(planPipeline(plan, place, known, query), {
-      maxTimeMS: limitMs,
-      ...(collated ? { collation: { locale: 'simple' } } : {}),
-    })
-    .toArray();
-}
-
-/** Halves a batch that the server refuses until the documents are found that it chokes on. */
-async function planHalves(
-  place: Place,
-  plan: TaskPlan,
-  ids: readonly unknown[],
-  limitMs: number,
-): Promise<readonly Poisoned[]> {
   try {
-    await planOnce(place, plan, ids, limitMs);
-    return [];
+    await place.source
+      .aggregate(planPipeline(plan, place, known, query), {
+        maxTimeMS: limitMs,
+        ...(collated ? { collation: { locale: 'simple' } } : {}),
+      })
+      .toArray();
   } catch (error) {
-    // A batch that takes too long is too large; anything else that passes is tried again as a whole.
-    if (isTransient(error) && !(isTimeLimit(error) && ids.length > 1)) throw error;
-    const [only] = ids;
-    if (ids.length === 1)
-      return [{ id: only, reason: error instanceof Error ? error.message : String(error) }];
-    const half = Math.ceil(ids.length / 2);
-    return [
-      ...(await planHalves(place, plan, ids.slice(0, half), limitMs)),
-      ...(await planHalves(place, plan, ids.slice(half), limitMs)),
-    ];
+    // The source was made anew, with a collation that it did not have before.
+    if (collated || !isOtherCollation(error)) throw error;
+    sources.forget(plan.source);
+    if ((await sources.open(plan.source)).collation === undefined) throw error;
+    await planOnce(sources, plan, ids, limitMs);
   }
 }
 
@@ -183,7 +169,10 @@ export async function plan(
   ids: readonly unknown[],
   limitMs: number,
 ): Promise<readonly Poisoned[]> {
-  return run('plan', () => planHalves(sources.place(of.source), of, ids, limitMs));
+  return run('plan', async () => {
+    const choked = await inHalves(ids, (some) => planOnce(sources, of, some, limitMs));
+    return choked.map(({ item, reason }) => ({ id: item, reason }));
+  });
 }
 
 /** Fields that are in a task of a document that cannot be planned. */
@@ -256,19 +245,35 @@ export function unmatchPipeline(
   ];
 }
 
+async function unmatchOnce(place: Place, of: TaskPlan, ids: readonly unknown[]): Promise<void> {
+  if (place.collation === undefined) {
+    await place.tasks.aggregate(unmatchPipeline(of, place, ids, queryOf(of))).toArray();
+    return;
+  }
+  const still = new Set((await matching(place, of, ids)).map(textOf));
+  await markLeft(
+    place,
+    of,
+    ids.filter((id) => !still.has(textOf(id))),
+  );
+}
+
+async function markLeft(place: Place, of: TaskPlan, ids: readonly unknown[]): Promise<void> {
+  if (ids.length === 0) return;
+  const keys = ids.map((id) => keyOf(of.task, id));
+  await place.tasks.updateMany(
+    { _id: { $in: keys as never[] }, matched: true },
+    { $set: { matched: false } },
+  );
+}
+
 export async function unmatch(sources: Sources, of: TaskPlan, ids: readonly unknown[]): Promise<void> {
-  const place = sources.place(of.source);
   await run('unmatch', async () => {
-    if (place.collation === undefined) {
-      await place.tasks.aggregate(unmatchPipeline(of, place, ids, queryOf(of))).toArray();
-      return;
-    }
-    const still = new Set((await matching(place, of, ids)).map(textOf));
-    const left = ids.filter((id) => !still.has(textOf(id))).map((id) => keyOf(of.task, id));
-    await place.tasks.updateMany(
-      { _id: { $in: left as never[] }, matched: true },
-      { $set: { matched: false } },
-    );
+    const place = await sources.open(of.source);
+    const choked = await inHalves(ids, (some) => unmatchOnce(place, of, some));
+    // A document on which the filter errors does not match; whoever planned it has said why.
+    const odd = choked.map(({ item }) => item);
+    await markLeft(place, of, odd);
   });
 }
 
@@ -279,6 +284,8 @@ export async function documents(
   after: string | undefined,
   limit: number,
 ): Promise<IdPage> {
+  // A pass over all of it often follows a drop: the collection may be another one by now.
+  if (after === undefined) sources.forget(source);
   const { source: collection } = sources.place(source);
   return run('read ids', async () => {
     const cursor = collection

@@ -40,7 +40,8 @@ export class Sources {
   readonly #mongo: () => Mongo;
   readonly #nameOf: (collection: string) => string;
   readonly #create: boolean;
-  readonly #collations = new Map<string, Document | undefined>();
+  /** Of sources that exist; null: the simple one. */
+  readonly #collations = new Map<string, Document | null>();
 
   constructor(mongo: () => Mongo, nameOf: (collection: string) => string, create: boolean) {
     this.#mongo = mongo;
@@ -60,7 +61,7 @@ export class Sources {
   place(source: Source): Place {
     const options: CollectionOptions = { ...this.#mongo().options, ...EXACT };
     const db = this.db(source.database);
-    const collation = this.#collations.get(nameOfSource(source));
+    const collation = this.#collations.get(nameOfSource(source)) ?? undefined;
     return {
       db,
       source: db.collection(source.collection, options),
@@ -69,18 +70,35 @@ export class Sources {
     };
   }
 
+  /** As `place`, and knows the collation of a source that was made after its task was defined. */
+  async open(source: Source): Promise<Place> {
+    if (!this.#collations.has(nameOfSource(source))) await this.#inspect(source);
+    return this.place(source);
+  }
+
+  /** The collection may have been made anew. */
+  forget(source: Source): void {
+    this.#collations.delete(nameOfSource(source));
+  }
+
+  async #inspect(source: Source): Promise<{ readonly kind: string | undefined; readonly options: Document }> {
+    const [info] = (await this.db(source.database)
+      .listCollections({ name: source.collection })
+      .toArray()) as Document[];
+    const options = (info?.['options'] ?? {}) as Document;
+    if (info !== undefined)
+      this.#collations.set(nameOfSource(source), (options['collation'] as Document | undefined) ?? null);
+    return { kind: info?.['type'] as string | undefined, options };
+  }
+
   /** Refuses sources that cannot be watched, and creates the indexes of their tasks. */
   async prepare(where: string, plan: TaskPlan): Promise<void> {
-    const { db } = this.place(plan.source);
     const { collection } = plan.source;
-    const [info] = await db.listCollections({ name: collection }).toArray();
-    const options = ('options' in (info ?? {}) ? (info as Document)['options'] : {}) as Document;
-    const kind = (info as Document | undefined)?.['type'] as string | undefined;
+    const { kind, options } = await this.#inspect(plan.source);
     if (kind === 'view' || kind === 'timeseries')
       throw new OptionError(`${where}: ${show(collection)} is a ${kind}, whose changes cannot be watched.`);
     if (options['capped'] === true)
       throw new OptionError(`${where}: ${show(collection)} is capped; what falls out of it is not reported.`);
-    this.#collations.set(nameOfSource(plan.source), options['collation'] as Document | undefined);
     await this.#prepareTasks(where, plan.source);
   }
 

@@ -1,0 +1,338 @@
+import type { Document } from 'mongodb';
+import { describe, expect, it } from 'vitest';
+import type { Tidemill } from '../../src/index.js';
+import { gate, until } from '../support/mills.js';
+import { Plant } from './plant.js';
+
+/** Fails where `n` is 0. */
+const DIVIDES = { $expr: { $gt: [{ $divide: [10, '$n'] }, 1] } };
+
+describe('a filter that errors on one document', () => {
+  it('parks that one with the reason, and lets the rest of the batch run', async () => {
+    const plant = new Plant();
+    const things = plant.collection('things');
+    await plant.started({ collection: 'things', filter: DIVIDES });
+    await things.insertMany(Array.from({ length: 60 }, (_, n) => ({ _id: n, n: n === 31 ? 0 : 1 })));
+    await plant.quiet(['things']);
+    expect(plant.runs.filter(({ task }) => task === 'task')).toHaveLength(59);
+    const parked = await plant.task('things', 31);
+    expect(parked).toMatchObject({ status: 'failed', task: 'task', sourceDocId: 31, attempts: 0 });
+    expect(parked?.['lastError']).toMatch(/could not be planned.*divide by zero/u);
+    expect(plant.errors.some(({ message }) => /cannot be planned/u.test(message))).toBe(true);
+    // It is planned as soon as it can be.
+    await things.updateOne({ _id: 31 }, { $set: { n: 2 } });
+    await plant.ran(31);
+    expect(await plant.settled('things', 31)).toMatchObject({ attempts: 1 });
+  });
+
+  it('parks it in a reconciliation too', async () => {
+    const plant = new Plant();
+    await plant
+      .collection('things')
+      .insertMany(Array.from({ length: 60 }, (_, n) => ({ _id: n, n: n === 31 ? 0 : 1 })));
+    await plant.started({ collection: 'things', filter: DIVIDES });
+    await until('all others have run', () => plant.runs.length === 59);
+    expect(await plant.settled('things', 31, 'failed')).toMatchObject({ attempts: 0 });
+    await plant.quiet();
+  });
+
+  it('holds up nothing when it begins to fail while its task runs, or with any cleanup policy', async () => {
+    const plant = new Plant();
+    const things = plant.collection('things');
+    const [entered, leave] = [gate(), gate()];
+    await plant.started({
+      collection: 'things',
+      filter: DIVIDES,
+      cleanupPolicy: { deleteWhen: 'sourceDocumentDeletedOrNoLongerMatching', keepFor: 0 },
+      handler: async ({ docId }) => {
+        if (docId !== 'runs') return;
+        entered.open();
+        await leave.promise;
+      },
+    });
+    await things.insertMany([
+      { _id: 'runs', n: 1 },
+      { _id: 'rests', n: 1 },
+    ]);
+    await entered.promise;
+    await plant.ran('rests');
+    await plant.settled('things', 'rests');
+    await things.updateMany({}, { $set: { n: 0 } });
+    await things.insertOne({ _id: 'later', n: 1 });
+    await plant.ran('later');
+    await plant.quiet();
+    leave.open();
+    await plant.quiet(['things']);
+    await things.updateMany({}, { $set: { n: 3 } });
+    await until('they have run again', () => plant.of('rests').length === 2 && plant.of('runs').length === 2);
+  });
+
+  it('holds up no claim when it begins to fail after it was planned', async () => {
+    const plant = new Plant();
+    const things = plant.collection('things');
+    const planner = plant.mill();
+    void plant.define(planner, { collection: 'things', filter: DIVIDES });
+    await planner.start({ roles: ['plan'] });
+    await things.insertMany(Array.from({ length: 6 }, (_, n) => ({ _id: n, n: 1 })));
+    await until('they are planned', async () => (await plant.tasks('things').countDocuments()) === 6);
+    await planner.stop();
+    await things.updateOne({ _id: 3 }, { $set: { n: 0 } });
+    const worker = plant.mill();
+    void plant.define(worker, {
+      collection: 'things',
+      filter: DIVIDES,
+      handler: async (context) => {
+        await context.getDocument();
+      },
+    });
+    await worker.start({ roles: ['work'] });
+    for (const id of [0, 1, 2, 4, 5]) await plant.settled('things', id);
+    expect((await plant.task('things', 3))?.['status']).not.toBe('processing');
+  });
+
+  it('does the same in a source with a collation', async () => {
+    const plant = new Plant();
+    await plant.db.createCollection('things', { collation: { locale: 'en', strength: 2 } });
+    const things = plant.collection('things');
+    await plant.started({ collection: 'things', filter: DIVIDES });
+    await things.insertMany([
+      { _id: 'a', n: 1 },
+      { _id: 'b', n: 1 },
+    ]);
+    await Promise.all([plant.ran('a'), plant.ran('b')]);
+    await plant.quiet(['things']);
+    await things.updateOne({ _id: 'b' }, { $set: { n: 0 } });
+    await plant.settled('things', 'b', 'failed');
+    await things.updateOne({ _id: 'a' }, { $set: { n: 2 } });
+    await plant.ran('a', 2);
+    await plant.quiet();
+  });
+});
+
+describe('a large document', () => {
+  const near16 = (bytes: number): string => 'x'.repeat(bytes);
+
+  it('of nearly 16 MB runs, is fetched and runs again, with a small projection', async () => {
+    const plant = new Plant();
+    const things = plant.collection('things');
+    const fetched: number[] = [];
+    await plant.started({
+      collection: 'things',
+      filter: { n: { $gt: 0 } },
+      watchProjection: { n: 1 },
+      handler: async (context) => {
+        fetched.push(((await context.getDocument())['body'] as string).length);
+      },
+    });
+    const size = 16 * 1024 * 1024 - 60;
+    await things.insertOne({ _id: 1, n: 1, body: near16(size) });
+    await plant.ran(1);
+    await plant.settled('things', 1);
+    await things.updateOne({ _id: 1 }, { $set: { n: 2 } });
+    await plant.ran(1, 2);
+    await plant.settled('things', 1);
+    expect(fetched).toEqual([size, size]);
+    expect(plant.errors).toEqual([]);
+  });
+
+  it('without a projection ends failed and says what to do; its batch goes on; smaller, it runs', async () => {
+    const plant = new Plant();
+    const things = plant.collection('things');
+    await plant.started({ collection: 'things' });
+    await things.insertMany([
+      { _id: 'before' },
+      { _id: 'large', body: near16(16 * 1024 * 1024 - 60) },
+      { _id: 'after' },
+    ]);
+    await Promise.all([plant.ran('before'), plant.ran('after')]);
+    const failed = await plant.settled('things', 'large', 'failed');
+    expect(failed['lastError']).toContain('define watchProjection');
+    expect(plant.of('large')).toEqual([]);
+    await things.updateOne({ _id: 'large' }, { $set: { body: 'small' } });
+    await plant.ran('large');
+    await plant.settled('things', 'large');
+    await things.updateOne({ _id: 'large' }, { $set: { body: near16(15_500_000) } });
+    await plant.settled('things', 'large', 'failed');
+    expect(plant.of('large')).toHaveLength(1);
+  });
+
+  it('of 14 MB without a projection runs, also several in one batch', async () => {
+    const plant = new Plant();
+    const things = plant.collection('things');
+    await plant.started({
+      collection: 'things',
+      handler: async (context) => {
+        await context.getDocument();
+      },
+    });
+    for (const _id of ['a', 'b', 'c']) await things.insertOne({ _id, body: near16(14_000_000) });
+    await Promise.all(['a', 'b', 'c'].map((id) => plant.settled('things', id)));
+    await things.updateMany({}, { $set: { n: 1 } });
+    for (const id of ['a', 'b', 'c']) await plant.ran(id, 2);
+    await plant.quiet(['things']);
+    expect(await plant.tasks('things').distinct('status')).toEqual(['completed']);
+  }, 60_000);
+});
+
+describe('a source with a collation', () => {
+  const collation = { locale: 'en', strength: 2 } as const;
+  const definition = (fetched: Document[]) =>
+    ({
+      collection: 'users',
+      filter: { role: 'admin' },
+      watchProjection: { name: 1, role: 1 },
+      handler: async (context: { getDocument: () => Promise<Document> }) => {
+        fetched.push(await context.getDocument());
+      },
+    }) as const;
+
+  it('is filtered by it, and its snapshots are compared letter by letter', async () => {
+    const plant = new Plant();
+    await plant.db.createCollection('users', { collation });
+    const users = plant.collection('users');
+    const fetched: Document[] = [];
+    await plant.started(definition(fetched));
+    await users.insertMany([
+      { _id: 'a', role: 'ADMIN', name: 'abc' },
+      { _id: 'b', role: 'user', name: 'abc' },
+    ]);
+    await plant.ran('a');
+    await plant.settled('users', 'a');
+    expect(await plant.task('users', 'b')).toBeNull();
+    await users.updateOne({ _id: 'a' }, { $set: { name: 'ABC' } });
+    await plant.ran('a', 2);
+    await plant.settled('users', 'a');
+    await users.updateOne({ _id: 'a' }, { $set: { other: 1 } });
+    await plant.quiet(['users']);
+    expect(plant.of('a')).toHaveLength(2);
+    await users.updateOne({ _id: 'a' }, { $set: { role: 'user' } });
+    await plant.quiet(['users']);
+    expect(await plant.task('users', 'a')).toMatchObject({ matched: false });
+    await users.updateOne({ _id: 'a' }, { $set: { role: 'aDmIn' } });
+    await plant.ran('a', 3);
+    expect(fetched.map((row) => row['name'] as string)).toEqual(['abc', 'ABC', 'ABC']);
+    expect(plant.errors).toEqual([]);
+  });
+
+  it('that is created after the task was defined is the same', async () => {
+    const plant = new Plant();
+    const fetched: Document[] = [];
+    await plant.started(definition(fetched));
+    await plant.quiet();
+    await plant.db.createCollection('users', { collation });
+    await plant.collection('users').insertOne({ _id: 'a', role: 'ADMIN', name: 'abc' });
+    await plant.ran('a');
+    await plant.settled('users', 'a');
+    await plant.collection('users').updateOne({ _id: 'a' }, { $set: { name: 'ABC' } });
+    await plant.ran('a', 2);
+    await plant.settled('users', 'a');
+    expect(fetched).toHaveLength(2);
+    expect(await plant.task('users', 'a')).toMatchObject({ status: 'completed' });
+  });
+});
+
+describe('a collection that is dropped or renamed', () => {
+  const known = async (plant: Plant, name: string): Promise<number> =>
+    plant.tasks(name).countDocuments({ matched: true });
+
+  it('leaves its tasks as those of deleted documents; what is inserted later runs, with the same values too', async () => {
+    const plant = new Plant();
+    const mill = await plant.started({ collection: 'things' });
+    const things = plant.collection('things');
+    await things.insertMany([
+      { _id: 1, n: 1 },
+      { _id: 2, n: 1 },
+    ]);
+    await Promise.all([plant.ran(1), plant.ran(2)]);
+    await plant.quiet(['things']);
+    await things.drop();
+    await until('the tasks know', async () => (await known(plant, 'things')) === 0);
+    await things.insertOne({ _id: 1, n: 1 });
+    await plant.ran(1, 2);
+    await things.insertOne({ _id: 3, n: 1 });
+    await plant.ran(3);
+    await stillPlans(plant, mill);
+  });
+
+  it('under its new name is a source of its own; what comes by renaming runs', async () => {
+    const plant = new Plant();
+    const mill = await plant.started({ collection: 'things' });
+    void plant.define(mill, { task: 'other', collection: 'others' });
+    await plant.collection('things').insertOne({ _id: 1 });
+    await plant.ran(1);
+    await plant.quiet(['things']);
+    await plant.collection('things').rename('others');
+    await plant.ran(1, 1, 'other');
+    await until('the tasks know', async () => (await known(plant, 'things')) === 0);
+    // Over one that is there: its documents are gone, and others have come.
+    await plant.collection('fresh').insertOne({ _id: 2 });
+    await plant.client.db().renameCollection('fresh', 'others', { dropTarget: true });
+    await plant.ran(2, 1, 'other');
+    await until('the tasks know', async () => (await known(plant, 'others')) === 1);
+    await stillPlans(plant, mill);
+  });
+
+  it('with its whole database goes on being watched', async () => {
+    const plant = new Plant();
+    const name = `${plant.db.databaseName}_other`;
+    const mill = plant.mill();
+    void plant.define(mill, { collection: 'things', database: name });
+    plant.mark(mill);
+    await mill.start();
+    await plant.collection('things', name).insertOne({ _id: 1 });
+    await plant.ran(1);
+    await plant.client.db(name).dropDatabase();
+    await plant.collection('things', name).insertOne({ _id: 2 });
+    await plant.ran(2);
+    await plant.collection('things', name).insertOne({ _id: 3 });
+    await plant.ran(3);
+    await plant.client.db(name).dropDatabase();
+  });
+
+  /** No feed was lost on the way. */
+  async function stillPlans(plant: Plant, mill: Tidemill): Promise<void> {
+    await plant.collection('things').insertOne({ _id: 'last' });
+    await plant.ran('last');
+    await plant.quiet(['things']);
+    expect(mill.isHealthy()).toBe(true);
+  }
+});
+
+describe("a user's transaction", () => {
+  it('is planned when it commits, all of it, and not at all when it aborts', async () => {
+    const plant = new Plant();
+    const things = plant.collection('things');
+    await plant.started({ collection: 'things', watchProjection: { n: 1 } });
+    await things.insertOne({ _id: 'there', n: 0 });
+    await plant.ran('there');
+    await plant.settled('things', 'there');
+    const session = plant.client.startSession();
+    const write = async (prefix: string): Promise<void> => {
+      const documents = Array.from({ length: 50 }, (_, n) => ({ _id: `${prefix}${n}`, n: 0 }));
+      await things.insertMany(documents, { session });
+      await things.updateMany(
+        { _id: { $in: documents.map(({ _id }) => _id) } },
+        { $set: { n: 1 } },
+        { session },
+      );
+      await things.updateOne({ _id: 'there' }, { $inc: { n: 1 } as never }, { session });
+      await things.deleteOne({ _id: `${prefix}7` }, { session });
+    };
+    session.startTransaction();
+    await write('aborted');
+    await plant.quiet();
+    await session.abortTransaction();
+    session.startTransaction();
+    await write('committed');
+    await plant.quiet();
+    expect(await plant.tasks('things').countDocuments()).toBe(1);
+    await session.commitTransaction();
+    await session.endSession();
+    await plant.ran('there', 2);
+    await plant.quiet(['things']);
+    const ran = plant.runs.filter(({ id }) => String(id).startsWith('committed'));
+    expect(ran).toHaveLength(49);
+    expect(ran.every(({ values }) => values['n'] === 1)).toBe(true);
+    expect(plant.runs.filter(({ id }) => String(id).startsWith('aborted'))).toEqual([]);
+  });
+});
