@@ -156,11 +156,13 @@ export class TaskTrigger implements Trigger<TaskRecord, TaskSettlement> {
     finished: Finished,
     { settlement, retryAt }: Conclusion<TaskSettlement>,
   ): void {
-    const { events, instanceId } = this.#options;
+    const { events, instanceId, changed } = this.#options;
     const { outcome, finishedAt, startedAt = finishedAt } = finished;
     const task = (): ReturnType<typeof toTask> =>
       toTask({ ...record, status: settlement.status, lockedAt: null });
     const durationMs = finishedAt - startedAt;
+    // It may be due again soon, by its own wish or because its document changed, and the poll has slowed down meanwhile.
+    if (retryAt !== undefined || outcome.kind === 'deferred' || durationMs >= SLOW_MS) changed();
     if (outcome.kind === 'returned' || outcome.kind === 'recorded') {
       if (events.has('task:complete')) events.emit('task:complete', { task: task(), durationMs, instanceId });
     } else if (outcome.kind === 'skipped') {
@@ -205,6 +207,8 @@ export class TaskTrigger implements Trigger<TaskRecord, TaskSettlement> {
   }
 }
 
+/** Runs that are shorter end while the poll after their claim is still brisk. */
+const SLOW_MS = 100;
 const LOOP_WINDOW_MS = 60_000;
 const LOOP_RUNS = 10;
 /** Counters kept; beyond that counting begins anew. */

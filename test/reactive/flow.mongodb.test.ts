@@ -1,0 +1,382 @@
+import { describe, expect, it } from 'vitest';
+import { gate, until } from '../support/mills.js';
+import { statusesOf, withBeacon, workshop } from './workshop.js';
+
+const AT_ONCE = { collection: 'things', debounce: 0 } as const;
+const ONCE = { type: 'fixed', interval: '1h', maxAttempts: 1 } as const;
+const HOUR_MS = 3_600_000;
+
+const inAnHour = (at: Date | undefined): boolean => {
+  const left = (at?.getTime() ?? 0) - Date.now();
+  return left > HOUR_MS - 60_000 && left <= HOUR_MS;
+};
+
+describe('deferCurrent', () => {
+  it('uses no attempt, and leaves the time that the task was first due at', async () => {
+    const { docs, raw, mill: aMill, reaches } = workshop();
+    const mill = aMill();
+    const attempts: number[] = [];
+    const deferred: Date[] = [];
+    mill.on('task:defer', ({ runAt }) => deferred.push(runAt));
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      task: 't',
+      handler: ({ attempt, deferCurrent }) => {
+        attempts.push(attempt);
+        if (attempts.length < 4) deferCurrent(20);
+      },
+    });
+    await mill.start();
+    await docs.insertOne({ _id: 1 });
+    const first = await until('it is planned', async () => (await raw('t', 1)) ?? false);
+    const task = await reaches(mill, 't', 1, 'completed');
+    expect(attempts).toEqual([1, 1, 1, 1]);
+    expect(task.attempts).toBe(1);
+    expect(statusesOf(task)).toEqual(['deferred', 'deferred', 'deferred', 'completed']);
+    expect(deferred).toHaveLength(3);
+    expect(task.initialScheduledAt).toEqual(first['initialScheduledAt']);
+    expect(task.scheduledAt.getTime()).toBeGreaterThan(task.initialScheduledAt.getTime());
+    expect(task.updatedAt).toEqual(first['updatedAt']);
+  });
+
+  it.each([
+    ['milliseconds', HOUR_MS],
+    ['a text', '1h'],
+    ['a date', new Date(Date.now() + HOUR_MS)],
+  ])('takes %s', async (_what, delay) => {
+    const { docs, mill: aMill } = workshop();
+    const mill = aMill();
+    await mill.reactiveTask({ ...AT_ONCE, task: 't', handler: ({ deferCurrent }) => deferCurrent(delay) });
+    await mill.start();
+    await docs.insertOne({ _id: 1 });
+    const task = await until('it is deferred', async () => {
+      const found = await mill.tasks.get('t', 1);
+      return statusesOf(found).length > 0 && found;
+    });
+    expect(task).toMatchObject({ status: 'pending', attempts: 0 });
+    expect(inAnHour(task.scheduledAt)).toBe(true);
+    expect(task.lastFinalizedAt).toBeUndefined();
+  });
+
+  it('is dropped when the handler throws after it: that is a failure', async () => {
+    const { docs, mill: aMill, reaches } = workshop();
+    const mill = aMill();
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      task: 't',
+      retryPolicy: ONCE,
+      handler: ({ deferCurrent }) => {
+        deferCurrent('1h');
+        throw new Error('after all');
+      },
+    });
+    await mill.start();
+    await docs.insertOne({ _id: 1 });
+    const task = await reaches(mill, 't', 1, 'failed');
+    expect(task).toMatchObject({ attempts: 1, lastError: 'after all' });
+    expect(statusesOf(task)).toEqual(['failed']);
+  });
+
+  it.each([-1, 'soon', Number.NaN, new Date(Number.NaN)])('refuses %s', async (delay) => {
+    const { docs, mill: aMill, reaches } = workshop();
+    const mill = aMill();
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      task: 't',
+      retryPolicy: ONCE,
+      handler: ({ deferCurrent }) => deferCurrent(delay),
+    });
+    await mill.start();
+    await docs.insertOne({ _id: 1 });
+    expect((await reaches(mill, 't', 1, 'failed')).lastError).toMatch(/deferCurrent/u);
+  });
+
+  it.each([
+    ['the deferral', 0, '1h'],
+    ['the debounce of the change', '1h', 10],
+  ] as const)(
+    'keeps the later time where the document changed meanwhile: %s',
+    async (_what, debounce, delay) => {
+      const { docs, stored, raw, mill: aMill, reaches } = workshop();
+      const mill = aMill();
+      const [started, go] = [gate(), gate()];
+      await mill.reactiveTask({
+        ...AT_ONCE,
+        debounce,
+        task: 't',
+        handler: async ({ deferCurrent }) => {
+          started.open();
+          await go.promise;
+          deferCurrent(delay);
+        },
+      });
+      await mill.start();
+      await docs.insertOne({ _id: 1, n: 1 });
+      await until('it is planned', async () => (await raw('t', 1)) !== null);
+      await stored.updateOne({ task: 't' }, { $set: { scheduledAt: new Date(0) } });
+      await mill.retryReactiveTasks({ task: 't' });
+      await started.promise;
+      await docs.updateOne({ _id: 1 }, { $set: { n: 2 } });
+      await reaches(mill, 't', 1, 'processing_dirty');
+      go.open();
+      const task = await reaches(mill, 't', 1, 'pending');
+      expect(inAnHour(task.scheduledAt)).toBe(true);
+      expect(task.attempts).toBe(0);
+      expect(task.lastObservedValues).toMatchObject({ n: 2 });
+    },
+  );
+
+  it('holds although the document changes afterwards; the wait counts from where it began', async () => {
+    const { docs, mill: aMill, planned } = workshop();
+    const mill = aMill();
+    let runs = 0;
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      task: 't',
+      handler: ({ deferCurrent }) => {
+        runs += 1;
+        deferCurrent('1h');
+      },
+    });
+    await withBeacon(mill);
+    await mill.start();
+    await docs.insertOne({ _id: 1, n: 1 });
+    const before = await until('it is deferred', async () => {
+      const found = await mill.tasks.get('t', 1);
+      return statusesOf(found).length > 0 && found;
+    });
+    await docs.updateOne({ _id: 1 }, { $set: { n: 2 } });
+    await planned();
+    const task = await mill.tasks.get('t', 1);
+    expect(task).toMatchObject({ status: 'pending', lastObservedValues: { n: 2 } });
+    expect(task?.scheduledAt).toEqual(before.scheduledAt);
+    expect(task?.initialScheduledAt).toEqual(before.initialScheduledAt);
+    expect(runs).toBe(1);
+    // Somebody who asks for it gets it at once.
+    await mill.retryReactiveTasks({ task: 't' });
+    await until('it ran', () => runs === 2);
+  });
+
+  it('comes back on time, and so does a document that changed while its task ran', async () => {
+    const { docs, mill: aMill, reaches } = workshop();
+    const mill = aMill();
+    const [started, go] = [gate(), gate()];
+    const runs: { at: number; n: unknown }[] = [];
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      task: 't',
+      handler: async ({ watchedValues, deferCurrent }) => {
+        runs.push({ at: performance.now(), n: watchedValues['n'] });
+        if (runs.length === 1) {
+          started.open();
+          await go.promise;
+        } else if (runs.length === 2) deferCurrent(50);
+      },
+    });
+    await mill.start();
+    await docs.insertOne({ _id: 1, n: 1 });
+    await started.promise;
+    await docs.updateOne({ _id: 1 }, { $set: { n: 2 } });
+    await reaches(mill, 't', 1, 'processing_dirty');
+    // Long enough for the poll to have slowed down.
+    await new Promise((resolve) => setTimeout(resolve, 4_000));
+    const ended = performance.now();
+    go.open();
+    await until('all have run', () => runs.length === 3);
+    expect(runs.map(({ n }) => n)).toEqual([1, 2, 2]);
+    expect((runs[1]?.at ?? 0) - ended).toBeLessThan(1_000);
+    expect((runs[2]?.at ?? 0) - (runs[1]?.at ?? 0)).toBeLessThan(1_000);
+  });
+});
+
+describe('throttleAll', () => {
+  it('holds back its task on this instance only, never the running ones, and counts before a throw', async () => {
+    const { docs, mill: aMill, reaches } = workshop();
+    const [a, b] = [aMill({ instanceId: 'a' }), aMill({ instanceId: 'b' })];
+    const [both, throttled, end] = [gate(), gate(), gate()];
+    const ran: string[] = [];
+    let running = 0;
+    await a.reactiveTask({
+      ...AT_ONCE,
+      task: 't',
+      retryPolicy: ONCE,
+      handler: async ({ docId, throttleAll }) => {
+        ran.push('a');
+        running += 1;
+        if (running === 2) both.open();
+        await both.promise;
+        if (docId === 1) {
+          throttleAll('1h');
+          throttled.open();
+          throw new Error('the service is down');
+        }
+        await end.promise;
+      },
+    });
+    await a.start();
+    await docs.insertMany([{ _id: 1 }, { _id: 2 }]);
+    await throttled.promise;
+    const failed = await reaches(a, 't', 1, 'failed');
+    expect(failed.lastError).toBe('the service is down');
+    await docs.insertMany(Array.from({ length: 20 }, (_, at) => ({ _id: 10 + at })));
+    await b.reactiveTask({ ...AT_ONCE, task: 't', retryPolicy: ONCE, handler: () => ran.push('b') });
+    await b.start();
+    await until('the other instance ran them', () => ran.filter((one) => one === 'b').length === 20);
+    end.open();
+    const other = await reaches(a, 't', 2, 'completed');
+    expect(other.attempts).toBe(1);
+    expect(ran.filter((one) => one === 'a')).toHaveLength(2);
+  });
+
+  it('gives back what was taken ahead, and ends by itself', async () => {
+    const { docs, mill: aMill, stored } = workshop();
+    const mill = aMill({ reactive: { concurrency: 1 } });
+    const ran: unknown[] = [];
+    const until30 = 30;
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      task: 't',
+      handler: ({ docId, throttleAll }) => {
+        ran.push(docId);
+        if (ran.length === until30) throttleAll(1_500);
+      },
+    });
+    await mill.start();
+    await docs.insertMany(Array.from({ length: 100 }, (_, _id) => ({ _id })));
+    await until('all that was held is given back', async () => {
+      const pending = await stored.countDocuments({ status: 'pending', attempts: 0 });
+      return ran.length === until30 && pending === 100 - until30;
+    });
+    expect(await stored.countDocuments({ status: { $in: ['processing', 'processing_dirty'] } })).toBe(0);
+    await until('the rest ran', () => ran.length === 100);
+    expect(new Set(ran).size).toBe(100);
+  });
+
+  it('leaves other tasks alone', async () => {
+    const { docs, mill: aMill } = workshop();
+    const mill = aMill();
+    const ran: string[] = [];
+    for (const task of ['slow', 'brisk']) {
+      await mill.reactiveTask({
+        ...AT_ONCE,
+        task,
+        handler: ({ throttleAll }) => {
+          ran.push(task);
+          if (task === 'slow') throttleAll('1h');
+        },
+      });
+    }
+    await mill.start();
+    await docs.insertOne({ _id: 0 });
+    await until('it is throttled', () => ran.includes('slow'));
+    await docs.insertMany(Array.from({ length: 10 }, (_, at) => ({ _id: at + 1 })));
+    await until('the other ran', () => ran.filter((task) => task === 'brisk').length === 11);
+    expect(ran.filter((task) => task === 'slow')).toHaveLength(1);
+  });
+
+  it('of several wishes the longest counts', async () => {
+    const { docs, mill: aMill, planned } = workshop();
+    const mill = aMill();
+    let runs = 0;
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      task: 't',
+      handler: ({ throttleAll }) => {
+        runs += 1;
+        throttleAll('1h');
+        throttleAll(1);
+        throttleAll('1h', { scope: 'cluster' });
+        throttleAll(1, { scope: 'cluster' });
+      },
+    });
+    await withBeacon(mill);
+    await mill.start();
+    await docs.insertOne({ _id: 1 });
+    await until('it ran', () => runs === 1);
+    await docs.insertOne({ _id: 2 });
+    await planned();
+    await planned();
+    expect(runs).toBe(1);
+    expect((await mill.tasks.get('t', 2))?.status).toBe('pending');
+  });
+
+  it('holds back the whole cluster where that is asked for, until its time is over', async () => {
+    const { docs, db, mill: aMill, planned, stored } = workshop();
+    const [a, b] = [aMill({ instanceId: 'a' }), aMill({ instanceId: 'b' })];
+    const ran: string[] = [];
+    const HELD_MS = 3_000;
+    let throttledAt = 0;
+    for (const mill of [a, b]) {
+      await mill.reactiveTask({
+        ...AT_ONCE,
+        task: 't',
+        handler: ({ docId, throttleAll }) => {
+          ran.push(mill.instanceId);
+          if (docId !== 0) return;
+          throttledAt = Date.now();
+          throttleAll(HELD_MS, { scope: 'cluster' });
+        },
+      });
+      await withBeacon(mill);
+      await mill.start();
+    }
+    await docs.insertOne({ _id: 0 });
+    await until('the pause is known', async () => {
+      const pauses = await db.collection('_tidemill_globals').countDocuments({ kind: 'pause-task' });
+      return pauses === 1;
+    });
+    await docs.insertMany(Array.from({ length: 50 }, (_, at) => ({ _id: at + 1 })));
+    await planned();
+    expect(Date.now() - throttledAt).toBeLessThan(HELD_MS);
+    expect(ran).toHaveLength(1);
+    expect(await stored.countDocuments({ task: 't', status: 'pending' })).toBe(50);
+    await until('it ended by itself', () => ran.length === 51);
+    expect(Date.now() - throttledAt).toBeGreaterThanOrEqual(HELD_MS);
+  });
+
+  it('of the cluster does not end a pause that somebody asked for', async () => {
+    const { docs, mill: aMill, planned } = workshop();
+    const mill = aMill();
+    const [started, go, ended] = [gate(), gate(), gate()];
+    let runs = 0;
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      task: 't',
+      handler: async ({ throttleAll }) => {
+        runs += 1;
+        started.open();
+        await go.promise;
+        throttleAll(1, { scope: 'cluster' });
+        ended.open();
+      },
+    });
+    await withBeacon(mill);
+    await mill.start();
+    await docs.insertOne({ _id: 1 });
+    await started.promise;
+    await mill.tasks.pause('t');
+    go.open();
+    await ended.promise;
+    await docs.insertOne({ _id: 2 });
+    await planned();
+    await planned();
+    expect(runs).toBe(1);
+    await mill.tasks.resume('t');
+    await until('it goes on', () => runs === 2);
+  });
+
+  it('refuses a scope that it does not know, before it holds anything back', async () => {
+    const { docs, mill: aMill, reaches } = workshop();
+    const mill = aMill();
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      task: 't',
+      retryPolicy: ONCE,
+      handler: ({ throttleAll }) => throttleAll('1h', { scope: 'world' } as never),
+    });
+    await mill.start();
+    await docs.insertMany([{ _id: 1 }, { _id: 2 }]);
+    expect((await reaches(mill, 't', 1, 'failed')).lastError).toMatch(/scope/u);
+    await reaches(mill, 't', 2, 'failed');
+  });
+});

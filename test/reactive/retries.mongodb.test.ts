@@ -1,0 +1,436 @@
+import { describe, expect, it } from 'vitest';
+import { FatalError, type ReactiveTaskDefinition } from '../../src/index.js';
+import { gate, until } from '../support/mills.js';
+import { statusesOf, withBeacon, workshop } from './workshop.js';
+
+const AT_ONCE = { collection: 'things', debounce: 0 } as const;
+const HOUR_MS = 3_600_000;
+
+type Policy = NonNullable<ReactiveTaskDefinition['retryPolicy']>;
+
+/** Fails one document until it is failed for good, or `successAt` is reached; answers the delays that were chosen. */
+async function failing(policy: Policy | undefined, successAt = Infinity) {
+  const shop = workshop();
+  const mill = shop.mill();
+  const attempts: number[] = [];
+  const runAts: Date[] = [];
+  const fails: boolean[] = [];
+  mill.on('task:retry', ({ runAt }) => runAts.push(runAt));
+  mill.on('task:fail', ({ willRetry }) => fails.push(willRetry));
+  await mill.reactiveTask({
+    ...AT_ONCE,
+    task: 't',
+    executionHistoryLimit: 100,
+    ...(policy === undefined ? {} : { retryPolicy: policy }),
+    handler: ({ attempt }) => {
+      attempts.push(attempt);
+      if (attempts.length < successAt) throw new Error(`failure ${String(attempts.length)}`);
+    },
+  });
+  await mill.start();
+  await shop.docs.insertOne({ _id: 1, n: 1 });
+  return { ...shop, instance: mill, attempts, runAts, fails };
+}
+
+describe('a task that fails', () => {
+  it.each([
+    ['fixed', { type: 'fixed', interval: 30, maxAttempts: 4 }, [30, 30, 30]],
+    ['linear', { type: 'linear', interval: '20ms', maxAttempts: 4 }, [20, 40, 60]],
+    ['exponential', { type: 'exponential', min: 10, max: 50, factor: 3, maxAttempts: 5 }, [10, 30, 50, 50]],
+    ['series', { type: 'series', intervals: [10, '20ms'], maxAttempts: 5 }, [10, 20, 20, 20]],
+  ] as const)('is tried again by its policy: %s', async (_type, policy, delays) => {
+    const { instance, attempts, runAts, fails, reaches } = await failing(policy);
+    const task = await reaches(instance, 't', 1, 'failed');
+    const ends = (task.executionHistory ?? []).map((entry) => entry.finishedAt.getTime());
+    expect(runAts.map((at, index) => at.getTime() - (ends[index] ?? 0))).toEqual(delays);
+    expect(attempts).toEqual(Array.from({ length: delays.length + 1 }, (_, at) => at + 1));
+    expect(fails).toEqual([...delays.map(() => true), false]);
+    for (const [at, entry] of (task.executionHistory ?? []).slice(1).entries())
+      expect(entry.startedAt.getTime()).toBeGreaterThanOrEqual(runAts[at]?.getTime() ?? Infinity);
+  });
+
+  it('is tried again by its policy: cron', async () => {
+    const policy = { type: 'cron', expression: '* * * * * *', maxAttempts: 3 } as const;
+    const { instance, runAts, reaches } = await failing(policy);
+    await reaches(instance, 't', 1, 'failed');
+    expect(runAts.map((at) => at.getMilliseconds())).toEqual([0, 0]);
+    expect(new Set(runAts.map(Number)).size).toBe(2);
+  });
+
+  it('has five attempts in all where its policy does not say', async () => {
+    const { instance, attempts, reaches } = await failing({ type: 'fixed', interval: 1 });
+    const task = await reaches(instance, 't', 1, 'failed');
+    expect(attempts).toEqual([1, 2, 3, 4, 5]);
+    expect(task).toMatchObject({ attempts: 5, lastError: 'failure 5' });
+  });
+
+  it('waits ten seconds first where it has no policy', async () => {
+    const { instance, runAts } = await failing(undefined);
+    await until('it has failed once', () => runAts.length === 1);
+    const task = await instance.tasks.get('t', 1);
+    const ended = task?.executionHistory?.[0]?.finishedAt.getTime() ?? 0;
+    expect((task?.scheduledAt.getTime() ?? 0) - ended).toBe(10_000);
+    expect(task).toMatchObject({ status: 'pending', attempts: 1, lastError: 'failure 1' });
+  });
+
+  it('is tried for ever with maxAttempts -1', async () => {
+    const policy = { type: 'fixed', interval: 1, maxAttempts: -1 } as const;
+    const { instance, attempts, reaches } = await failing(policy, 20);
+    const task = await reaches(instance, 't', 1, 'completed');
+    expect(attempts).toHaveLength(20);
+    expect(task.attempts).toBe(20);
+    expect(task.firstErrorAt).toBeUndefined();
+    expect(task.lastError).toBeUndefined();
+  });
+
+  it('is tried until maxDuration after its first failure, however often', async () => {
+    const policy = { type: 'fixed', interval: 20, maxDuration: 400 } as const;
+    const { instance, attempts, reaches } = await failing(policy);
+    const task = await reaches(instance, 't', 1, 'failed');
+    expect(attempts.length).toBeGreaterThan(5);
+    const history = task.executionHistory ?? [];
+    expect(task.firstErrorAt).toEqual(history[0]?.finishedAt);
+    const since = (at: number): number =>
+      (history.at(at)?.finishedAt.getTime() ?? 0) - (task.firstErrorAt?.getTime() ?? 0);
+    expect(since(-1)).toBeGreaterThan(400);
+    expect(since(-2)).toBeLessThanOrEqual(400);
+  });
+
+  it('measures maxDuration anew after a success', async () => {
+    const { docs, mill: aMill, reaches } = workshop();
+    const mill = aMill();
+    let runs = 0;
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      task: 't',
+      retryPolicy: { type: 'fixed', interval: 10, maxDuration: 300, resetRetriesOnDataChange: false },
+      handler: ({ watchedValues }) => {
+        runs += 1;
+        if (runs === 1 || runs === 3) throw new Error(`failure for ${String(watchedValues['n'])}`);
+      },
+    });
+    await mill.start();
+    await docs.insertOne({ _id: 1, n: 1 });
+    const first = await reaches(mill, 't', 1, 'completed');
+    await new Promise((resolve) => setTimeout(resolve, 400));
+    await docs.updateOne({ _id: 1 }, { $set: { n: 2 } });
+    await until('it ran twice more', () => runs === 4);
+    const task = await reaches(mill, 't', 1, 'completed');
+    expect(statusesOf(first)).toEqual(['failed', 'completed']);
+    expect(task.executionHistory?.map(({ attempt, status }) => [attempt, status])).toEqual([
+      [1, 'failed'],
+      [2, 'completed'],
+      [1, 'failed'],
+      [2, 'completed'],
+    ]);
+  });
+
+  it('is not tried again after a FatalError', async () => {
+    const { docs, mill: aMill, reaches } = workshop();
+    const mill = aMill();
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      task: 't',
+      handler: () => {
+        throw new FatalError('pointless');
+      },
+    });
+    await mill.start();
+    await docs.insertOne({ _id: 1 });
+    const task = await reaches(mill, 't', 1, 'failed');
+    expect(task).toMatchObject({ attempts: 1, lastError: 'pointless' });
+  });
+
+  it.each([
+    ['milliseconds', HOUR_MS],
+    ['a text', '1h'],
+    ['a date', new Date(Date.now() + HOUR_MS)],
+  ])('is tried again when its error says so: retryAfter as %s', async (_what, retryAfter) => {
+    const { docs, mill: aMill } = workshop();
+    const mill = aMill();
+    const retried = gate<Date>();
+    mill.on('task:retry', ({ runAt }) => retried.open(runAt));
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      task: 't',
+      handler: () => {
+        throw Object.assign(new Error('429'), { retryAfter });
+      },
+    });
+    await mill.start();
+    await docs.insertOne({ _id: 1 });
+    const left = (await retried.promise).getTime() - Date.now();
+    expect(Math.abs(left - HOUR_MS)).toBeLessThan(60_000);
+  });
+
+  it('keeps the message as lastError, and the stack in the history', async () => {
+    const { instance, reaches } = await failing({ type: 'fixed', interval: 1, maxAttempts: 1 });
+    const task = await reaches(instance, 't', 1, 'failed');
+    expect(task.lastError).toBe('failure 1');
+    expect(task.executionHistory).toMatchObject([
+      { attempt: 1, status: 'failed', error: { name: 'Error', message: 'failure 1' } },
+    ]);
+    expect(task.executionHistory?.[0]?.error?.stack).toMatch(/retries\.mongodb\.test/u);
+    expect(task.executionHistory?.[0]?.instanceId).toBe(instance.instanceId);
+    expect(task.lastFinalizedAt).toBeInstanceOf(Date);
+  });
+
+  it.each([
+    ['a text', 'plain', 'plain'],
+    ['an object', { code: 5 }, '{"code":5}'],
+    ['undefined', undefined, 'not an Error'],
+    ['an error with $ in its message', new Error('$status $$NOW'), '$status $$NOW'],
+    ['an error whose message is no text', Object.assign(new Error(), { message: { a: 1 } }), 'object'],
+  ])('records whatever was thrown: %s', async (_what, thrown, message) => {
+    const { docs, mill: aMill, reaches } = workshop();
+    const mill = aMill();
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      task: 't',
+      retryPolicy: { type: 'fixed', interval: 1, maxAttempts: 1 },
+      handler: () => {
+        throw thrown as Error;
+      },
+    });
+    await mill.start();
+    await docs.insertOne({ _id: 1 });
+    expect((await reaches(mill, 't', 1, 'failed')).lastError).toContain(message);
+  });
+
+  it('says when it last succeeded and how long that took', async () => {
+    const { docs, mill: aMill, reaches } = workshop();
+    const mill = aMill();
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      task: 't',
+      retryPolicy: { type: 'fixed', interval: 1, maxAttempts: 1 },
+      handler: async ({ watchedValues }) => {
+        if (watchedValues['n'] === 2) throw new Error('later');
+        await new Promise((resolve) => setTimeout(resolve, 60));
+      },
+    });
+    await mill.start();
+    await docs.insertOne({ _id: 1, n: 1 });
+    const { lastSuccess, updatedAt } = await reaches(mill, 't', 1, 'completed');
+    expect(lastSuccess?.durationMs).toBeGreaterThanOrEqual(50);
+    expect(lastSuccess?.at.getTime()).toBeGreaterThanOrEqual(updatedAt.getTime());
+    await docs.updateOne({ _id: 1 }, { $set: { n: 2 } });
+    const failed = await reaches(mill, 't', 1, 'failed');
+    expect(failed.lastSuccess).toEqual(lastSuccess);
+  });
+
+  it.each([
+    [undefined, [4, 5, 6, 7, 8]],
+    [2, [7, 8]],
+    [0, []],
+  ])('keeps as much history as executionHistoryLimit says: %s', async (limit, kept) => {
+    const { docs, mill: aMill, reaches } = workshop();
+    const mill = aMill();
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      task: 't',
+      ...(limit === undefined ? {} : { executionHistoryLimit: limit }),
+      retryPolicy: { type: 'fixed', interval: 1, maxAttempts: 8 },
+      handler: () => {
+        throw new Error('again');
+      },
+    });
+    await mill.start();
+    await docs.insertOne({ _id: 1 });
+    const task = await reaches(mill, 't', 1, 'failed');
+    expect((task.executionHistory ?? []).map((entry) => entry.attempt)).toEqual(kept);
+    expect(task).toMatchObject({ lastError: 'again', attempts: 8 });
+  });
+
+  it('moves updatedAt only with its watched values: not by claims, retries, deferrals or its end', async () => {
+    const { docs, raw, mill: aMill, reaches, planned } = workshop();
+    const mill = aMill();
+    let runs = 0;
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      task: 't',
+      watchProjection: { n: 1 },
+      retryPolicy: { type: 'fixed', interval: 5 },
+      handler: ({ deferCurrent }) => {
+        runs += 1;
+        if (runs === 1) throw new Error('once');
+        if (runs === 2) deferCurrent(5);
+      },
+    });
+    await withBeacon(mill);
+    await mill.start();
+    await docs.insertOne({ _id: 1, n: 1 });
+    const planning = await until('it is planned', async () => (await raw('t', 1)) ?? false);
+    const task = await reaches(mill, 't', 1, 'completed');
+    expect(statusesOf(task)).toEqual(['failed', 'deferred', 'completed']);
+    expect(task.updatedAt).toEqual(planning['updatedAt']);
+    await docs.updateOne({ _id: 1 }, { $set: { other: 1 } });
+    await planned();
+    expect((await raw('t', 1))?.['updatedAt']).toEqual(planning['updatedAt']);
+    await docs.updateOne({ _id: 1 }, { $set: { n: 2 } });
+    await until('the change was planned', async () => (await raw('t', 1))?.['updatedAt'] > task.updatedAt);
+  });
+});
+
+describe('a document that changes between attempts', () => {
+  it.each([
+    ['waits for its retry', '1h', 5, 'pending'],
+    ['has failed', 1, 1, 'failed'],
+  ] as const)(
+    'begins a new sequence of attempts by default: one that %s',
+    async (_what, interval, max, status) => {
+      const { docs, mill: aMill, reaches } = workshop();
+      const mill = aMill();
+      const attempts: number[] = [];
+      await mill.reactiveTask({
+        ...AT_ONCE,
+        task: 't',
+        retryPolicy: { type: 'fixed', interval, maxAttempts: max },
+        handler: ({ attempt, watchedValues }) => {
+          attempts.push(attempt);
+          if (watchedValues['n'] === 1) throw new Error('not yet');
+        },
+      });
+      await mill.start();
+      await docs.insertOne({ _id: 1, n: 1 });
+      await until('it has failed', async () => {
+        const task = await mill.tasks.get('t', 1);
+        return task?.status === status && task.lastError === 'not yet';
+      });
+      await docs.updateOne({ _id: 1 }, { $set: { n: 2 } });
+      const task = await reaches(mill, 't', 1, 'completed');
+      expect(attempts).toEqual([1, 1]);
+      expect(task.attempts).toBe(1);
+    },
+  );
+
+  it('keeps attempts, first failure and delay where the policy says so', async () => {
+    const { docs, mill: aMill, planned } = workshop();
+    const mill = aMill();
+    const attempts: number[] = [];
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      task: 't',
+      retryPolicy: { type: 'fixed', interval: '1h', maxAttempts: 2, resetRetriesOnDataChange: false },
+      handler: ({ attempt }) => {
+        attempts.push(attempt);
+        throw new Error('no');
+      },
+    });
+    await withBeacon(mill);
+    await mill.start();
+    await docs.insertOne({ _id: 1, n: 1 });
+    const before = await until('it has failed once', async () => {
+      const task = await mill.tasks.get('t', 1);
+      return task?.lastError === 'no' && task;
+    });
+    await docs.updateOne({ _id: 1 }, { $set: { n: 2 } });
+    await planned();
+    const task = await mill.tasks.get('t', 1);
+    expect(task).toMatchObject({ status: 'pending', attempts: 1, lastObservedValues: { n: 2 } });
+    expect(task?.scheduledAt).toEqual(before.scheduledAt);
+    expect(task?.firstErrorAt).toEqual(before.firstErrorAt);
+    expect(attempts).toEqual([1]);
+  });
+
+  it('gets one more attempt for each change after it has failed, where the policy keeps its attempts', async () => {
+    const { docs, mill: aMill, reaches } = workshop();
+    const mill = aMill();
+    const attempts: number[] = [];
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      task: 't',
+      retryPolicy: { type: 'fixed', interval: 1, maxAttempts: 2, resetRetriesOnDataChange: false },
+      handler: ({ attempt }) => {
+        attempts.push(attempt);
+        throw new Error('no');
+      },
+    });
+    await mill.start();
+    await docs.insertOne({ _id: 1, n: 1 });
+    const failed = await reaches(mill, 't', 1, 'failed');
+    await docs.updateOne({ _id: 1 }, { $set: { n: 2 } });
+    await until('it ran once more', () => attempts.length === 3);
+    const task = await reaches(mill, 't', 1, 'failed');
+    expect(attempts).toEqual([1, 2, 3]);
+    expect(task.firstErrorAt).toEqual(failed.firstErrorAt);
+  });
+
+  it('counts the attempt during which it changed, where the policy keeps attempts', async () => {
+    const { docs, mill: aMill, reaches } = workshop();
+    const mill = aMill();
+    const attempts: number[] = [];
+    const [started, go] = [gate(), gate()];
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      task: 't',
+      retryPolicy: { type: 'fixed', interval: 1, maxAttempts: 2, resetRetriesOnDataChange: false },
+      handler: async ({ attempt }) => {
+        attempts.push(attempt);
+        started.open();
+        await go.promise;
+        throw new Error('no');
+      },
+    });
+    await mill.start();
+    await docs.insertOne({ _id: 1, n: 1 });
+    await started.promise;
+    await docs.updateOne({ _id: 1 }, { $set: { n: 2 } });
+    await reaches(mill, 't', 1, 'processing_dirty');
+    go.open();
+    await reaches(mill, 't', 1, 'failed');
+    expect(attempts).toEqual([1, 2]);
+  });
+
+  it.each([true, false])(
+    'runs with attempt 1 after a success during which it changed (resetRetriesOnDataChange: %s)',
+    async (resetRetriesOnDataChange) => {
+      const { docs, mill: aMill, reaches } = workshop();
+      const mill = aMill();
+      const attempts: number[] = [];
+      const [started, go] = [gate(), gate()];
+      await mill.reactiveTask({
+        ...AT_ONCE,
+        task: 't',
+        retryPolicy: { type: 'fixed', interval: 1, maxAttempts: 2, resetRetriesOnDataChange },
+        handler: async ({ attempt }) => {
+          attempts.push(attempt);
+          started.open();
+          await go.promise;
+        },
+      });
+      await mill.start();
+      await docs.insertOne({ _id: 1, n: 1 });
+      await started.promise;
+      await docs.updateOne({ _id: 1 }, { $set: { n: 2 } });
+      await reaches(mill, 't', 1, 'processing_dirty');
+      go.open();
+      await reaches(mill, 't', 1, 'completed');
+      expect(attempts).toEqual([1, 1]);
+    },
+  );
+
+  it('runs again although its last attempt has failed for good meanwhile', async () => {
+    const { docs, mill: aMill, reaches } = workshop();
+    const mill = aMill();
+    const [started, go] = [gate(), gate()];
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      task: 't',
+      handler: async ({ watchedValues }) => {
+        started.open();
+        await go.promise;
+        if (watchedValues['n'] === 1) throw new FatalError('for good');
+      },
+    });
+    await mill.start();
+    await docs.insertOne({ _id: 1, n: 1 });
+    await started.promise;
+    await docs.updateOne({ _id: 1 }, { $set: { n: 2 } });
+    await reaches(mill, 't', 1, 'processing_dirty');
+    go.open();
+    const task = await reaches(mill, 't', 1, 'completed');
+    expect(statusesOf(task)).toEqual(['failed', 'completed']);
+    expect(task).toMatchObject({ attempts: 1 });
+  });
+});
