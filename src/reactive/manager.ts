@@ -68,6 +68,21 @@ function toTaskFilter(where: string, filter: TasksFilter = {}): TaskFilter {
   };
 }
 
+/** For operations on many: what it is about must be said. */
+function explicit(where: string, filter: TasksFilter | { readonly all: true }): TaskFilter {
+  if (typeof filter === 'object' && (filter as unknown) !== null && 'all' in filter) {
+    checkKeys(`${where}: filter`, filter, ['all']);
+    if (checkBoolean(where, 'filter.all', filter.all)) return {};
+  }
+  const wanted = toTaskFilter(where, filter as TasksFilter);
+  const { sourceDocFilter, ...rest } = wanted;
+  const says = Object.keys(rest).length > 0 || Object.keys(sourceDocFilter ?? {}).length > 0;
+  if (says) return wanted;
+  throw new OptionError(
+    `${where}: an empty filter would mean every task; say { all: true } if that is meant.`,
+  );
+}
+
 interface Cursor {
   readonly at: string;
   readonly key: string;
@@ -175,13 +190,7 @@ export class Tasks {
 
   /** Starts a fresh sequence of attempts; those that run at this moment run again afterwards. */
   async retryMany(filter: TasksFilter | { readonly all: true }): Promise<{ readonly count: number }> {
-    const where = 'tasks.retryMany';
-    const everything = 'all' in filter && (filter as { all?: unknown }).all === true;
-    if (!everything && Object.keys(filter).length === 0)
-      throw new OptionError(
-        `${where}: an empty filter would mean every task; say { all: true } if that is meant.`,
-      );
-    const wanted = everything ? {} : toTaskFilter(where, filter as TasksFilter);
+    const wanted = explicit('tasks.retryMany', filter);
     const count = await (await this.#open()).retryMany(wanted);
     if (count > 0) await (await this.#reactive()).planner.ring(false);
     return { count };

@@ -1,4 +1,4 @@
-import type { Document, Filter } from 'mongodb';
+import { BSONRegExp, type Document, type Filter } from 'mongodb';
 import type { TaskRecord } from '../../core/task.js';
 import type { Source, TaskFilter, TaskPageRequest } from '../../store/reactive.js';
 import { run } from '../context.js';
@@ -53,7 +53,11 @@ function byId(filter: TaskFilter, tasks: readonly string[]): Document | undefine
   if (typeof query !== 'object' || query === null) return undefined;
   const [[field, id] = [], ...others] = Object.entries(query as Record<string, unknown>);
   if (field !== '_id' || others.length > 0) return undefined;
-  const plain = typeof id !== 'object' || id === null || !Object.keys(id).some((key) => key.startsWith('$'));
+  const isQuery = (value: object): boolean =>
+    value instanceof RegExp ||
+    value instanceof BSONRegExp ||
+    Object.keys(value).some((key) => key.startsWith('$'));
+  const plain = typeof id !== 'object' || id === null || !isQuery(id);
   return plain ? { _id: { $in: tasks.map((task) => ({ task, id })) } } : undefined;
 }
 
@@ -110,14 +114,16 @@ export async function find(
         partial = true;
       }
     }
-    found.sort((a, b) => (a[field].getTime() - b[field].getTime() || order(a, b)) * direction);
+    // A task lives in one collection, so ties are in the server's order already; across tasks their names decide.
+    found.sort((a, b) => (a[field].getTime() - b[field].getTime() || byName(a, b)) * direction);
     const items = found.slice(skip, skip + limit);
     return { tasks: items, more: found.length > skip + limit, partial };
   });
 }
 
-/** Within one task the server's order of ids decides; across collections any order that stays does. */
-const order = (a: TaskRecord, b: TaskRecord): number => (a.id < b.id ? -1 : 1);
+/** As the server orders the keys of different tasks: the name comes first in them, and is compared by its bytes. */
+const byName = (a: TaskRecord, b: TaskRecord): number =>
+  a.name === b.name ? 0 : Buffer.compare(Buffer.from(a.name), Buffer.from(b.name));
 
 export const cursorKey = (record: TaskRecord): string => textOf(record.key);
 
