@@ -30,7 +30,7 @@ await mill.reactiveTask<Item>({
   collection: 'items',
   filter: { stock: { $gt: 0 } },
   watchProjection: { inStock: { $gt: ['$stock', 0] } }, // computed: 5 or 4 left makes no difference
-  debounce: '300ms',
+  debounce: '50ms',
   handler: async ({ getDocument }) => {
     calls += 1;
     // Whatever takes time comes first (who subscribed?), the check last, right before the effect.
@@ -51,9 +51,12 @@ await items.insertOne({ _id: 'lamp', stock: 0 });
 await mill.start();
 
 // 1. Sold out again while the task waits: the claim sees it, and the handler is not called at all.
+//    (Paused meanwhile, so that it surely waits for long enough.)
+await mill.tasks.pause('back-in-stock');
 await items.updateOne({ _id: 'lamp' }, { $set: { stock: 1 } });
 await until('the task waits', async () => (await state()) === 'pending');
 await items.updateOne({ _id: 'lamp' }, { $set: { stock: 0 } });
+await mill.tasks.resume('back-in-stock');
 await until('the task is skipped', async () => (await state()) === 'completed skipped');
 assert.equal(calls, 0);
 

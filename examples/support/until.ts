@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Resolves as soon as `holds` answers something true; after ten seconds it says what it had been waiting for. */
+/** Resolves as soon as `holds` answers something true; after twenty seconds it says what it had been waiting for. */
 export async function until(what: string, holds: () => unknown): Promise<void> {
-  const end = performance.now() + 10_000;
+  const end = performance.now() + 20_000;
   while (!(await holds())) {
-    if (performance.now() > end) throw new Error(`waited ten seconds for: ${what}`);
+    if (performance.now() > end) throw new Error(`waited twenty seconds for: ${what}`);
     await sleep(10);
   }
 }
