@@ -13,6 +13,8 @@ export function mongodArgs({ cacheGb = 1, oplogMb = 512 }: MongodOptions): strin
     '--nounixsocket',
     ...['--wiredTigerCacheSizeGB', `${cacheGb}`],
     ...['--oplogSize', `${oplogMb}`],
+    // What no checkpoint covers is never cut off an oplog; by default there is one a minute.
+    ...(oplogMb < 64 ? ['--syncdelay', '1'] : []),
     ...['--setParameter', 'diagnosticDataCollectionEnabled=false'],
     // By default a member lingers for 15 s after SIGTERM, to let clients of a real deployment move on.
     ...['--setParameter', 'shutdownTimeoutMillisForSignaledShutdown=100'],

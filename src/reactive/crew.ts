@@ -189,8 +189,19 @@ export class ReactiveCrew implements Crew {
     this.#election.lose('the lease of its instance was lost');
   }
 
+  /** The next look at the cluster decides who leads. */
   leaseRegained(): void {
-    // The next look at the cluster decides who leads.
+    this.#republish().catch((problem: unknown) => this.#options.error(problem, 'publish'));
+  }
+
+  /** The lease may have gone with the whole database: definitions and indexes would not come back by themselves. */
+  async #republish(): Promise<void> {
+    const { reactive } = this.#options;
+    const plans = [...this.#published];
+    await reactive.prepare(plans);
+    await reactive.planner.publish(plans);
+    await reactive.planner.ring(true);
+    this.#planner?.nudge();
   }
 
   leaseRenewed(): void {

@@ -38,6 +38,10 @@ export class Follower {
   #drained: (() => void) | undefined;
   #broken: { readonly error: unknown } | undefined;
   #token: unknown;
+  /** Changes were missed, and nobody was told yet. */
+  #lost: HistoryLostError | undefined;
+  /** How often the feed broke since it last brought something. */
+  #breaks = 0;
   #following: Promise<void> = Promise.resolve();
   /** When the newest planned change was made. */
   lastEventAt: Date | undefined;
@@ -51,8 +55,8 @@ export class Follower {
     this.#token = options.token;
   }
 
-  get token(): unknown {
-    return this.#token;
+  get collections(): readonly string[] {
+    return this.#options.collections;
   }
 
   /** Resolves when the feed is open: from then on no change is missed. */
@@ -82,28 +86,49 @@ export class Follower {
   }
 
   async #openOnce(): Promise<void> {
-    const { store, database, collections, historyLost, reached } = this.#options;
+    const feed = await this.#openFeed();
     try {
-      this.#feed = await store.openFeed(database, collections, this.#token);
+      await this.#begin(feed);
+    } catch (error) {
+      await feed.close();
+      throw error;
+    }
+    this.#feed = feed;
+    this.#broken = undefined;
+    // Stopped meanwhile: nobody else would close it.
+    if (this.#isOver()) await feed.close();
+    else void this.#pump(feed);
+  }
+
+  async #openFeed(): Promise<Feed> {
+    const { store, database, collections } = this.#options;
+    try {
+      return await store.openFeed(database, collections, this.#token);
     } catch (error) {
       if (!(error instanceof HistoryLostError)) throw error;
       // The dead point is given up at once, and everything is looked at again from a new one on.
-      this.#feed = await store.openFeed(database, collections, undefined);
+      this.#lost = error;
       this.#token = undefined;
-      await historyLost(error);
+      return store.openFeed(database, collections, undefined);
     }
-    if (this.#token === undefined) {
-      this.#token = this.#feed.token;
-      await reached(this.#token);
-    }
-    this.#broken = undefined;
-    void this.#pump(this.#feed);
+  }
+
+  /** The new point is kept only after what was missed has been asked for: a crash in between meets the dead one again. */
+  async #begin(feed: Feed): Promise<void> {
+    const { historyLost, reached } = this.#options;
+    if (this.#lost !== undefined) await historyLost(this.#lost);
+    this.#lost = undefined;
+    if (this.#token !== undefined) return;
+    const { token } = feed;
+    await reached(token);
+    this.#token = token;
   }
 
   async #pump(feed: Feed): Promise<void> {
     try {
       while (!this.#isOver() && feed === this.#feed) {
         const event = await feed.next();
+        this.#breaks = 0;
         this.#queue.push(event);
         this.#arrived?.();
         if (this.#queue.length >= MOST_WAITING)
@@ -162,8 +187,22 @@ export class Follower {
     this.#feed = undefined;
     this.#broken = undefined;
     await feed?.close();
-    if (!(problem instanceof HistoryLostError)) this.#options.error(problem);
+    if (problem instanceof HistoryLostError) {
+      // A server may take a dead point and find out only when it looks for what came after it.
+      this.#lost = problem;
+      this.#token = undefined;
+    } else {
+      this.#options.error(problem);
+      await this.#rest();
+    }
     await this.#open();
+  }
+
+  /** A feed that breaks again and again, before it has brought anything, is not opened in a hurry. */
+  async #rest(): Promise<void> {
+    const restMs = Math.min(FIRST_WAIT_MS * 2 ** this.#breaks, LONGEST_WAIT_MS);
+    if (this.#breaks > 0) await pause(this.#options.clock, restMs, this.#stop.signal);
+    this.#breaks += 1;
   }
 
   async #keepToken(): Promise<void> {

@@ -181,9 +181,9 @@ export class Planner {
       if (evolved.reprocess !== undefined) reset.push({ planned, which: evolved.reprocess });
       if (evolved.changed) changed.push(planned);
     }
+    this.#adopt(next, states);
     // Feeds first: what changes from now on is heard before anything is looked at.
     await this.#follow(next);
-    this.#plans = next;
     for (const { planned, which } of reset) {
       const count = await reactive.planning.reprocess(planned.plan, which);
       this.#options.log.info(
@@ -197,6 +197,26 @@ export class Planner {
       overtaken();
       return;
     }
+  }
+
+  /**
+   * Before the feeds: what one of them brings while another is being opened must find its plans. What the chores have
+   * done since the states were read is kept.
+   */
+  #adopt(next: ReadonlyMap<string, Planned>, read: readonly TaskState[]): void {
+    const stored = new Set(read.map(({ task }) => task));
+    for (const [task, planned] of next) {
+      const known = this.#plans.get(task)?.state;
+      if (known === undefined || !stored.has(task)) continue;
+      if (known.done <= planned.state.done) continue;
+      const { done, lastReconciledAt } = known;
+      planned.state = {
+        ...planned.state,
+        done,
+        ...(lastReconciledAt === undefined ? {} : { lastReconciledAt }),
+      };
+    }
+    this.#plans = next;
   }
 
   /** A task whose source cannot be watched any more must not hold up the others. */
@@ -223,31 +243,26 @@ export class Planner {
       wanted.set(database, (wanted.get(database) ?? new Set()).add(collection));
     }
     for (const [database, follower] of this.#followers) {
-      if (sameSet(wanted.get(database), this.#collections(database))) continue;
+      if (sameSet(wanted.get(database), new Set(follower.collections))) continue;
       await follower.stop();
       this.#followers.delete(database);
     }
     for (const [database, collections] of wanted) {
       if (this.#followers.has(database) || this.#isOver()) continue;
-      const lost = this.#tokens[database] === undefined;
-      const follower = this.#makeFollower(database, [...collections]);
-      this.#followers.set(database, follower);
-      await follower.start();
-      // Planned before, and nobody knows up to where: what came in between is found by looking.
+      // Planned before, and nobody knows up to where: what came in between is found by looking. Asked for before the
+      // feed is open, since from then on there is a resume point again, and nobody would know.
       const known = [...next.values()].filter(
         ({ plan, state }) => (plan.source.database ?? '') === database && state.done > 0,
       );
-      if (lost && known.length > 0) {
+      if (this.#tokens[database] === undefined && known.length > 0) {
         const tasks = known.map(({ plan }) => plan.task);
         await this.#options.reactive.planner.request(tasks, 'no resume point');
         this.nudge();
       }
+      const follower = this.#makeFollower(database, [...collections]);
+      this.#followers.set(database, follower);
+      await follower.start();
     }
-  }
-
-  #collections(database: string): Set<string> {
-    const sources = [...this.#plans.values()].map(({ plan }) => plan.source);
-    return new Set(sources.filter((one) => (one.database ?? '') === database).map((one) => one.collection));
   }
 
   #makeFollower(database: string, collections: readonly string[]): Follower {
@@ -275,9 +290,9 @@ export class Planner {
     const { reactive, events, log, instanceId } = this.#options;
     const tasks = this.#tasksOf(database);
     const reason = problem.message;
+    await reactive.planner.request(tasks, 'history lost');
     log.error({ tasks, error: problem }, `${reason} Everything is looked at again: ${tasks.join(', ')}`);
     events.emit('history:lost', { reason, tasks, instanceId });
-    await reactive.planner.request(tasks, 'history lost');
     this.nudge();
   }
 

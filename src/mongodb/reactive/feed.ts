@@ -15,9 +15,14 @@ const UPHEAVALS = ['drop', 'rename', 'dropDatabase', 'invalidate'];
 /** The oplog does not reach back to the resume point, or the point means nothing to this server. */
 const LOST: ReadonlySet<unknown> = new Set([286, 280, 136, 260]);
 
-const isLost = (error: unknown): boolean =>
+/** The point cannot even be read. */
+const UNREADABLE: ReadonlySet<unknown> = new Set([9, 40_647, 40_648, 40_649]);
+
+const isLost = (error: unknown, token: unknown): boolean =>
   error instanceof MongoError &&
-  (LOST.has((error as { code?: unknown }).code) || error.hasErrorLabel('NonResumableChangeStreamError'));
+  (LOST.has((error as { code?: unknown }).code) ||
+    error.hasErrorLabel('NonResumableChangeStreamError') ||
+    (token !== undefined && UNREADABLE.has((error as { code?: unknown }).code)));
 
 /** Ids only: documents never cross the wire while planning. */
 const pipelineFor = (collections: readonly string[]): Document[] => [
@@ -67,7 +72,7 @@ export async function openFeed(
     ...(token === undefined ? {} : { startAfter: token }),
   });
   const failed = (error: unknown): Error =>
-    isLost(error)
+    isLost(error, token)
       ? new HistoryLostError('The history of changes does not reach back to where planning stopped.', {
           cause: error,
         })

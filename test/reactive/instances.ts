@@ -1,0 +1,69 @@
+import { fork, type ChildProcess } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import type { Role } from '../../src/shift.js';
+import { until } from '../support/mills.js';
+import { Handled } from './mills.js';
+
+export interface InstanceOptions {
+  readonly uri: string;
+  readonly instanceId?: string;
+  readonly leaseMs?: number;
+  readonly roles?: readonly Role[];
+  /** Documents per second of a reconciliation. */
+  readonly rate?: number;
+  /** How long the handler takes. */
+  readonly handlerMs?: number;
+  readonly version?: number;
+}
+
+export interface Said {
+  readonly event: string;
+  readonly [field: string]: unknown;
+}
+
+/** An instance in a process of its own, which may be killed and frozen. It runs one task, `sync` on `docs`. */
+export class Instance implements AsyncDisposable {
+  readonly child: ChildProcess;
+  readonly handled = new Handled();
+  readonly #said: Said[] = [];
+
+  constructor(options: InstanceOptions) {
+    const file = fileURLToPath(new URL('instance.ts', import.meta.url));
+    this.child = fork(file, [JSON.stringify(options)], { execArgv: ['--import', 'tsx'], stdio: 'inherit' });
+    this.child.on('message', (said: Said) => {
+      if (said.event === 'handled') this.handled.note(said['id'], Number(said['version']));
+      this.#said.push(said);
+    });
+  }
+
+  events(event: string): readonly Said[] {
+    return this.#said.filter((one) => one.event === event);
+  }
+
+  /** Resolves when the instance has said it. */
+  async heard(event: string, limitMs?: number): Promise<Said> {
+    return until(`${event} was heard`, () => this.events(event)[0], limitMs);
+  }
+
+  /** A clean stop. */
+  async stop(): Promise<void> {
+    this.child.send('stop');
+    await this.ended();
+  }
+
+  async kill(): Promise<void> {
+    this.child.kill('SIGKILL');
+    await this.ended();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.kill();
+  }
+
+  async ended(): Promise<void> {
+    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
+    await new Promise((resolve) => this.child.once('exit', resolve));
+  }
+}
+
+export const spawnInstance = (options: InstanceOptions): Instance => new Instance(options);
