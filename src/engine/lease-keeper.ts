@@ -34,6 +34,7 @@ export class LeaseKeeper {
   #life = '';
   #held = false;
   #token = 0;
+  #endsAt = -Infinity;
   #deadline: Timer | undefined;
   #renewing: Promise<void> | undefined;
   readonly #stop = new AbortController();
@@ -48,6 +49,11 @@ export class LeaseKeeper {
 
   get held(): boolean {
     return this.#held;
+  }
+
+  /** How long the lease holds at least, from now. */
+  get leftMs(): number {
+    return this.#held ? this.#endsAt - this.#options.clock.monotonic() : 0;
   }
 
   /** A new token; it names the life that minted it. */
@@ -99,7 +105,8 @@ export class LeaseKeeper {
   #arm(sentAt: number): void {
     const { clock, leaseMs } = this.#options;
     this.#deadline?.cancel();
-    this.#deadline = clock.timer(sentAt + leaseMs - clock.monotonic(), () =>
+    this.#endsAt = sentAt + leaseMs;
+    this.#deadline = clock.timer(this.#endsAt - clock.monotonic(), () =>
       this.#lose('it could not be renewed in time'),
     );
   }

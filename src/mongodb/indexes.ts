@@ -129,6 +129,6 @@ export function indexScript(collection: string, plans: readonly IndexPlan[]): st
 export function missingIndexError(faults: readonly string[]): StoreError {
   return new StoreError(
     `MongoDB lacks indexes that Tidemill needs (${faults.join('; ')}). ` +
-      'Create them with the commands of `store.indexScript()`, or leave `createIndexes` on.',
+      'Create them with the commands of `store.indexScript()` (reactive tasks: with `sources`), or leave `createIndexes` on.',
   );
 }

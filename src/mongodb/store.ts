@@ -25,7 +25,7 @@ import { look } from './look.js';
 import * as managing from './manage.js';
 import * as scheduling from './schedules.js';
 import { settle, settleIn } from './settle.js';
-import { Sources } from './reactive/sources.js';
+import { Sources, taskIndexes } from './reactive/sources.js';
 import { reactiveStore } from './reactive/store.js';
 import { watch } from './watch.js';
 
@@ -85,6 +85,7 @@ export class MongodbStore implements Store<ClientSession> {
   readonly reactive: ReactiveStore<ClientSession>;
   readonly #options: MongodbOptions;
   readonly #holders = new Set<object>();
+  readonly #tasksOf: (collection: string) => string;
   #globals = '_tidemill_globals';
   #opening: Promise<Connection> | undefined;
   #open: Connection | undefined;
@@ -95,8 +96,8 @@ export class MongodbStore implements Store<ClientSession> {
     this.jobs = jobStore(() => this.#mongo());
     this.instances = instanceStore(() => this.#mongo());
     this.locks = lockStore(() => this.#mongo());
-    const { tasks = (collection: string) => `${collection}_tasks` } = options.collections ?? {};
-    const sources = new Sources(() => this.#mongo(), tasks, options.createIndexes !== false);
+    this.#tasksOf = options.collections?.tasks ?? ((collection) => `${collection}_tasks`);
+    const sources = new Sources(() => this.#mongo(), this.#tasksOf, options.createIndexes !== false);
     this.reactive = reactiveStore(
       () => this.#mongo(),
       sources,
@@ -155,10 +156,15 @@ export class MongodbStore implements Store<ClientSession> {
     ];
   }
 
-  /** The shell commands that create the indexes. */
-  indexScript(options: { readonly sharded?: boolean } = {}): string {
+  /** The shell commands that create the indexes; those of reactive tasks for the `sources` that are named. */
+  indexScript(options: { readonly sharded?: boolean; readonly sources?: readonly string[] } = {}): string {
     const { jobs, globals } = this.#names();
-    return `${indexScript(jobs, jobIndexes(options.sharded ?? false))}\n${indexScript(globals, globalsIndexes)}`;
+    const { sharded = false, sources = [] } = options;
+    return [
+      indexScript(jobs, jobIndexes(sharded)),
+      indexScript(globals, globalsIndexes),
+      ...sources.map((source) => indexScript(this.#tasksOf(source), taskIndexes)),
+    ].join('\n');
   }
 
   /** `reactive.globalsCollection` of a mill and `collections.globals` of its store are one setting. */

@@ -195,9 +195,11 @@ export class TaskTrigger implements Trigger<TaskRecord, TaskSettlement> {
       this.#runs.set(task.id, { since: now, runs: 1, values: task.lastObservedValues });
       return;
     }
+    const fields = changedFields(counter.values, task.lastObservedValues);
+    // A retry, or a run that was deferred, changes nothing.
+    if (fields.length === 0) return;
     counter.runs += 1;
     if (counter.runs === LOOP_RUNS) {
-      const fields = changedFields(counter.values, task.lastObservedValues);
       const text =
         `reactive task "${task.name}" ran ${String(LOOP_RUNS)} times within a minute for one document; ` +
         `does its handler write what it watches (${fields.join(', ')})?`;

@@ -14,6 +14,8 @@ export type SourceOf = (task: string) => Source;
 const DIRTY = { $eq: ['$status', 'processing_dirty'] };
 /** The document was looked at while the attempt ran, and was as planned: what it was skipped for has passed. */
 const TOUCHED = { $eq: ['$touched', true] };
+/** The document has grown too large to be kept meanwhile: there is nothing that another run could compare with. */
+const OVERSIZED = { $eq: ['$lastObservedValues', null] };
 
 /** Where one value does for all it is a constant; where not, each document looks its own up by position. */
 function perDocument(values: readonly unknown[]): Document {
@@ -38,7 +40,7 @@ function settlePipeline(group: readonly TaskSettlement[]): Document[] {
   const firstErrorAt = each(({ failure }) => failure?.firstErrorAt ?? null);
   const position = { $indexOfArray: [literal(group.map(({ lease }) => lease.key)), '$_id'] };
   const set: Document = {
-    status: unlessDirty(first.status, 'pending'),
+    status: unlessDirty(first.status, { $cond: [OVERSIZED, 'failed', 'pending'] }),
     lockedAt: null,
     attempts: unlessDirty(attempts, first.resetRetries || first.success !== undefined ? 0 : attempts),
     ...(first.by === 'reclaimer' ? { leaseToken: null } : {}),
@@ -55,13 +57,18 @@ function settlePipeline(group: readonly TaskSettlement[]): Document[] {
     ...(first.failure === undefined
       ? {}
       : {
-          lastError: each(({ failure }) => failure?.message),
+          lastError: { $cond: [OVERSIZED, '$lastError', each(({ failure }) => failure?.message)] },
           failKind: each(({ failure }) => failure?.kind),
           firstErrorAt: unlessDirty(firstErrorAt, first.resetRetries ? null : firstErrorAt),
         }),
     ...(first.success === undefined
       ? {}
-      : { lastSuccess: each(({ success }) => success), firstErrorAt: null, failKind: null, lastError: null }),
+      : {
+          lastSuccess: each(({ success }) => success),
+          firstErrorAt: null,
+          failKind: null,
+          lastError: { $cond: [OVERSIZED, '$lastError', null] },
+        }),
     ...(entries.some((list) => list.length > 0)
       ? {
           executionHistory: {

@@ -2,7 +2,7 @@ import type { ClientSession } from 'mongodb';
 import { OptionError } from '../../core/errors.js';
 import { show } from '../../core/options.js';
 import type { PlannerStore, ReactiveStore, Source, TaskPlan, TaskStore } from '../../store/reactive.js';
-import { literal, needTransactions, run, type Mongo } from '../context.js';
+import { literal, run, type Mongo } from '../context.js';
 import * as claiming from './claim.js';
 import { clean, reprocess } from './clean.js';
 import { openFeed } from './feed.js';
@@ -32,7 +32,7 @@ export function reactiveStore(
     useGlobals,
     check,
     prepare: async (plans) => {
-      if (plans.length > 0) needTransactions(mongo());
+      if (plans.length > 0) needChangeStreams(mongo());
       await run('prepare tasks', async () => {
         for (const plan of plans) {
           const where = `reactiveTask(${show(plan.task)})`;
@@ -55,6 +55,13 @@ export function reactiveStore(
     },
     tasks: (plans) => taskStore(sources, planner, plans),
   };
+}
+
+function needChangeStreams(mongo: Mongo): void {
+  if (mongo.transactions) return;
+  throw new OptionError(
+    'This MongoDB server is standalone, and reactive tasks need the change streams of a replica set; one node is enough.',
+  );
 }
 
 function taskStore(
