@@ -49,6 +49,7 @@ interface Planned {
 const CLEAN_PAGE = 1_000;
 /** Looked at again at least this often, whatever was heard. */
 const CHORES_MS = 30_000;
+const TROUBLE_MS = 2_000;
 const FIRST_WAIT_MS = 100;
 const LONGEST_WAIT_MS = 5_000;
 /** Instances elsewhere are woken this often at most. */
@@ -73,7 +74,10 @@ export class Planner {
   #chores: Promise<void> = Promise.resolve();
   #choresWait = false;
   #nudged = true;
-  #nudge: (() => void) | undefined;
+  #wake: (() => void) | undefined;
+  /** Chores are under way; one of them has failed. */
+  #busy = false;
+  #troubled = false;
   #rangAt = -Infinity;
   #ringing: Promise<void> | undefined;
 
@@ -98,13 +102,13 @@ export class Planner {
   /** Definitions, requests or the cluster may have changed. */
   nudge(): void {
     this.#nudged = true;
-    this.#nudge?.();
+    this.#wake?.();
   }
 
   /** Ends when the statement under way has ended: a successor must not meet it. */
   async stop(): Promise<void> {
     this.#stop.abort();
-    this.#nudge?.();
+    this.#wake?.();
     await this.#working;
     await this.#chores;
     await Promise.all([...this.#followers.values()].map((follower) => follower.stop()));
@@ -148,17 +152,43 @@ export class Planner {
     this.#chores = this.#chores
       .then(() => {
         this.#choresWait = false;
+        this.#busy = true;
         return this.#doChores();
       })
-      .catch((problem: unknown) => this.#options.error(problem, 'plan'));
+      .catch((problem: unknown) => this.#trouble(problem, 'plan'))
+      .then(() => this.#endChores());
+  }
+
+  #trouble(problem: unknown, where: string): void {
+    if (this.#isOver()) return;
+    this.#troubled = true;
+    this.#options.error(problem, where);
+  }
+
+  /** What failed is tried again, but not in a hurry. */
+  async #endChores(): Promise<void> {
+    if (this.#troubled) {
+      this.#troubled = false;
+      await pause(this.#options.clock, TROUBLE_MS, this.#stop.signal);
+      this.#nudged = true;
+    }
+    this.#busy = false;
+    this.#wake?.();
   }
 
   async #untilNudged(): Promise<void> {
-    if (this.#nudged || this.#isOver()) return;
-    const nudge = new AbortController();
-    this.#nudge = () => nudge.abort();
-    await pause(this.#options.clock, this.#untilChore(), nudge.signal);
-    this.#nudge = undefined;
+    const { clock } = this.#options;
+    const end = clock.monotonic() + CHORES_MS;
+    while (!this.#nudged && !this.#isOver()) {
+      // What is due while the chores are being done is asked again when they are: a long one must not be polled.
+      const restMs = end - clock.monotonic();
+      const waitMs = this.#busy ? restMs : Math.min(restMs, this.#untilChore());
+      if (waitMs <= 0) return;
+      const wake = new AbortController();
+      this.#wake = () => wake.abort();
+      await pause(clock, waitMs, wake.signal);
+      this.#wake = undefined;
+    }
   }
 
   /** Reads the registry, and brings feeds and states into line with it. */
@@ -432,7 +462,7 @@ export class Planner {
   }
 
   async #reconcile(group: readonly Planned[]): Promise<boolean> {
-    const { reactive, clock, term, instanceId, reconcileRate, events, log, error } = this.#options;
+    const { reactive, clock, term, instanceId, reconcileRate, events, log } = this.#options;
     const [{ plan }] = group as [Planned];
     const reconciler = new Reconciler({
       planning: reactive.planning,
@@ -458,9 +488,9 @@ export class Planner {
       const done = await reconciler.run({ source: plan.source, plans: group.map((one) => one.plan), mark });
       if (!done) return false;
     } catch (problem) {
-      if (!this.#isOver()) error(problem, 'reconcile');
-      this.#nudged = true;
-      return false;
+      // Other collections are looked at all the same.
+      this.#trouble(problem, 'reconcile');
+      return !this.#isOver();
     }
     const at = new Date(clock.now());
     for (const [index, planned] of group.entries())

@@ -296,6 +296,9 @@ export async function documents(
     // A comparison would stop at the end of one type; the bounds of an index do not.
     if (after !== undefined) cursor.min({ _id: fromText(after) });
     const ids = (await cursor.toArray()).map((row) => row._id as unknown);
+    // From a lower bound on, the greatest key of all is left out.
+    if (after !== undefined && ids.length <= limit)
+      ids.push(...(await collection.find({ _id: TOP as never }).toArray()).map((row) => row._id));
     // The bound is inclusive.
     const rest = ids.filter((id) => textOf(id) !== after);
     const last = rest.at(-1);
@@ -323,7 +326,8 @@ export async function known(
       .sort({ _id: 1 })
       .hint({ _id: 1 })
       .min({ _id: from })
-      .max({ _id: keyOf(of.task, TOP) })
+      // Exclusive, and greater than the key of the greatest id.
+      .max({ _id: { ...keyOf(of.task, TOP), more: 1 } })
       .limit(limit + 1);
     const keys = (await cursor.toArray()).map((row) => row._id as unknown as { task: string; id: unknown });
     const rest = keys.filter((key) => textOf(key) !== after);

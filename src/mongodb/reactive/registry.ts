@@ -165,7 +165,13 @@ export function plannerStore(mongo: () => Mongo): PlannerStore {
           .find(filter, { projection: { 'state.task': 1 } })
           .toArray();
         await globals().updateMany(filter, { $inc: { 'state.wanted': 1 }, $set: { 'state.reason': reason } });
-        return rows.map((row) => (row['state'] as TaskState).task);
+        const known = rows.map((row) => (row['state'] as TaskState).task);
+        // Defined, and not planned yet: its first registration looks at everything anyway.
+        const named = tasks === undefined ? {} : { task: { $in: [...tasks] } };
+        const defined = await globals()
+          .find({ kind: 'definition', ...named }, { projection: { task: 1 } })
+          .toArray();
+        return [...new Set([...known, ...defined.map((row) => row['task'] as string)])];
       }),
     ring: async (news) => {
       const count = { $inc: { work: 1, ...(news ? { news: 1 } : {}) } };
