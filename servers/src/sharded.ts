@@ -51,7 +51,9 @@ async function startSets(
   const names = ['config', ...Array.from({ length: shards }, (_, index) => `shard${index}`)];
   const starts = names.map((name, index) => {
     const configServer = index === 0;
-    const args = [configServer ? '--configsvr' : '--shardsvr', ...mongodArgs(options)];
+    // A change stream waits for the quietest shard; by default an idle one says only every ten seconds where it is.
+    const quiet = ['--setParameter', 'periodicNoopIntervalSecs=1'];
+    const args = [configServer ? '--configsvr' : '--shardsvr', ...mongodArgs(options), ...quiet];
     const common = { name, nodes: 1, binary, args, configServer, electionTimeoutMs: 1_000 };
     return ReplicaSet.start({ ...common, dataFolder: folder, logFolder: folder });
   });

@@ -23,6 +23,10 @@ const codeOf = (error: unknown): unknown => (error instanceof MongoServerError ?
 /** `$merge` runs under another collation than the index that it merges by. */
 const OTHER_COLLATION = 51_183;
 
+/** Among others: a hint names an index that does not exist. */
+const BAD_VALUE = 2;
+
+export const isBadValue = (error: unknown): boolean => codeOf(error) === BAD_VALUE;
 export const isOtherCollation = (error: unknown): boolean => codeOf(error) === OTHER_COLLATION;
 export const isDuplicate = (error: unknown): boolean => codeOf(error) === DUPLICATE_KEY;
 export const isTimeLimit = (error: unknown): boolean => codeOf(error) === TIME_LIMIT;

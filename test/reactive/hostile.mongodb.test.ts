@@ -279,6 +279,7 @@ describe('a collection that is dropped or renamed', () => {
     void plant.define(mill, { collection: 'things', database: name });
     plant.mark(mill);
     await mill.start();
+    await plant.ready();
     await plant.collection('things', name).insertOne({ _id: 1 });
     await plant.ran(1);
     await plant.client.db(name).dropDatabase();

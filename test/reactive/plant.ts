@@ -35,6 +35,8 @@ export class Plant {
   readonly client: MongoClient;
   readonly runs: Run[] = [];
   readonly errors: Error[] = [];
+  readonly #defined = new Set<string>();
+  readonly #reconciled = new Set<string>();
   #marks = 0;
 
   constructor(uri: string = freshUri()) {
@@ -63,11 +65,13 @@ export class Plant {
   mill(options: Partial<TidemillOptions> = {}): Tidemill {
     const mill = aMill(mongodb({ uri: this.uri }), { pollInterval: { min: 10, max: 1_000 }, ...options });
     mill.on('error', ({ error }) => this.errors.push(error));
+    mill.on('reconcile:complete', ({ tasks }) => tasks.forEach((task) => this.#reconciled.add(task)));
     return mill;
   }
 
   /** Defines a task that keeps a record of its runs; a handler given goes on from there. */
   define(mill: Tidemill, { handler, ...definition }: Definition): Promise<void> {
+    this.#defined.add(definition.task ?? 'task');
     return mill.reactiveTask<Document>({
       task: 'task',
       debounce: 0,
@@ -86,7 +90,15 @@ export class Plant {
     void this.define(mill, definition);
     this.mark(mill);
     await mill.start();
+    await this.ready();
     return mill;
+  }
+
+  /** Documents that were there before have been planned; from here on everything comes by the change stream. */
+  async ready(): Promise<void> {
+    await until('every task was reconciled', () =>
+      [...this.#defined].every((task) => this.#reconciled.has(task)),
+    );
   }
 
   mark(mill: Tidemill): void {

@@ -236,6 +236,7 @@ describe('watchProjection', () => {
     }
     plant.mark(mill);
     await mill.start();
+    await plant.ready();
     await things.insertOne({ _id: 1, n: 1 });
     expect((await plant.ran(1, 1, 'without'))[0]?.values).toEqual({ n: 1 });
     expect((await plant.ran(1, 1, 'only'))[0]?.values).toEqual({ _id: 1 });

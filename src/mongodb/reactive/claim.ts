@@ -5,6 +5,7 @@ import type { ClaimAnswer, ClaimRequest, Cluster, Glance, Instance, NameLimit } 
 import type { Source, TaskPlan } from '../../store/reactive.js';
 import { literal, run } from '../context.js';
 import { hash } from '../document.js';
+import { isBadValue } from '../errors.js';
 import { clusterPipeline, readTaskCluster } from '../look.js';
 import { textOf, toRecord, type TaskKey } from './document.js';
 import { queryOf } from './filter.js';
@@ -29,11 +30,21 @@ function bySource(plans: Plans, tasks: readonly string[]): Map<string, { source:
   return groups;
 }
 
+type Pipelines = readonly { readonly place: Place; readonly pipeline: Document[] }[];
+
+/** As `unite`; where somebody dropped a task collection, its indexes are made again. */
+async function acrossSources(sources: Sources, pipelines: Pipelines): Promise<Document[]> {
+  try {
+    return await unite(sources, pipelines);
+  } catch (error) {
+    if (!isBadValue(error)) throw error;
+    for (const place of new Set(pipelines.map((one) => one.place))) await sources.mend(place);
+    return unite(sources, pipelines);
+  }
+}
+
 /** Runs one pipeline per source in as few commands as there are databases; who is alive comes with them. */
-async function acrossSources(
-  sources: Sources,
-  pipelines: readonly { readonly place: Place; readonly pipeline: Document[] }[],
-): Promise<Document[]> {
+async function unite(sources: Sources, pipelines: Pipelines): Promise<Document[]> {
   const { globals } = sources.mongo;
   const byDatabase = new Map<string, { place: Place; pipeline: Document[] }[]>();
   for (const one of pipelines) {
@@ -57,7 +68,7 @@ async function acrossSources(
 }
 
 /** One key per task: when the earliest is due. */
-const duePipeline = (tasks: readonly string[]): Document[] => [
+export const duePipeline = (tasks: readonly string[]): Document[] => [
   { $match: { task: { $in: tasks }, status: 'pending' } },
   { $sort: { task: 1, status: 1, scheduledAt: 1 } },
   { $group: { _id: '$task', at: { $first: '$scheduledAt' } } },

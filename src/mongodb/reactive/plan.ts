@@ -284,10 +284,14 @@ export async function documents(
   after: string | undefined,
   limit: number,
 ): Promise<IdPage> {
-  // A pass over all of it often follows a drop: the collection may be another one by now.
-  if (after === undefined) sources.forget(source);
-  const { source: collection } = sources.place(source);
+  const place = sources.place(source);
+  const { source: collection } = place;
   return run('read ids', async () => {
+    if (after === undefined) {
+      // A pass over all of it often follows a drop: either collection may be another one by now.
+      sources.forget(source);
+      await sources.mend(place);
+    }
     const cursor = collection
       .find({}, { projection: { _id: 1 }, batchSize: limit + 2 })
       .sort({ _id: 1 })

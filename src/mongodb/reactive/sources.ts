@@ -102,6 +102,11 @@ export class Sources {
     await this.#prepareTasks(where, plan.source);
   }
 
+  /** Makes what a task collection needs, where that is ours to do; a collection may be dropped by hand. */
+  async mend({ tasks }: Pick<Place, 'tasks'>): Promise<void> {
+    if (this.#create) await createIndexes(tasks, taskIndexes);
+  }
+
   async #prepareTasks(where: string, source: Source): Promise<void> {
     const { tasks } = this.place(source);
     // The name may be in use by the application: a stranger's documents must not be taken for tasks.
@@ -114,7 +119,7 @@ export class Sources {
           'mongodb({ collections: { tasks: (collection) => `${collection}_work` } }).',
       );
     }
-    if (this.#create) await createIndexes(tasks, taskIndexes);
+    if (this.#create) await this.mend({ tasks });
     else {
       const faults = await indexFaults(tasks, taskIndexes);
       if (faults.length > 0) throw missingIndexError(faults);
