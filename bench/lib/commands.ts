@@ -1,4 +1,10 @@
-import type { CommandStartedEvent, Document, MongoClient } from 'mongodb';
+import type {
+  CommandFailedEvent,
+  CommandStartedEvent,
+  CommandSucceededEvent,
+  Document,
+  MongoClient,
+} from 'mongodb';
 import { nanos, sinceMs } from './clock.js';
 import { round } from './stats.js';
 
@@ -6,6 +12,8 @@ interface Entry {
   count: number;
   /** Ids that the commands named. */
   ids: number;
+  /** From the command to its answer, all of them together. */
+  ms: number;
   /** When the last of them began, in milliseconds of the counter's life. */
   lastMs: number;
 }
@@ -16,25 +24,36 @@ export type Commands = Readonly<Record<string, Readonly<Entry>>>;
 /** Counts what a client asks of its server; the client needs `monitorCommands`. The driver's heartbeats are not in it. */
 export class CommandCounter {
   readonly #entries = new Map<string, Entry>();
+  readonly #open = new Map<number, Entry>();
   readonly #client: MongoClient;
   readonly #began = nanos();
   readonly #count = (event: CommandStartedEvent): void => {
     const { commandName, command } = event;
     const label = `${commandName} ${targetOf(commandName, command)}`;
-    const entry = this.#entries.get(label) ?? { count: 0, ids: 0, lastMs: 0 };
+    const entry = this.#entries.get(label) ?? { count: 0, ids: 0, ms: 0, lastMs: 0 };
     entry.count += 1;
     entry.ids += idsOf(command);
     entry.lastMs = sinceMs(this.#began);
     this.#entries.set(label, entry);
+    this.#open.set(event.requestId, entry);
+  };
+  readonly #answered = (event: CommandSucceededEvent | CommandFailedEvent): void => {
+    const entry = this.#open.get(event.requestId);
+    this.#open.delete(event.requestId);
+    if (entry !== undefined) entry.ms += event.duration;
   };
 
   constructor(client: MongoClient) {
     this.#client = client;
     client.on('commandStarted', this.#count);
+    client.on('commandSucceeded', this.#answered);
+    client.on('commandFailed', this.#answered);
   }
 
   stop(): Commands {
     this.#client.off('commandStarted', this.#count);
+    this.#client.off('commandSucceeded', this.#answered);
+    this.#client.off('commandFailed', this.#answered);
     return Object.fromEntries(this.#entries);
   }
 }
@@ -68,21 +87,25 @@ function idsOf(command: Document): number {
 export const total = (commands: Commands): number =>
   Object.values(commands).reduce((sum, { count }) => sum + count, 0);
 
-/** Each with its number, and the ids that one of them lists on average. */
-export const described = (commands: Commands): string =>
+/** Each with its number, and the ids that one of them lists and the time that it takes on average. */
+export const described = (commands: Commands, timed = true): string =>
   Object.entries(commands)
     .sort(([, a], [, b]) => b.count - a.count)
-    .map(([label, { count, ids }]) => `${label} ${count}${ids > 0 ? ` (${round(ids / count)} ids)` : ''}`)
+    .map(([label, { count, ids, ms }]) => {
+      const each = [...(ids > 0 ? [`${round(ids / count)} ids`] : []), `${round(ms / count, 1)} ms`];
+      return `${label} ${count}${timed ? ` (${each.join(', ')})` : ''}`;
+    })
     .join(', ');
 
 /** Several processes together. */
 export function sum(all: readonly Commands[]): Commands {
   const added: Record<string, Entry> = {};
-  for (const [label, { count, ids, lastMs }] of all.flatMap((one) => Object.entries(one))) {
-    const before = added[label] ?? { count: 0, ids: 0, lastMs: 0 };
+  for (const [label, { count, ids, ms, lastMs }] of all.flatMap((one) => Object.entries(one))) {
+    const before = added[label] ?? { count: 0, ids: 0, ms: 0, lastMs: 0 };
     added[label] = {
       count: before.count + count,
       ids: before.ids + ids,
+      ms: before.ms + ms,
       lastMs: Math.max(before.lastMs, lastMs),
     };
   }

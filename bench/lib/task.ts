@@ -67,7 +67,8 @@ async function main(): Promise<void> {
   leaving = true;
   await Promise.race([stop().catch(() => undefined), new Promise((resolve) => setTimeout(resolve, 5_000))]);
   await client.close().catch(() => undefined);
-  parent.say('result', { value });
+  // A long answer is still on its way when `send` returns, and would be lost with the channel.
+  await new Promise((resolve) => process.send?.({ kind: 'result', value }, undefined, undefined, resolve));
   process.disconnect();
   // Some libraries leave timers behind; a profile is only written by an orderly exit.
   setTimeout(() => process.exit(0), 200).unref();

@@ -8,7 +8,7 @@ import type { Reacted } from './tasks.js';
 
 const ENTRIES: readonly { contender: ReactiveName; variant: string; samples: number }[] = [
   { contender: 'raw', variant: 'stream1000', samples: 100 },
-  { contender: 'tidemill', variant: 'default', samples: 300 },
+  { contender: 'tidemill', variant: 'default', samples: 200 },
   { contender: 'mongodash', variant: 'tuned100', samples: 100 },
 ];
 
