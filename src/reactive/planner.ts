@@ -335,18 +335,15 @@ export class Planner {
   }
 
   async #planEvents(database: string, events: readonly FeedEvent[]): Promise<void> {
-    const byCollection = new Map<string, Map<string, Change>>();
+    const byCollection = new Map<string, Map<string, Gathered>>();
     for (const event of events) {
       if (event.kind === 'upheaval') {
         await this.#upheaval(database, event.collections);
         continue;
       }
       const { change } = event;
-      const changes = byCollection.get(change.collection) ?? new Map<string, Change>();
-      const before = changes.get(change.key);
-      // An insert stays one only while nothing else happened to the document.
-      const kind = before === undefined || change.kind === 'delete' ? change.kind : 'update';
-      changes.set(change.key, { ...change, kind });
+      const changes = byCollection.get(change.collection) ?? new Map<string, Gathered>();
+      changes.set(change.key, gathered(changes.get(change.key), change));
       byCollection.set(change.collection, changes);
     }
     await Promise.all(
@@ -366,16 +363,16 @@ export class Planner {
     this.nudge();
   }
 
-  async #planChanges(database: string, collection: string, changes: readonly Change[]): Promise<void> {
+  async #planChanges(database: string, collection: string, changes: readonly Gathered[]): Promise<void> {
     const plans = [...this.#plans.values()]
       .map(({ plan }) => plan)
       .filter(({ source }) => (source.database ?? '') === database && source.collection === collection);
-    const present = changes.filter(({ kind }) => kind !== 'delete').map(({ id }) => id);
+    const present = changes.filter(({ written }) => written).map(({ id }) => id);
     const results = await Promise.allSettled(
       plans.map(async (plan) => {
         // Without a filter only a deletion takes a document out of it.
         const left = changes
-          .filter(({ kind }) => kind === 'delete' || (kind === 'update' && plan.filter !== undefined))
+          .filter(({ deleted, isNew }) => deleted || (!isNew && plan.filter !== undefined))
           .map(({ id }) => id);
         await this.#inTurn(plan, async () => {
           if (present.length > 0) await this.#plan(plan, present);
@@ -555,6 +552,26 @@ export class Planner {
     return Math.max(0, Math.min(CHORES_MS, next - now));
   }
 }
+
+/** What a batch says of one document. */
+interface Gathered {
+  readonly id: unknown;
+  readonly written: boolean;
+  readonly deleted: boolean;
+  /** It was not there before, so it cannot have left anything. */
+  readonly isNew: boolean;
+}
+
+/**
+ * The order within a batch is not relied upon: a document that moves between shards is inserted on one and deleted on
+ * the other, and the insertion may come first. What was both written and deleted is looked at for both.
+ */
+const gathered = (before: Gathered | undefined, { id, kind }: Change): Gathered => ({
+  id,
+  written: kind !== 'delete' || before?.written === true,
+  deleted: kind === 'delete' || before?.deleted === true,
+  isNew: before === undefined && kind === 'insert',
+});
 
 const sameSet = (a: ReadonlySet<string> | undefined, b: ReadonlySet<string>): boolean =>
   a !== undefined && a.size === b.size && [...a].every((one) => b.has(one));
