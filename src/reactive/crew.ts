@@ -47,6 +47,8 @@ export class ReactiveCrew implements Crew {
   #planner: Planner | undefined;
   #seat: Seat | undefined;
   #ending: Promise<void> = Promise.resolve();
+  /** Who was alive at the last look. */
+  #lives = '';
   #adverts: readonly TaskAdvert[] = [];
   /** Other instances, as far as the last look knows. */
   #peers = 1;
@@ -164,6 +166,16 @@ export class ReactiveCrew implements Crew {
     const { life } = this.#options.station.self;
     this.#peers = cluster.instances.filter((one) => one.life !== life && !one.dead).length;
     if (this.#options.plans) this.#election.observe(cluster);
+    this.#countAlive(cluster);
+  }
+
+  /** Which definitions are in force depends on who is alive: a rollback takes effect when the newer ones are gone. */
+  #countAlive(cluster: Cluster): void {
+    const alive = cluster.instances.filter((one) => !one.dead && one.leftMs > 0).map((one) => one.life);
+    const lives = alive.sort().join();
+    if (lives === this.#lives) return;
+    this.#lives = lives;
+    this.#planner?.nudge();
   }
 
   news(): void {
@@ -208,7 +220,7 @@ export class ReactiveCrew implements Crew {
     if (this.#seat === undefined) return;
     // Without a claim loop nobody else listens, or looks who leads.
     void this.#seat.idle();
-    if (this.#planner === undefined) this.#lookAround();
+    this.#lookAround();
   }
 
   #makeEngine(): Engine<TaskRecord, TaskSettlement> {

@@ -1,0 +1,291 @@
+import { describe, expect, it } from 'vitest';
+import type { EvolutionConfig, Tidemill, TidemillOptions } from '../../src/index.js';
+import { mongodb } from '../../src/mongodb/index.js';
+import { aMill, gate, until } from '../support/mills.js';
+import { freshUri, rawClient } from '../support/stores.js';
+import { collect, globalsOf, keepLines } from './mills.js';
+
+const fast: Partial<TidemillOptions> = { leaseDuration: '2s', pollInterval: { min: 10, max: 200 } };
+
+interface Deployment {
+  readonly mill: Tidemill;
+  readonly runs: number[];
+}
+
+/** One version of an application: ids below 3 fail for good, unless `healed`. */
+async function deploy(
+  uri: string,
+  evolution: EvolutionConfig,
+  options: { healed?: boolean; hold?: Promise<void>; filter?: object; mill?: Partial<TidemillOptions> } = {},
+): Promise<Deployment> {
+  const mill = aMill(mongodb({ uri }), { ...fast, ...options.mill });
+  const runs: number[] = [];
+  await mill.reactiveTask({
+    task: 'work',
+    collection: 'docs',
+    debounce: 0,
+    retryPolicy: { type: 'fixed', interval: 10, maxAttempts: 1 },
+    evolution,
+    ...(options.filter === undefined ? {} : { filter: options.filter }),
+    handler: async ({ docId }) => {
+      runs.push(Number(docId));
+      await options.hold;
+      if (options.healed !== true && Number(docId) < 3) throw new Error('on purpose');
+    },
+  });
+  return { mill, runs };
+}
+
+const sorted = (runs: readonly number[]): number[] => [...runs].sort((a, b) => a - b);
+const count = (n: number): number[] => Array.from({ length: n }, (_, index) => index);
+
+async function ended(mill: Tidemill, total = 10): Promise<void> {
+  await until('all have ended', async () => {
+    const done = await mill.countReactiveTasks({ status: ['completed', 'failed'] });
+    return done === total;
+  });
+}
+
+/** Ten documents, handled by version 1: three have failed, seven are completed. */
+async function handledOnce(uri: string): Promise<Deployment> {
+  const client = rawClient(uri);
+  await client
+    .db()
+    .collection('docs')
+    .insertMany(count(10).map((n) => ({ _id: n })) as never[]);
+  const first = await deploy(uri, { handlerVersion: 1 });
+  await first.mill.start();
+  await ended(first.mill);
+  await until('it is reconciled', async () => {
+    const state = (await globalsOf(client).findOne({ _id: 'task:work' }))?.['state'] as
+      { done?: number } | undefined;
+    return state?.done === 1;
+  });
+  expect(await first.mill.countReactiveTasks({ status: 'failed' })).toBe(3);
+  return first;
+}
+
+/** When the leader has taken note of a version. */
+async function acknowledged(uri: string, version: number): Promise<void> {
+  const globals = globalsOf(rawClient(uri));
+  await until(`version ${String(version)} is known`, async () => {
+    const state = (await globals.findOne({ _id: 'task:work' }))?.['state'] as
+      { handlerVersion?: number } | undefined;
+    return state?.handlerVersion === version;
+  });
+}
+
+describe('a raised handlerVersion', () => {
+  it.each([
+    ['none', []],
+    ['reprocess_failed', [0, 1, 2]],
+    ['reprocess_all', count(10)],
+  ] as const)('with %s runs again what it says, once only', async (onHandlerVersionChange, again) => {
+    const uri = freshUri();
+    await (await handledOnce(uri)).mill.stop();
+    const evolution = { handlerVersion: 2, onHandlerVersionChange };
+    const second = await deploy(uri, evolution, { healed: true });
+    await second.mill.start();
+    await acknowledged(uri, 2);
+    await until('they ran', () => second.runs.length >= again.length);
+    await ended(second.mill);
+    await second.mill.stop();
+    const third = await deploy(uri, evolution, { healed: true });
+    const gained = collect(third.mill, 'leader:gained');
+    await third.mill.start();
+    await until('it leads', () => gained.length > 0);
+    await rawClient(uri)
+      .db()
+      .collection('docs')
+      .insertOne({ _id: 10 } as never);
+    await until('a new document was handled', () => third.runs.length > 0);
+    expect(sorted(second.runs)).toEqual([...again]);
+    expect(third.runs).toEqual([10]);
+  });
+
+  it('begins a fresh sequence of attempts, and keeps the history', async () => {
+    const uri = freshUri();
+    await (await handledOnce(uri)).mill.stop();
+    const second = await deploy(
+      uri,
+      { handlerVersion: 2, onHandlerVersionChange: 'reprocess_failed' },
+      { healed: true },
+    );
+    await second.mill.start();
+    await until('they ran', () => second.runs.length === 3);
+    await ended(second.mill);
+    const task = await second.mill.tasks.get('work', 1);
+    expect(task).toMatchObject({ status: 'completed', attempts: 1 });
+    expect(task?.executionHistory?.map(({ status }) => status)).toEqual(['failed', 'completed']);
+  });
+
+  it('makes those that run at that moment run again', async () => {
+    const uri = freshUri();
+    const client = rawClient(uri);
+    await client
+      .db()
+      .collection('docs')
+      .insertOne({ _id: 5 } as never);
+    const hold = gate();
+    const first = await deploy(uri, { handlerVersion: 1 }, { hold: hold.promise });
+    await first.mill.start();
+    await until('it runs', () => first.runs.length === 1);
+    const second = await deploy(uri, { handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' });
+    await second.mill.start();
+    await until(
+      'it is dirty',
+      async () => (await first.mill.countReactiveTasks({ status: 'processing_dirty' })) === 1,
+    );
+    await acknowledged(uri, 2);
+    hold.open();
+    await until('it ran again', () => first.runs.length + second.runs.length === 2);
+    await ended(second.mill, 1);
+    expect(first.runs.length + second.runs.length).toBe(2);
+  });
+
+  it('is seen while the older deployment leads and goes on', async () => {
+    const uri = freshUri();
+    const first = await handledOnce(uri);
+    const { length: before } = first.runs;
+    const second = await deploy(
+      uri,
+      { handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' },
+      { healed: true },
+    );
+    await second.mill.start();
+    await acknowledged(uri, 2);
+    await until('all ran again', () => first.runs.length - before + second.runs.length >= 10);
+    await ended(second.mill);
+    expect(first.runs.length - before + second.runs.length).toBe(10);
+  });
+});
+
+describe('two deployments at once', () => {
+  it('do not fight: an older one that comes later undoes nothing and runs nothing again', async () => {
+    const uri = freshUri();
+    await (await handledOnce(uri)).mill.stop();
+    const newer = await deploy(
+      uri,
+      { handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' },
+      { healed: true },
+    );
+    await newer.mill.start();
+    await acknowledged(uri, 2);
+    await until('all ran again', () => newer.runs.length >= 10);
+    await ended(newer.mill);
+    // Each comes and goes; whoever leads, the version stays and nothing is run again.
+    for (let round = 0; round < 3; round += 1) {
+      const older = await deploy(uri, { handlerVersion: 1, onHandlerVersionChange: 'reprocess_all' });
+      const again = await deploy(
+        uri,
+        { handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' },
+        { healed: true },
+      );
+      await older.mill.start();
+      await again.mill.start();
+      await older.mill.tasks.reconcile('work');
+      await until('the cluster has taken note', async () => {
+        const state = (await globalsOf(rawClient(uri)).findOne({ _id: 'task:work' }))?.['state'] as {
+          wanted: number;
+          done: number;
+        };
+        return state.wanted === state.done && state.done >= 2 + round;
+      });
+      expect(older.runs).toEqual([]);
+      expect(again.runs).toEqual([]);
+      await older.mill.stop();
+      await again.mill.stop();
+    }
+    await acknowledged(uri, 2);
+    expect(newer.runs).toHaveLength(10);
+  });
+
+  it('plan by the newer filter while both live, and by the older one when the newer are gone', async () => {
+    const uri = freshUri();
+    const client = rawClient(uri);
+    const docs = client.db().collection<{ _id: number; kind: string }>('docs');
+    const { logger, lines } = keepLines();
+    const older = await deploy(
+      uri,
+      { handlerVersion: 1 },
+      { healed: true, filter: { kind: 'old' }, mill: { logger } },
+    );
+    const newer = await deploy(uri, { handlerVersion: 2 }, { healed: true, filter: { kind: 'new' } });
+    await older.mill.start();
+    await newer.mill.start();
+    await acknowledged(uri, 2);
+    await docs.insertMany([
+      { _id: 10, kind: 'old' },
+      { _id: 11, kind: 'new' },
+    ]);
+    await until(
+      'the newer filter counts',
+      async () => (await older.mill.tasks.get('work', 11)) !== undefined,
+    );
+    expect(await older.mill.tasks.get('work', 10)).toBeUndefined();
+    await newer.mill.stop();
+    // The rollback: what the older filter takes in is found by looking, without a change.
+    await until('the older filter counts', () => older.runs.includes(10), 15_000);
+    await docs.insertOne({ _id: 12, kind: 'old' });
+    await until('it is planned by', () => older.runs.includes(12));
+    expect(lines.filter(({ level }) => level === 'error')).toEqual([]);
+  });
+
+  it('reprocess once where a rolled back version is deployed again', async () => {
+    const uri = freshUri();
+    await (await handledOnce(uri)).mill.stop();
+    const evolution = { handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' } as const;
+    const newer = await deploy(uri, evolution, { healed: true });
+    await newer.mill.start();
+    await until('all ran again', () => newer.runs.length >= 10);
+    await acknowledged(uri, 2);
+    await ended(newer.mill);
+    await newer.mill.stop();
+    const older = await deploy(uri, { handlerVersion: 1 }, { healed: true });
+    await older.mill.start();
+    await rawClient(uri)
+      .db()
+      .collection('docs')
+      .insertOne({ _id: 10 } as never);
+    await until('the older one works', () => older.runs.includes(10));
+    await older.mill.stop();
+    const again = await deploy(uri, evolution, { healed: true });
+    await again.mill.start();
+    await rawClient(uri)
+      .db()
+      .collection('docs')
+      .insertOne({ _id: 11 } as never);
+    await until('the newer one works', () => again.runs.includes(11));
+    expect(again.runs).toEqual([11]);
+  });
+
+  it('reprocess once, also where a long reconciliation of the older definition ends afterwards', async () => {
+    const uri = freshUri();
+    const client = rawClient(uri);
+    await client
+      .db()
+      .collection('docs')
+      .insertMany(count(3_000).map((n) => ({ _id: n + 3 })) as never[]);
+    const slow = { reactive: { reconcileRate: 1_000, concurrency: 50 } };
+    const older = await deploy(uri, { handlerVersion: 1 }, { mill: slow });
+    const started = collect(older.mill, 'reconcile:start');
+    await older.mill.start();
+    await until('it is under way', () => started.length > 0);
+    const newer = await deploy(
+      uri,
+      { handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' },
+      { mill: slow },
+    );
+    await newer.mill.start();
+    await acknowledged(uri, 2);
+    const before = older.runs.length + newer.runs.length;
+    await until('it has ended', async () => {
+      const state = (await globalsOf(client).findOne({ _id: 'task:work' }))?.['state'] as
+        { done?: number } | undefined;
+      return state?.done === 1;
+    });
+    await acknowledged(uri, 2);
+    await ended(newer.mill, 3_000);
+    expect(older.runs.length + newer.runs.length).toBeLessThanOrEqual(3_000 + before);
+  });
+});

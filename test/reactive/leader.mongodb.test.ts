@@ -1,0 +1,260 @@
+import { describe, expect, it } from 'vitest';
+import type { Tidemill, TidemillOptions } from '../../src/index.js';
+import { mongodb } from '../../src/mongodb/index.js';
+import { aMill, until } from '../support/mills.js';
+import { freshUri, rawClient } from '../support/stores.js';
+import { spawnInstance } from './instances.js';
+import { collect, globalsOf, Handled, type Versioned } from './mills.js';
+
+const LEASE_MS = 1_500;
+const fast: Partial<TidemillOptions> = { leaseDuration: LEASE_MS, pollInterval: { min: 10, max: 200 } };
+
+async function aSync(
+  uri: string,
+  handled: Handled,
+  options: Partial<TidemillOptions> = {},
+): Promise<Tidemill> {
+  const mill = aMill(mongodb({ uri }), { ...fast, ...options });
+  await mill.reactiveTask<Versioned>({
+    task: 'sync',
+    collection: 'docs',
+    debounce: 0,
+    handler: async ({ docId, getDocument }) => {
+      handled.note(docId, (await getDocument()).version);
+    },
+  });
+  return mill;
+}
+
+const insert = (client: ReturnType<typeof rawClient>, ...ids: number[]): Promise<unknown> =>
+  client
+    .db()
+    .collection('docs')
+    .insertMany(ids.map((_id) => ({ _id, version: 1 })) as never[]);
+
+describe('leadership', () => {
+  it('is held by one of several, and every instance works', async () => {
+    const uri = freshUri();
+    const client = rawClient(uri);
+    const handled = [new Handled(), new Handled(), new Handled()];
+    const mills = await Promise.all(handled.map((one) => aSync(uri, one)));
+    const gained = mills.map((mill) => collect(mill, 'leader:gained'));
+    await Promise.all(mills.map((mill) => mill.start()));
+    await until('somebody leads', () => gained.flat().length > 0);
+    await insert(client, ...Array.from({ length: 200 }, (_, n) => n));
+    await until('all were handled', () => handled.flatMap(({ runs }) => runs).length >= 200);
+    expect(gained.flat()).toHaveLength(1);
+    expect(mills.filter((mill) => mill.health().leader)).toHaveLength(1);
+    expect(handled.flatMap(({ runs }) => runs)).toHaveLength(200);
+    expect(handled.filter(({ runs }) => runs.length > 0).length).toBeGreaterThan(1);
+  });
+
+  it('passes on within a lease and a few seconds where the leader is killed', async () => {
+    const uri = freshUri();
+    const client = rawClient(uri);
+    await using leader = spawnInstance({ uri, leaseMs: LEASE_MS });
+    await leader.heard('leader:gained');
+    const handled = new Handled();
+    const mill = await aSync(uri, handled);
+    const gained = collect(mill, 'leader:gained');
+    await mill.start();
+    expect(gained).toEqual([]);
+    const killedAt = performance.now();
+    await leader.kill();
+    await insert(client, 1, 2, 3);
+    await until('what came after was handled', () => handled.runs.length >= 3);
+    expect(performance.now() - killedAt).toBeLessThan(LEASE_MS + 4_000);
+    expect(gained).toMatchObject([{ term: 2 }]);
+  });
+
+  it('passes on at once where the leader stops', async () => {
+    const uri = freshUri();
+    const client = rawClient(uri);
+    const handled = new Handled();
+    // A lease so long that nobody could be waiting for its end.
+    const long = { leaseDuration: '60s' };
+    const [first, second] = [await aSync(uri, handled, long), await aSync(uri, handled, long)];
+    const gained = collect(second, 'leader:gained');
+    await first.start();
+    await until('the first one leads', () => first.health().leader);
+    await second.start();
+    const stoppedAt = performance.now();
+    await first.stop();
+    await until('the second one leads', () => gained.length > 0);
+    expect(performance.now() - stoppedAt).toBeLessThan(3_000);
+    await insert(client, 1);
+    await until('it plans', () => handled.times(1) === 1);
+  });
+
+  it('passes on at once to one who only plans, too', async () => {
+    const uri = freshUri();
+    const handled = new Handled();
+    const long = { leaseDuration: '60s' };
+    const [first, second] = [await aSync(uri, handled, long), await aSync(uri, handled, long)];
+    await first.start();
+    await until('the first one leads', () => first.health().leader);
+    await second.start({ roles: ['plan'] });
+    const stoppedAt = performance.now();
+    await first.stop();
+    await until('the second one leads', () => second.health().leader);
+    expect(performance.now() - stoppedAt).toBeLessThan(5_000);
+  });
+
+  it('is over for a leader that was frozen: it writes no state when it comes back', async () => {
+    const uri = freshUri();
+    const client = rawClient(uri);
+    await insert(client, ...Array.from({ length: 6_000 }, (_, n) => n));
+    await using frozen = spawnInstance({ uri, leaseMs: LEASE_MS, rate: 1_000, roles: ['plan'] });
+    await frozen.heard('reconcile:start');
+    await until('a checkpoint is kept', async () => {
+      const row = await globalsOf(client).findOne({ _id: 'checkpoint:.docs' });
+      return row?.['checkpoint'] != null;
+    });
+    frozen.child.kill('SIGSTOP');
+    await using heir = spawnInstance({ uri, leaseMs: LEASE_MS, roles: ['plan'] });
+    await heir.heard('leader:gained');
+    await heir.heard('reconcile:complete');
+    const owned = (): Promise<unknown> =>
+      globalsOf(client)
+        .find({ kind: { $in: ['task', 'checkpoint', 'planner'] } } as never)
+        .project({ term: 1, 'state.done': 1, checkpoint: 1, life: 1 })
+        .toArray();
+    await until('the heir has written down the end', async () => {
+      const row = await globalsOf(client).findOne({ _id: 'task:sync' });
+      return (row?.['state'] as { done: number }).done === 1;
+    });
+    const before = await owned();
+    frozen.child.kill('SIGCONT');
+    await frozen.heard('leader:lost');
+    await insert(client, 10_000);
+    await until('the heir goes on planning', async () => {
+      return (await client.db().collection('docs_tasks').countDocuments()) === 6_001;
+    });
+    expect(await owned()).toEqual(before);
+    expect(frozen.events('reconcile:complete')).toEqual([]);
+    expect(frozen.events('leader:gained')).toHaveLength(1);
+  });
+
+  it('is kept during a reconciliation that takes longer than the lease', async () => {
+    const uri = freshUri();
+    const client = rawClient(uri);
+    await insert(client, ...Array.from({ length: 5_000 }, (_, n) => n));
+    const [first, second] = [
+      await aSync(uri, new Handled(), { reactive: { reconcileRate: 1_000 } }),
+      await aSync(uri, new Handled()),
+    ];
+    const completed = collect(first, 'reconcile:complete');
+    const [lost, gained] = [collect(first, 'leader:lost'), collect(second, 'leader:gained')];
+    await first.start();
+    await until('the first one leads', () => first.health().leader);
+    await second.start();
+    await until('it has ended', () => completed.length > 0);
+    expect(lost).toEqual([]);
+    expect(gained).toEqual([]);
+    expect(completed).toMatchObject([{ processed: 5_000 }]);
+  });
+});
+
+describe('roles', () => {
+  const planned = async (client: ReturnType<typeof rawClient>): Promise<number> =>
+    client.db().collection('docs_tasks').countDocuments();
+
+  it('without plan never lead', async () => {
+    const uri = freshUri();
+    const client = rawClient(uri);
+    const handled = new Handled();
+    const worker = await aSync(uri, handled);
+    const gained = collect(worker, 'leader:gained');
+    await worker.start({ roles: ['work'] });
+    await insert(client, 1);
+    const planner = await aSync(uri, new Handled());
+    await planner.start({ roles: ['plan'] });
+    await until('the worker worked', () => handled.times(1) === 1);
+    await planner.stop();
+    await insert(client, 2);
+    // Longer than it would take to lead: the lease of the one that left is over at once.
+    await new Promise((resolve) => setTimeout(resolve, LEASE_MS));
+    expect(gained).toEqual([]);
+    expect(await planned(client)).toBe(1);
+  });
+
+  it('split: who plans runs no handler, who works does not lead', async () => {
+    const uri = freshUri();
+    const client = rawClient(uri);
+    const [byPlanner, byWorker] = [new Handled(), new Handled()];
+    const [planner, worker] = [await aSync(uri, byPlanner), await aSync(uri, byWorker)];
+    await planner.start({ roles: ['plan'] });
+    await insert(client, 1, 2, 3);
+    await until('they are planned', async () => (await planned(client)) === 3);
+    expect(byPlanner.runs).toEqual([]);
+    await worker.start({ roles: ['work', 'maintain'] });
+    await until('they are handled', () => byWorker.runs.length === 3);
+    await client
+      .db()
+      .collection<Versioned>('docs')
+      .updateMany({}, { $inc: { version: 1 } });
+    await until('their changes are handled', () => byWorker.runs.length === 6);
+    expect(byPlanner.runs).toEqual([]);
+    expect(worker.health().leader).toBe(false);
+    expect(planner.health().leader).toBe(true);
+  });
+
+  it('that are unknown, or none, are refused', async () => {
+    const mill = aMill(mongodb({ uri: freshUri() }));
+    await expect(mill.start({ roles: [] })).rejects.toThrow('roles');
+    await expect(mill.start({ roles: ['lead' as never] })).rejects.toThrow('roles');
+  });
+});
+
+describe('definitions that are added while instances run', () => {
+  it('are planned and run, on the leader and elsewhere', async () => {
+    const uri = freshUri();
+    const client = rawClient(uri);
+    await client
+      .db()
+      .collection('late')
+      .insertOne({ _id: 1 } as never);
+    const leader = await aSync(uri, new Handled());
+    const other = aMill(mongodb({ uri }), fast);
+    await leader.start();
+    await until('it leads', () => leader.health().leader);
+    await other.start();
+    const runs: string[] = [];
+    await other.reactiveTask({
+      task: 'late',
+      collection: 'late',
+      debounce: 0,
+      handler: ({ docId }) => void runs.push(`other ${String(docId)}`),
+    });
+    await until('what was there is handled', () => runs.length === 1);
+    await leader.reactiveTask({
+      task: 'later',
+      collection: 'late',
+      debounce: 0,
+      handler: ({ docId }) => void runs.push(`leader ${String(docId)}`),
+    });
+    await until('by the second one, too', () => runs.length === 2);
+    await client
+      .db()
+      .collection('late')
+      .insertOne({ _id: 2 } as never);
+    await until('what comes is handled by both', () => runs.length === 4);
+    expect(runs.sort()).toEqual(['leader 1', 'leader 2', 'other 1', 'other 2']);
+    expect(leader.health().leader).toBe(true);
+  });
+
+  it('make an instance without any a leader', async () => {
+    const uri = freshUri();
+    const mill = aMill(mongodb({ uri }), fast);
+    await mill.start();
+    const runs: unknown[] = [];
+    await mill.reactiveTask({
+      task: 'first',
+      collection: 'docs',
+      debounce: 0,
+      handler: ({ docId }) => void runs.push(docId),
+    });
+    await insert(rawClient(uri), 1);
+    await until('it is handled', () => runs.length === 1);
+  });
+});
