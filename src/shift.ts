@@ -180,8 +180,13 @@ export class Shift {
   async stop(timeoutMs: number): Promise<void> {
     const { store, fault, log } = this.#options;
     const resigned = this.#crew?.resign().catch((error: unknown) => fault(error, 'resign'));
-    if (resigned !== undefined) await within(store.clock, STOP_LIMIT_MS, resigned);
-    const ends = await Promise.all([this.#engine.stop(timeoutMs), this.#crew?.stop(timeoutMs)]);
+    // All at once: nothing new is started while leadership is handed over.
+    const [jobs, tasks] = await Promise.all([
+      this.#engine.stop(timeoutMs),
+      this.#crew?.stop(timeoutMs),
+      resigned === undefined ? undefined : within(store.clock, STOP_LIMIT_MS, resigned),
+    ]);
+    const ends = [jobs, tasks];
     const handedBack = ends.flatMap((end): readonly Work[] => end?.handedBack ?? []);
     const unrecorded = ends.reduce((sum, end) => sum + (end?.unrecorded ?? 0), 0);
     const goodbye = this.#station.stop();

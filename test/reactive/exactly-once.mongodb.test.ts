@@ -29,7 +29,11 @@ describe('markCompleted', () => {
         await end.promise;
       },
     });
+    const reconciled = gate();
+    mill.on('reconcile:complete', () => reconciled.open());
     await mill.start();
+    // The first look at all documents would be one more write.
+    await reconciled.promise;
     const writes: unknown[] = [];
     const stream = stored.watch([], { fullDocument: 'updateLookup' });
     onTestFinished(() => stream.close());
