@@ -524,11 +524,10 @@ export class Planner {
     let total = 0;
     do {
       const from = after;
+      const page = { limit: CLEAN_PAGE, ...(from === undefined ? {} : { after: from }) };
+      // In turn: a document that comes back between the look and the deletion would lose the task of its return.
       const { deleted, after: next } = await this.#patiently(() =>
-        reactive.planning.clean(planned.plan, {
-          limit: CLEAN_PAGE,
-          ...(from === undefined ? {} : { after: from }),
-        }),
+        this.#inTurn(planned.plan, () => reactive.planning.clean(planned.plan, page)),
       );
       total += deleted;
       after = next;
