@@ -109,6 +109,20 @@ describe('a filter that errors on one document', () => {
   });
 });
 
+describe('a planning statement that the server refuses whatever the documents are', () => {
+  it('is tried again until it is taken, and no document is blamed for it', async () => {
+    const plant = new Plant();
+    await plant.started({ collection: 'things' });
+    await plant.tasks('things').drop();
+    await plant.db.createCollection('things_tasks', { viewOn: 'markers', pipeline: [] });
+    await plant.collection('things').insertMany([{ _id: 1 }, { _id: 2 }]);
+    await until('it was refused', () => plant.errors.some(({ message }) => message.startsWith('plan:')));
+    await plant.db.dropCollection('things_tasks');
+    await Promise.all([plant.ran(1), plant.ran(2)]);
+    expect(plant.errors.filter(({ message }) => message.includes('cannot be planned'))).toEqual([]);
+  });
+});
+
 describe('a large document', () => {
   const near16 = (bytes: number): string => 'x'.repeat(bytes);
 

@@ -163,6 +163,12 @@ async function planOnce(
   }
 }
 
+async function planNothing(place: Place, plan: TaskPlan, maxTimeMS: number): Promise<void> {
+  const simple = place.collation === undefined ? {} : { collation: { locale: 'simple' } };
+  const query = place.collation === undefined ? queryOf(plan) : {};
+  await place.source.aggregate(planPipeline(plan, place, [], query), { maxTimeMS, ...simple }).toArray();
+}
+
 export async function plan(
   sources: Sources,
   of: TaskPlan,
@@ -171,6 +177,8 @@ export async function plan(
 ): Promise<readonly Poisoned[]> {
   return run('plan', async () => {
     const choked = await inHalves(ids, (some) => planOnce(sources, of, some, limitMs));
+    // Where it fails without any document as well, no document is to blame: the batch has to be tried again.
+    if (choked.length > 0) await planNothing(sources.place(of.source), of, limitMs);
     return choked.map(({ item, reason }) => ({ id: item, reason }));
   });
 }
