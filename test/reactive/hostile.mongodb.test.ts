@@ -224,6 +224,7 @@ describe('a source with a collation', () => {
     expect(await plant.task('users', 'a')).toMatchObject({ matched: false });
     await users.updateOne({ _id: 'a' }, { $set: { role: 'aDmIn' } });
     await plant.ran('a', 3);
+    await plant.quiet(['users']);
     expect(fetched.map((row) => row['name'] as string)).toEqual(['abc', 'ABC', 'ABC']);
     expect(plant.errors).toEqual([]);
   });

@@ -214,13 +214,14 @@ async function readMatching(
   keys: readonly TaskKey[],
   token: string,
 ): Promise<TaskRecord[]> {
-  const collated = place.collation !== undefined && plan.filter !== undefined;
-  const query = collated ? {} : queryOf(plan);
-  const rows = await place.tasks
-    .aggregate(heldPipeline(place, plan, keys, token, query), { batchSize: keys.length + 1 })
-    .toArray();
-  if (!collated) return rows.map(toRecord);
-  const ids = rows.map((row) => (row['_id'] as TaskKey).id);
+  if (place.collation === undefined) {
+    const pipeline = heldPipeline(place, plan, keys, token, queryOf(plan));
+    return (await place.tasks.aggregate(pipeline, { batchSize: keys.length + 1 }).toArray()).map(toRecord);
+  }
+  // Ids that are texts are found by the index of such a source only under its own collation, which no lookup has.
+  const held = { _id: { $in: keys as never[] }, leaseToken: token, status: { $in: RUNNING } };
+  const rows = await place.tasks.find(held, { batchSize: keys.length + 1 }).toArray();
+  const ids = rows.map((row) => (row._id as unknown as TaskKey).id);
   const matching = await place.source
     .find(
       { $and: [{ _id: { $in: ids as never[] } }, queryOf(plan)] },
@@ -228,7 +229,9 @@ async function readMatching(
     )
     .toArray();
   const match = new Set(matching.map((row) => textOf(row._id)));
-  return rows.map((row) => toRecord({ ...row, matches: match.has(textOf((row['_id'] as TaskKey).id)) }));
+  return rows.map((row) =>
+    toRecord({ ...row, matches: match.has(textOf((row._id as unknown as TaskKey).id)) }),
+  );
 }
 
 export async function claim(
