@@ -4,10 +4,12 @@ import { appendFileSync, readFileSync } from 'node:fs';
 export interface Line {
   readonly at: number;
   readonly pid: number;
-  readonly what: 'start' | 'end' | 'settled' | 'lost' | 'kill' | 'stop' | 'cont' | 'accepted';
+  readonly what: 'start' | 'end' | 'settled' | 'lost' | 'kill' | 'stop' | 'cont' | 'accepted' | 'handled';
   readonly id?: string;
   readonly key?: string;
   readonly attempt?: number;
+  /** Of a document. */
+  readonly version?: number;
 }
 
 const monotonicMs = (): number => Number(process.hrtime.bigint() / 1_000_000n);

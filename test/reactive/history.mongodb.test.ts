@@ -1,5 +1,5 @@
 import { startMongo, type MongoServer } from '@tidemill/servers';
-import { MongoClient, type Document } from 'mongodb';
+import type { Document, MongoClient } from 'mongodb';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Tidemill, TidemillOptions } from '../../src/index.js';
 import { mongodb, type MongodbStore } from '../../src/mongodb/index.js';
@@ -108,15 +108,16 @@ describe('with an oplog that forgets', () => {
     const lost = collect(mill, 'history:lost');
     const errors = collect(mill, 'error');
     const completed = collect(mill, 'reconcile:complete');
-    let loaded = true;
+    const loading = new AbortController();
     const load = (async () => {
-      for (let n = 0; loaded; n = (n + 7) % 280) await docs.updateOne({ _id: n }, { $inc: { version: 1 } });
+      for (let n = 0; !loading.signal.aborted; n = (n + 7) % 280)
+        await docs.updateOne({ _id: n }, { $inc: { version: 1 } });
     })();
     try {
       await mill.start();
       await until('everything was looked at again', () => completed.length > 0);
     } finally {
-      loaded = false;
+      loading.abort();
       await load;
     }
     await allHandled(client, handled);

@@ -108,7 +108,7 @@ describe('leadership', () => {
     await frozen.heard('reconcile:start');
     await until('a checkpoint is kept', async () => {
       const row = await globalsOf(client).findOne({ _id: 'checkpoint:.docs' });
-      return row?.['checkpoint'] != null;
+      return row?.['checkpoint'] instanceof Object;
     });
     frozen.child.kill('SIGSTOP');
     await using heir = spawnInstance({ uri, leaseMs: LEASE_MS, roles: ['plan'] });

@@ -247,7 +247,7 @@ describe('on demand', () => {
     await client
       .db()
       .collection('docs_tasks')
-      .deleteMany({ sourceDocId: { $lt: 10 } } as never);
+      .deleteMany({ sourceDocId: { $lt: 10 } });
     expect(await mill.tasks.reconcile('pay')).toEqual({ tasks: ['pay'] });
     await reconciled(client, 2);
     await until('they ran again', () => handled.runs.length >= 40);
@@ -319,7 +319,8 @@ describe('now and then', () => {
     const monitored = rawClient(uri.replace('?', '?monitorCommands=true&'));
     let reads = 0;
     monitored.on('commandStarted', ({ command }) => {
-      if (command['find'] === '_tidemill_globals' && command['filter']?.['kind'] === 'definition') reads += 1;
+      if (command['find'] === '_tidemill_globals' && (command['filter'] as Document)['kind'] === 'definition')
+        reads += 1;
     });
     const mill = await aPayer(
       mongodb({ client: monitored }),
@@ -356,7 +357,7 @@ describe('the way of a pass', () => {
     await client
       .db()
       .collection('docs_tasks')
-      .deleteMany({ sourceDocId: { $lt: 1_000 } } as never);
+      .deleteMany({ sourceDocId: { $lt: 1_000 } });
     await using second = spawnInstance({ uri, roles: ['plan'] });
     const said = await second.heard('reconcile:complete');
     expect(said['processed']).toBe(8_000);
@@ -377,7 +378,7 @@ describe('the way of a pass', () => {
     await first.start({ roles: ['plan'] });
     await until('a checkpoint is kept', async () => {
       const row = await globalsOf(client).findOne({ _id: 'checkpoint:.docs' });
-      return row?.['checkpoint'] != null;
+      return row?.['checkpoint'] instanceof Object;
     });
     await first.stop();
     const second = await aPayer(mongodb({ uri }), new Handled());

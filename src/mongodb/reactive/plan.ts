@@ -310,7 +310,7 @@ export async function documents(
     const ids = (await cursor.toArray()).map((row) => row._id as unknown);
     // From a lower bound on, the greatest key of all is left out.
     if (after !== undefined && ids.length <= limit)
-      ids.push(...(await collection.find({ _id: TOP as never }).toArray()).map((row) => row._id));
+      ids.push(...(await collection.find({ _id: TOP }).toArray()).map((row) => row._id));
     // The bound is inclusive.
     const rest = ids.filter((id) => textOf(id) !== after);
     const last = rest.at(-1);
