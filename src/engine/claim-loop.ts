@@ -118,8 +118,10 @@ export class ClaimLoop<W extends Work = Work> {
 
   /** A claim where there is reason to expect work, a look where there is none; answers how long to wait afterwards. */
   async #step(reason: Reason, stop: AbortSignal): Promise<number> {
-    const { clock, lanes, mayClaim, self, mood, pollMs } = this.#options;
+    const { clock, lanes, mayClaim, self, mood, names, pollMs } = this.#options;
     if (!mayClaim()) return LONGEST_WAIT_MS;
+    // Nothing is run here: whoever gives a name its handler says so.
+    if (names().length === 0) return pollMs().max;
     // Even under a standing backlog: what only a look finds (work written by hand, dead instances) must not wait.
     if (reason === 'timer' || clock.monotonic() - this.#lookedAt > pollMs().max) {
       // Listen first, then look: what comes in between is heard.

@@ -68,7 +68,17 @@ export function evolve({ published, plan, state, seen }: InForce, now: Date): Ev
     const wanted = (state?.wanted ?? 0) + 1;
     const reason = 'first registration';
     return {
-      state: { task, definition, trigger, handlerVersion, wanted, done: wanted - 1, reason, lastSeenAt: now },
+      state: {
+        task,
+        definition,
+        trigger,
+        handlerVersion,
+        wanted,
+        done: wanted - 1,
+        reason,
+        lastSeenAt: now,
+        lastCleanedAt: now,
+      },
       changed: true,
     };
   }

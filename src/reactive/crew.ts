@@ -256,6 +256,7 @@ export class ReactiveCrew implements Crew {
       term,
       instanceId,
       leaseMs: this.#options.leaseMs,
+      leaseLeftMs: () => this.#options.station.keeper.leftMs,
       events,
       log,
       error: this.#options.error,

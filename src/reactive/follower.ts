@@ -17,8 +17,7 @@ export interface FollowerOptions {
   readonly error: (error: unknown) => void;
 }
 
-const BATCH = 1_000;
-/** Events that wait for their batch; a feed that brings more is not read on. */
+/** Events that wait for their batch, all of them; a feed that brings more is not read on. A burst leaves few documents. */
 const MOST_WAITING = 5_000;
 const FIRST_WAIT_MS = 100;
 const LONGEST_WAIT_MS = 5_000;
@@ -159,7 +158,7 @@ export class Follower {
       await pause(this.#options.clock, KEEP_TOKEN_MS, arrival.signal);
       this.#arrived = undefined;
     }
-    const events = this.#queue.splice(0, BATCH);
+    const events = this.#queue.splice(0, MOST_WAITING);
     this.#drained?.();
     return events;
   }

@@ -26,6 +26,8 @@ export interface PlannerOptions {
   readonly term: Term;
   readonly instanceId: string;
   readonly leaseMs: number;
+  /** How long the instance's own lease holds at least. */
+  readonly leaseLeftMs: () => number;
   /** Milliseconds, or `CRON …`. */
   readonly cleanupInterval: number | string;
   readonly reconcileRate: number;
@@ -46,6 +48,9 @@ interface Planned {
   state: TaskState;
 }
 
+const STATEMENT_SHARE = 1 / 2;
+/** Documents that one statement plans. */
+const PLAN_BATCH = 1_000;
 const CLEAN_PAGE = 1_000;
 /** Looked at again at least this often, whatever was heard. */
 const CHORES_MS = 30_000;
@@ -375,8 +380,8 @@ export class Planner {
           .filter(({ deleted, isNew }) => deleted || (!isNew && plan.filter !== undefined))
           .map(({ id }) => id);
         await this.#inTurn(plan, async () => {
-          if (present.length > 0) await this.#plan(plan, present);
-          if (left.length > 0) await this.#unmatch(plan, left);
+          for (const ids of batches(present)) await this.#plan(plan, ids);
+          for (const ids of batches(left)) await this.#unmatch(plan, ids);
         });
       }),
     );
@@ -389,8 +394,8 @@ export class Planner {
   }
 
   async #plan(plan: TaskPlan, ids: readonly unknown[]): Promise<void> {
-    const { reactive, leaseMs, error } = this.#options;
-    const poisoned = await reactive.planning.plan(plan, ids, leaseMs / 2);
+    const { reactive, error } = this.#options;
+    const poisoned = await reactive.planning.plan(plan, ids, this.#limitMs());
     if (poisoned.length === 0) return;
     await reactive.planning.park(plan, poisoned);
     for (const { reason } of poisoned.slice(0, 3))
@@ -398,6 +403,14 @@ export class Planner {
         new TidemillError('UNPLANNABLE', `A document of task "${plan.task}" cannot be planned: ${reason}`),
         'plan',
       );
+  }
+
+  /** A statement must be over before another instance may lead: it gets a part of what is left of the lease. */
+  #limitMs(): number {
+    const { leaseMs, leaseLeftMs } = this.#options;
+    const limitMs = Math.floor(Math.min(leaseMs, leaseLeftMs()) * STATEMENT_SHARE);
+    if (limitMs > 0) return limitMs;
+    throw new StoreError('plan: the lease of this instance has ended.', { transient: true });
   }
 
   async #unmatch(plan: TaskPlan, ids: readonly unknown[]): Promise<void> {
@@ -571,6 +584,11 @@ const gathered = (before: Gathered | undefined, { id, kind }: Change): Gathered 
   deleted: kind === 'delete' || before?.deleted === true,
   isNew: before === undefined && kind === 'insert',
 });
+
+function batches<T>(items: readonly T[]): (readonly T[])[] {
+  const count = Math.ceil(items.length / PLAN_BATCH);
+  return Array.from({ length: count }, (_, at) => items.slice(at * PLAN_BATCH, (at + 1) * PLAN_BATCH));
+}
 
 const sameSet = (a: ReadonlySet<string> | undefined, b: ReadonlySet<string>): boolean =>
   a !== undefined && a.size === b.size && [...a].every((one) => b.has(one));

@@ -5,8 +5,8 @@ import type { Source, TaskSettlement } from '../../store/reactive.js';
 import { literal, run } from '../context.js';
 import { isTransient, isUnstorable } from '../errors.js';
 import { RUNNING } from './claim.js';
-import { textOf } from './document.js';
-import { nameOfSource, type Sources } from './sources.js';
+import { textOf, type TaskKey } from './document.js';
+import type { Sources } from './sources.js';
 
 /** Where a task's settlement is written. */
 export type SourceOf = (task: string) => Source;
@@ -38,7 +38,10 @@ function settlePipeline(group: readonly TaskSettlement[]): Document[] {
   const keepsDelay = first.deferred || !first.resetRetries;
   const attempts = first.takeBack ? { $max: [0, { $subtract: ['$attempts', 1] }] } : '$attempts';
   const firstErrorAt = each(({ failure }) => failure?.firstErrorAt ?? null);
-  const position = { $indexOfArray: [literal(group.map(({ lease }) => lease.key)), '$_id'] };
+  // All of one task, so the document's id alone tells them apart, and is compared faster than the whole key.
+  const position = {
+    $indexOfArray: [literal(group.map(({ lease }) => (lease.key as TaskKey).id)), '$_id.id'],
+  };
   const set: Document = {
     status: unlessDirty(first.status, { $cond: [OVERSIZED, 'failed', 'pending'] }),
     lockedAt: null,
@@ -88,14 +91,14 @@ function settlePipeline(group: readonly TaskSettlement[]): Document[] {
 }
 
 /** Settlements that share a precondition and a shape go into one statement. */
-function groupsOf(settlements: readonly TaskSettlement[], sourceOf: SourceOf): TaskSettlement[][] {
+function groupsOf(settlements: readonly TaskSettlement[]): TaskSettlement[][] {
   const groups = new Map<string, TaskSettlement[]>();
   for (const one of settlements) {
     const { lease, status, takeBack, deferred, skipped, resetRetries, historyLimit, by } = one;
     const own = lease.token === null ? lease.id : '';
     const shape = [one.scheduledAt, one.failure, one.success].map((part) => part !== undefined);
     const flags = [status, takeBack, deferred, skipped, resetRetries, historyLimit, by, ...shape];
-    const key = [nameOfSource(sourceOf(one.name)), lease.token, own, ...flags].join('|');
+    const key = [one.name, lease.token, own, ...flags].join('|');
     const group = groups.get(key);
     if (group === undefined) groups.set(key, [one]);
     else group.push(one);
@@ -165,7 +168,7 @@ export async function settle(
   return run('settle tasks', async () => {
     const answers = new Map<TaskSettlement, SettleAnswer>();
     await Promise.all(
-      groupsOf(settlements, sourceOf).map(async (group) => {
+      groupsOf(settlements).map(async (group) => {
         const [{ name }] = group as [TaskSettlement];
         const answered = await settleGroup(sources, group, sourceOf(name));
         for (const [index, one] of group.entries()) answers.set(one, answered[index] as SettleAnswer);
