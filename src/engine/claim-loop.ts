@@ -15,6 +15,8 @@ export interface ClaimLoopOptions<W extends Work> {
   /** False while nothing may be claimed: no lease, too many abandoned handlers, outcomes piling up. */
   readonly mayClaim: () => boolean;
   readonly names: () => readonly string[];
+  /** Look also where no name is run here just now: the look itself may say that one is to be run. */
+  readonly looksAnyway: boolean;
   /** Shortest and longest wait between two looks; adaptive in between. */
   readonly pollMs: () => { readonly min: number; readonly max: number };
   readonly start: () => void;
@@ -118,10 +120,10 @@ export class ClaimLoop<W extends Work = Work> {
 
   /** A claim where there is reason to expect work, a look where there is none; answers how long to wait afterwards. */
   async #step(reason: Reason, stop: AbortSignal): Promise<number> {
-    const { clock, lanes, mayClaim, self, mood, names, pollMs } = this.#options;
+    const { clock, lanes, mayClaim, self, mood, names, looksAnyway, pollMs } = this.#options;
     if (!mayClaim()) return LONGEST_WAIT_MS;
     // Nothing is run here: whoever gives a name its handler says so.
-    if (names().length === 0) return pollMs().max;
+    if (!looksAnyway && names().length === 0) return pollMs().max;
     // Even under a standing backlog: what only a look finds (work written by hand, dead instances) must not wait.
     if (reason === 'timer' || clock.monotonic() - this.#lookedAt > pollMs().max) {
       // Listen first, then look: what comes in between is heard.

@@ -147,6 +147,8 @@ export class Engine<W extends Work, S> implements Crew {
       mint: () => keeper.mint(),
       mayClaim: () => this.#mayClaim,
       names: () => this.#define(),
+      // A look tells which definitions are in force: until then an instance may run none of its tasks.
+      looksAnyway: this.#options.kind === 'tasks',
       pollMs: () => {
         const max = listener.wakeUp === 'poll' ? pollMs.maxWithoutWakeUp : pollMs.max;
         return { min: pollMs.min, max: listener.wakeUp === 'direct' ? Infinity : max };

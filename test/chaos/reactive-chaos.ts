@@ -14,6 +14,8 @@ export interface ReactiveChaosOptions {
   readonly documents: number;
   /** How long documents are written and harm is done; afterwards the last states have to be handled. */
   readonly harmMs: number;
+  /** How often somebody is harmed, about. Often, and there is hardly ever time to work. */
+  readonly everyMs?: number;
   readonly leaseMs?: number;
 }
 
@@ -99,8 +101,9 @@ class ReactiveChaos {
   }
 
   async #harmWorkers(): Promise<void> {
+    const { everyMs = 4_000 } = this.#options;
     while (this.#harming) {
-      await sleep(800 + random(1_500));
+      await sleep(everyMs / 2 + random(everyMs));
       const leads = this.#leader !== undefined && Math.random() < 0.5;
       const victim = leads ? this.#leader : [...this.#children][random(this.#children.size)];
       if (victim === undefined || !this.#children.has(victim)) continue;
