@@ -41,6 +41,8 @@ describe('a task that fails', () => {
   ] as const)('is tried again by its policy: %s', async (_type, policy, delays) => {
     const { instance, attempts, runAts, fails, reaches } = await failing(policy);
     const task = await reaches(instance, 't', 1, 'failed');
+    // Events follow the record.
+    await until('the last one was said', () => fails.length === delays.length + 1);
     const ends = (task.executionHistory ?? []).map((entry) => entry.finishedAt.getTime());
     expect(runAts.map((at, index) => at.getTime() - (ends[index] ?? 0))).toEqual(delays);
     expect(attempts).toEqual(Array.from({ length: delays.length + 1 }, (_, at) => at + 1));
