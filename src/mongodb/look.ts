@@ -21,6 +21,7 @@ export const clusterPipeline: Document[] = [
       tasks: 1,
       'state.task': 1,
       'state.trigger': 1,
+      'state.version': 1,
       dead: 1,
       now: '$$NOW',
       leftMs: { $subtract: ['$leaseUntil', '$$NOW'] },
@@ -55,7 +56,7 @@ export function readTaskCluster(rows: readonly Document[], otherwise: number): C
   const states = rows.filter((row) => row['kind'] === 'task').map((row) => row['state'] as TaskState);
   return {
     ...cluster,
-    triggers: new Map(states.map(({ task, trigger }) => [task, trigger])),
+    inForce: new Map(states.map(({ task, trigger, version }) => [task, { trigger, version }])),
     ...(ends.length === 0 ? {} : { resumeAt: new Date(Math.min(...ends)) }),
     paused: new Set(paused.map((row) => row['name'] as string)),
     instances: cluster.instances.map((one) => ({ ...one, names: one.tasks.map(({ task }) => task) })),

@@ -238,7 +238,7 @@ export class ReactiveCrew implements Crew {
         error,
         leaseLost,
         observed: (cluster) => {
-          if (this.#trigger.observe(cluster.triggers)) this.#engine.notify();
+          if (this.#trigger.observe(cluster.inForce)) this.#engine.notify();
           this.observe(cluster);
           observed(cluster);
         },

@@ -6,6 +6,7 @@ import type { InstanceStore } from '../store/port.js';
 import type {
   Change,
   FeedEvent,
+  Poisoned,
   ReactiveStore,
   Source,
   TaskPlan,
@@ -49,6 +50,8 @@ interface Planned {
 }
 
 const STATEMENT_SHARE = 1 / 2;
+/** Documents that were set aside are tried again this often. */
+const ASIDE_MS = 1_000;
 /** Documents that one statement plans. */
 const PLAN_BATCH = 1_000;
 const CLEAN_PAGE = 1_000;
@@ -83,6 +86,11 @@ export class Planner {
   /** Chores are under way; one of them has failed. */
   #busy = false;
   #troubled = false;
+  /** Documents whose tasks somebody's transaction holds. */
+  readonly #aside: { readonly plan: TaskPlan; readonly ids: readonly unknown[] }[] = [];
+  #catchingUp: Promise<void> | undefined;
+  /** Databases whose resume point has moved since it was kept. */
+  readonly #unsaved = new Set<string>();
   #rangAt = -Infinity;
   #ringing: Promise<void> | undefined;
 
@@ -117,6 +125,7 @@ export class Planner {
     await this.#working;
     await this.#chores;
     await Promise.all([...this.#followers.values()].map((follower) => follower.stop()));
+    await this.#catchingUp;
     await this.#ringing;
   }
 
@@ -219,6 +228,14 @@ export class Planner {
     this.#adopt(next, states);
     // Feeds first: what changes from now on is heard before anything is looked at.
     await this.#follow(next);
+    // What is in force is known before anything is reset: no older handler takes up what is to run again.
+    for (const planned of changed) {
+      const { handlerVersion, ...state } = planned.state;
+      const first = reset.some((one) => one.planned === planned) ? state : planned.state;
+      if (await reactive.planner.saveState(term, planned.plan.task, first)) continue;
+      overtaken();
+      return;
+    }
     for (const { planned, which } of reset) {
       const count = await reactive.planning.reprocess(planned.plan, which);
       this.#options.log.info(
@@ -226,9 +243,9 @@ export class Planner {
         `${planned.plan.task}: version ${String(planned.plan.evolution.handlerVersion)}, ${String(count)} tasks run again`,
       );
       this.#ring();
-    }
-    for (const planned of changed) {
-      if (await reactive.planner.saveState(term, planned.plan.task, planned.state)) continue;
+      // Only now: a crash before this does it again.
+      const { handlerVersion } = planned.state;
+      if (await reactive.planner.saveState(term, planned.plan.task, { handlerVersion })) continue;
       overtaken();
       return;
     }
@@ -316,9 +333,46 @@ export class Planner {
   }
 
   async #reached(database: string, token: unknown): Promise<void> {
-    const { reactive, term, overtaken } = this.#options;
     this.#tokens[database] = token;
-    if (!(await reactive.planner.saveTokens(term, { [database]: token }))) overtaken();
+    this.#unsaved.add(database);
+    // The resume point waits for documents that were set aside: a successor must meet their changes again.
+    if (this.#aside.length === 0) await this.#saveTokens();
+  }
+
+  async #saveTokens(): Promise<void> {
+    const { reactive, term, overtaken } = this.#options;
+    const databases = [...this.#unsaved];
+    this.#unsaved.clear();
+    if (databases.length === 0) return;
+    const tokens = Object.fromEntries(databases.map((database) => [database, this.#tokens[database]]));
+    if (!(await reactive.planner.saveTokens(term, tokens))) overtaken();
+  }
+
+  /** A user's open transaction holds these tasks: they are tried again by themselves, and nobody else waits. */
+  #setAside(plan: TaskPlan, choked: readonly Poisoned[]): void {
+    const ids = choked.filter(({ blocked }) => blocked).map(({ id }) => id);
+    if (ids.length === 0) return;
+    this.#aside.push({ plan, ids });
+    this.#catchingUp ??= this.#catchUp().finally(() => (this.#catchingUp = undefined));
+  }
+
+  async #catchUp(): Promise<void> {
+    const { clock, error } = this.#options;
+    while (this.#aside.length > 0 && (await pause(clock, ASIDE_MS, this.#stop.signal))) {
+      const { plan, ids } = this.#aside[0] as { plan: TaskPlan; ids: readonly unknown[] };
+      try {
+        await this.#inTurn(plan, async () => {
+          await this.#plan(plan, ids);
+          await this.#unmatch(plan, ids);
+        });
+        // What is still held has been set aside anew, behind the others.
+        this.#aside.shift();
+        this.#ring();
+        if (this.#aside.length === 0) await this.#saveTokens();
+      } catch (problem) {
+        error(problem, 'plan');
+      }
+    }
   }
 
   async #historyLost(database: string, problem: Error): Promise<void> {
@@ -395,7 +449,9 @@ export class Planner {
 
   async #plan(plan: TaskPlan, ids: readonly unknown[]): Promise<void> {
     const { reactive, error } = this.#options;
-    const poisoned = await reactive.planning.plan(plan, ids, this.#limitMs());
+    const choked = await reactive.planning.plan(plan, ids, this.#limitMs());
+    this.#setAside(plan, choked);
+    const poisoned = choked.filter(({ blocked }) => !blocked);
     if (poisoned.length === 0) return;
     await reactive.planning.park(plan, poisoned);
     for (const { reason } of poisoned.slice(0, 3))
@@ -415,7 +471,7 @@ export class Planner {
 
   async #unmatch(plan: TaskPlan, ids: readonly unknown[]): Promise<void> {
     const { planning } = this.#options.reactive;
-    await planning.unmatch(plan, ids);
+    this.#setAside(plan, await planning.unmatch(plan, ids, this.#limitMs()));
     if (plan.cleanup.keepForMs === 0) await planning.clean(plan, { ids });
   }
 
@@ -502,6 +558,8 @@ export class Planner {
       this.#trouble(problem, 'reconcile');
       return !this.#isOver();
     }
+    await this.#catchingUp;
+    if (this.#aside.length > 0) return false;
     const at = new Date(clock.now());
     for (const [index, planned] of group.entries())
       await this.#save(planned, { done: wanted[index] ?? 0, lastReconciledAt: at });

@@ -7,7 +7,7 @@ import { checkKeys, checkOneOf } from '../core/options.js';
 import { toTask, type TaskRecord } from '../core/task.js';
 import { afterTransaction, thrownOutcome } from '../engine/ending.js';
 import type { About, AttemptControl, Conclusion, Trigger } from '../engine/trigger.js';
-import type { Store, TaskAdvert } from '../store/port.js';
+import type { Cluster, Store, TaskAdvert } from '../store/port.js';
 import type { TaskSettlement, TaskStore } from '../store/reactive.js';
 import { toInstant, type Duration } from '../time/duration.js';
 import { retryRule, type RetryPolicy, type RetryRule } from '../time/retry.js';
@@ -44,7 +44,7 @@ export class TaskTrigger implements Trigger<TaskRecord, TaskSettlement> {
   /** Names that this instance holds back, and until when. */
   readonly #throttled = new Map<string, { readonly until: Date; readonly timer: Timer }>();
   readonly #completing = new Set<string>();
-  #inForce: ReadonlyMap<string, string> = new Map();
+  #inForce: NonNullable<Cluster['inForce']> = new Map();
   readonly #runs = new Map<string, RunCounter>();
 
   constructor(options: TaskTriggerOptions) {
@@ -63,19 +63,22 @@ export class TaskTrigger implements Trigger<TaskRecord, TaskSettlement> {
 
   /**
    * Documents are planned by one definition at a time. An instance that has another filter or projection, older or too
-   * new to be in force yet, would skip what it should run, and leaves the task to others.
+   * new to be in force yet, would skip what it should run, and one with an older handler would undo what a newer one
+   * runs again: both leave the task to others.
    */
   #isCurrent(task: string): boolean {
     const inForce = this.#inForce.get(task);
     const own = this.#options.adverts().find((advert) => advert.task === task);
-    return inForce === undefined || own === undefined || inForce === own.trigger;
+    if (inForce === undefined || own === undefined) return true;
+    return inForce.trigger === own.trigger && inForce.version <= own.version;
   }
 
   /** By task, what a look at the cluster says is in force; answers whether that is news. */
-  observe(triggers: ReadonlyMap<string, string> = new Map()): boolean {
-    const before = this.#inForce;
-    this.#inForce = triggers;
-    return [...this.#options.definitions.keys()].some((task) => before.get(task) !== triggers.get(task));
+  observe(inForce: NonNullable<Cluster['inForce']> = new Map()): boolean {
+    const tasks = [...this.#options.definitions.keys()];
+    const before = tasks.map((task) => this.#isCurrent(task));
+    this.#inForce = inForce;
+    return tasks.some((task, index) => this.#isCurrent(task) !== before[index]);
   }
 
   #wanted(task: string): boolean {

@@ -53,6 +53,8 @@ export interface TaskState {
   /** The definition that is planned by. */
   readonly definition: string;
   readonly trigger: string;
+  /** The handler's version of that definition. */
+  readonly version: number;
   /** The highest version whose reprocessing was done: an older deployment never undoes it. */
   readonly handlerVersion: number;
   /** Reconciliations asked for, and done: where the first is ahead, one is due. */
@@ -193,8 +195,8 @@ export interface PlanStore {
    * statement takes longer than `limitMs`: one of a leader that died must be over before the next one plans.
    */
   plan(plan: TaskPlan, ids: readonly unknown[], limitMs: number): Promise<readonly Poisoned[]>;
-  /** Tasks whose document is gone or does not match any more are marked so. */
-  unmatch(plan: TaskPlan, ids: readonly unknown[]): Promise<void>;
+  /** Tasks whose document is gone or does not match any more are marked so. Answers those that are blocked. */
+  unmatch(plan: TaskPlan, ids: readonly unknown[], limitMs: number): Promise<readonly Poisoned[]>;
   /** Ends the task of a document that cannot be planned. */
   park(plan: TaskPlan, poisoned: readonly Poisoned[]): Promise<void>;
   /** The next ids of a source in its own order, ids only. */
@@ -214,6 +216,8 @@ export interface PlanStore {
 export interface Poisoned {
   readonly id: unknown;
   readonly reason: string;
+  /** Its task is held by somebody's open transaction: nothing is wrong with it, and it has to be tried again. */
+  readonly blocked: boolean;
 }
 
 export interface IdPage {

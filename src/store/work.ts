@@ -68,8 +68,8 @@ export interface Cluster {
   readonly instances: readonly InstanceState[];
   /** When the next pause ends by itself. */
   readonly resumeAt?: Date;
-  /** By task: the filter and projection that its documents are planned by. */
-  readonly triggers?: ReadonlyMap<string, string>;
+  /** By task: what its documents are planned by. */
+  readonly inForce?: ReadonlyMap<string, Pick<TaskAdvert, 'trigger' | 'version'>>;
   /** Who plans reactive tasks; absent where nobody ever did. */
   readonly leader?: Leader;
 }
@@ -165,6 +165,8 @@ export interface TaskAdvert {
   readonly definition: string;
   /** Identifies its filter and projection. */
   readonly trigger: string;
+  /** Its handler's version. */
+  readonly version: number;
 }
 
 export const leaseOf = ({ key, id, leaseToken, lockedAt, part }: Work): Lease => ({

@@ -4,6 +4,8 @@ import { isTimeLimit, isTransient } from '../errors.js';
 export interface Choked<T> {
   readonly item: T;
   readonly reason: string;
+  /** It took too long by itself: somebody's open transaction holds it. */
+  readonly blocked: boolean;
 }
 
 /**
@@ -19,10 +21,12 @@ export async function inHalves<T>(
     await statement(items);
     return [];
   } catch (error) {
-    // A batch that takes too long is too large; anything else that passes is tried again as a whole.
-    if (isTransient(error) && !(isTimeLimit(error) && items.length > 1)) throw error;
+    // A batch that takes too long is too large, or holds one that waits; anything else that passes is tried again whole.
+    const blocked = isTimeLimit(error);
+    if (isTransient(error) && !blocked) throw error;
     const [item] = items as readonly [T];
-    if (items.length === 1) return [{ item, reason: error instanceof Error ? error.message : String(error) }];
+    const reason = error instanceof Error ? error.message : String(error);
+    if (items.length === 1) return [{ item, reason, blocked }];
     const half = Math.ceil(items.length / 2);
     return [
       ...(await inHalves(items.slice(0, half), statement)),

@@ -169,6 +169,13 @@ async function planNothing(place: Place, plan: TaskPlan, maxTimeMS: number): Pro
   await place.source.aggregate(planPipeline(plan, place, [], query), { maxTimeMS, ...simple }).toArray();
 }
 
+/** A whole batch is over in a fraction of this; what takes longer waits for somebody's transaction. */
+const BATCH_MS = 2_000;
+/** Parts of a batch that took too long: whatever holds it is found soon, and the rest goes on. */
+const PART_MS = 250;
+
+const shorter = (part: boolean, limitMs: number): number => Math.min(limitMs, part ? PART_MS : BATCH_MS);
+
 export async function plan(
   sources: Sources,
   of: TaskPlan,
@@ -176,10 +183,11 @@ export async function plan(
   limitMs: number,
 ): Promise<readonly Poisoned[]> {
   return run('plan', async () => {
-    const choked = await inHalves(ids, (some) => planOnce(sources, of, some, limitMs));
+    const limit = (some: readonly unknown[]): number => shorter(some.length < ids.length, limitMs);
+    const choked = await inHalves(ids, (some) => planOnce(sources, of, some, limit(some)));
     // Where it fails without any document as well, no document is to blame: the batch has to be tried again.
     if (choked.length > 0) await planNothing(sources.place(of.source), of, limitMs);
-    return choked.map(({ item, reason }) => ({ id: item, reason }));
+    return choked.map(({ item, reason, blocked }) => ({ id: item, reason, blocked }));
   });
 }
 
@@ -253,35 +261,52 @@ export function unmatchPipeline(
   ];
 }
 
-async function unmatchOnce(place: Place, of: TaskPlan, ids: readonly unknown[]): Promise<void> {
+async function unmatchOnce(
+  place: Place,
+  of: TaskPlan,
+  ids: readonly unknown[],
+  maxTimeMS: number,
+): Promise<void> {
   if (place.collation === undefined) {
-    await place.tasks.aggregate(unmatchPipeline(of, place, ids, queryOf(of))).toArray();
+    await place.tasks.aggregate(unmatchPipeline(of, place, ids, queryOf(of)), { maxTimeMS }).toArray();
     return;
   }
   const still = new Set((await matching(place, of, ids)).map(textOf));
-  await markLeft(
-    place,
-    of,
-    ids.filter((id) => !still.has(textOf(id))),
-  );
+  const left = ids.filter((id) => !still.has(textOf(id)));
+  await markLeft(place, of, left, maxTimeMS);
 }
 
-async function markLeft(place: Place, of: TaskPlan, ids: readonly unknown[]): Promise<void> {
+async function markLeft(
+  place: Place,
+  of: TaskPlan,
+  ids: readonly unknown[],
+  maxTimeMS: number,
+): Promise<void> {
   if (ids.length === 0) return;
   const keys = ids.map((id) => keyOf(of.task, id));
   await place.tasks.updateMany(
     { _id: { $in: keys as never[] }, matched: true },
     { $set: { matched: false } },
+    { maxTimeMS },
   );
 }
 
-export async function unmatch(sources: Sources, of: TaskPlan, ids: readonly unknown[]): Promise<void> {
-  await run('unmatch', async () => {
+export async function unmatch(
+  sources: Sources,
+  of: TaskPlan,
+  ids: readonly unknown[],
+  limitMs: number,
+): Promise<readonly Poisoned[]> {
+  return run('unmatch', async () => {
     const place = await sources.open(of.source);
-    const choked = await inHalves(ids, (some) => unmatchOnce(place, of, some));
+    const limit = (some: readonly unknown[]): number => shorter(some.length < ids.length, limitMs);
+    const choked = await inHalves(ids, (some) => unmatchOnce(place, of, some, limit(some)));
     // A document on which the filter errors does not match; whoever planned it has said why.
-    const odd = choked.map(({ item }) => item);
-    await markLeft(place, of, odd);
+    const odd = choked.filter(({ blocked }) => !blocked).map(({ item }) => item);
+    const held = await inHalves(odd, (some) => markLeft(place, of, some, limit(some)));
+    return [...choked, ...held]
+      .filter(({ blocked }) => blocked)
+      .map(({ item, reason }) => ({ id: item, reason, blocked: true }));
   });
 }
 

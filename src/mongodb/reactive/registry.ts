@@ -70,7 +70,7 @@ export function plannerStore(mongo: () => Mongo): PlannerStore {
             [{ $set: { ...literals(kept), firstSeenAt: { $ifNull: ['$firstSeenAt', '$$NOW'] } } }],
             { upsert: true },
           );
-          adverts.push({ task: plan.task, definition: id, trigger });
+          adverts.push({ task: plan.task, definition: id, trigger, version: plan.evolution.handlerVersion });
         }
         return adverts;
       }),

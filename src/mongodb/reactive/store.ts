@@ -45,7 +45,7 @@ export function reactiveStore(
     },
     planning: {
       plan: (plan, ids, limitMs) => planning.plan(sources, plan, ids, limitMs),
-      unmatch: (plan, ids) => planning.unmatch(sources, plan, ids),
+      unmatch: (plan, ids, limitMs) => planning.unmatch(sources, plan, ids, limitMs),
       park: (plan, poisoned) => planning.park(sources, plan, poisoned),
       documents: (source, after, limit) => planning.documents(sources, source, after, limit),
       known: (plan, after, limit) => planning.known(sources, plan, after, limit),
