@@ -17,14 +17,16 @@ export function thrownOutcome(thrown: unknown, signal: AbortSignal): Outcome {
 }
 
 /** Asked until the store answers, or until the lease is gone and the answer does not matter any more. */
-async function stillHeld(
-  store: Pick<WorkStore<Work, unknown>, 'held'>,
+async function whose(
+  store: Pick<WorkStore<Work, unknown>, 'held' | 'settledUnder'>,
   { lease, signal }: AttemptControl,
   clock: Clock,
-): Promise<boolean | 'unknown'> {
+): Promise<'held' | 'settled' | 'lost' | 'unknown'> {
   for (let waitMs = 50; ; waitMs = Math.min(waitMs * 2, 2_000)) {
     try {
-      return (await store.held([lease]))[0] !== undefined;
+      if ((await store.held([lease]))[0] !== undefined) return 'held';
+      // Not held may also mean that somebody else has it: the transaction was lost with the lease.
+      return (await store.settledUnder(lease)) ? 'settled' : 'lost';
     } catch {
       if (signal.aborted) return 'unknown';
       await pause(clock, waitMs, signal);
@@ -37,15 +39,15 @@ async function stillHeld(
  * the handler called, `outcome` what it came to otherwise.
  */
 export async function afterTransaction(
-  store: Pick<WorkStore<Work, unknown>, 'held'>,
+  store: Pick<WorkStore<Work, unknown>, 'held' | 'settledUnder'>,
   attempt: AttemptControl,
   clock: Clock,
   { outcome, result, call }: { outcome: Outcome; result: unknown; call: string },
 ): Promise<Outcome> {
-  const held = await stillHeld(store, attempt, clock);
+  const state = await whose(store, attempt, clock);
   attempt.inTransaction = false;
-  if (held === 'unknown') return { kind: 'released' };
-  if (!held) return { kind: 'recorded', result };
+  if (state === 'unknown' || state === 'lost') return { kind: 'released' };
+  if (state === 'settled') return { kind: 'recorded', result };
   if (outcome.kind !== 'returned') return outcome;
   const message = `${call} was called, but its transaction was not committed when the handler returned.`;
   return { kind: 'threw', error: new TidemillError('NOT_COMMITTED', message) };

@@ -16,6 +16,11 @@ export async function held(
   });
 }
 
+export async function settledUnder(table: Table, lease: Lease): Promise<boolean> {
+  const row = table.rows.get(lease.id);
+  return row === undefined || (row.status !== 'processing' && row.leaseToken === lease.token);
+}
+
 export async function begin(table: Table, lease: Lease): Promise<'begun' | 'lost'> {
   const row = table.holding(lease);
   if (row === undefined) return 'lost';

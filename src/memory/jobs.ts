@@ -23,6 +23,7 @@ export function memoryJobs(context: MemoryContext): JobStore<MemoryTransaction> 
     settle: (settlements) => settle(table, settlements),
     settleIn: (settlement, transaction) => settleIn(table, settlement, transaction),
     held: (leases) => holding.held(table, leases),
+    settledUnder: (lease) => holding.settledUnder(table, lease),
     begin: (lease) => holding.begin(table, lease),
     note: (notes) => holding.note(table, notes),
     beat: (instance, except) => holding.beat(table, instance, except),

@@ -29,6 +29,12 @@ const BAD_VALUE = 2;
 export const isBadValue = (error: unknown): boolean => codeOf(error) === BAD_VALUE;
 export const isOtherCollation = (error: unknown): boolean => codeOf(error) === OTHER_COLLATION;
 export const isDuplicate = (error: unknown): boolean => codeOf(error) === DUPLICATE_KEY;
+/**
+ * For statements that hand on the work of others: an open transaction of a process that died holds its document for up
+ * to a minute, and must not hold up the rest.
+ */
+export const HAND_ON_MS = 1_000;
+
 export const isTimeLimit = (error: unknown): boolean => codeOf(error) === TIME_LIMIT;
 const isTooLarge = (error: unknown): boolean => TOO_LARGE.has(codeOf(error)) || error instanceof RangeError;
 export const lacksChangeStreams = (error: unknown): boolean => NO_CHANGE_STREAMS.has(codeOf(error));

@@ -34,6 +34,13 @@ export async function held(
   });
 }
 
+export async function settledUnder(mongo: Mongo, lease: Lease): Promise<boolean> {
+  const row = await run('read a settled job', () =>
+    mongo.jobs.findOne({ _id: lease.key as Key }, { projection: { leaseToken: 1, status: 1 } }),
+  );
+  return row === null || (row.status !== 'processing' && row['leaseToken'] === lease.token);
+}
+
 export async function begin(mongo: Mongo, lease: Lease): Promise<'begun' | 'lost'> {
   const { matchedCount } = await run('begin', () =>
     mongo.jobs.updateOne(mine(lease), { $set: { startedToken: lease.token } }),

@@ -3,7 +3,7 @@ import { LOG_LIMIT } from '../core/job.js';
 import type { SettleAnswer, Settlement } from '../store/port.js';
 import { literal, run, type Mongo } from './context.js';
 import type { JobDocument, Key } from './document.js';
-import { isTransient, isUnstorable } from './errors.js';
+import { HAND_ON_MS, isTimeLimit, isTransient, isUnstorable } from './errors.js';
 
 /** Off a job that nobody holds. */
 const LEASE_FIELDS = ['claimedBy', 'lastHeartbeat', 'heartbeatInterval', 'startedToken'];
@@ -116,12 +116,19 @@ export async function settle(
   return run('settle', async () => {
     try {
       const operations = groupsOf(settlements).map((group) => operationOf(mongo, group));
-      const { matchedCount, deletedCount } = await mongo.jobs.bulkWrite(operations, { ordered: false });
+      const limit = settlements[0]?.by === 'reclaimer' ? { maxTimeMS: HAND_ON_MS } : {};
+      const { matchedCount, deletedCount } = await mongo.jobs.bulkWrite(operations, {
+        ordered: false,
+        ...limit,
+      });
       if (matchedCount + deletedCount === settlements.length)
         return settlements.map(() => 'settled' as const);
     } catch (error) {
-      if (isTransient(error)) throw error;
+      const blocked = isTimeLimit(error) && settlements[0]?.by === 'reclaimer';
+      if (isTransient(error) && !blocked) throw error;
       if (settlements.length > 1) return await oneByOne(mongo, settlements);
+      // Held by a transaction: another time.
+      if (blocked) return ['lost'];
       // Too large, or nothing that BSON can say: asking again would give the same answer for ever.
       if (isUnstorable(error)) return ['refused'];
       throw error;

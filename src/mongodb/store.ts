@@ -303,6 +303,7 @@ function jobStore(mongo: () => Mongo): JobStore<ClientSession> {
     settle: (settlements) => settle(mongo(), settlements),
     settleIn: (settlement, session) => settleIn(mongo(), settlement, session),
     held: (leases) => holding.held(mongo(), leases),
+    settledUnder: (lease) => holding.settledUnder(mongo(), lease),
     begin: (lease) => holding.begin(mongo(), lease),
     note: (notes) => holding.note(mongo(), notes),
     beat: (instance, except) => holding.beat(mongo(), instance, except),

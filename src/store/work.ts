@@ -134,6 +134,8 @@ export interface WorkStore<W extends Work, S, Tx = unknown> {
   settleIn(settlement: S, transaction: Tx): Promise<SettleAnswer>;
   /** The records behind leases, in order; undefined for those that are no longer held. */
   held(leases: readonly Lease[]): Promise<readonly (W | undefined)[]>;
+  /** True where the lease's own settlement was written: the work carries its token and is not held, or is gone. */
+  settledUnder(lease: Lease): Promise<boolean>;
   /** Marks the attempt as really begun. Only asked for work whose last attempt crashed. */
   begin(lease: Lease): Promise<'begun' | 'lost'>;
   heldBy(instance: Instance, limit: number): Promise<readonly W[]>;

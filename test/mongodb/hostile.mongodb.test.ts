@@ -76,6 +76,62 @@ describe('what a hostile reader tried on MongoDB', () => {
     expect(recovered).toEqual([]);
   });
 
+  it("the neighbours of a job that a dead process's open transaction holds are handed on without it", async () => {
+    const client = new MongoClient(freshUri());
+    const store = await opened(mongodb({ client }));
+    const dead = anInstance();
+    const registration = { names: ['x'], tasks: [], policies: {}, host: 'h', pid: 1, leaseMs: 500 };
+    await store.instances.register({ ...dead, ...registration });
+    await store.jobs.insert([0, 1, 2].map((data) => aJob({ name: 'x', data })));
+    const { jobs } = await store.jobs.claim(aClaim(dead, { names: ['x'] }));
+    const [held] = jobs;
+    const session = client.startSession();
+    session.startTransaction();
+    await client
+      .db()
+      .collection('tidemill_jobs')
+      .updateOne({ _id: held?.key as never }, { $set: { status: 'completed' } }, { session });
+    const mill = aMill(store, { leaseDuration: 600 });
+    const ran: unknown[] = [];
+    mill.job('x', (job) => ran.push(job.data));
+    await mill.start();
+    await until('the neighbours have run', () => ran.length === 2);
+    expect(ran).not.toContain(held?.data);
+    await session.abortTransaction();
+    await until('it has run, too', () => ran.length === 3);
+    await session.endSession();
+    await mill.stop();
+    await client.close();
+  });
+
+  it('a transaction that was lost with its lease is not told as a completion', async () => {
+    const client = new MongoClient(freshUri());
+    const [a, b] = [aMill(mongodb({ client }), { instanceId: 'a' }), aMill(mongodb({ client }))];
+    const told: string[] = [];
+    for (const mill of [a, b]) mill.on('job:complete', () => told.push(mill.instanceId));
+    const jobs = client.db().collection('tidemill_jobs');
+    const tried = gate();
+    a.job('exact', async (job) => {
+      await client.withSession(async (session) => {
+        session.startTransaction();
+        await job.complete({ transaction: session });
+        await session.abortTransaction();
+      });
+      // Somebody else has taken it over meanwhile, as after a lost lease.
+      await jobs.updateOne({ name: 'exact' }, { $set: { leaseToken: 'other.1', claimedBy: 'other' } });
+      tried.open();
+      throw new Error('aborted');
+    });
+    await a.start();
+    const { id } = await a.enqueue('exact', {});
+    await tried.promise;
+    await until('its attempt is over', () => a.health().running === 0);
+    expect(told).toEqual([]);
+    expect((await b.jobs.get(id))?.status).toBe('processing');
+    await Promise.all([a.stop(), b.stop()]);
+    await client.close();
+  });
+
   it('a long transaction that completes its job as its last write commits at the first try', async () => {
     const client = new MongoClient(freshUri());
     const mill = aMill(mongodb({ client }), { leaseDuration: '1s' });

@@ -304,7 +304,7 @@ describe('throttleAll', () => {
     const { docs, db, mill: aMill, planned, stored } = workshop();
     const [a, b] = [aMill({ instanceId: 'a' }), aMill({ instanceId: 'b' })];
     const ran: string[] = [];
-    const HELD_MS = 3_000;
+    const HELD_MS = 8_000;
     let throttledAt = 0;
     for (const mill of [a, b]) {
       await mill.reactiveTask({

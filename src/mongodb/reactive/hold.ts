@@ -51,6 +51,14 @@ export async function held(
   });
 }
 
+export async function settledUnder(sources: Sources, lease: Lease, sourceOf: SourceOf): Promise<boolean> {
+  const { tasks } = sources.place(sourceOf((lease.key as TaskKey).task));
+  const row = await run('read a settled task', () =>
+    tasks.findOne({ _id: lease.key as never }, { projection: { leaseToken: 1, status: 1 } }),
+  );
+  return row === null || (!RUNNING.includes(row['status'] as string) && row['leaseToken'] === lease.token);
+}
+
 export async function begin(sources: Sources, lease: Lease, sourceOf: SourceOf): Promise<'begun' | 'lost'> {
   const { tasks } = sources.place(sourceOf((lease.key as TaskKey).task));
   const { matchedCount } = await run('begin a task', () =>

@@ -3,7 +3,7 @@ import { OptionError } from '../../core/errors.js';
 import type { SettleAnswer } from '../../store/port.js';
 import type { Source, TaskSettlement } from '../../store/reactive.js';
 import { literal, run } from '../context.js';
-import { isTransient, isUnstorable } from '../errors.js';
+import { HAND_ON_MS, isTimeLimit, isTransient, isUnstorable } from '../errors.js';
 import { RUNNING } from './claim.js';
 import { textOf, type TaskKey } from './document.js';
 import type { Sources } from './sources.js';
@@ -122,15 +122,19 @@ async function settleGroup(
 ): Promise<readonly SettleAnswer[]> {
   const { tasks } = sources.place(source);
   try {
-    const { matchedCount } = await tasks.updateMany(preconditionOf(group), settlePipeline(group));
+    const limit = group[0]?.by === 'reclaimer' ? { maxTimeMS: HAND_ON_MS } : {};
+    const { matchedCount } = await tasks.updateMany(preconditionOf(group), settlePipeline(group), limit);
     if (matchedCount === group.length) return group.map(() => 'settled' as const);
   } catch (error) {
-    if (isTransient(error)) throw error;
+    const blocked = isTimeLimit(error) && group[0]?.by === 'reclaimer';
+    if (isTransient(error) && !blocked) throw error;
     if (group.length > 1) {
       const answers: SettleAnswer[] = [];
       for (const one of group) answers.push(...(await settleGroup(sources, [one], source)));
       return answers;
     }
+    // Held by a transaction: another time.
+    if (blocked) return ['lost'];
     if (isUnstorable(error)) return ['refused'];
     throw error;
   }

@@ -93,6 +93,7 @@ function taskStore(
     settle: (settlements) => settle(sources, settlements, sourceOf),
     settleIn: (settlement, session) => settleIn(sources, settlement, sourceOf, session),
     held: (leases) => holding.held(sources, leases, sourceOf),
+    settledUnder: (lease) => holding.settledUnder(sources, lease, sourceOf),
     begin: (lease) => holding.begin(sources, lease, sourceOf),
     heldBy: async (instance, limit) => holding.heldBy(sources, await everywhere(), instance, limit),
     strays: async (query) => holding.strays(sources, await everywhere(), query),
