@@ -39,7 +39,7 @@ describe('answers that are lost after the write succeeded', () => {
     expect([...runs.values()].filter((times) => times > 1)).toEqual([]);
     const { items } = await mill.jobs.find({ name: 'work' }, { limit: 1_000 });
     expect(items.every((job) => job.failCount === 0 && job.history?.length === 1)).toBe(true);
-  });
+  }, 120_000);
 
   it('retries a settlement until the database answers, and never turns its trouble into a failure', async () => {
     const { proxy, uri } = await behindProxy();
