@@ -38,9 +38,12 @@ export async function startMongo(options: MongoOptions = {}): Promise<MongoServe
   return inFreshFolder((folder) => (options.standalone ? standalone(options, folder) : set(options, folder)));
 }
 
-/** A caller who asks for a topology, an oplog or a folder would not notice that the given server has another. */
-function fitsGivenServer({ nodes = 1, standalone, oplogMb, dbPath }: MongoOptions): boolean {
-  return nodes === 1 && !standalone && oplogMb === undefined && dbPath === undefined;
+/** A caller who asks for a topology, a setting or a folder would not notice that the given server has another. */
+function fitsGivenServer({ nodes = 1, standalone, ...settings }: MongoOptions): boolean {
+  const { oplogMb, transactionSeconds, dbPath } = settings;
+  return (
+    nodes === 1 && !standalone && [oplogMb, transactionSeconds, dbPath].every((one) => one === undefined)
+  );
 }
 
 function givenServer(uri: string): MongoServer {

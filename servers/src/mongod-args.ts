@@ -3,10 +3,15 @@ export interface MongodOptions {
   readonly cacheGb?: number;
   /** Size of the oplog. Small ones let tests overrun a change stream. @default 512 */
   readonly oplogMb?: number;
+  /**
+   * How long a transaction may stay open. The server notices half as much later: only then is what a killed process
+   * held in one free again. @default 60
+   */
+  readonly transactionSeconds?: number;
 }
 
 /** What every mongod here is started with, besides its port, folder and role. */
-export function mongodArgs({ cacheGb = 1, oplogMb = 512 }: MongodOptions): string[] {
+export function mongodArgs({ cacheGb = 1, oplogMb = 512, transactionSeconds = 60 }: MongodOptions): string[] {
   return [
     ...['--bind_ip', '127.0.0.1'],
     // A killed mongod would leave its socket file in the system's temporary folder.
@@ -15,6 +20,7 @@ export function mongodArgs({ cacheGb = 1, oplogMb = 512 }: MongodOptions): strin
     ...['--oplogSize', `${oplogMb}`],
     // What no checkpoint covers is never cut off an oplog; by default there is one a minute.
     ...(oplogMb < 64 ? ['--syncdelay', '1'] : []),
+    ...['--setParameter', `transactionLifetimeLimitSeconds=${transactionSeconds}`],
     ...['--setParameter', 'diagnosticDataCollectionEnabled=false'],
     // By default a member lingers for 15 s after SIGTERM, to let clients of a real deployment move on.
     ...['--setParameter', 'shutdownTimeoutMillisForSignaledShutdown=100'],

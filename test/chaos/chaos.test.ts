@@ -1,6 +1,6 @@
 import { startMongo } from '@tidemill/servers';
 import { describe, expect, it } from 'vitest';
-import { runChaos, type ChaosReport } from './chaos.js';
+import { runChaos, TRANSACTION_SECONDS, type ChaosReport } from './chaos.js';
 
 function promisesKept(report: ChaosReport): void {
   expect(report.violations).toEqual([]);
@@ -12,7 +12,7 @@ function promisesKept(report: ChaosReport): void {
 
 describe('chaos', () => {
   it('loses nothing and settles nothing twice while workers are killed, frozen and restarted', async () => {
-    await using server = await startMongo();
+    await using server = await startMongo({ transactionSeconds: TRANSACTION_SECONDS });
     const report = await runChaos({ server, workers: 4, jobs: 2_000, harmMs: 15_000 });
     promisesKept(report);
     expect(report.accepted).toBeGreaterThan(1_000);
@@ -20,7 +20,7 @@ describe('chaos', () => {
   }, 300_000);
 
   it('keeps its promises while the primary steps down and is killed', async () => {
-    await using server = await startMongo({ nodes: 3 });
+    await using server = await startMongo({ nodes: 3, transactionSeconds: TRANSACTION_SECONDS });
     const report = await runChaos({ server, workers: 4, jobs: 1_000, harmMs: 15_000 });
     promisesKept(report);
     expect(report.harm).toMatchObject({

@@ -34,7 +34,12 @@ export interface ChaosReport {
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 const random = (limit: number): number => Math.floor(Math.random() * limit);
-/** A busy machine is slow, but never still: longer than this without one completed job means that work is stuck. */
+/** The server of a chaos run ends transactions that stay open this long. */
+export const TRANSACTION_SECONDS = 10;
+/**
+ * A busy machine is slow, but never still: longer than this without one completed job means that work is stuck. What a
+ * worker held in a transaction when it was killed moves on when the server ends that: long before.
+ */
 const STALLED_MS = 30_000;
 const WORKER = fileURLToPath(new URL('worker.ts', import.meta.url));
 

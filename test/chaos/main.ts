@@ -1,7 +1,7 @@
 /** The long form: `npm run chaos -- --minutes 10 --nodes 3 --jobs 20000`, or `-- --reactive --minutes 10`. */
 import { parseArgs } from 'node:util';
 import { startMongo } from '@tidemill/servers';
-import { runChaos } from './chaos.js';
+import { runChaos, TRANSACTION_SECONDS } from './chaos.js';
 import { runReactiveChaos } from './reactive-chaos.js';
 
 const { values } = parseArgs({
@@ -15,7 +15,10 @@ const { values } = parseArgs({
   },
 });
 const harmMs = Number(values.minutes) * 60_000;
-const server = await startMongo({ nodes: values.nodes === '1' ? 1 : 3 });
+const server = await startMongo({
+  nodes: values.nodes === '1' ? 1 : 3,
+  transactionSeconds: TRANSACTION_SECONDS,
+});
 const workers = Number(values.workers);
 
 async function jobChaos(): Promise<boolean> {

@@ -32,6 +32,7 @@ export interface ReactiveChaosReport {
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 const random = (limit: number): number => Math.floor(Math.random() * limit);
+/** A busy machine is slow, but never still: longer than this without a run means that work is stuck. */
 const STALLED_MS = 30_000;
 const WORKER = fileURLToPath(new URL('reactive-worker.ts', import.meta.url));
 
