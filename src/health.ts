@@ -1,4 +1,4 @@
-import type { EngineState } from './engine/engine.js';
+import type { EngineState } from './engine/options.js';
 import type { MillSettings } from './mill-options.js';
 import type { WakeUp } from './store/port.js';
 
@@ -10,6 +10,8 @@ export interface Health {
   readonly wakeUp: WakeUp | undefined;
   /** True while this instance plans reactive tasks for the cluster. */
   readonly leader: boolean;
+  /** How often this instance, leading, found that changes had been missed for good, and had everything looked at again. */
+  readonly historyLost: number;
   readonly lastContactAt: Date | undefined;
   readonly running: number;
   readonly buffered: number;
@@ -24,7 +26,7 @@ const SILENT_SHARE = 2 / 3;
 export function healthOf(
   store: string,
   state: EngineState | undefined,
-  leader: boolean,
+  { leader, historyLost }: Pick<Health, 'leader' | 'historyLost'>,
   settings: MillSettings,
 ): Health {
   const reasons = complaints(state, settings);
@@ -34,6 +36,7 @@ export function healthOf(
     store,
     wakeUp: state?.wakeUp,
     leader,
+    historyLost,
     lastContactAt: state === undefined ? undefined : new Date(Date.now() - state.silentMs),
     running: state?.running ?? 0,
     buffered: state?.buffered ?? 0,

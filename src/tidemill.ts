@@ -88,6 +88,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   readonly #results: Results;
   readonly #locks: Locks;
   readonly #given: S | string;
+  #historyLost = 0;
   #resolved: Promise<Store<TransactionOf<S>>> | undefined;
   #shift: Shift | undefined;
   #starting: Promise<void> | undefined;
@@ -99,6 +100,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     this.#given = options.store;
     this.#log = safeLogger(options.logger);
     this.#events = new Emitter((error, event) => this.#fault(error, `listener of ${event}`));
+    this.#events.on('history:lost', () => (this.#historyLost += 1));
     this.#registry = new Registry(this.#settings.retention);
     const store = (): Promise<Store> => this.#store();
     const due = (): void => this.#shift?.notify();
@@ -305,7 +307,8 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
 
   health(): Health {
     const store = typeof this.#given === 'string' ? (this.#given.split(':')[0] ?? '') : this.#given.kind;
-    return healthOf(store, this.#shift?.state, this.#shift?.leads ?? false, this.#settings);
+    const planning = { leader: this.#shift?.leads ?? false, historyLost: this.#historyLost };
+    return healthOf(store, this.#shift?.state, planning, this.#settings);
   }
 
   #work(where: string, definition: JobDefinition, options: WorkOptions, handler: unknown): void {

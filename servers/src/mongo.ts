@@ -39,11 +39,10 @@ export async function startMongo(options: MongoOptions = {}): Promise<MongoServe
 }
 
 /** A caller who asks for a topology, a setting or a folder would not notice that the given server has another. */
-function fitsGivenServer({ nodes = 1, standalone, ...settings }: MongoOptions): boolean {
+function fitsGivenServer({ nodes = 1, standalone, failPoints, ...settings }: MongoOptions): boolean {
   const { oplogMb, transactionSeconds, dbPath } = settings;
-  return (
-    nodes === 1 && !standalone && [oplogMb, transactionSeconds, dbPath].every((one) => one === undefined)
-  );
+  const asked = [oplogMb, transactionSeconds, dbPath].some((setting) => setting !== undefined);
+  return nodes === 1 && !standalone && !failPoints && !asked;
 }
 
 function givenServer(uri: string): MongoServer {

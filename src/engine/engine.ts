@@ -1,71 +1,24 @@
-import { pause, within, type Clock, type Timer } from '../core/clock.js';
+import { pause, within, type Clock } from '../core/clock.js';
 import { CancelledError, LeaseLostError, StoppingError, type TidemillError } from '../core/errors.js';
-import type { Logger } from '../core/logger.js';
 import type { Finished } from '../core/outcome.js';
 import type { Work } from '../core/work.js';
-import {
-  leaseOf,
-  type Cluster,
-  type Glance,
-  type Hint,
-  type Instance,
-  type WakeUp,
-  type WorkKind,
-  type WorkStore,
-} from '../store/port.js';
+import { leaseOf, type Hint } from '../store/port.js';
 import { Abandoned } from './abandoned.js';
 import { Attempt, runAttempt } from './attempt.js';
-import { ClaimLoop, type ClaimCounters } from './claim-loop.js';
+import { CancelWatch } from './cancel-watch.js';
+import { ClaimLoop } from './claim-loop.js';
 import { Lanes } from './lanes.js';
 import type { Seat } from './listener.js';
 import { Notebook } from './notebook.js';
-import type { Reservation } from './reservation.js';
+import type { EngineOptions, EngineState } from './options.js';
+import { Reservations, type Reservation } from './reservation.js';
 import { Settler, type SettlerOptions } from './settler.js';
 import type { Crew, Station } from './station.js';
-import type { Trigger } from './trigger.js';
 import { Wake } from './wake.js';
-
-export interface EngineOptions<W extends Work, S> {
-  readonly kind: WorkKind;
-  readonly station: Station;
-  readonly store: WorkStore<W, S>;
-  readonly clock: Clock;
-  readonly trigger: Trigger<W, S>;
-  readonly concurrency: number;
-  readonly leaseMs: number;
-  readonly pollMs: { readonly min: number; readonly max: number; readonly maxWithoutWakeUp: number };
-  readonly maxAbandoned: number;
-  readonly log: Logger;
-  readonly paused: (name: string) => Promise<boolean>;
-  readonly events: EngineEvents<W>;
-}
-
-interface EngineEvents<W extends Work> {
-  readonly error: (error: unknown, where: string) => void;
-  readonly leaseLost: (reason: string, works: readonly W[]) => void;
-  /** What every look and claim brings along, for those who look after the cluster. */
-  readonly observed: (cluster: Cluster, glance?: Glance) => void;
-}
-
-export interface EngineState {
-  readonly running: number;
-  readonly buffered: number;
-  readonly unsettled: number;
-  /** How long the claim loop, or the record of outcomes, has been waiting for one answer. */
-  readonly stuckMs: number;
-  readonly abandoned: number;
-  readonly leaseHeld: boolean;
-  /** Milliseconds since the store last answered the claim loop or a renewal. */
-  readonly silentMs: number;
-  readonly wakeUp: WakeUp;
-  readonly counters: Readonly<ClaimCounters>;
-}
 
 /** More unrecorded outcomes than this, and nothing new is claimed. */
 const MOST_UNSETTLED = 2_000;
 const BEATS_PER_LEASE = 3;
-/** How often running work is asked after cancel requests; half of the second that is promised. */
-const CANCEL_CHECK_MS = 500;
 /** How long handlers get to react to their signal at the end of a stop. */
 const LAST_GRACE_MS = 500;
 /** How many leases long an instance looks for work that it holds without knowing, after an answer was lost. */
@@ -93,13 +46,11 @@ export class Engine<W extends Work, S> implements Crew {
   readonly #stop = new AbortController();
   /** Work whose handler runs, by id. */
   readonly #attempts = new Map<string, Attempt<W>>();
-  /** Work that is being stored for a slot of this instance, by id. */
-  readonly #reserved = new Map<string, Promise<void>>();
+  readonly #reservations: Reservations<W>;
+  readonly #cancels: CancelWatch;
   /** Work whose handler gave up in answer to its signal, and goes back. */
   readonly #interrupted: W[] = [];
   #looping: Promise<void> | undefined;
-  #cancelTimer: Timer | undefined;
-  #checkingCancels = false;
   #idleWaiters: (() => void)[] = [];
 
   constructor(options: EngineOptions<W, S>) {
@@ -130,7 +81,19 @@ export class Engine<W extends Work, S> implements Crew {
     this.#settler = new Settler(settler);
     this.#apart = new Settler(settler);
     this.#loop = this.#makeLoop(error('claim'));
-    this.#seat = station.listener.join({ kind, wake, cancel: () => void this.#checkCancels() });
+    this.#reservations = this.#makeReservations(error('claim'));
+    this.#cancels = new CancelWatch({
+      clock,
+      requests: store.cancelRequests?.bind(store),
+      leases: () => [
+        ...[...this.#attempts.values()].map((attempt) => attempt.lease),
+        ...this.#lanes.waiting().map(leaseOf),
+      ],
+      cancel: (asked) => this.#cancel(asked),
+      needed: () => this.#attempts.size > 0,
+      error: error('cancel'),
+    });
+    this.#seat = station.listener.join({ kind, wake, cancel: () => void this.#cancels.check() });
     station.join(this);
   }
 
@@ -160,6 +123,22 @@ export class Engine<W extends Work, S> implements Crew {
         events.observed(cluster, glance);
       },
       mood: (mood) => this.#seat[mood](),
+      error,
+    });
+  }
+
+  #makeReservations(error: (problem: unknown) => void): Reservations<W> {
+    const { leaseMs, paused } = this.#options;
+    return new Reservations({
+      clock: this.#clock,
+      keeper: this.#station.keeper,
+      heartbeatMs: leaseMs / BEATS_PER_LEASE,
+      stop: this.#stop.signal,
+      paused,
+      run: (work) => this.#launch(work),
+      release: (work) => this.#release([work]),
+      giveSlotBack: (name) => this.#giveSlotBack(name),
+      suspect: () => (this.#loop.suspectAt = this.#clock.monotonic()),
       error,
     });
   }
@@ -198,7 +177,7 @@ export class Engine<W extends Work, S> implements Crew {
       return undefined;
     const known = new Set([
       ...this.#attempts.keys(),
-      ...this.#reserved.keys(),
+      ...this.#reservations.ids(),
       ...this.#lanes.waiting().map((work) => work.id),
       ...this.#settler.ids(),
       ...this.#apart.ids(),
@@ -225,54 +204,7 @@ export class Engine<W extends Work, S> implements Crew {
   reserve(name: string, id: string): Reservation<W> | undefined {
     if (this.#stop.signal.aborted || !this.#mayClaim || !this.#loop.quiet(name)) return undefined;
     if (!this.#lanes.reserve(name)) return undefined;
-    const heartbeatMs = this.#options.leaseMs / BEATS_PER_LEASE;
-    const { keeper } = this.#station;
-    const claim = { instance: keeper.self, token: keeper.mint(), heartbeatMs };
-    // Asked beside the insert, so it costs no time: a pause that was made before this call is seen.
-    const paused = this.#isPaused(name);
-    let end = (): void => undefined;
-    const ended = new Promise<void>((resolve) => {
-      end = () => {
-        this.#reserved.delete(id);
-        resolve();
-      };
-    });
-    this.#reserved.set(id, ended);
-    return {
-      claim,
-      fulfil: (work) => {
-        const starting = this.#startReserved(work, claim.instance, paused).finally(end);
-        this.#clock.track?.(starting);
-      },
-      cancel: (stored) => {
-        if (stored === 'unknown') this.#loop.suspectAt = this.#clock.monotonic();
-        this.#giveSlotBack(name);
-        end();
-      },
-    };
-  }
-
-  async #isPaused(name: string): Promise<boolean> {
-    try {
-      return await this.#options.paused(name);
-    } catch (error) {
-      this.#options.events.error(error, 'claim');
-      return true;
-    }
-  }
-
-  async #startReserved(work: W, instance: Instance, paused: Promise<boolean>): Promise<void> {
-    const { keeper } = this.#station;
-    const mayNot = await paused;
-    // Whoever asked for it has the answer before the handler begins.
-    await new Promise((resolve) => setImmediate(resolve));
-    if (mayNot || this.#stop.signal.aborted || !keeper.held || keeper.self.life !== instance.life) {
-      this.#release([work]);
-      this.#giveSlotBack(work.name);
-      return;
-    }
-    const running = this.#run(work);
-    this.#clock.track?.(running);
+    return this.#reservations.open(name, id);
   }
 
   #giveSlotBack(name: string): void {
@@ -291,7 +223,7 @@ export class Engine<W extends Work, S> implements Crew {
     this.#release(this.#lanes.drain());
     // A store that does not answer must not hold up the end: what it was asked for is found by others later.
     const looped = this.#looping && within(this.#clock, SETTLE_LIMIT_MS, this.#looping);
-    const reserved = within(this.#clock, SETTLE_LIMIT_MS, Promise.all(this.#reserved.values()));
+    const reserved = within(this.#clock, SETTLE_LIMIT_MS, this.#reservations.ended());
     await Promise.all([looped, reserved, this.#idle(timeoutMs)]);
     const late = [...this.#attempts.values()];
     for (const attempt of late)
@@ -306,7 +238,7 @@ export class Engine<W extends Work, S> implements Crew {
       [this.#settler, this.#apart].map((settler) => settler.drain(SETTLE_LIMIT_MS)),
     );
     const unrecorded = drained.reduce((sum, count) => sum + count, 0);
-    this.#cancelTimer?.cancel();
+    this.#cancels.stop();
     this.#abandoned.stop();
     await within(this.#clock, SETTLE_LIMIT_MS, this.#notebook.stop());
     return { handedBack: [...this.#interrupted, ...stuck], unrecorded };
@@ -321,10 +253,12 @@ export class Engine<W extends Work, S> implements Crew {
   }
 
   #startWaiting(): void {
-    for (let work = this.#lanes.next(); work !== undefined; work = this.#lanes.next()) {
-      const running = this.#run(work);
-      this.#clock.track?.(running);
-    }
+    for (let work = this.#lanes.next(); work !== undefined; work = this.#lanes.next()) this.#launch(work);
+  }
+
+  #launch(work: W): void {
+    const running = this.#run(work);
+    this.#clock.track?.(running);
   }
 
   async #run(work: W): Promise<void> {
@@ -335,7 +269,7 @@ export class Engine<W extends Work, S> implements Crew {
     const began = this.#clock.monotonic();
     attempt.inTransaction = trigger.mayComplete(work);
     this.#attempts.set(work.id, attempt);
-    this.#cancelTimer ??= this.#clock.timer(CANCEL_CHECK_MS, () => void this.#checkCancels());
+    this.#cancels.start();
     try {
       if (work.failKind === 'crashed' && (await store.begin(attempt.lease)) === 'lost') return;
       const finished = await runAttempt(attempt, {
@@ -382,12 +316,8 @@ export class Engine<W extends Work, S> implements Crew {
   }
 
   #release(works: readonly W[], settler: Settler<W, S> = this.#settler): void {
-    for (const work of works) {
-      settler.push({
-        work,
-        finished: { outcome: { kind: 'released' }, finishedAt: this.#clock.now() },
-      });
-    }
+    const finished: Finished = { outcome: { kind: 'released' }, finishedAt: this.#clock.now() };
+    for (const work of works) settler.push({ work, finished });
   }
 
   slotFreed(): void {
@@ -420,37 +350,13 @@ export class Engine<W extends Work, S> implements Crew {
     this.#clock.track?.(beat);
   }
 
-  /** Asks which running or waiting work is to be cancelled, once in a while and when the store says so. */
-  async #checkCancels(): Promise<void> {
-    const { store } = this.#options;
-    this.#cancelTimer?.cancel();
-    this.#cancelTimer = undefined;
-    if (this.#checkingCancels || store.cancelRequests === undefined) return;
-    this.#checkingCancels = true;
-    try {
-      const waiting = this.#lanes.waiting();
-      const leases = [
-        ...[...this.#attempts.values()].map((attempt) => attempt.lease),
-        ...waiting.map(leaseOf),
-      ];
-      if (leases.length === 0) return;
-      const asked = new Set((await store.cancelRequests(leases)).map((lease) => lease.id));
-      for (const work of waiting) if (asked.has(work.id)) this.#cancelWaiting(work);
-      for (const attempt of this.#attempts.values()) {
-        if (asked.has(attempt.work.id))
-          attempt.abort(new CancelledError(`${attempt.work.name} ${attempt.work.id} was cancelled.`));
-      }
-    } catch (error) {
-      this.#options.events.error(error, 'cancel');
-    } finally {
-      this.#checkingCancels = false;
-      if (this.#attempts.size > 0)
-        this.#cancelTimer ??= this.#clock.timer(CANCEL_CHECK_MS, () => void this.#checkCancels());
+  #cancel(asked: ReadonlySet<string>): void {
+    const finished: Finished = { outcome: { kind: 'cancelled' }, finishedAt: this.#clock.now() };
+    for (const work of this.#lanes.waiting())
+      if (asked.has(work.id) && this.#lanes.take(work)) this.#settler.push({ work, finished });
+    for (const attempt of this.#attempts.values()) {
+      const { id, name } = attempt.work;
+      if (asked.has(id)) attempt.abort(new CancelledError(`${name} ${id} was cancelled.`));
     }
-  }
-
-  #cancelWaiting(work: W): void {
-    if (!this.#lanes.take(work)) return;
-    this.#settler.push({ work, finished: { outcome: { kind: 'cancelled' }, finishedAt: this.#clock.now() } });
   }
 }

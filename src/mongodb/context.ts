@@ -1,7 +1,7 @@
 import type { Collection, CollectionOptions, Document, MongoClient, WriteConcernSettings } from 'mongodb';
-import type { JobDocument } from './document.js';
-import type { ServerClock } from './clock.js';
 import { OptionError } from '../core/errors.js';
+import type { ServerClock } from '../core/server-clock.js';
+import type { JobDocument } from './document.js';
 import { sorted } from './errors.js';
 
 /** What every query file needs: the open collections and the facts about the server. */

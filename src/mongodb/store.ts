@@ -2,10 +2,10 @@ import { BSON, MongoClient, ObjectId, type ClientSession, type WriteConcernSetti
 import { OptionError, StoreError } from '../core/errors.js';
 import { checkBoolean, checkFunction, checkInteger, checkKeys, checkText, show } from '../core/options.js';
 import type { PayloadRules } from '../core/payload.js';
+import { ServerClock } from '../core/server-clock.js';
 import type { InstanceStore, JobStore, LockStore, Store, Watch, WatchHandlers } from '../store/port.js';
 import type { ReactiveStore } from '../store/reactive.js';
 import { claim, claimedUnder } from './claim.js';
-import { ServerClock } from './clock.js';
 import { collectionOptions, needTransactions, run, type GlobalDocument, type Mongo } from './context.js';
 import type { JobDocument } from './document.js';
 import * as finding from './find.js';

@@ -1,7 +1,8 @@
 import type { Emitter } from '../core/emitter.js';
 import type { Logger } from '../core/logger.js';
 import type { TaskRecord } from '../core/task.js';
-import { Engine, type EngineState } from '../engine/engine.js';
+import { Engine } from '../engine/engine.js';
+import type { EngineState } from '../engine/options.js';
 import type { Seat } from '../engine/listener.js';
 import type { Crew, Station } from '../engine/station.js';
 import { Handover, type Recovered } from '../maintenance/handover.js';

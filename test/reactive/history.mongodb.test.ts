@@ -124,6 +124,7 @@ describe('with an oplog that forgets', () => {
     expect(lost).toEqual([
       { reason: expect.any(String) as string, tasks: ['sync'], instanceId: mill.instanceId },
     ]);
+    expect(mill.health().historyLost).toBe(1);
     const reported = lines.filter(({ level, text }) => level === 'error' && text.includes('sync'));
     // The real server's own words: ChangeStreamHistoryLost.
     expect(reported.map(({ fields }) => fields)).toMatchObject([{ error: { cause: { code: 286 } } }]);

@@ -10,7 +10,7 @@ import { clusterPipeline, readTaskCluster } from '../look.js';
 import { textOf, toRecord, type TaskKey } from './document.js';
 import { queryOf } from './filter.js';
 import { inHalves } from './halves.js';
-import { nameOfSource, type Place, type Sources } from './sources.js';
+import { lookUp, nameOfSource, type Place, type Sources } from './sources.js';
 
 export const RUNNING: readonly string[] = ['processing', 'processing_dirty'];
 
@@ -175,15 +175,7 @@ export function heldPipeline(
 ): Document[] {
   return [
     { $match: { _id: { $in: keys }, leaseToken: token, status: { $in: RUNNING } } },
-    {
-      $lookup: {
-        from: place.source.collectionName,
-        localField: 'sourceDocId',
-        foreignField: '_id',
-        pipeline: [{ $match: query }, { $project: { _id: 1 } }],
-        as: 'found',
-      },
-    },
+    lookUp(place, query),
     { $set: { matches: { $gt: [{ $size: '$found' }, 0] } } },
     { $unset: 'found' },
   ];

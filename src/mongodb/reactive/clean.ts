@@ -6,7 +6,7 @@ import { keyOf, textOf, type TaskKey } from './document.js';
 import { queryOf } from './filter.js';
 import { inHalves } from './halves.js';
 import { known } from './plan.js';
-import type { Place, Sources } from './sources.js';
+import { type Place, type Sources, withoutDocument } from './sources.js';
 
 const AT_REST = ['pending', 'completed', 'failed'];
 
@@ -27,18 +27,7 @@ function orphansPipeline(
 ): Document[] {
   return [
     { $match: { _id: { $in: keys }, status: { $in: AT_REST }, $expr: old(plan.cleanup.keepForMs) } },
-    { $project: { sourceDocId: 1 } },
-    {
-      $lookup: {
-        from: place.source.collectionName,
-        localField: 'sourceDocId',
-        foreignField: '_id',
-        pipeline: [{ $match: query }, { $project: { _id: 1 } }],
-        as: 'found',
-      },
-    },
-    { $match: { found: { $size: 0 } } },
-    { $project: { _id: 1 } },
+    ...withoutDocument(place, query),
   ];
 }
 

@@ -73,10 +73,14 @@ interface Waiting {
   readonly reject: (error: unknown) => void;
 }
 
-/** Fetches of the same moment, of one task, claim and projection, share a query. */
+/**
+ * Fetches of one task, claim and projection share queries: those of the same moment, and those that come while a query is
+ * under way, which go with the next.
+ */
 export class Fetcher {
   readonly #sources: () => Sources;
-  readonly #waiting = new Map<string, Waiting[]>();
+  /** What goes with the next query; there is an entry for as long as one is under way. */
+  readonly #gathering = new Map<string, Waiting[]>();
 
   constructor(sources: () => Sources) {
     this.#sources = sources;
@@ -91,19 +95,25 @@ export class Fetcher {
     }
     const key = textOf([plan.task, lease.token, options]);
     return new Promise((resolve, reject) => {
-      const waiting = this.#waiting.get(key);
-      if (waiting !== undefined) waiting.push({ request, resolve, reject });
+      const one: Waiting = { request, resolve, reject };
+      const gathering = this.#gathering.get(key);
+      if (gathering !== undefined) gathering.push(one);
       else {
-        this.#waiting.set(key, [{ request, resolve, reject }]);
-        setImmediate(() => void this.#flush(key));
+        this.#gathering.set(key, [one]);
+        void this.#serveAll(key);
       }
     });
   }
 
-  async #flush(key: string): Promise<void> {
-    const waiting = this.#waiting.get(key) ?? [];
-    this.#waiting.delete(key);
-    await this.#serve(waiting);
+  async #serveAll(key: string): Promise<void> {
+    for (;;) {
+      await new Promise((resolve) => setImmediate(resolve));
+      const waiting = this.#gathering.get(key) ?? [];
+      if (waiting.length === 0) break;
+      this.#gathering.set(key, []);
+      await this.#serve(waiting);
+    }
+    this.#gathering.delete(key);
   }
 
   async #serve(waiting: readonly Waiting[]): Promise<void> {

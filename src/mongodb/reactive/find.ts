@@ -5,7 +5,7 @@ import { run } from '../context.js';
 import { isTimeLimit } from '../errors.js';
 import { resetPipeline } from './clean.js';
 import { fromText, textOf, toRecord } from './document.js';
-import { nameOfSource, type Place, type Sources } from './sources.js';
+import { lookUp, nameOfSource, type Place, type Sources } from './sources.js';
 
 /** Combinations that no index serves end after this long, with what was found. */
 const LIMIT_MS = 10_000;
@@ -33,15 +33,7 @@ function ownFilter(filter: TaskFilter, tasks: readonly string[]): Filter<Documen
 function sourceStages(place: Place, filter: TaskFilter): Document[] {
   if (filter.sourceDocFilter === undefined) return [];
   return [
-    {
-      $lookup: {
-        from: place.source.collectionName,
-        localField: 'sourceDocId',
-        foreignField: '_id',
-        pipeline: [{ $match: filter.sourceDocFilter as Document }, { $project: { _id: 1 } }],
-        as: 'found',
-      },
-    },
+    lookUp(place, filter.sourceDocFilter as Document),
     { $match: { found: { $ne: [] } } },
     { $unset: 'found' },
   ];

@@ -7,7 +7,7 @@ import { isOtherCollation, isTransient } from '../errors.js';
 import { fromText, keyOf, TASK_VERSION, textOf } from './document.js';
 import { queryOf } from './filter.js';
 import { inHalves } from './halves.js';
-import type { Place, Sources } from './sources.js';
+import { type Place, type Sources, withoutDocument } from './sources.js';
 
 /** Where the planner keeps what the user's projection may leave out. */
 const OWN = '__tidemill';
@@ -238,18 +238,7 @@ export function unmatchPipeline(
 ): Document[] {
   return [
     { $match: { _id: { $in: ids.map((id) => keyOf(of.task, id)) }, matched: true } },
-    { $project: { sourceDocId: 1 } },
-    {
-      $lookup: {
-        from: place.source.collectionName,
-        localField: 'sourceDocId',
-        foreignField: '_id',
-        pipeline: [{ $match: query }, { $project: { _id: 1 } }],
-        as: 'found',
-      },
-    },
-    { $match: { found: { $size: 0 } } },
-    { $project: { _id: 1 } },
+    ...withoutDocument(place, query),
     {
       $merge: {
         into: place.tasks.collectionName,

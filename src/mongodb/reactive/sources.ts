@@ -15,6 +15,25 @@ export interface Place {
   readonly collation?: Document;
 }
 
+/** Beside each task, as `found`, its document if that is there and the query takes it. */
+export const lookUp = ({ source }: Place, query: Document): Document => ({
+  $lookup: {
+    from: source.collectionName,
+    localField: 'sourceDocId',
+    foreignField: '_id',
+    pipeline: [{ $match: query }, { $project: { _id: 1 } }],
+    as: 'found',
+  },
+});
+
+/** The keys of those tasks whose document is gone, or which the query does not take. */
+export const withoutDocument = (place: Place, query: Document): Document[] => [
+  { $project: { sourceDocId: 1 } },
+  lookUp(place, query),
+  { $match: { found: { $size: 0 } } },
+  { $project: { _id: 1 } },
+];
+
 /** Each index of a task collection with the queries it serves. */
 export const taskIndexes: readonly IndexPlan[] = [
   // look and claim: the head of the queue of each task.

@@ -1,0 +1,43 @@
+import type { Clock } from '../core/clock.js';
+import type { Logger } from '../core/logger.js';
+import type { Work } from '../core/work.js';
+import type { Cluster, Glance, WakeUp, WorkKind, WorkStore } from '../store/port.js';
+import type { ClaimCounters } from './claim-loop.js';
+import type { Station } from './station.js';
+import type { Trigger } from './trigger.js';
+
+export interface EngineOptions<W extends Work, S> {
+  readonly kind: WorkKind;
+  readonly station: Station;
+  readonly store: WorkStore<W, S>;
+  readonly clock: Clock;
+  readonly trigger: Trigger<W, S>;
+  readonly concurrency: number;
+  readonly leaseMs: number;
+  readonly pollMs: { readonly min: number; readonly max: number; readonly maxWithoutWakeUp: number };
+  readonly maxAbandoned: number;
+  readonly log: Logger;
+  readonly paused: (name: string) => Promise<boolean>;
+  readonly events: EngineEvents<W>;
+}
+
+interface EngineEvents<W extends Work> {
+  readonly error: (error: unknown, where: string) => void;
+  readonly leaseLost: (reason: string, works: readonly W[]) => void;
+  /** What every look and claim brings along, for those who look after the cluster. */
+  readonly observed: (cluster: Cluster, glance?: Glance) => void;
+}
+
+export interface EngineState {
+  readonly running: number;
+  readonly buffered: number;
+  readonly unsettled: number;
+  /** How long the claim loop, or the record of outcomes, has been waiting for one answer. */
+  readonly stuckMs: number;
+  readonly abandoned: number;
+  readonly leaseHeld: boolean;
+  /** Milliseconds since the store last answered the claim loop or a renewal. */
+  readonly silentMs: number;
+  readonly wakeUp: WakeUp;
+  readonly counters: Readonly<ClaimCounters>;
+}
