@@ -29,9 +29,11 @@ async function main(name: string | undefined): Promise<number> {
   }
   try {
     await using server = await start();
+    // Before the line is out: whoever reads it may send a signal at once.
+    const asked = stopAsked();
     console.log('uri' in server ? server.uri : server.url);
     console.error('Ctrl-C stops it.');
-    await stopAsked();
+    await asked;
     return 0;
   } catch (error) {
     console.error(error instanceof Error ? error.message : error);
