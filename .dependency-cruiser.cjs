@@ -3,10 +3,12 @@
  *
  *   core <- time <- store <- engine, maintenance <- jobs, documents, reactive <- front door <- clients
  *
- * A store (memory, mongodb, postgres) stands beside the engine, and alone imports its driver. Layers on one
- * level do not know each other. test/tooling/boundaries.test.ts trips every rule.
+ * A store (memory, mongodb, postgres, embedded) stands beside the engine, and alone imports its driver. The two SQL
+ * stores share src/sql, which knows no driver. Layers on one level do not know each other. test/tooling/boundaries.test.ts trips every rule.
  */
-const stores = ['memory', 'mongodb', 'postgres'];
+const stores = ['memory', 'mongodb', 'postgres', 'embedded'];
+/** Each is src/sql over a driver of its own. */
+const sqlStores = ['postgres', 'embedded'];
 const base = ['core', 'time', 'store'];
 const triggers = ['jobs', 'documents', 'reactive'];
 
@@ -18,14 +20,16 @@ const layers = {
   engine: base,
   maintenance: base,
   ...Object.fromEntries(triggers.map((trigger) => [trigger, [...base, 'engine', 'maintenance']])),
+  sql: base,
   ...Object.fromEntries(stores.map((store) => [store, base])),
+  ...Object.fromEntries(sqlStores.map((store) => [store, [...base, 'sql']])),
 };
 
 /** Clients come in by the front door. Testing also needs the memory store and a hand on the clock. */
 const clients = { metrics: [], dashboard: [], testing: [...base, 'memory'], cli: [], compat: [] };
 
 /** Driver package -> the one folder that may import it. */
-const drivers = { mongodb: 'mongodb' };
+const drivers = { mongodb: 'mongodb', pg: 'postgres', '@electric-sql/pglite': 'embedded' };
 
 const anyOf = (names) => `(${names.join('|')})`;
 const frontDoor = '^src/[^/]+\\.ts$';
@@ -54,7 +58,7 @@ module.exports = {
         'Whoever uses one store must not need the driver of another, neither at run time nor for its types: use import().',
       severity: 'error',
       from: { path: frontDoor },
-      to: { path: `^src/${anyOf(stores)}/`, dynamic: false },
+      to: { path: `^src/${anyOf([...stores, 'sql'])}/`, dynamic: false },
     },
     ...Object.entries(drivers).map(([driver, folder]) => ({
       name: `${driver}-driver-in-one-place`,

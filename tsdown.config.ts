@@ -5,8 +5,10 @@ import { defineConfig } from 'tsdown';
 export default defineConfig({
   entry: {
     index: 'src/index.ts',
+    embedded: 'src/embedded/index.ts',
     memory: 'src/memory/index.ts',
     mongodb: 'src/mongodb/index.ts',
+    postgres: 'src/postgres/index.ts',
     testing: 'src/testing/index.ts',
   },
   format: ['esm', 'cjs'],

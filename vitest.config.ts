@@ -9,12 +9,12 @@ export default defineConfig({
     // The package by its name is its source, as in tsconfig.json.
     alias: [
       { find: /^tidemill$/, replacement: src('index.ts') },
-      { find: /^tidemill\/(memory|mongodb|testing)$/, replacement: src('$1/index.ts') },
+      { find: /^tidemill\/(embedded|memory|mongodb|postgres|testing)$/, replacement: src('$1/index.ts') },
     ],
   },
   test: {
     include: ['test/**/*.test.ts'],
-    // Starts one MongoDB replica set for the whole run and provides its address as `mongoUri`.
+    // Starts one MongoDB replica set and one PostgreSQL for the whole run, and provides their addresses.
     globalSetup: 'test/support/global-setup.ts',
     pool: 'forks',
     // The workers share one database server; more of them make it slow rather than the run fast.

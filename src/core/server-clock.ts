@@ -1,4 +1,4 @@
-import { realTimer, type Clock, type Timer } from '../core/clock.js';
+import { realTimer, type Clock, type Timer } from './clock.js';
 
 /** A reading is trusted over newer ones with a longer round trip for this long. */
 const KEEP_MS = 300_000;

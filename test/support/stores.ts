@@ -1,33 +1,74 @@
 import { randomBytes } from 'node:crypto';
+import { PGlite } from '@electric-sql/pglite';
 import { MongoClient } from 'mongodb';
-import { afterAll, describe, inject } from 'vitest';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, inject } from 'vitest';
+import { embedded, type EmbeddedOptions, type EmbeddedStore } from '../../src/embedded/index.js';
 import { memory } from '../../src/memory/index.js';
 import { mongodb, type MongodbOptions, type MongodbStore } from '../../src/mongodb/index.js';
+import { postgres, type PostgresOptions, type PostgresStore } from '../../src/postgres/index.js';
 import type { Store } from '../../src/store/port.js';
+
+const unique = (): string => `test_${randomBytes(6).toString('hex')}`;
 
 /** The shared server with a database of this caller's own. */
 export function freshUri(server: string = inject('mongoUri')): string {
-  return server.replace('/?', `/test_${randomBytes(6).toString('hex')}?`);
+  return server.replace('/?', `/${unique()}?`);
 }
 
 function freshMongodb(options: Partial<MongodbOptions> = {}): MongodbStore {
   return mongodb({ uri: freshUri(), ...options });
 }
 
+/** The shared server with a schema of this store's own. */
+export function freshPostgres(options: Partial<PostgresOptions> = {}): PostgresStore {
+  return postgres({
+    ...(options.pool === undefined ? { url: inject('postgresUrl'), connections: 4 } : {}),
+    schema: unique(),
+    ...options,
+  });
+}
+
+let shared: PGlite | undefined;
+
+/** To be called where tests are described: starts the one embedded database of this file, which takes seconds. */
+export function useEmbedded(): void {
+  beforeAll(async () => {
+    shared ??= await PGlite.create();
+  });
+}
+
+/** The embedded database of this file with a schema of this store's own. */
+export function freshEmbedded(options: Partial<EmbeddedOptions> = {}): EmbeddedStore {
+  return embedded({ database: sharedEmbedded(), schema: unique(), ...options });
+}
+
+export function sharedEmbedded(): PGlite {
+  if (shared === undefined) throw new Error('call useEmbedded() where the tests are described');
+  return shared;
+}
+
 export interface StoreCase {
-  readonly name: 'memory' | 'mongodb';
+  readonly name: 'memory' | 'mongodb' | 'postgres' | 'embedded';
   /** A store with nothing in it. */
   readonly open: () => Store;
 }
 
-const stores: readonly StoreCase[] = [
+const stores: readonly (StoreCase & { readonly prepare?: () => void })[] = [
   { name: 'memory', open: () => memory() },
   { name: 'mongodb', open: () => freshMongodb() },
+  { name: 'postgres', open: () => freshPostgres() },
+  { name: 'embedded', open: () => freshEmbedded(), prepare: useEmbedded },
 ];
 
 /** Runs the same facts on every store. */
 export function eachStore(what: string, facts: (store: StoreCase) => void): void {
-  for (const store of stores) describe(`${what} (${store.name})`, () => facts(store));
+  for (const store of stores) {
+    describe(`${what} (${store.name})`, () => {
+      store.prepare?.();
+      facts(store);
+    });
+  }
 }
 
 /** A client for looking at a test's own database. */
@@ -35,4 +76,13 @@ export function rawClient(uri: string): MongoClient {
   const client = new MongoClient(uri);
   afterAll(() => client.close());
   return client;
+}
+
+/** A pool for looking at what a test has written to PostgreSQL. */
+export function rawPool(options: pg.PoolConfig = {}): pg.Pool {
+  const pool = new pg.Pool({ connectionString: inject('postgresUrl'), max: 4, ...options });
+  // Tests end connections on purpose.
+  pool.on('error', () => undefined);
+  afterAll(() => pool.end());
+  return pool;
 }

@@ -1,0 +1,68 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { PGlite } from '@electric-sql/pglite';
+import { TidemillError } from '../core/errors.js';
+import type { Driver, Queryable } from '../sql/driver.js';
+import { takeFolder } from './folder.js';
+
+interface PGliteTransaction extends Queryable {
+  readonly closed: boolean;
+}
+
+/** What is used of a PGlite. */
+export interface EmbeddedDatabase extends Queryable {
+  transaction<T>(work: (transaction: PGliteTransaction) => Promise<T>): Promise<T | undefined>;
+  listen(channel: string, callback: (payload: string) => void): Promise<() => Promise<void>>;
+}
+
+/** A database of the user's own is never closed. */
+export function borrowed(database: EmbeddedDatabase): Driver {
+  /** The transaction that the running code is inside of. */
+  const inside = new AsyncLocalStorage<PGliteTransaction>();
+  const refuseInside = (): void => {
+    if (inside.getStore()?.closed !== false) return;
+    throw new TidemillError(
+      'INSIDE_TRANSACTION',
+      'A call inside withTransaction must be given its transaction: the embedded database has one connection, so ' +
+        'any other call would wait for the transaction, which waits for the call.',
+    );
+  };
+  return {
+    query: async (text, values) => {
+      refuseInside();
+      return database.query(text, values);
+    },
+    transaction: async (work) => {
+      refuseInside();
+      return (await database.transaction((transaction) =>
+        inside.run(transaction, () => work(transaction)),
+      )) as Awaited<ReturnType<typeof work>>;
+    },
+    listen: async (channel, handlers) => {
+      const stop = await database.listen(channel, (payload) => handlers.message(payload));
+      return { close: () => stop() };
+    },
+    close: () => Promise.resolve(),
+  };
+}
+
+export async function inMemory(): Promise<Driver> {
+  return owned(await PGlite.create(), () => Promise.resolve());
+}
+
+export async function inFolder(dir: string): Promise<Driver> {
+  const folder = await takeFolder(dir, async (path) => (await PGlite.create(path)).close());
+  try {
+    return owned(await PGlite.create(folder.path), () => folder.release());
+  } catch (error) {
+    await folder.release();
+    throw error;
+  }
+}
+
+const owned = (database: PGlite, released: () => Promise<void>): Driver => ({
+  ...borrowed(database),
+  close: async () => {
+    await database.close();
+    await released();
+  },
+});

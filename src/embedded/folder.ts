@@ -1,0 +1,138 @@
+import { link, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { basename, dirname, join, resolve } from 'node:path';
+import { StoreError } from '../core/errors.js';
+
+/** Folders that this process has open: its own pid in a file says nothing about who wrote it. */
+const mine = new Set<string>();
+
+/** One process at a time: PGlite itself would let a second one in, and the two would destroy the data. */
+export interface Folder {
+  readonly path: string;
+  /** Lets the next process in. */
+  release(): Promise<void>;
+}
+
+/** Takes the folder, and makes sure that a database is in it. */
+export async function takeFolder(dir: string, initialize: (path: string) => Promise<void>): Promise<Folder> {
+  const path = resolve(dir);
+  const pidFile = `${path}.pid`;
+  if (mine.has(path))
+    throw new StoreError(`The folder ${path} is open in this process already; share one store object.`);
+  mine.add(path);
+  try {
+    await mkdir(dirname(path), { recursive: true });
+    await takePidFile(pidFile, path);
+    await ensureDatabase(path, initialize);
+  } catch (error) {
+    mine.delete(path);
+    throw error;
+  }
+  return {
+    path,
+    release: async () => {
+      await rm(pidFile, { force: true });
+      mine.delete(path);
+    },
+  };
+}
+
+/** A database is made under another name first: a process that dies half-way leaves nothing that looks like one. */
+async function ensureDatabase(path: string, initialize: (path: string) => Promise<void>): Promise<void> {
+  const draft = `${basename(path)}.draft-`;
+  const siblings = await readdir(dirname(path));
+  const leftovers = siblings.filter((name) => name.startsWith(draft));
+  await Promise.all(leftovers.map((name) => rm(join(dirname(path), name), { recursive: true, force: true })));
+  if (await hasDatabase(path)) return;
+  const fresh = join(dirname(path), `${draft}${String(process.pid)}`);
+  await initialize(fresh);
+  // An empty folder may have been made for us; rename takes its place, and refuses one with something in it.
+  await rename(fresh, path).catch((cause: unknown) => {
+    throw new StoreError(
+      `The folder ${path} is not empty and has no database in it; choose another \`dir\`.`,
+      {
+        cause,
+      },
+    );
+  });
+}
+
+const hasDatabase = (path: string): Promise<boolean> =>
+  stat(join(path, 'PG_VERSION')).then(
+    () => true,
+    () => false,
+  );
+
+interface Owner {
+  readonly pid: number;
+  /** When the process began, as the system tells it: a pid may be given to another one. */
+  readonly began: string;
+}
+
+async function takePidFile(file: string, folder: string): Promise<void> {
+  const own = JSON.stringify({ pid: process.pid, began: await beginningOf(process.pid) } satisfies Owner);
+  const draft = `${file}.${String(process.pid)}`;
+  await writeFile(draft, own);
+  try {
+    // A link is made or refused in one step, with all of its text.
+    while (!(await linked(draft, file))) await removeDead(file, folder);
+  } finally {
+    await rm(draft, { force: true });
+  }
+}
+
+const linked = (from: string, to: string): Promise<boolean> =>
+  link(from, to).then(
+    () => true,
+    (error: unknown) => {
+      if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
+      throw error;
+    },
+  );
+
+/** Takes the file of a dead process away. Age says nothing: a live one may be busy for as long as it likes. */
+async function removeDead(file: string, folder: string): Promise<void> {
+  const text = await readFile(file, 'utf8').catch(() => undefined);
+  if (text === undefined) return;
+  const owner = parsed(text);
+  if (owner !== undefined && (await isAlive(owner)))
+    throw new StoreError(
+      `The folder ${folder} is in use by process ${String(owner.pid)}. The embedded store is for one process at a ` +
+        'time: stop that one, use another `dir`, or use the PostgreSQL store.',
+    );
+  const aside = `${file}.dead-${String(process.pid)}`;
+  const moved = await rename(file, aside).then(
+    () => true,
+    () => false,
+  );
+  if (!moved) return;
+  // Somebody else may have taken it between reading and moving: then it goes back to where it was.
+  if ((await readFile(aside, 'utf8')) !== text) await linked(aside, file);
+  await rm(aside, { force: true });
+}
+
+function parsed(text: string): Owner | undefined {
+  try {
+    return JSON.parse(text) as Owner;
+  } catch {
+    return undefined;
+  }
+}
+
+async function isAlive({ pid, began }: Owner): Promise<boolean> {
+  // This process does not have the folder open: an earlier one had the same pid, as in a restarted container.
+  if (pid === process.pid) return false;
+  try {
+    process.kill(pid, 0);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+  const now = await beginningOf(pid);
+  return now === '' || began === '' || now === began;
+}
+
+/** Ticks since boot at which a process began; empty where the system does not say. */
+async function beginningOf(pid: number): Promise<string> {
+  const text = await readFile(`/proc/${String(pid)}/stat`, 'utf8').catch(() => '');
+  // The second field is the program's name in brackets, and may have spaces of its own.
+  return text.slice(text.lastIndexOf(')') + 2).split(' ')[19] ?? '';
+}

@@ -1,0 +1,10 @@
+/** The embedded store: PostgreSQL inside this process, in a folder or in memory. */
+import { EmbeddedStore, type EmbeddedOptions } from './store.js';
+
+export function embedded(options: EmbeddedOptions = {}): EmbeddedStore {
+  return new EmbeddedStore(options);
+}
+
+export { EmbeddedStore, type EmbeddedOptions };
+export type { EmbeddedDatabase } from './driver.js';
+export type { Queryable } from '../sql/driver.js';

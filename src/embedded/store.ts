@@ -1,0 +1,61 @@
+import { OptionError } from '../core/errors.js';
+import { checkKeys, checkText, show } from '../core/options.js';
+import type { Opened } from '../sql/connection.js';
+import type { Driver } from '../sql/driver.js';
+import { SQL_OPTIONS, SqlStore, type SqlOptions } from '../sql/store.js';
+import { borrowed, inFolder, inMemory, type EmbeddedDatabase } from './driver.js';
+import { LeaseClock } from './lease-clock.js';
+
+export interface EmbeddedOptions extends SqlOptions {
+  /** The folder of the database, made at the first use. Default: none; everything is lost with the process. */
+  readonly dir?: string;
+  /** A PGlite of your own, in the place of `dir`; it is never closed by the library. */
+  readonly database?: EmbeddedDatabase;
+}
+
+const WHERE = 'embedded()';
+
+export class EmbeddedStore extends SqlStore {
+  constructor(options: EmbeddedOptions) {
+    const { dir, database, ...rest } = checked(options);
+    super('embedded', rest, async () => {
+      if (database !== undefined) return opened(borrowed(database), false);
+      return dir === undefined ? opened(await inMemory(), false) : opened(await inFolder(dir), true);
+    });
+  }
+}
+
+/** Alone: nobody but this process has the database open, so whoever is registered there is dead. */
+function opened(driver: Driver, alone: boolean): Opened {
+  const leases = new LeaseClock();
+  leases.start();
+  return {
+    driver: {
+      ...driver,
+      close: () => {
+        leases.stop();
+        return driver.close();
+      },
+    },
+    leaseNow: () => `to_timestamp(${String(leases.now())}::double precision / 1000)`,
+    // PGlite has no autovacuum worker, whatever its settings say.
+    tidy: async ({ jobs, instances }) => {
+      await driver.query(`vacuum ${jobs}`);
+      await driver.query(`vacuum ${instances}`);
+    },
+    ready: async ({ instances }) => {
+      if (alone) await driver.query(`update ${instances} set lease_until = to_timestamp(0)`);
+    },
+  };
+}
+
+function checked(options: EmbeddedOptions): EmbeddedOptions {
+  checkKeys(WHERE, options, ['dir', 'database', ...SQL_OPTIONS]);
+  const { dir, database } = options;
+  if (dir !== undefined) checkText(WHERE, 'dir', dir);
+  if (database === undefined) return options;
+  if (dir !== undefined) throw new OptionError(`${WHERE}: give either dir or database.`);
+  if (typeof database.query !== 'function' || typeof database.listen !== 'function')
+    throw new OptionError(`${WHERE}: database must be a PGlite, got ${show(database)}.`);
+  return options;
+}

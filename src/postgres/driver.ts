@@ -1,0 +1,122 @@
+import pg from 'pg';
+import { TidemillError } from '../core/errors.js';
+import type { Driver, Listening, ListenHandlers, Queryable } from '../sql/driver.js';
+import { quoted } from '../sql/names.js';
+
+/** What is used of a client of node-postgres. */
+export interface PostgresClient extends Queryable {
+  release(error?: boolean | Error): void;
+  on(event: string, listener: (...args: never[]) => void): unknown;
+  removeListener(event: string, listener: (...args: never[]) => void): unknown;
+}
+
+/** What is used of a pool of node-postgres. */
+export interface PostgresPool extends Queryable {
+  connect(): Promise<PostgresClient>;
+}
+
+interface Heard {
+  readonly channel: string;
+  readonly payload?: string;
+}
+
+/** A pool of the user's own is never closed. */
+export function borrowed(pool: PostgresPool, listenUrl?: string): Driver {
+  const listener = listenUrl === undefined ? () => pool.connect() : () => connectAlone(listenUrl);
+  return {
+    query: (text, values) => pool.query(text, values),
+    transaction: (work) => inTransaction(pool, work),
+    listen: async (channel, handlers) => listen(await listener(), channel, handlers),
+    close: () => Promise.resolve(),
+  };
+}
+
+/** A pool of our own. */
+export function opened(url: string, connections: number, listenUrl: string = url): Driver {
+  const pool = new pg.Pool({ connectionString: url, max: connections, application_name: 'tidemill' });
+  // An idle connection that breaks is replaced with the next query; without a listener it would end the process.
+  pool.on('error', () => undefined);
+  return {
+    ...borrowed(pool as unknown as PostgresPool, listenUrl),
+    close: () => pool.end(),
+  };
+}
+
+/** A connection outside the pool: one that listens would be missing there. */
+async function connectAlone(url: string): Promise<PostgresClient> {
+  const client = new pg.Client({
+    connectionString: url,
+    application_name: 'tidemill listener',
+    keepAlive: true,
+  });
+  client.on('error', () => undefined);
+  await client.connect();
+  const release = (): void => void client.end().catch(() => undefined);
+  return Object.assign(client, { release }) as unknown as PostgresClient;
+}
+
+async function inTransaction<T>(
+  pool: PostgresPool,
+  work: (transaction: Queryable) => Promise<T>,
+): Promise<T> {
+  const client = await pool.connect();
+  let broken: Error | undefined;
+  const onError = (error: Error): void => void (broken = error);
+  client.on('error', onError);
+  try {
+    await client.query('begin isolation level read committed');
+    const answer = await work(client);
+    await commit(client);
+    return answer;
+  } catch (error) {
+    await client.query('rollback').catch((failure: unknown) => (broken = failure as Error));
+    throw error;
+  } finally {
+    client.removeListener('error', onError);
+    client.release(broken);
+  }
+}
+
+/** A transaction in which a statement has failed answers a commit with a rollback, and no error. */
+async function commit(client: PostgresClient): Promise<void> {
+  const { command } = (await client.query('commit')) as { readonly command?: string };
+  if (command === 'ROLLBACK')
+    throw new TidemillError(
+      'TRANSACTION_FAILED',
+      'A statement of this transaction had failed, so nothing of it was written; let its error through.',
+    );
+}
+
+async function listen(client: PostgresClient, channel: string, handlers: ListenHandlers): Promise<Listening> {
+  let open = true;
+  const onMessage = (message: Heard): void => {
+    if (open && message.channel === channel) handlers.message(message.payload ?? '');
+  };
+  const end = (error?: Error): void => {
+    if (!open) return;
+    open = false;
+    client.removeListener('notification', onMessage);
+    // Destroyed and not given back: a connection that listens must not serve anybody else.
+    client.release(error ?? true);
+  };
+  const onBroken = (error?: Error): void => {
+    if (!open) return;
+    end(error);
+    handlers.broken(error ?? new Error('the listening connection was closed'));
+  };
+  client.on('notification', onMessage);
+  client.on('error', onBroken);
+  client.on('end', onBroken);
+  try {
+    await client.query(`listen ${quoted(channel)}`);
+  } catch (error) {
+    end();
+    throw error;
+  }
+  return {
+    close: () => {
+      end();
+      return Promise.resolve();
+    },
+  };
+}

@@ -1,0 +1,10 @@
+/** The PostgreSQL store: PostgreSQL 14 or newer, over node-postgres. */
+import { PostgresStore, type PostgresOptions } from './store.js';
+
+export function postgres(options: PostgresOptions): PostgresStore {
+  return new PostgresStore(options);
+}
+
+export { PostgresStore, type PostgresOptions };
+export type { PostgresClient, PostgresPool } from './driver.js';
+export type { Queryable } from '../sql/driver.js';

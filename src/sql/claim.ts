@@ -1,0 +1,108 @@
+import type { JobRecord } from '../core/job.js';
+import type { ClaimAnswer, ClaimRequest, Instance } from '../store/port.js';
+import { clusterJson, readCluster, type ClusterRow } from './cluster.js';
+import type { Sql } from './connection.js';
+import { run } from './errors.js';
+import { answering, COLUMNS, recordOf, records } from './record.js';
+import { isStorable } from './values.js';
+
+/**
+ * One statement. Each priority of each name is a range of its own in the index, so that jobs of a higher priority that
+ * are not due yet are never read; only names that have something due are looked at that closely. Rows that others
+ * hold are passed over. Names then take turns, and what they offered beyond their share is let go again.
+ *
+ * $1 names with their limits · $2 the most in all · $3 instance · $4 token · $5 heartbeat
+ */
+export const claimStatement = (sql: Sql): string => {
+  const { jobs, pauses } = sql.names;
+  return `
+  with open as materialized (
+    select n.name, n.max, n.turn
+    from json_to_recordset($1::text::json) as n(name text, max integer, turn integer)
+    where not exists (select from ${pauses} p where p.kind = 'jobs' and p.name = n.name)
+      and exists (
+        select from ${jobs} j
+        where j.name = n.name and j.status = 'pending' and j.next_run_at <= statement_timestamp())
+  ), offered as materialized (
+    select j.id, o.turn, row_number() over (partition by o.turn order by j.priority desc, j.next_run_at, j.id) as place
+    from open o
+    cross join lateral (
+      select head.id, head.priority, head.next_run_at
+      from generate_series(10, -10, -1) as level
+      cross join lateral (
+        select id, priority, next_run_at from ${jobs}
+        where name = o.name and status = 'pending' and priority = level
+          and next_run_at <= statement_timestamp()
+        order by next_run_at, id
+        limit o.max
+        for update skip locked
+      ) head
+      limit o.max
+    ) j
+  ), taken as materialized (
+    select id from offered order by place, turn limit $2::integer
+  ), claimed as (
+    update ${jobs} j set
+      status = 'processing', claimed_by = $3::text, lease_token = $4::text,
+      heartbeat_interval = $5::double precision,
+      locked_at = statement_timestamp(), last_heartbeat = statement_timestamp(), updated_at = statement_timestamp()
+    from taken where j.id = taken.id
+    returning j.*
+  )
+  select json_build_object('cluster', ${clusterJson(sql)}, 'offered', (select count(*) from offered))::text as json
+  union all
+  ${answering(COLUMNS, 'claimed')}`;
+};
+
+interface Summary {
+  readonly cluster: ClusterRow;
+  readonly offered: number;
+}
+
+/** No name needs to offer more than twice its fair share: what is held and not taken is held in vain. */
+function limitsOf({ limits, total }: ClaimRequest): { name: string; max: number; turn: number }[] {
+  const most = limits.size === 1 ? total : 2 * Math.ceil(total / limits.size);
+  return [...limits]
+    .map(([name, { max }], turn) => ({ name, max: Math.min(max, most), turn }))
+    .filter(({ name }) => isStorable(name));
+}
+
+export async function claim(sql: Sql, request: ClaimRequest): Promise<ClaimAnswer> {
+  const { instance, token, heartbeatMs, total } = request;
+  const limits = limitsOf(request);
+  const values = [JSON.stringify(limits), total, instance.instanceId, token, heartbeatMs];
+  const { rows } = await run('claim', () => sql.driver.query(claimStatement(sql), values));
+  const texts = rows.map(({ json }) => json as string);
+  const { cluster, offered } = JSON.parse(texts[0] ?? '') as Summary;
+  const jobs = inOrder(texts.slice(1).map(recordOf));
+  const full = ({ name, max }: { name: string; max: number }): boolean =>
+    jobs.filter((job) => job.name === name).length >= max;
+  return {
+    jobs,
+    asked: jobs.length,
+    more: offered > jobs.length || (jobs.length > 0 && limits.some(full)),
+    cluster: readCluster(cluster),
+  };
+}
+
+/** The order of the queue within a name; an update does not keep it. */
+function inOrder(jobs: JobRecord[]): JobRecord[] {
+  return jobs.sort(
+    (a, b) =>
+      b.priority - a.priority || a.nextRunAt.getTime() - b.nextRunAt.getTime() || (a.id < b.id ? -1 : 1),
+  );
+}
+
+export async function claimedUnder(
+  { driver, names }: Sql,
+  instance: Instance,
+  token: string,
+): Promise<readonly JobRecord[]> {
+  const text = answering(
+    COLUMNS,
+    `${names.jobs} where claimed_by = $1::text and status = 'processing' and lease_token = $2::text`,
+  );
+  return run('read a claim again', async () =>
+    inOrder(await records(driver, text, [instance.instanceId, token])),
+  );
+}

@@ -1,0 +1,33 @@
+/**
+ * What the SQL store needs of a database. It knows no driver: src/postgres and src/embedded each bring one.
+ *
+ * Statements must not depend on how a driver converts values, since a user's transaction may come from any of them:
+ * parameters are texts and numbers, cast in the statement, and every row is one text column, `json`.
+ */
+
+/** Anything that answers a statement: a client of node-postgres, a transaction of PGlite, an adapter of your own. */
+export interface Queryable {
+  query(
+    text: string,
+    values?: (string | number | null)[],
+  ): Promise<{ readonly rows: readonly Readonly<Record<string, unknown>>[] }>;
+}
+
+export interface ListenHandlers {
+  readonly message: (payload: string) => void;
+  /** The connection is gone; nothing more will be heard. */
+  readonly broken: (error: unknown) => void;
+}
+
+export interface Listening {
+  close(): Promise<void>;
+}
+
+/** An open database. A query is a statement by itself; those of a transaction go through its own handle. */
+export interface Driver extends Queryable {
+  /** Runs `work` at READ COMMITTED; commits where it resolves, rolls back where it rejects. */
+  transaction<T>(work: (transaction: Queryable) => Promise<T>): Promise<T>;
+  /** Hears a channel once it resolves. `unavailable` says why there is nothing to hear. */
+  listen(channel: string, handlers: ListenHandlers): Promise<Listening | { readonly unavailable: string }>;
+  close(): Promise<void>;
+}

@@ -1,0 +1,59 @@
+import { OptionError, StoreError, TidemillError } from '../core/errors.js';
+
+/** Errors are sorted here, once, by their SQLSTATE; both drivers carry it as `code`. */
+const sqlState = (error: unknown): string | undefined => {
+  const code: unknown = typeof error === 'object' && error !== null ? Reflect.get(error, 'code') : undefined;
+  return typeof code === 'string' && /^[0-9A-Z]{5}$/u.test(code) ? code : undefined;
+};
+
+/**
+ * Connections lost, resources short, somebody in the way, an operator's intervention, a statement cut off: waiting
+ * helps. A server that is being promoted or restored is read-only for a while.
+ */
+const TRANSIENT = /^(?:08|40|53|55P03|57|58|25006|25P0[34]|XX000)/u;
+const LOCK_NOT_AVAILABLE = '55P03';
+const QUERY_CANCELLED = '57014';
+const UNIQUE_VIOLATION = '23505';
+/** Too long, too large, or no text that the server's encoding knows: it will never be taken. */
+const UNSTORABLE = /^(?:22|54|42P22)/u;
+const AGAIN: ReadonlySet<string | undefined> = new Set(['40001', '40P01']);
+
+export const isUnique = (error: unknown): boolean => sqlState(error) === UNIQUE_VIOLATION;
+export const isLocked = (error: unknown): boolean => sqlState(error) === LOCK_NOT_AVAILABLE;
+export const isTimeLimit = (error: unknown): boolean => sqlState(error) === QUERY_CANCELLED;
+/** A transaction that met another one, and may succeed when it is tried again. */
+export const isConflict = (error: unknown): boolean => AGAIN.has(sqlState(error));
+
+export const isUnstorable = (error: unknown): boolean =>
+  UNSTORABLE.test(sqlState(error) ?? '') || error instanceof RangeError || error instanceof TypeError;
+
+/** An error that the server did not send is about the connection to it. */
+const isTransient = (error: unknown): boolean => {
+  const state = sqlState(error);
+  return state === undefined
+    ? !(error instanceof RangeError || error instanceof TypeError)
+    : TRANSIENT.test(state);
+};
+
+/** A driver's error as one of ours; ours pass through. */
+export function sorted(what: string, error: unknown, outcomeUnknown = false): TidemillError {
+  if (error instanceof TidemillError) return error;
+  const reason = error instanceof Error ? error.message : String(error);
+  if (isUnstorable(error))
+    return new OptionError(`${what}: the database refused it for good: ${reason}`, { cause: error });
+  const transient = isTransient(error);
+  const unknown = transient && outcomeUnknown;
+  const hint = unknown
+    ? ' It may have been stored all the same; a call with the same `id` is safe to repeat.'
+    : '';
+  return new StoreError(`${what}: ${reason}.${hint}`, { cause: error, transient, outcomeUnknown: unknown });
+}
+
+/** Runs statements and sorts what they throw. */
+export async function run<T>(what: string, statements: () => Promise<T>, outcomeUnknown = false): Promise<T> {
+  try {
+    return await statements();
+  } catch (error) {
+    throw sorted(what, error, outcomeUnknown);
+  }
+}

@@ -1,0 +1,238 @@
+import { JOB_STATUSES, type JobRecord, type JobStatus } from '../core/job.js';
+import type { Found, JobFilter, NameCounts, Page, StatusCounts, TimeRange } from '../store/port.js';
+import type { Sql } from './connection.js';
+import { isTimeLimit, run } from './errors.js';
+import { answering, COLUMNS, LEAN_COLUMNS, records } from './record.js';
+import { rows } from './rows.js';
+import { isStorable, timeText } from './values.js';
+
+/** Combinations that no index serves may take this long. */
+const TIME_LIMIT_MS = 5_000;
+
+const COLUMN = { createdAt: 'created_at', updatedAt: 'updated_at', nextRunAt: 'next_run_at' } as const;
+
+/** Gathers the values of a statement, each under the next number. */
+class Parameters {
+  readonly values: (string | number | null)[] = [];
+
+  add(value: string | number, type: string): string {
+    this.values.push(value);
+    return `$${String(this.values.length)}::${type}`;
+  }
+
+  list(texts: readonly string[]): string {
+    return `array(select json_array_elements_text(${this.add(JSON.stringify(texts.filter(isStorable)), 'text')}::json))`;
+  }
+}
+
+/** The statuses that a filter leaves, apart from those that run: the lists' indexes leave them out. */
+const RESTING = JOB_STATUSES.filter((status) => status !== 'processing');
+const literal = (statuses: readonly JobStatus[]): string =>
+  statuses.map((status) => `'${status}'`).join(', ');
+
+function range(column: string, { from, to }: TimeRange, parameters: Parameters): string[] {
+  return [
+    ...(from === undefined ? [] : [`${column} >= ${parameters.add(timeText(from), 'text')}::timestamptz`]),
+    ...(to === undefined ? [] : [`${column} <= ${parameters.add(timeText(to), 'text')}::timestamptz`]),
+  ];
+}
+
+/** An allow-list of columns; every value is a parameter. Statuses are a closed set, and said apart. */
+function conditions(filter: JobFilter, parameters: Parameters): string[] {
+  const { ids, name, uniqueKey, createdAt, updatedAt, nextRunAt, error } = filter;
+  return [
+    ...(ids === undefined ? [] : [`id = any(${parameters.list(ids)})`]),
+    ...(name === undefined ? [] : [`name = any(${parameters.list(name)})`]),
+    ...(uniqueKey === undefined ? [] : [`unique_key = any(${parameters.list(uniqueKey)})`]),
+    ...(createdAt === undefined ? [] : range('created_at', createdAt, parameters)),
+    ...(updatedAt === undefined ? [] : range('updated_at', updatedAt, parameters)),
+    ...(nextRunAt === undefined ? [] : range('next_run_at', nextRunAt, parameters)),
+    ...(error === undefined
+      ? []
+      : [isStorable(error) ? `strpos(fail_reason, ${parameters.add(error, 'text')}) > 0` : 'false']),
+  ];
+}
+
+const where = (all: readonly string[]): string => (all.length === 0 ? '' : `where ${all.join(' and ')}`);
+
+function statusIn(statuses: readonly JobStatus[]): string[] {
+  if (statuses.length === RESTING.length) return [`status <> 'processing'`];
+  return [statuses.length === 1 ? `status = ${literal(statuses)}` : `status in (${literal(statuses)})`];
+}
+
+/** After a job: later in the sort, ties by id. */
+function after({ after: last, field, direction }: Page, parameters: Parameters): string[] {
+  if (last === undefined) return [];
+  const at = parameters.add(timeText(last.at), 'text');
+  const id = parameters.add(last.key, 'text');
+  return [`(${COLUMN[field]}, id) ${direction === 1 ? '>' : '<'} (${at}::timestamptz, ${id})`];
+}
+
+/**
+ * The statement of `find`: one branch for each name and resting status that an index has in order, and one for what
+ * runs, which is little. Each branch answers a page at most, and the first page of all of them together is the answer.
+ */
+export function findStatement(
+  { names: { jobs } }: Sql,
+  filter: JobFilter,
+  page: Page,
+): { text: string; values: (string | number | null)[] } {
+  const parameters = new Parameters();
+  const shared = [...conditions(filter, parameters), ...after(page, parameters)];
+  const limit = parameters.add(page.limit + 1, 'integer');
+  const direction = page.direction === 1 ? 'asc' : 'desc';
+  const order = `order by ${COLUMN[page.field]} ${direction}, id ${direction}`;
+  const statuses = filter.status ?? JOB_STATUSES;
+  const branch = (conditions: readonly string[]): string =>
+    `(select ${jobs}.* from ${jobs} ${where([...conditions, ...shared])} ${order} limit ${limit})`;
+  const branches = restingBranches(filter, page, statuses).map(branch);
+  if (statuses.includes('processing')) branches.push(branch([`status = 'processing'`]));
+  const all = branches.length === 0 ? branch(['false']) : branches.join(' union all ');
+  return {
+    text: answering(COLUMNS, `(select * from (${all}) b ${order} limit ${limit}) page`),
+    values: parameters.values,
+  };
+}
+
+/** By name, by status or by age, an index has each status in order by itself. */
+function restingBranches(filter: JobFilter, page: Page, statuses: readonly JobStatus[]): string[][] {
+  const resting = RESTING.filter((status) => statuses.includes(status));
+  if (resting.length === 0) return [];
+  const apart = filter.name !== undefined || page.field === 'updatedAt' || resting.length < RESTING.length;
+  return apart ? resting.map((status) => statusIn([status])) : [statusIn(resting)];
+}
+
+export async function get(sql: Sql, id: string): Promise<JobRecord | undefined> {
+  return (await getMany(sql, [id]))[0];
+}
+
+export async function getMany({ driver, names }: Sql, ids: readonly string[]): Promise<readonly JobRecord[]> {
+  const parameters = new Parameters();
+  const text = answering(COLUMNS, `${names.jobs} where id = any(${parameters.list(ids)})`);
+  return run('read jobs', () => records(driver, text, parameters.values));
+}
+
+export const cursorKey = (record: JobRecord): string => record.id;
+
+export async function find(sql: Sql, filter: JobFilter, page: Page): Promise<Found> {
+  const { text, values } = findStatement(sql, filter, page);
+  return run('find', async () => {
+    try {
+      const found = await sql.driver.transaction(async (transaction) => {
+        await transaction.query(`select set_config('statement_timeout', $1::text, true)::text as json`, [
+          String(TIME_LIMIT_MS),
+        ]);
+        return records(transaction, text, values);
+      });
+      return {
+        jobs: inOrder(found, page).slice(0, page.limit),
+        more: found.length > page.limit,
+        partial: false,
+      };
+    } catch (error) {
+      if (isTimeLimit(error)) return { jobs: [], more: false, partial: true };
+      throw error;
+    }
+  });
+}
+
+/** As the statement sorted them; the columns that are answered hide that order from the last step of it. */
+function inOrder(jobs: readonly JobRecord[], { field, direction }: Page): JobRecord[] {
+  const byId = (a: JobRecord, b: JobRecord): number => Buffer.compare(Buffer.from(a.id), Buffer.from(b.id));
+  return [...jobs].sort((a, b) => direction * (a[field].getTime() - b[field].getTime() || byId(a, b)));
+}
+
+export async function count({ driver, names }: Sql, filter: JobFilter): Promise<number> {
+  const parameters = new Parameters();
+  const all = [
+    ...(filter.status === undefined ? [] : inAny(filter.status)),
+    ...conditions(filter, parameters),
+  ];
+  const text = `select count(*)::text as json from ${names.jobs} ${where(all)}`;
+  const [number = 0] = await run('count', () => rows<number>(driver, text, parameters.values));
+  return number;
+}
+
+const inAny = (statuses: readonly JobStatus[]): string[] =>
+  statuses.length === 0 ? ['false'] : [`status in (${literal(statuses)})`];
+
+/** Reads matching jobs without their payload, in the order of their ids: what changes on the way never comes twice. */
+export async function* each(
+  { driver, names }: Sql,
+  filter: JobFilter,
+  size: number,
+): AsyncGenerator<readonly JobRecord[]> {
+  for (let last = ''; ;) {
+    const parameters = new Parameters();
+    const all = [
+      ...(filter.status === undefined ? [] : inAny(filter.status)),
+      ...conditions(filter, parameters),
+      `id > ${parameters.add(last, 'text')}`,
+    ];
+    const limit = parameters.add(size, 'integer');
+    const text = answering(LEAN_COLUMNS, `${names.jobs} ${where(all)} order by id limit ${limit}`);
+    const found = await run('find', () => records(driver, text, parameters.values));
+    if (found.length > 0) yield found;
+    if (found.length < size) return;
+    last = found.at(-1)?.id ?? '';
+  }
+}
+
+/** The names that there are, by one key each, and of those that run by the few that do. */
+const namesStatement = (jobs: string): string => `
+  with recursive resting as (
+    (select name from ${jobs} where status <> 'processing' order by name limit 1)
+    union all
+    select (select j.name from ${jobs} j where j.status <> 'processing' and j.name > r.name order by j.name limit 1)
+    from resting r where r.name is not null
+  )
+  select name from resting where name is not null
+  union
+  select name from ${jobs} where status = 'processing'`;
+
+/** Counts stop at the cap, so that a million finished jobs cost no more than it. */
+export const statsStatement = ({ names: { jobs } }: Sql): string => `
+  with named as materialized (${namesStatement(jobs)}),
+  budget as (select greatest(1000, $1::bigint / greatest(1, count(*))) as cap from named)
+  select json_build_object('name', n.name, 'status', s.status, 'count', c.count, 'cap', budget.cap,
+    'rows', (select reltuples from pg_class where oid = $2::text::regclass))::text as json
+  from named n
+  cross join budget
+  cross join (values ${JOB_STATUSES.map((status) => `('${status}')`).join(', ')}) s(status)
+  cross join lateral (
+    select count(*) as count from (
+      select from ${jobs} where name = n.name and status = s.status
+        and (case when s.status = 'processing' then true else status <> 'processing' end)
+      limit budget.cap + 1
+    ) counted
+  ) c`;
+
+interface Counted {
+  readonly name: string;
+  readonly status: JobStatus;
+  readonly count: number;
+  readonly cap: number;
+  readonly rows: number;
+}
+
+export async function stats(sql: Sql, cap: number): Promise<{ names: readonly NameCounts[]; total: number }> {
+  const counted = await run('stats', () =>
+    rows<Counted>(sql.driver, statsStatement(sql), [cap, sql.names.jobs]),
+  );
+  const byName = new Map<string, Counted[]>();
+  for (const one of counted) byName.set(one.name, [...(byName.get(one.name) ?? []), one]);
+  const names = [...byName].map(([name, ones]) => ({
+    name,
+    counts: Object.fromEntries(
+      ones.map(({ status, count: found, cap: most }) => [status, Math.min(most, found)]),
+    ) as StatusCounts,
+    capped: JOB_STATUSES.filter((status) => ones.some((one) => one.status === status && one.count > one.cap)),
+  }));
+  const sum = counted.reduce((total, one) => total + Math.min(one.cap, one.count), 0);
+  const isCapped = names.some(({ capped }) => capped.length > 0);
+  return {
+    names: names.sort((a, b) => (a.name < b.name ? -1 : 1)),
+    // The server's own estimate, where counting all of them would take too long.
+    total: isCapped ? Math.max(sum, Math.round(counted[0]?.rows ?? 0)) : sum,
+  };
+}

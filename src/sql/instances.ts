@@ -1,0 +1,95 @@
+import type { Instance, InstanceStore, Registration } from '../store/port.js';
+import { cluster } from './cluster.js';
+import type { Sql } from './connection.js';
+import { run } from './errors.js';
+import { ms } from './record.js';
+import { rows } from './rows.js';
+import { isStorable, readable } from './values.js';
+
+/** $1 life · $2 instance · $3 names · $4 tasks · $5 policies · $6 host · $7 pid · $8 lease */
+function valuesOf(registration: Registration): (string | number)[] {
+  const { life, instanceId, names, tasks, policies, host, pid, leaseMs } = registration;
+  return [
+    life,
+    instanceId,
+    JSON.stringify(names.filter(isStorable)),
+    JSON.stringify(tasks),
+    // Names may contain anything, and the order of keys matters to nobody.
+    JSON.stringify(Object.entries(policies).filter(([name]) => isStorable(name))),
+    readable(host),
+    pid,
+    leaseMs,
+  ];
+}
+
+const leaseUntil = ({ leaseNow }: Sql, parameter: string): string =>
+  `${leaseNow()} + ${parameter}::double precision * interval '1 millisecond'`;
+
+export function instanceStore(sql: () => Sql): InstanceStore {
+  const insert = async (registration: Registration): Promise<boolean> => {
+    const { driver, names } = sql();
+    const text = `
+      insert into ${names.instances} (life, instance_id, names, tasks, policies, host, pid, lease_until, dead)
+      values ($1::text, $2::text, $3::text::jsonb, $4::text::jsonb, $5::text::jsonb, $6::text, $7::integer,
+        ${leaseUntil(sql(), '$8')}, false)
+      on conflict do nothing
+      returning to_json(life)::text as json`;
+    return (await rows(driver, text, valuesOf(registration))).length === 1;
+  };
+
+  /** The registration that has the instance's id, be it an earlier try of the same life. */
+  const rival = async (
+    instanceId: string,
+  ): Promise<{ life: string; host: string; pid: number } | undefined> => {
+    const { driver, names } = sql();
+    const text = `select json_build_object('life', life, 'host', host, 'pid', pid)::text as json
+      from ${names.instances} where instance_id = $1::text and not dead`;
+    return (await rows<{ life: string; host: string; pid: number }>(driver, text, [instanceId]))[0];
+  };
+
+  const fence: InstanceStore['fence'] = async (instance) => {
+    const { driver, names, leaseNow } = sql();
+    const text = `update ${names.instances} set dead = true
+      where life = $1::text and (dead or lease_until <= ${leaseNow()})
+      returning policies::text as json`;
+    const [policies] = await run('fence', () => rows<[string, unknown][]>(driver, text, [instance.life]));
+    return policies && { policies: Object.fromEntries(policies) };
+  };
+
+  const remove = async (what: string, instance: Instance, condition: string): Promise<void> => {
+    const { driver, names } = sql();
+    const text = `delete from ${names.instances} where life = $1::text and ${condition}`;
+    await run(what, () => driver.query(text, [instance.life]));
+  };
+
+  return {
+    fence,
+    list: () => cluster(sql()),
+    register: (registration) =>
+      run('register', async () => {
+        for (;;) {
+          if (await insert(registration)) return {};
+          const other = await rival(registration.instanceId);
+          if (other?.life === registration.life) return {};
+          if (other === undefined) continue;
+          const freed = await fence({ instanceId: registration.instanceId, life: other.life });
+          if (freed === undefined) return { refusedBy: { host: other.host, pid: other.pid } };
+        }
+      }),
+    renew: async (registration) => {
+      const { driver, names, clock } = sql();
+      const text = `
+        update ${names.instances} set instance_id = $2::text, names = $3::text::jsonb, tasks = $4::text::jsonb,
+          policies = $5::text::jsonb, host = $6::text, pid = $7::integer, lease_until = ${leaseUntil(sql(), '$8')}
+        where life = $1::text and not dead
+        returning ${ms('statement_timestamp()')}::text as json`;
+      const sentAt = performance.now();
+      const [now] = await run('renew', () => rows<number>(driver, text, valuesOf(registration)));
+      if (now === undefined) return 'lost';
+      clock.learn(new Date(now), sentAt, performance.now());
+      return 'renewed';
+    },
+    deregister: (instance) => remove('deregister', instance, 'true'),
+    bury: (instance) => remove('bury', instance, 'dead'),
+  };
+}

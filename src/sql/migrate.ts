@@ -1,0 +1,83 @@
+import { StoreError } from '../core/errors.js';
+import type { Driver, Queryable } from './driver.js';
+import { migrations } from './migrations/index.js';
+import { quoted, type Names } from './names.js';
+import { rows } from './rows.js';
+
+const NEWEST = migrations.length;
+
+/** The version of the schema as it is; 0 where there is none. */
+async function versionOf(on: Queryable, names: Names): Promise<number> {
+  const [there] = await rows<boolean>(on, `select to_json(to_regclass($1::text) is not null)::text as json`, [
+    names.migrations,
+  ]);
+  if (there !== true) return 0;
+  const [version] = await rows<number>(
+    on,
+    `select to_json(coalesce(max(version), 0))::text as json from ${names.migrations}`,
+  );
+  return version ?? 0;
+}
+
+/** Brings the schema up to date, whoever else tries the same at the same moment. Costs one look where it is. */
+export async function migrate(driver: Driver, names: Names): Promise<void> {
+  const seen = await versionOf(driver, names);
+  refuseNewer(seen, names);
+  if (seen === NEWEST) return;
+  await driver.transaction(async (transaction) => {
+    await transaction.query('select pg_advisory_xact_lock(hashtextextended($1::text, 0))', [
+      `tidemill:${names.schema}`,
+    ]);
+    const version = await versionOf(transaction, names);
+    refuseNewer(version, names);
+    for (const statement of await statementsFrom(transaction, version, names))
+      await transaction.query(statement);
+  });
+}
+
+/** For those who do not let a program change their schema: says what is missing, and how to get it. */
+export async function checkMigrated(on: Queryable, names: Names): Promise<void> {
+  const version = await versionOf(on, names);
+  refuseNewer(version, names);
+  if (version === NEWEST) return;
+  throw new StoreError(
+    `The schema ${quoted(names.schema)} is at version ${String(version)}, and this version of Tidemill needs ` +
+      `${String(NEWEST)}. Run the statements of \`store.migrationScript(${String(version)})\`, or leave \`migrate\` on.`,
+  );
+}
+
+function refuseNewer(version: number, names: Names): void {
+  if (version <= NEWEST) return;
+  throw new StoreError(
+    `The schema ${quoted(names.schema)} is at version ${String(version)}, which a newer version of Tidemill made; ` +
+      `this one knows ${String(NEWEST)}. Update tidemill here, or use another \`schema\`.`,
+  );
+}
+
+async function statementsFrom(on: Queryable, version: number, names: Names): Promise<readonly string[]> {
+  // Asked for, since creating one that is there needs a right that the role may not have.
+  const [there] = await rows<boolean>(
+    on,
+    `select to_json(exists(select from pg_namespace where nspname = $1::text))::text as json`,
+    [names.schema],
+  );
+  return [
+    ...(there === true ? [] : [`create schema ${quoted(names.schema)}`]),
+    ...migrationsFrom(version, names),
+  ];
+}
+
+/** The statements that lead from a version to the newest. */
+export function migrationsFrom(version: number, names: Names): readonly string[] {
+  const table = `create table ${names.migrations} (
+    version integer primary key,
+    name text not null,
+    applied_at timestamptz(3) not null default now()
+  )`;
+  const steps = migrations.slice(version).flatMap((step) => [
+    ...step.up(names),
+    // Both are the code's own words.
+    `insert into ${names.migrations} (version, name) values (${String(step.version)}, '${step.name}')`,
+  ]);
+  return [...(version === 0 ? [table] : []), ...steps];
+}

@@ -1,0 +1,5 @@
+import { jobs } from './0001-jobs.js';
+import type { Migration } from './migration.js';
+
+/** In order; the version of a schema is how many of them were applied to it. */
+export const migrations: readonly Migration[] = [jobs];

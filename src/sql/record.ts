@@ -1,0 +1,174 @@
+import { randomBytes } from 'node:crypto';
+import type { Attempt, JobRecord, LogLine } from '../core/job.js';
+import type { NewJob } from '../store/port.js';
+import type { Queryable } from './driver.js';
+import { fromStored, mayBeMarked, readable, toStored } from './values.js';
+
+/** A time as milliseconds: the text of a timestamptz follows the session's time zone, which may be anybody's. */
+export const ms = (expression: string): string => `(extract(epoch from ${expression}) * 1000)::bigint`;
+
+/** Columns that stand in a record as they are, by the names that records have for them. */
+const PLAIN = {
+  id: 'id',
+  name: 'name',
+  status: 'status',
+  priority: 'priority',
+  claimed_by: 'claimedBy',
+  lease_token: 'leaseToken',
+  started_token: 'startedToken',
+  heartbeat_interval: 'heartbeatInterval',
+  fail_count: 'failCount',
+  fail_reason: 'failReason',
+  fail_kind: 'failKind',
+  unique_key: 'uniqueKey',
+  timeout_ms: 'timeoutMs',
+  repeat_interval: 'repeatInterval',
+  timezone: 'timezone',
+  missed: 'missed',
+  paused: 'paused',
+  schedule_rev: 'scheduleRev',
+  schedule_id: 'scheduleId',
+} as const;
+
+const TIMES = {
+  next_run_at: 'nextRunAt',
+  created_at: 'createdAt',
+  updated_at: 'updatedAt',
+  finished_at: 'finishedAt',
+  locked_at: 'lockedAt',
+  last_heartbeat: 'lastHeartbeat',
+  first_failed_at: 'firstFailedAt',
+  cancel_requested_at: 'cancelRequestedAt',
+  start_at: 'startAt',
+  repeat_until: 'repeatUntil',
+  scheduled_for: 'scheduledFor',
+} as const;
+
+/** A job as a statement answers it. */
+export type Row = Readonly<Record<string, unknown>>;
+
+const LEAN = [
+  ...Object.keys(PLAIN),
+  ...Object.keys(TIMES).map((column) => `${ms(column)} as ${column}`),
+  'schedule_key',
+  'retry_policy',
+  'history',
+];
+/** Null is a value too, and JSON has one null only: whether there is a result or progress is said beside it. */
+const VALUES = [
+  'data',
+  'result',
+  'progress',
+  'logs',
+  'result is not null as has_result',
+  'progress is not null as has_progress',
+];
+
+/** The columns of a whole record. */
+export const COLUMNS: string = [...LEAN, ...VALUES].join(', ');
+/** Judging work needs no payload. */
+export const LEAN_COLUMNS: string = LEAN.join(', ');
+
+/** Every statement that answers jobs ends like this: each is one text. */
+export const answering = (columns: string, from: string): string =>
+  `select row_to_json(r)::text as json from (select ${columns} from ${from}) r`;
+
+/** Reads jobs, whoever is asked. */
+export async function records(
+  on: Queryable,
+  text: string,
+  values: (string | number | null)[],
+): Promise<JobRecord[]> {
+  const answer = await on.query(text, values);
+  return answer.rows.flatMap(({ json }) => (typeof json === 'string' && json !== '' ? [recordOf(json)] : []));
+}
+
+export function recordOf(json: string): JobRecord {
+  return toRecord(JSON.parse(json) as Row, mayBeMarked(json));
+}
+
+export function toRecord(row: Row, marked: boolean): JobRecord {
+  const record: Record<string, unknown> = { key: row['id'], lockedAt: null };
+  for (const [column, field] of PLAIN_ENTRIES) {
+    const value = row[column];
+    if (value !== null && value !== undefined) record[field] = value;
+  }
+  for (const [column, field] of TIME_ENTRIES) {
+    const value = row[column];
+    if (typeof value === 'number') record[field] = new Date(value);
+  }
+  const value = (stored: unknown): unknown => (marked ? fromStored(stored) : stored);
+  if (row['schedule_key'] !== null && row['schedule_key'] !== undefined)
+    record['uniqueKey'] = row['schedule_key'];
+  if (row['retry_policy'] !== null && row['retry_policy'] !== undefined)
+    record['retryPolicy'] = value(row['retry_policy']);
+  if (row['data'] !== undefined) record['data'] = value(row['data']);
+  if (row['has_result'] === true) record['result'] = value(row['result']);
+  if (row['has_progress'] === true) record['progress'] = value(row['progress']);
+  if (Array.isArray(row['history'])) record['history'] = row['history'].map(attemptOf);
+  if (Array.isArray(row['logs'])) record['logs'] = row['logs'].map(lineOf);
+  return record as unknown as JobRecord;
+}
+
+const PLAIN_ENTRIES = Object.entries(PLAIN);
+const TIME_ENTRIES = Object.entries(TIMES);
+
+/** An attempt for the history. Its texts come from anywhere, and must not keep its outcome from being recorded. */
+export function storedAttempt({ startedAt, finishedAt, error, ...rest }: Attempt): unknown {
+  return {
+    ...rest,
+    instanceId: readable(rest.instanceId),
+    startedAt: startedAt.toISOString(),
+    finishedAt: finishedAt.toISOString(),
+    ...(error === undefined ? {} : { error: mapTexts(error) }),
+  };
+}
+
+const mapTexts = (error: object): object =>
+  Object.fromEntries(
+    Object.entries(error).map(([key, text]) => [key, typeof text === 'string' ? readable(text) : text]),
+  );
+
+const attemptOf = (stored: Attempt): Attempt => ({
+  ...stored,
+  startedAt: new Date(stored.startedAt),
+  finishedAt: new Date(stored.finishedAt),
+});
+
+export const storedLine = ({ at, message, fields }: LogLine): unknown => ({
+  at: at.toISOString(),
+  message: readable(message),
+  ...(fields === undefined ? {} : { fields: toStored(fields) }),
+});
+
+const lineOf = (stored: LogLine): LogLine => ({
+  ...stored,
+  at: new Date(stored.at),
+  ...(stored.fields === undefined ? {} : { fields: fromStored(stored.fields) }),
+});
+
+/** The record of a job that was just stored: nothing needs to be read to know it. */
+export function recordOfNew(job: NewJob & { readonly id: string }): JobRecord {
+  const { wake, ownId, claim, ...fields } = job;
+  const holder =
+    claim === undefined
+      ? {}
+      : {
+          status: 'processing' as const,
+          lockedAt: job.createdAt,
+          lastHeartbeat: job.createdAt,
+          claimedBy: claim.instance.instanceId,
+          leaseToken: claim.token,
+          heartbeatInterval: claim.heartbeatMs,
+        };
+  return { ...fields, key: job.id, failCount: 0, updatedAt: job.createdAt, lockedAt: null, ...holder };
+}
+
+const own = randomBytes(5).toString('hex');
+let serial = 0;
+
+/** Ids grow with time, so that ties are broken by age and an index grows at its end. */
+export function newId(now: number): string {
+  serial = (serial + 1) % 0x10_0000;
+  return now.toString(16).padStart(11, '0') + serial.toString(16).padStart(5, '0') + own;
+}

@@ -1,0 +1,119 @@
+import { OptionError } from '../core/errors.js';
+import { checkBoolean, checkInteger, checkOneOf } from '../core/options.js';
+import type { PayloadRules } from '../core/payload.js';
+import type { ServerClock } from '../core/server-clock.js';
+import type { InstanceStore, JobStore, LockStore, Store, Watch, WatchHandlers } from '../store/port.js';
+import { Connection, type Opened, type Sql } from './connection.js';
+import type { Queryable } from './driver.js';
+import { isConflict } from './errors.js';
+import { instanceStore } from './instances.js';
+import { jobStore } from './jobs.js';
+import { lockStore } from './locks.js';
+import { migrationsFrom } from './migrate.js';
+import { checkSchema, namesIn, quoted, type Names } from './names.js';
+import { refusesText } from './values.js';
+import { watch } from './watch.js';
+
+/** What both SQL stores can be told. */
+export interface SqlOptions {
+  /** The schema that holds everything of Tidemill's. Default: `tidemill`. */
+  readonly schema?: string;
+  /** Bring the schema up to date at the first use. Default: true; with false an old one is an error that says how. */
+  readonly migrate?: boolean;
+  /**
+   * How others learn of jobs in a transaction of yours. `later`: this process tells them a few times in the second
+   * after the call. `commit`: your transaction tells them itself, at the price that those which do commit one after
+   * the other. Default: `later`.
+   */
+  readonly notify?: 'later' | 'commit';
+  /** Largest payload, result or progress value, in bytes. Default: 15,500,000. */
+  readonly maxPayloadBytes?: number;
+}
+
+export const SQL_OPTIONS = ['schema', 'migrate', 'notify', 'maxPayloadBytes'] as const;
+
+const DEFAULT_BYTES = 15_500_000;
+/** A value of jsonb holds somewhat more. */
+const LARGEST_BYTES = 200_000_000;
+/** A transaction that meets another one, this often in a row, is up against more than bad luck. */
+const TRIES = 10;
+
+const payload: PayloadRules = { maxDepth: 80, refusesText };
+
+/** Jobs in PostgreSQL, whichever way it is reached. */
+export class SqlStore implements Store<Queryable> {
+  readonly kind: string;
+  readonly clock: ServerClock;
+  readonly payload: PayloadRules = payload;
+  readonly maxPayloadBytes: number;
+  readonly jobs: JobStore<Queryable>;
+  readonly instances: InstanceStore;
+  readonly locks: LockStore;
+  readonly #names: Names;
+  readonly #connection: Connection;
+
+  constructor(kind: string, options: SqlOptions, open: () => Promise<Opened>) {
+    const {
+      schema = 'tidemill',
+      migrate = true,
+      notify = 'later',
+      maxPayloadBytes = DEFAULT_BYTES,
+    } = options;
+    const where = `${kind}()`;
+    checkBoolean(where, 'migrate', migrate);
+    checkOneOf(where, 'notify', notify, ['later', 'commit']);
+    this.kind = kind;
+    this.maxPayloadBytes = checkInteger(where, 'maxPayloadBytes', maxPayloadBytes, 1, LARGEST_BYTES);
+    this.#names = namesIn(checkSchema(where, schema));
+    this.#connection = new Connection({ names: this.#names, migrate, notify, open });
+    this.clock = this.#connection.clock;
+    const sql = (): Sql => this.#connection.sql;
+    this.jobs = jobStore(sql);
+    this.instances = instanceStore(sql);
+    this.locks = lockStore(sql);
+  }
+
+  acquire(holder: object): Promise<void> {
+    return this.#connection.acquire(holder);
+  }
+
+  release(holder: object): Promise<void> {
+    return this.#connection.release(holder);
+  }
+
+  watch(handlers: WatchHandlers): Promise<Watch | { readonly unavailable: string }> {
+    return watch(this.#connection.sql, handlers);
+  }
+
+  /** At READ COMMITTED; `work` is called again where the transaction met another one. */
+  async transaction<T>(work: (transaction: Queryable) => Promise<T>): Promise<T> {
+    const { driver, bell } = this.#connection.sql;
+    for (let tries = 1; ; tries += 1) {
+      let handle: Queryable | undefined;
+      try {
+        const answer = await driver.transaction((transaction) => work((handle = transaction)));
+        if (handle !== undefined) bell.committed(handle);
+        return answer;
+      } catch (error) {
+        if (tries === TRIES || !isConflict(error)) throw error;
+      }
+    }
+  }
+
+  isTransaction(value: unknown): value is Queryable {
+    if (typeof value !== 'object' || value === null || !('query' in value)) return false;
+    if (!('totalCount' in value) && !('transaction' in value)) return typeof value.query === 'function';
+    throw new OptionError(
+      'transaction: a pool or a database is not a transaction: each of its queries may go elsewhere. Give the ' +
+        'client on which you called BEGIN, or the argument of `mill.withTransaction`.',
+    );
+  }
+
+  /** The SQL that leads from a version of the schema to the one that this version of Tidemill needs. */
+  migrationScript(from = 0): string {
+    const schema = from === 0 ? [`create schema if not exists ${quoted(this.#names.schema)}`] : [];
+    return [...schema, ...migrationsFrom(from, this.#names)]
+      .map((statement) => `${statement.trim()};`)
+      .join('\n');
+  }
+}
