@@ -176,14 +176,7 @@ export class Queue<Tx> {
   ): Promise<NewJob & { readonly id: string }> {
     const { name, schema } = this.#resolve(where, target);
     checkKeys(where, options, ENQUEUE_KEYS);
-    const payload = checkPayload(
-      where,
-      'data',
-      data ?? (data === undefined ? {} : null),
-      store.payload,
-      store.maxPayloadBytes,
-    );
-    await validated(where, schema, payload);
+    const payload = await payloadOf(where, store, schema, data);
     return {
       name,
       data: payload,
@@ -262,14 +255,7 @@ export class Queue<Tx> {
         `${where}: ${show(cron)} has no run between ${show(startAt ?? now)} and repeatUntil ${show(repeatUntil)}.`,
       );
     }
-    const payload = checkPayload(
-      where,
-      'data',
-      data ?? (data === undefined ? {} : null),
-      store.payload,
-      store.maxPayloadBytes,
-    );
-    await validated(where, schema, payload);
+    const payload = await payloadOf(where, store, schema, data);
     const job = await store.jobs.putSchedule({
       name,
       key: checkText(where, 'uniqueKey', uniqueKey),
@@ -286,6 +272,19 @@ export class Queue<Tx> {
     this.#local.due();
     return toJob(job);
   }
+}
+
+/** As it will come back, if the store and the schema take it. */
+async function payloadOf(
+  where: string,
+  { payload, maxPayloadBytes }: Store,
+  schema: JobDefinition['schema'],
+  data: unknown,
+): Promise<unknown> {
+  const given = data === undefined ? {} : data;
+  const checked = checkPayload(where, 'data', given, payload, maxPayloadBytes);
+  await validated(where, schema, checked);
+  return checked;
 }
 
 function idOf<Tx>(where: string, store: Store<Tx>, given: unknown): { id: string; ownId?: true } {

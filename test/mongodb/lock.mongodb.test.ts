@@ -1,27 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import type { Document } from 'mongodb';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { LeaseLostError, StoreError } from '../../src/index.js';
 import { mongodb } from '../../src/mongodb/index.js';
 import { clusterPipeline } from '../../src/mongodb/look.js';
 import type { LockOwner } from '../../src/store/port.js';
-import { FlakyProxy } from '../support/flaky-proxy.js';
+import { behindProxy } from '../support/flaky-proxy.js';
 import { aMill, gate, until } from '../support/mills.js';
 import { opened } from '../support/port.js';
 import { freshUri, rawClient } from '../support/stores.js';
-
-const proxies: FlakyProxy[] = [];
-// After all of them: a mill that is stopped after its test still needs its way to the server.
-afterAll(async () => {
-  await Promise.all(proxies.splice(0).map((proxy) => proxy.close()));
-});
-
-async function behindProxy(): Promise<{ proxy: FlakyProxy; uri: string; direct: string }> {
-  const direct = freshUri();
-  const { proxy, uri } = await FlakyProxy.before(direct);
-  proxies.push(proxy);
-  return { proxy, uri, direct };
-}
 
 const anOwner = (instanceId: string): LockOwner => ({ instanceId, token: randomBytes(12).toString('hex') });
 const isLockRequest = (request: Buffer): boolean =>

@@ -1,23 +1,9 @@
 import { MongoClient } from 'mongodb';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { StoreError } from '../../src/core/errors.js';
 import { mongodb } from '../../src/mongodb/index.js';
-import { FlakyProxy } from '../support/flaky-proxy.js';
+import { behindProxy } from '../support/flaky-proxy.js';
 import { aMill, gate, until } from '../support/mills.js';
-import { freshUri } from '../support/stores.js';
-
-const proxies: FlakyProxy[] = [];
-// After all of them: a mill that is stopped after its test still needs its way to the server.
-afterAll(async () => {
-  await Promise.all(proxies.splice(0).map((proxy) => proxy.close()));
-});
-
-async function behindProxy(): Promise<{ proxy: FlakyProxy; uri: string; direct: string }> {
-  const direct = freshUri();
-  const { proxy, uri } = await FlakyProxy.before(direct);
-  proxies.push(proxy);
-  return { proxy, uri, direct };
-}
 
 describe('answers that are lost after the write succeeded', () => {
   it('loses no job, runs none twice and blames none, whatever answers are lost', async () => {

@@ -1,4 +1,6 @@
 import { connect, createServer, type Server, type Socket } from 'node:net';
+import { afterAll } from 'vitest';
+import { freshUri } from './stores.js';
 
 /**
  * Stands between a driver and a server, and loses answers: the request arrives, is carried out, and the connection
@@ -56,3 +58,18 @@ export class FlakyProxy {
     });
   }
 }
+
+const proxies: FlakyProxy[] = [];
+
+/** A database of the caller's own, and the way to it through a proxy that is closed after all tests of the file. */
+export async function behindProxy(): Promise<{ proxy: FlakyProxy; uri: string; direct: string }> {
+  const direct = freshUri();
+  const { proxy, uri } = await FlakyProxy.before(direct);
+  proxies.push(proxy);
+  return { proxy, uri, direct };
+}
+
+// After all of them: a mill that is stopped after its test still needs its way to the server.
+afterAll(async () => {
+  await Promise.all(proxies.splice(0).map((proxy) => proxy.close()));
+});
