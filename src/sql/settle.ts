@@ -124,7 +124,10 @@ const PRECONDITION = `j.id = g.id and j.status = 'processing' and ${SAME_HOLDER}
       and (g.status <> 'pending' or j.cancel_requested_at is null)
       and (g.rev is null or j.schedule_rev = g.rev)`;
 
-/** Answers a row for each that was not written by it: its position, and what became of it. */
+/**
+ * Answers a row for each that was not written by it: its position, and what became of it. One job may be in a batch
+ * twice, under a lease that was lost and the one that came after it.
+ */
 export function settleStatement({ names: { jobs } }: Sql, shape: Shape): string {
   const columns = shape.some.flatMap((field) => {
     const { name, type } = COLUMN_OF[field];
@@ -143,15 +146,15 @@ export function settleStatement({ names: { jobs } }: Sql, shape: Shape): string 
     update ${jobs} j set
       ${assignments(shape)}
     from given g where ${PRECONDITION} ${shape.removes ? 'and g.remove is not true' : ''} ${only}
-    returning j.id
+    returning g.at
   )`;
   const removed = `removed as (
     delete from ${jobs} j using given g where ${PRECONDITION} and g.remove ${only}
-    returning j.id
+    returning g.at
   )`;
   const done = shape.removes
-    ? 'select id from written union all select id from removed'
-    : 'select id from written';
+    ? 'select at from written union all select at from removed'
+    : 'select at from written';
   const steps = [given, ...(shape.skipsLocked ? [free] : []), written, ...(shape.removes ? [removed] : [])];
   return `with ${steps.join(', ')}
   select json_build_array(g.at, case
@@ -161,7 +164,7 @@ export function settleStatement({ names: { jobs } }: Sql, shape: Shape): string 
       else 'lost'
     end)::text as json
   from given g left join ${jobs} j on j.id = g.id
-  where g.id not in (${done})
+  where g.at not in (${done})
   ${RING}`;
 }
 

@@ -22,6 +22,19 @@ eachStore('settle', ({ open }) => {
     expect(await store.jobs.settle([done(current as JobRecord)])).toEqual(['settled']);
   });
 
+  it('tells two leases of one job apart that are settled in one batch', async () => {
+    const store = await opened(open());
+    const stale = await claimed(store);
+    await store.jobs.settle([done(stale, { status: 'pending', set: {}, by: 'reclaimer' })]);
+    const [current] = (await store.jobs.claim(aClaim(anInstance()))).jobs;
+    const batch = [
+      done(stale, { set: { result: 'first' } }),
+      done(current as JobRecord, { set: { result: 'second' } }),
+    ];
+    expect(await store.jobs.settle(batch)).toEqual(['lost', 'settled']);
+    expect(await store.jobs.get(stale.id)).toMatchObject({ status: 'completed', result: 'second' });
+  });
+
   it('refuses a holder whose work was reclaimed and waits', async () => {
     const store = await opened(open());
     const stale = await claimed(store);
