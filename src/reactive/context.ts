@@ -1,6 +1,6 @@
 import type { Duration } from '../time/duration.js';
 
-/** What a handler may ask for when it fetches its document. On MongoDB: options of `find`. */
+/** What a handler may ask for when it fetches its document. On MongoDB: options of `find`, read from the primary. */
 export interface GetDocumentOptions<Tx = unknown> {
   /** Which fields are fetched. Default: all. */
   readonly projection?: object;
@@ -9,8 +9,8 @@ export interface GetDocumentOptions<Tx = unknown> {
   readonly transaction?: Tx;
   readonly maxTimeMS?: number;
   readonly comment?: unknown;
+  /** `local`, `majority`, `linearizable` or `snapshot`. Default: `local`. */
   readonly readConcern?: unknown;
-  readonly readPreference?: unknown;
 }
 
 /** What a task's handler gets. All methods are bound, so they may be taken out of it. */

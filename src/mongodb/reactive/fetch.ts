@@ -1,16 +1,33 @@
 /** The document of a task, if it is still the one that the task was planned for. */
 import type { AggregateOptions, ClientSession, Document } from 'mongodb';
-import { StoreError } from '../../core/errors.js';
-import { checkKeys } from '../../core/options.js';
+import { LeaseLostError, OptionError, StoreError } from '../../core/errors.js';
+import { checkKeys, checkOneOf } from '../../core/options.js';
 import type { Fetched, FetchRequest, TaskPlan } from '../../store/reactive.js';
 import { literal, run } from '../context.js';
 import { RUNNING } from './claim.js';
-import { textOf, type TaskKey } from './document.js';
+import { EXACT, textOf, type TaskKey } from './document.js';
 import { queryOf } from './filter.js';
 import type { Place, Sources } from './sources.js';
 
 const DOCUMENT = '__tidemill';
-const KNOWN = ['projection', 'session', 'maxTimeMS', 'comment', 'readConcern', 'readPreference'];
+const KNOWN = ['projection', 'session', 'maxTimeMS', 'comment', 'readConcern'];
+/** `available` is not among them: on a sharded cluster it may miss a document that is there. */
+const LEVELS = ['local', 'majority', 'linearizable', 'snapshot'] as const;
+
+function check(task: string, options: Readonly<Record<string, unknown>>): void {
+  const where = `getDocument of ${task}`;
+  if (options['readPreference'] !== undefined) {
+    throw new OptionError(
+      `${where}: readPreference is not an option. The document is read from the primary, since a secondary may not ` +
+        'have seen the claim yet; leave it out.',
+    );
+  }
+  checkKeys(where, options, KNOWN);
+  const { readConcern: concern } = options;
+  if (concern === undefined) return;
+  const named = typeof concern === 'object' && concern !== null && 'level' in concern;
+  checkOneOf(where, 'readConcern', named ? concern.level : concern, LEVELS);
+}
 
 /** Documents whose watched fields are what the task's snapshot says, in the lookup's own pipeline. */
 function unchanged({ watchProjection }: TaskPlan): Document[] {
@@ -37,7 +54,7 @@ function fetchPipeline(
   query: Document,
 ): Document[] {
   return [
-    { $match: { _id: { $in: keys }, leaseToken: token, status: { $in: RUNNING }, overtaken: { $ne: true } } },
+    { $match: { _id: { $in: keys }, leaseToken: token, status: { $in: RUNNING } } },
     {
       $lookup: {
         from: place.source.collectionName,
@@ -58,7 +75,7 @@ function fetchPipeline(
       $project: {
         _id: 0,
         at: { $indexOfArray: [literal(keys), '$_id'] },
-        document: { $first: '$documents' },
+        document: { $cond: ['$overtaken', '$$REMOVE', { $first: '$documents' }] },
       },
     },
   ];
@@ -67,20 +84,17 @@ function fetchPipeline(
 /** Users' documents come as the driver reads them by default. */
 const PROMOTED = { promoteLongs: true, promoteBuffers: false } as const;
 
-interface Waiting {
-  readonly request: FetchRequest<ClientSession>;
-  readonly resolve: (fetched: Fetched) => void;
-  readonly reject: (error: unknown) => void;
-}
+/** Undefined: the task was not found under its token, so nothing can be said of its document. */
+type Read = Fetched | undefined;
 
-/**
- * Fetches of one task, claim and projection share queries: those of the same moment, and those that come while a query is
- * under way, which go with the next.
- */
+/** Fetches of one task, claim and projection share queries. */
 export class Fetcher {
   readonly #sources: () => Sources;
-  /** What goes with the next query; there is an entry for as long as one is under way. */
-  readonly #gathering = new Map<string, Waiting[]>();
+  readonly #gathering = new Gathering<FetchRequest<ClientSession>, Fetched>({
+    ask: (requests) => run('fetch a document', () => this.#read(requests)),
+    // A filter that errors on one document is no matter of the others.
+    isOwn: (error) => !(error instanceof StoreError && error.transient),
+  });
 
   constructor(sources: () => Sources) {
     this.#sources = sources;
@@ -93,45 +107,13 @@ export class Fetcher {
       const [fetched] = await this.#read([request], request.transaction);
       return fetched as Fetched;
     }
-    const key = textOf([plan.task, lease.token, options]);
-    return new Promise((resolve, reject) => {
-      const one: Waiting = { request, resolve, reject };
-      const gathering = this.#gathering.get(key);
-      if (gathering !== undefined) gathering.push(one);
-      else {
-        this.#gathering.set(key, [one]);
-        void this.#serveAll(key);
-      }
-    });
-  }
-
-  async #serveAll(key: string): Promise<void> {
-    for (;;) {
-      await new Promise((resolve) => setImmediate(resolve));
-      const waiting = this.#gathering.get(key) ?? [];
-      if (waiting.length === 0) break;
-      this.#gathering.set(key, []);
-      await this.#serve(waiting);
-    }
-    this.#gathering.delete(key);
-  }
-
-  async #serve(waiting: readonly Waiting[]): Promise<void> {
-    try {
-      const fetched = await run('fetch a document', () => this.#read(waiting.map(({ request }) => request)));
-      for (const [index, { resolve }] of waiting.entries()) resolve(fetched[index] as Fetched);
-    } catch (error) {
-      const shared = waiting.length > 1 && !(error instanceof StoreError && error.transient);
-      // A filter that errors on one document is no matter of the others.
-      if (shared) await Promise.all(waiting.map((one) => this.#serve([one])));
-      else for (const { reject } of waiting) reject(error);
-    }
+    return this.#gathering.ask(textOf([plan.task, lease.token, options]), request);
   }
 
   async #read(
     requests: readonly FetchRequest<ClientSession>[],
     session?: ClientSession,
-  ): Promise<readonly Fetched[]> {
+  ): Promise<readonly Read[]> {
     const [{ plan, lease, options }] = requests as [FetchRequest<ClientSession>];
     const {
       projection,
@@ -141,7 +123,7 @@ export class Fetcher {
     const place = await this.#sources().open(plan.source);
     const keys = requests.map((request) => request.lease.key as TaskKey);
     const settings = { ...given, ...PROMOTED, ...(session === undefined ? {} : { session }) };
-    const allowed = await this.#collated(place, plan, keys, session);
+    const allowed = await this.#collated(place, plan, keys, settings);
     const query = place.collation === undefined ? queryOf(plan) : {};
     const rows = await place.tasks
       .aggregate(fetchPipeline(place, plan, keys, lease.token, projection, query), settings)
@@ -149,6 +131,7 @@ export class Fetcher {
     // By position: read with longs as numbers, an id need not look like the one that it was asked by.
     const byPosition = new Map(rows.map((row) => [row['at'] as number, row['document'] as unknown]));
     return keys.map((key, at) => {
+      if (!byPosition.has(at)) return undefined;
       const document = byPosition.get(at);
       return document === undefined || !allowed(key) ? { missing: true } : { document };
     });
@@ -159,17 +142,13 @@ export class Fetcher {
     place: Place,
     plan: TaskPlan,
     keys: readonly TaskKey[],
-    session?: ClientSession,
+    settings: AggregateOptions,
   ): Promise<(key: TaskKey) => boolean> {
     if (place.collation === undefined || plan.filter === undefined) return () => true;
     const rows = await place.source
       .find(
         { $and: [{ _id: { $in: keys.map(({ id }) => id as never) } }, queryOf(plan)] },
-        {
-          projection: { _id: 1 },
-          collation: place.collation as never,
-          ...(session === undefined ? {} : { session }),
-        },
+        { ...settings, ...EXACT, projection: { _id: 1 }, collation: place.collation as never },
       )
       .toArray();
     const matching = new Set(rows.map((row) => textOf(row._id)));
