@@ -17,7 +17,7 @@ export function show(value: unknown): string {
 }
 
 /** A name that begins alike, or is written nearly alike; nothing where none does, since a wild guess misleads. */
-function suggestion(key: string, known: readonly string[]): string {
+export function suggestion(key: string, known: readonly string[]): string {
   const given = key.toLowerCase();
   const alike = (name: string): boolean => {
     const other = name.toLowerCase();

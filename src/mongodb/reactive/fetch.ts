@@ -1,6 +1,7 @@
 /** The document of a task, if it is still the one that the task was planned for. */
 import type { AggregateOptions, ClientSession, Document } from 'mongodb';
 import { LeaseLostError, OptionError, StoreError } from '../../core/errors.js';
+import { Gathering } from '../../core/gather.js';
 import { checkKeys, checkOneOf } from '../../core/options.js';
 import type { Fetched, FetchRequest, TaskPlan } from '../../store/reactive.js';
 import { literal, run } from '../context.js';
@@ -90,7 +91,7 @@ type Read = Fetched | undefined;
 /** Fetches of one task, claim and projection share queries. */
 export class Fetcher {
   readonly #sources: () => Sources;
-  readonly #gathering = new Gathering<FetchRequest<ClientSession>, Fetched>({
+  readonly #gathering = new Gathering<FetchRequest<ClientSession>, Read>({
     ask: (requests) => run('fetch a document', () => this.#read(requests)),
     // A filter that errors on one document is no matter of the others.
     isOwn: (error) => !(error instanceof StoreError && error.transient),
@@ -101,13 +102,14 @@ export class Fetcher {
   }
 
   async fetch(request: FetchRequest<ClientSession>): Promise<Fetched> {
-    const { plan, lease, options } = request;
-    checkKeys(`getDocument of ${plan.task}`, options, KNOWN);
-    if (request.transaction !== undefined) {
-      const [fetched] = await this.#read([request], request.transaction);
-      return fetched as Fetched;
-    }
-    return this.#gathering.ask(textOf([plan.task, lease.token, options]), request);
+    const { plan, lease, options, transaction } = request;
+    check(plan.task, options);
+    const fetched =
+      transaction === undefined
+        ? await this.#gathering.ask(textOf([plan.task, lease.token, options]), request)
+        : (await this.#read([request], transaction))[0];
+    if (fetched !== undefined) return fetched;
+    throw new LeaseLostError(`The task "${plan.task}" is not held by this attempt any more.`);
   }
 
   async #read(

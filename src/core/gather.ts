@@ -1,0 +1,60 @@
+interface Waiting<Question, Answer> {
+  readonly question: Question;
+  readonly resolve: (answer: Answer) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+export interface GatherOptions<Question, Answer> {
+  /** Answers all of them, in order. */
+  readonly ask: (questions: readonly Question[]) => Promise<readonly Answer[]>;
+  /** True where an error may be about one of them, so that the others are worth a try of their own. */
+  readonly isOwn: (error: unknown) => boolean;
+}
+
+/**
+ * Questions of one kind share queries: those of the same moment, and those that come while a query is under way, which
+ * go with the next.
+ */
+export class Gathering<Question, Answer> {
+  readonly #options: GatherOptions<Question, Answer>;
+  /** What goes with the next query; there is an entry for as long as one is under way. */
+  readonly #waiting = new Map<string, Waiting<Question, Answer>[]>();
+
+  constructor(options: GatherOptions<Question, Answer>) {
+    this.#options = options;
+  }
+
+  ask(kind: string, question: Question): Promise<Answer> {
+    return new Promise((resolve, reject) => {
+      const one = { question, resolve, reject };
+      const waiting = this.#waiting.get(kind);
+      if (waiting !== undefined) waiting.push(one);
+      else {
+        this.#waiting.set(kind, [one]);
+        void this.#serveAll(kind);
+      }
+    });
+  }
+
+  async #serveAll(kind: string): Promise<void> {
+    for (;;) {
+      await new Promise((resolve) => setImmediate(resolve));
+      const waiting = this.#waiting.get(kind) ?? [];
+      if (waiting.length === 0) break;
+      this.#waiting.set(kind, []);
+      await this.#serve(waiting);
+    }
+    this.#waiting.delete(kind);
+  }
+
+  async #serve(waiting: readonly Waiting<Question, Answer>[]): Promise<void> {
+    const { ask, isOwn } = this.#options;
+    try {
+      const answers = await ask(waiting.map(({ question }) => question));
+      for (const [index, { resolve }] of waiting.entries()) resolve(answers[index] as Answer);
+    } catch (error) {
+      if (waiting.length > 1 && isOwn(error)) await Promise.all(waiting.map((one) => this.#serve([one])));
+      else for (const { reject } of waiting) reject(error);
+    }
+  }
+}
