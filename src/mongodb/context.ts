@@ -1,4 +1,11 @@
-import type { Collection, CollectionOptions, Document, MongoClient, WriteConcernSettings } from 'mongodb';
+import type {
+  BSONSerializeOptions,
+  Collection,
+  CollectionOptions,
+  Document,
+  MongoClient,
+  WriteConcernSettings,
+} from 'mongodb';
 import { OptionError } from '../core/errors.js';
 import type { ServerClock } from '../core/server-clock.js';
 import type { JobDocument } from './document.js';
@@ -25,11 +32,8 @@ export interface GlobalDocument extends Document {
     'instance' | 'pause' | 'pause-task' | 'planner' | 'definition' | 'task' | 'checkpoint' | 'bell' | 'lock';
 }
 
-/** Every statement names its own concerns and BSON options, so that a user's connection options change nothing. */
-export const collectionOptions = (writeConcern: WriteConcernSettings): CollectionOptions => ({
-  readPreference: 'primary',
-  readConcern: { level: 'local' },
-  writeConcern,
+/** How values are written and read, whatever the user's client does. Statements on a database do not inherit them. */
+export const BSON_OPTIONS: BSONSerializeOptions = {
   ignoreUndefined: true,
   serializeFunctions: false,
   checkKeys: false,
@@ -38,8 +42,17 @@ export const collectionOptions = (writeConcern: WriteConcernSettings): Collectio
   promoteBuffers: true,
   useBigInt64: false,
   bsonRegExp: false,
+  fieldsAsRaw: {},
   raw: false,
   enableUtf8Validation: true,
+};
+
+/** Every statement names its own concerns and BSON options, so that a user's connection options change nothing. */
+export const collectionOptions = (writeConcern: WriteConcernSettings): CollectionOptions => ({
+  readPreference: 'primary',
+  readConcern: { level: 'local' },
+  writeConcern,
+  ...BSON_OPTIONS,
 });
 
 /** Runs a statement outside any transaction and sorts what it throws. */

@@ -1,6 +1,6 @@
 import type { ChangeStream, Document } from 'mongodb';
 import type { Hint, Watch, WatchHandlers } from '../store/port.js';
-import type { Mongo } from './context.js';
+import { BSON_OPTIONS, type Mongo } from './context.js';
 import { lacksChangeStreams, sorted } from './errors.js';
 
 /** One command per ten seconds while nothing happens. */
@@ -47,6 +47,7 @@ export async function watch(mongo: Mongo, handlers: WatchHandlers): Promise<Watc
   const { client, jobs, globals } = mongo;
   const pipeline = pipelineFor(jobs.collectionName, globals.collectionName);
   const stream: ChangeStream<Document, Document> = client.db(jobs.dbName).watch(pipeline, {
+    ...BSON_OPTIONS,
     readPreference: 'primary',
     maxAwaitTimeMS: AWAIT_MS,
     batchSize: 100,

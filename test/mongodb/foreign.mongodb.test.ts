@@ -1,4 +1,4 @@
-import { MongoClient, ObjectId } from 'mongodb';
+import { Long, MongoClient, ObjectId, type MongoClientOptions } from 'mongodb';
 import { describe, expect, it } from 'vitest';
 import { mongodb } from '../../src/mongodb/index.js';
 import { aMill, gate, until } from '../support/mills.js';
@@ -139,23 +139,67 @@ describe('retention', () => {
 });
 
 describe("the user's own client", () => {
-  it('is not closed by a stop, and its options change nothing', async () => {
-    const uri = `${freshUri()}&readPreference=secondaryPreferred&w=1&retryWrites=false`;
-    const client = new MongoClient(uri, {
-      ignoreUndefined: false,
-      promoteValues: false,
-      useBigInt64: false,
-      promoteBuffers: false,
+  const odd = {
+    'promoted values': { ignoreUndefined: false, promoteBuffers: false, useBigInt64: true },
+    'values as they are': { ignoreUndefined: false, promoteBuffers: true, promoteValues: false },
+  } as const;
+  const oddClient = (options: MongoClientOptions): MongoClient =>
+    new MongoClient(`${freshUri()}&readPreference=secondaryPreferred&w=1&retryWrites=false`, options);
+
+  it.each(Object.entries(odd))(
+    'is not closed by a stop, and its options change nothing: %s',
+    async (_what, options) => {
+      const client = oddClient(options);
+      const mill = aMill(mongodb({ client }));
+      mill.job<{ n: number; gone?: string; at: Date }>('x', (job) => ({
+        n: job.data.n + 1,
+        at: job.data.at,
+      }));
+      await mill.start();
+      const at = new Date();
+      const job = await mill.enqueue('x', { n: 41, gone: undefined, at });
+      expect(await mill.jobs.result(job.id)).toEqual({ n: 42, at });
+      expect((await mill.jobs.get(job.id))?.data).toEqual({ n: 41, at });
+      await mill.stop();
+      expect(await client.db().command({ ping: 1 })).toMatchObject({ ok: 1 });
+      await client.db().dropDatabase();
+      await client.close();
+    },
+  );
+
+  it.each(Object.entries(odd))('changes nothing for reactive tasks either: %s', async (_what, options) => {
+    const client = oddClient(options);
+    const mill = aMill(mongodb({ client }), { concurrency: 1 });
+    const errors: Error[] = [];
+    mill.on('error', ({ error }) => errors.push(error));
+    const seen: unknown[] = [];
+    await mill.reactiveTask({
+      task: 'sync',
+      collection: 'things',
+      debounce: 0,
+      handler: async ({ docId, watchedValues, getDocument }) => {
+        seen.push([docId, watchedValues, await getDocument()]);
+      },
     });
-    const mill = aMill(mongodb({ client }));
-    mill.job<{ n: number; gone?: string; at: Date }>('x', (job) => ({ n: job.data.n + 1, at: job.data.at }));
     await mill.start();
+    const things = client.db().collection<{ _id: Long; n: Long; at: Date }>('things');
     const at = new Date();
-    const job = await mill.enqueue('x', { n: 41, gone: undefined, at });
-    expect(await mill.jobs.result(job.id)).toEqual({ n: 42, at });
-    expect((await mill.jobs.get(job.id))?.data).toEqual({ n: 41, at });
+    for (const n of [1, 2]) {
+      await things.updateOne(
+        { _id: Long.fromNumber(7) },
+        { $set: { n: Long.fromNumber(n), at } },
+        { upsert: true },
+      );
+      await until('it has run', () => seen.length === n);
+      const document = { _id: 7, n, at };
+      expect(seen[n - 1]).toEqual([7, document, document]);
+    }
+    await until(
+      'it is recorded',
+      async () => (await mill.tasks.get('sync', Long.fromNumber(7)))?.status === 'completed',
+    );
+    expect(errors).toEqual([]);
     await mill.stop();
-    expect(await client.db().command({ ping: 1 })).toMatchObject({ ok: 1 });
     await client.db().dropDatabase();
     await client.close();
   });

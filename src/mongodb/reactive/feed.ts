@@ -1,6 +1,7 @@
 import { MongoError, type ChangeStream, type Document } from 'mongodb';
 import { StoreError } from '../../core/errors.js';
 import { HistoryLostError, type Feed, type FeedEvent } from '../../store/reactive.js';
+import { BSON_OPTIONS } from '../context.js';
 import { sorted } from '../errors.js';
 import { EXACT, textOf } from './document.js';
 import type { Sources } from './sources.js';
@@ -63,6 +64,7 @@ export async function openFeed(
   token: unknown,
 ): Promise<Feed> {
   const stream: ChangeStream<Document, Document> = sources.db(database).watch(pipelineFor(collections), {
+    ...BSON_OPTIONS,
     ...EXACT,
     maxAwaitTimeMS: AWAIT_MS,
     batchSize: BATCH,

@@ -2,7 +2,7 @@ import type { Collection, CollectionOptions, Db, Document } from 'mongodb';
 import { OptionError } from '../../core/errors.js';
 import { show } from '../../core/options.js';
 import type { Source, TaskPlan } from '../../store/reactive.js';
-import type { Mongo } from '../context.js';
+import { BSON_OPTIONS, type Mongo } from '../context.js';
 import { createIndexes, indexFaults, missingIndexError, type IndexPlan } from '../indexes.js';
 import { EXACT } from './document.js';
 
@@ -102,7 +102,7 @@ export class Sources {
 
   async #inspect(source: Source): Promise<{ readonly kind: string | undefined; readonly options: Document }> {
     const [info] = (await this.db(source.database)
-      .listCollections({ name: source.collection })
+      .listCollections({ name: source.collection }, BSON_OPTIONS)
       .toArray()) as Document[];
     const options = (info?.['options'] ?? {}) as Document;
     if (info !== undefined)
