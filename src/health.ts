@@ -12,6 +12,11 @@ export interface Health {
   readonly leader: boolean;
   /** How often this instance, leading, found that changes had been missed for good, and had everything looked at again. */
   readonly historyLost: number;
+  /**
+   * What has gone wrong with the planning of reactive tasks for longer than a lease, in words; on the leader. It leaves
+   * `ok` alone: other work goes on, and a restart would mend nothing.
+   */
+  readonly troubles: readonly string[];
   readonly lastContactAt: Date | undefined;
   readonly running: number;
   readonly buffered: number;
@@ -26,7 +31,7 @@ const SILENT_SHARE = 2 / 3;
 export function healthOf(
   store: string,
   state: EngineState | undefined,
-  { leader, historyLost }: Pick<Health, 'leader' | 'historyLost'>,
+  planning: Pick<Health, 'leader' | 'historyLost' | 'troubles'>,
   settings: MillSettings,
 ): Health {
   const reasons = complaints(state, settings);
@@ -35,8 +40,7 @@ export function healthOf(
     reasons,
     store,
     wakeUp: state?.wakeUp,
-    leader,
-    historyLost,
+    ...planning,
     lastContactAt: state === undefined ? undefined : new Date(Date.now() - state.silentMs),
     running: state?.running ?? 0,
     buffered: state?.buffered ?? 0,

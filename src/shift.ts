@@ -107,6 +107,10 @@ export class Shift {
     return this.#crew?.leads === true;
   }
 
+  get troubles(): readonly string[] {
+    return this.#crew?.troubles ?? [];
+  }
+
   async start(): Promise<void> {
     const { roles, definitions, store } = this.#options;
     // Who plans and does not work needs no definition of its own: the registry has those of others.

@@ -307,7 +307,8 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
 
   health(): Health {
     const store = typeof this.#given === 'string' ? (this.#given.split(':')[0] ?? '') : this.#given.kind;
-    const planning = { leader: this.#shift?.leads ?? false, historyLost: this.#historyLost };
+    const { leads: leader = false, troubles = [] } = this.#shift ?? {};
+    const planning = { leader, troubles, historyLost: this.#historyLost };
     return healthOf(store, this.#shift?.state, planning, this.#settings);
   }
 

@@ -7,6 +7,7 @@ import { nextTime } from './definition.js';
 import type { Drafter } from './drafter.js';
 import type { TaskEvents } from './events.js';
 import { Reconciler } from './reconciler.js';
+import { Rests } from './rests.js';
 
 /** A task that is planned by, and what the cluster knows of it. */
 export interface Planned {
@@ -28,7 +29,12 @@ export interface ChoresOptions {
   readonly log: Logger;
   readonly stop: AbortSignal;
   readonly plans: () => ReadonlyMap<string, Planned>;
+  /** True where the changes of a source are heard: only then may it be looked at, or what comes meanwhile is missed. */
+  readonly isFollowed: (source: Source) => boolean;
   readonly error: (error: unknown, where: string) => void;
+  /** Something went wrong with a task, or is right again. */
+  readonly troubled: (task: string, problem: unknown) => void;
+  readonly untroubled: (task: string) => void;
   /** Work was planned. */
   readonly planned: () => void;
   /** Until nothing waits for a transaction any more; false where that was stopped. */
@@ -41,7 +47,7 @@ export interface ChoresOptions {
 }
 
 const CLEAN_PAGE = 1_000;
-/** What failed is tried again after this. */
+/** Where the planner's own state could not be written, all is tried again after this. */
 const TROUBLE_MS = 2_000;
 const FIRST_WAIT_MS = 100;
 const LONGEST_WAIT_MS = 5_000;
@@ -54,6 +60,8 @@ const sourceKey = ({ database = '', collection }: Source): string => `${database
  */
 export class Chores {
   readonly #options: ChoresOptions;
+  /** Tasks that failed for a reason of their own: they are tried again later, and others do not wait for them. */
+  readonly #rests: Rests;
   #working: Promise<void> = Promise.resolve();
   #waiting = false;
   #busy = false;
@@ -61,6 +69,7 @@ export class Chores {
 
   constructor(options: ChoresOptions) {
     this.#options = options;
+    this.#rests = new Rests(options.clock);
   }
 
   get busy(): boolean {
@@ -77,7 +86,7 @@ export class Chores {
         this.#busy = true;
         return this.#doAll();
       })
-      .catch((problem: unknown) => this.#trouble(problem, 'plan'))
+      .catch((problem: unknown) => this.#trouble(problem))
       .then(() => this.#end());
   }
 
@@ -86,22 +95,34 @@ export class Chores {
     return this.#working;
   }
 
-  /** Milliseconds until the next reconciliation or cleanup is due. */
+  /** Milliseconds until the next reconciliation or cleanup is due, or may be tried again. */
   dueIn(): number {
     const { plans, clock } = this.#options;
-    const times = [...plans().values()].flatMap((planned) => [
-      this.#reconcileAt(planned),
-      this.#cleanAt(planned),
-    ]);
+    const times = [...plans().values()]
+      .filter(({ plan }) => !this.#rests.isResting(plan.task))
+      .flatMap((planned) => [this.#reconcileAt(planned), this.#cleanAt(planned)]);
     const next = Math.min(...times.map((time) => time?.getTime() ?? Infinity));
-    return Math.max(0, next - clock.now());
+    return Math.min(this.#rests.nextIn(plans().keys()), Math.max(0, next - clock.now()));
   }
 
-  #trouble(problem: unknown, where: string): void {
+  #trouble(problem: unknown): void {
     const { stop, error } = this.#options;
     if (stop.aborted) return;
     this.#troubled = true;
+    error(problem, 'plan');
+  }
+
+  #failed(task: string, problem: unknown, where: string): void {
+    const { stop, error, troubled } = this.#options;
+    if (stop.aborted) return;
+    this.#rests.begin(task);
+    troubled(task, problem);
     error(problem, where);
+  }
+
+  #succeeded(task: string): void {
+    this.#rests.end(task);
+    this.#options.untroubled(task);
   }
 
   /** What failed is tried again, but not in a hurry. */
@@ -116,17 +137,20 @@ export class Chores {
   }
 
   async #doAll(): Promise<void> {
-    const { clock, plans } = this.#options;
+    const { clock, plans, isFollowed } = this.#options;
     const now = new Date(clock.now());
-    for (const planned of plans().values()) await this.#requestIfDue(planned, now);
+    this.#rests.wake();
+    const awake = [...plans().values()].filter(({ plan }) => !this.#rests.isResting(plan.task));
+    for (const planned of awake) await this.#requestIfDue(planned, now);
     const groups = new Map<string, Planned[]>();
-    for (const planned of plans().values()) {
-      if (planned.state.wanted <= planned.state.done) continue;
-      const key = sourceKey(planned.plan.source);
+    for (const planned of awake) {
+      const { plan, state } = planned;
+      if (state.wanted <= state.done || !isFollowed(plan.source)) continue;
+      const key = sourceKey(plan.source);
       groups.set(key, [...(groups.get(key) ?? []), planned]);
     }
     for (const group of groups.values()) if (!(await this.#reconcile(group))) return;
-    for (const planned of plans().values()) if (this.#isCleaningDue(planned, now)) await this.#clean(planned);
+    for (const planned of awake) if (this.#isCleaningDue(planned, now)) await this.#clean(planned);
   }
 
   #reconcileAt({ plan, state }: Planned): Date | null {
@@ -163,39 +187,55 @@ export class Chores {
   }
 
   async #reconcile(group: readonly Planned[]): Promise<boolean> {
-    const { clock, stop, caughtUp, again } = this.#options;
+    const { clock, caughtUp, again, stop } = this.#options;
     const [{ plan }] = group as [Planned];
     const wanted = group.map((one) => one.state.wanted);
     const mark = group.map((one, at) => `${one.plan.task}@${one.definition}@${String(wanted[at])}`).sort();
     const plans = group.map((one) => one.plan);
+    const failed = new Set<string>();
     try {
-      if (!(await this.#reconciler().run({ source: plan.source, plans, mark }))) return false;
+      if (!(await this.#reconciler(failed).run({ source: plan.source, plans, mark }))) return false;
     } catch (problem) {
       // Other collections are looked at all the same.
-      this.#trouble(problem, 'reconcile');
+      for (const { task } of plans) if (!failed.has(task)) this.#failed(task, problem, 'reconcile');
       return !stop.aborted;
     }
     if (!(await caughtUp())) return false;
     const lastReconciledAt = new Date(clock.now());
-    for (const [index, planned] of group.entries())
+    for (const [index, planned] of group.entries()) {
+      if (failed.has(planned.plan.task)) continue;
+      this.#succeeded(planned.plan.task);
       await this.#save(planned, { done: wanted[index] ?? 0, lastReconciledAt });
+    }
     // Requests that came meanwhile are seen by the next refresh.
     again();
     return true;
   }
 
-  #reconciler(): Reconciler {
-    const { reactive, drafter, reconcileRate, planned } = this.#options;
+  /** A task whose statements are refused drops out (`failed`), and the others of its collection go on. */
+  #reconciler(failed: Set<string>): Reconciler {
+    const { reactive, drafter, reconcileRate, planned, stop } = this.#options;
+    const orFails = async ({ task }: TaskPlan, count: number, work: () => Promise<void>): Promise<void> => {
+      if (failed.has(task)) return;
+      try {
+        await this.#patiently(work);
+      } catch (problem) {
+        if (stop.aborted) throw problem;
+        failed.add(task);
+        this.#failed(task, problem, 'reconcile');
+        if (failed.size === count) throw problem;
+      }
+    };
     return new Reconciler({
       ...this.#options,
       planning: reactive.planning,
       planner: reactive.planner,
       rate: reconcileRate,
       plan: async (plans, ids) => {
-        await Promise.all(plans.map((one) => this.#patiently(() => drafter.plan(one, ids))));
+        await Promise.all(plans.map((one) => orFails(one, plans.length, () => drafter.plan(one, ids))));
         planned();
       },
-      unmatch: (one, ids) => this.#patiently(() => drafter.unmatch(one, ids)),
+      unmatch: (one, ids) => orFails(one, Infinity, () => drafter.unmatch(one, ids)),
     });
   }
 
@@ -214,19 +254,33 @@ export class Chores {
   }
 
   async #clean(planned: Planned): Promise<void> {
-    const { reactive, drafter, clock, stop, log } = this.#options;
+    const { clock, stop, log } = this.#options;
+    const { task } = planned.plan;
+    try {
+      const total = await this.#cleanAll(planned.plan);
+      if (stop.aborted) return;
+      if (total > 0) log.info({ count: total }, `${task}: ${String(total)} tasks cleaned up`);
+    } catch (problem) {
+      this.#failed(task, problem, 'clean');
+      return;
+    }
+    this.#succeeded(task);
+    await this.#save(planned, { lastCleanedAt: new Date(clock.now()) });
+  }
+
+  async #cleanAll(plan: TaskPlan): Promise<number> {
+    const { reactive, drafter, stop } = this.#options;
     let after: string | undefined;
     let total = 0;
     do {
       const page = { limit: CLEAN_PAGE, ...(after === undefined ? {} : { after }) };
       // In turn: a document that comes back between the look and the deletion would lose the task of its return.
       const cleaned = await this.#patiently(() =>
-        drafter.inTurn(planned.plan, () => reactive.planning.clean(planned.plan, page)),
+        drafter.inTurn(plan, () => reactive.planning.clean(plan, page)),
       );
       total += cleaned.deleted;
       after = cleaned.after;
     } while (after !== undefined && !stop.aborted);
-    if (total > 0) log.info({ count: total }, `${planned.plan.task}: ${String(total)} tasks cleaned up`);
-    if (after === undefined) await this.#save(planned, { lastCleanedAt: new Date(clock.now()) });
+    return total;
   }
 }

@@ -105,6 +105,11 @@ export class ReactiveCrew implements Crew {
     return this.#election.term !== undefined;
   }
 
+  /** What has gone wrong with planning for a while, where this instance plans. */
+  get troubles(): readonly string[] {
+    return this.#planner?.troubles ?? [];
+  }
+
   /** Definitions are stored and indexes exist; before the instance registers, so that it says what it runs. */
   async prepare(): Promise<void> {
     const { reactive, definitions } = this.#options;

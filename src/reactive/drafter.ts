@@ -11,6 +11,8 @@ export interface DrafterOptions {
   readonly leaseLeftMs: () => number;
   /** Documents whose tasks cannot be written just now. */
   readonly blocked: (plan: TaskPlan, choked: readonly Poisoned[]) => void;
+  /** The server refuses the statements of a task, whatever the documents are: its changes are to be found later. */
+  readonly refused: (plan: TaskPlan, problem: unknown) => Promise<void>;
   readonly error: (error: unknown) => void;
 }
 
@@ -54,10 +56,20 @@ export class Drafter {
       [...byCollection].flatMap(([collection, gatheredChanges]) =>
         this.#options
           .plansOn(database, collection)
-          .map((plan) => this.#changes(plan, [...gatheredChanges.values()])),
+          .map((plan) => this.#changesOf(plan, [...gatheredChanges.values()])),
       ),
     );
     for (const result of results) if (result.status === 'rejected') throw result.reason;
+  }
+
+  /** A task that cannot be planned for a reason of its own does not hold up the others. */
+  async #changesOf(plan: TaskPlan, changes: readonly Gathered[]): Promise<void> {
+    try {
+      await this.#changes(plan, changes);
+    } catch (problem) {
+      if (problem instanceof StoreError && problem.transient) throw problem;
+      await this.#options.refused(plan, problem);
+    }
   }
 
   #changes(plan: TaskPlan, changes: readonly Gathered[]): Promise<void> {

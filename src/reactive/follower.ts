@@ -14,6 +14,8 @@ export interface FollowerOptions {
   readonly reached: (token: unknown) => Promise<void>;
   /** Changes were missed; the feed has been opened anew, from now. */
   readonly historyLost: (error: Error) => Promise<void>;
+  /** The feed is open after it had not been. */
+  readonly opened: () => void;
   readonly error: (error: unknown) => void;
 }
 
@@ -42,8 +44,6 @@ export class Follower {
   /** How often the feed broke since it last brought something. */
   #breaks = 0;
   #following: Promise<void> = Promise.resolve();
-  /** When the newest planned change was made. */
-  lastEventAt: Date | undefined;
 
   #isOver(): boolean {
     return this.#stop.signal.aborted;
@@ -58,10 +58,15 @@ export class Follower {
     return this.#options.collections;
   }
 
-  /** Resolves when the feed is open: from then on no change is missed. */
+  /** From here on no change is missed. */
+  get isOpen(): boolean {
+    return this.#feed !== undefined;
+  }
+
+  /** Resolves when the feed is open, or could not be opened: then it goes on trying, and nobody has to wait. */
   async start(): Promise<void> {
-    await this.#open();
-    this.#following = this.#follow();
+    const open = await this.#tryToOpen();
+    this.#following = open ? this.#follow() : this.#open().then(() => this.#follow());
   }
 
   async stop(): Promise<void> {
@@ -74,13 +79,21 @@ export class Follower {
 
   async #open(): Promise<void> {
     for (let waitMs = FIRST_WAIT_MS; !this.#isOver(); waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS)) {
-      try {
-        await this.#openOnce();
+      if (await this.#tryToOpen()) {
+        this.#options.opened();
         return;
-      } catch (error) {
-        this.#options.error(error);
-        await pause(this.#options.clock, waitMs, this.#stop.signal);
       }
+      await pause(this.#options.clock, waitMs, this.#stop.signal);
+    }
+  }
+
+  async #tryToOpen(): Promise<boolean> {
+    try {
+      await this.#openOnce();
+      return true;
+    } catch (error) {
+      this.#options.error(error);
+      return false;
     }
   }
 
@@ -170,7 +183,6 @@ export class Follower {
       try {
         await plan(events);
         this.#token = last?.token;
-        if (last?.kind === 'change') this.lastEventAt = last.at;
         await reached(this.#token);
         return;
       } catch (problem) {

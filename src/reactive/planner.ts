@@ -10,7 +10,8 @@ import { Bell } from './bell.js';
 import { Chores, type Planned } from './chores.js';
 import { Drafter } from './drafter.js';
 import type { TaskEvents } from './events.js';
-import { Follower } from './follower.js';
+import { Followers } from './followers.js';
+import { Troubles } from './troubles.js';
 
 export interface PlannerOptions {
   readonly reactive: ReactiveStore;
@@ -49,15 +50,13 @@ const LONGEST_WAIT_MS = 5_000;
 export class Planner {
   readonly #options: PlannerOptions;
   readonly #stop = new AbortController();
-  readonly #followers = new Map<string, Follower>();
   #plans: ReadonlyMap<string, Planned> = new Map();
-  #tokens: Record<string, unknown> = {};
-  /** Databases whose resume point has moved since it was kept. */
-  readonly #unsaved = new Set<string>();
+  readonly #followers: Followers;
   readonly #drafter: Drafter;
   readonly #aside: Aside;
   readonly #bell: Bell;
   readonly #chores: Chores;
+  readonly #troubles: Troubles;
   #working: Promise<void> = Promise.resolve();
   #nudged = true;
   #wake: (() => void) | undefined;
@@ -71,19 +70,31 @@ export class Planner {
     const { clock, reactive, overtaken } = options;
     const error = (problem: unknown): void => options.error(problem, 'plan');
     const stop = this.#stop.signal;
+    this.#troubles = new Troubles(clock);
     this.#drafter = new Drafter({
       ...options,
       planning: reactive.planning,
       plansOn: (database, collection) => this.#plansOn(database, [collection]),
       blocked: (plan, choked) => this.#aside.add(plan, choked),
+      refused: (plan, problem) => this.#refused(plan, problem),
       error,
     });
     this.#aside = new Aside({
       clock,
       stop,
       retry: (task, ids) => this.#planAgain(task, ids),
-      emptied: () => this.#saveTokens(),
+      emptied: () => this.#followers.saveTokens(),
       error,
+    });
+    this.#followers = new Followers({
+      ...options,
+      aside: this.#aside,
+      troubles: this.#troubles,
+      stop,
+      plan: (database, events) => this.#planEvents(database, events),
+      historyLost: (database, problem) => this.#historyLost(database, problem),
+      error: (problem) => options.error(problem, 'watch'),
+      again: () => this.nudge(),
     });
     this.#bell = new Bell({ clock, stop, ring: () => reactive.planner.ring(false), error });
     this.#chores = new Chores({
@@ -91,6 +102,9 @@ export class Planner {
       drafter: this.#drafter,
       stop,
       plans: () => this.#plans,
+      isFollowed: ({ database = '' }) => this.#followers.isOpen(database),
+      troubled: (task, problem) => this.#troubles.begin(task, problem),
+      untroubled: (task) => this.#troubles.end(task),
       planned: () => this.#ring(),
       caughtUp: () => this.#aside.emptied(),
       overtaken,
@@ -99,10 +113,9 @@ export class Planner {
     });
   }
 
-  /** When the newest planned change was made, by database. */
-  get lastEventAt(): Date | undefined {
-    const times = [...this.#followers.values()].flatMap((one) => one.lastEventAt ?? []);
-    return times.length === 0 ? undefined : new Date(Math.max(...times.map((time) => time.getTime())));
+  /** What has gone wrong with planning for a while, in words. */
+  get troubles(): readonly string[] {
+    return this.#troubles.olderThan(this.#options.leaseMs);
   }
 
   start(): void {
@@ -121,7 +134,7 @@ export class Planner {
     this.#wake?.();
     await this.#working;
     await this.#chores.ended();
-    await Promise.all([...this.#followers.values()].map((follower) => follower.stop()));
+    await this.#followers.stop();
     await this.#aside.emptied();
     await this.#bell.quiet();
   }
@@ -135,7 +148,7 @@ export class Planner {
           overtaken();
           return;
         }
-        this.#tokens = { ...kept.tokens };
+        this.#followers.goOnFrom(kept.tokens);
         break;
       } catch (problem) {
         error(problem, 'plan');
@@ -193,7 +206,7 @@ export class Planner {
     }
     this.#adopt(next, states);
     // Feeds first: what changes from now on is heard before anything is looked at.
-    await this.#follow(next);
+    await this.#followers.follow(next);
     // What is in force is known before anything is reset: no older handler takes up what is to run again.
     for (const planned of changed) {
       const { handlerVersion, ...state } = planned.state;
@@ -202,19 +215,28 @@ export class Planner {
       overtaken();
       return;
     }
-    for (const { planned, which } of reset) {
-      const count = await reactive.planning.reprocess(planned.plan, which);
-      this.#options.log.info(
-        { count },
-        `${planned.plan.task}: version ${String(planned.plan.evolution.handlerVersion)}, ${String(count)} tasks run again`,
-      );
-      this.#ring();
-      // Only now: a crash before this does it again.
-      const { handlerVersion } = planned.state;
-      if (await reactive.planner.saveState(term, planned.plan.task, { handlerVersion })) continue;
-      overtaken();
-      return;
+    for (const { planned, which } of reset) if (!(await this.#reprocess(planned, which))) return;
+  }
+
+  /** False where somebody else leads. A task that cannot be reset is tried again by the next refresh. */
+  async #reprocess({ plan, state }: Planned, which: 'reprocess_failed' | 'reprocess_all'): Promise<boolean> {
+    const { reactive, term, log, error, overtaken } = this.#options;
+    const { task } = plan;
+    try {
+      const count = await reactive.planning.reprocess(plan, which);
+      const version = String(plan.evolution.handlerVersion);
+      log.info({ count }, `${task}: version ${version}, ${String(count)} tasks run again`);
+    } catch (problem) {
+      if (isTransient(problem)) throw problem;
+      this.#troubles.begin(task, problem);
+      error(problem, 'plan');
+      return true;
     }
+    this.#ring();
+    // Only now: a crash before this does it again.
+    if (await reactive.planner.saveState(term, task, { handlerVersion: state.handlerVersion })) return true;
+    overtaken();
+    return false;
   }
 
   /**
@@ -241,9 +263,11 @@ export class Planner {
   async #prepared(plan: TaskPlan): Promise<boolean> {
     try {
       await this.#options.reactive.prepare([plan]);
+      this.#troubles.end(plan.task);
       return true;
     } catch (problem) {
-      if (problem instanceof StoreError) throw problem;
+      if (isTransient(problem)) throw problem;
+      this.#troubles.begin(plan.task, problem);
       this.#options.error(problem, 'plan');
       return false;
     }
@@ -253,72 +277,6 @@ export class Planner {
     return this.#plans.get(task)?.definition !== definition;
   }
 
-  /** One follower per database; where its collections change it goes on from where it is. */
-  async #follow(next: ReadonlyMap<string, Planned>): Promise<void> {
-    const wanted = new Map<string, Set<string>>();
-    for (const { plan } of next.values()) {
-      const { database = '', collection } = plan.source;
-      wanted.set(database, (wanted.get(database) ?? new Set()).add(collection));
-    }
-    for (const [database, follower] of this.#followers) {
-      if (sameSet(wanted.get(database), new Set(follower.collections))) continue;
-      await follower.stop();
-      this.#followers.delete(database);
-    }
-    for (const [database, collections] of wanted) {
-      if (this.#followers.has(database) || this.#isOver()) continue;
-      // Planned before, and nobody knows up to where: what came in between is found by looking. Asked for before the
-      // feed is open, since from then on there is a resume point again, and nobody would know.
-      const known = [...next.values()].filter(
-        ({ plan, state }) => (plan.source.database ?? '') === database && state.done > 0,
-      );
-      if (this.#tokens[database] === undefined && known.length > 0) {
-        const tasks = known.map(({ plan }) => plan.task);
-        await this.#options.reactive.planner.request(tasks, 'no resume point');
-        this.nudge();
-      }
-      const follower = this.#makeFollower(database, [...collections]);
-      this.#followers.set(database, follower);
-      await follower.start();
-    }
-  }
-
-  #makeFollower(database: string, collections: readonly string[]): Follower {
-    const { reactive, clock, error } = this.#options;
-    return new Follower({
-      store: reactive.planning,
-      clock,
-      database: database === '' ? undefined : database,
-      collections,
-      token: this.#tokens[database],
-      plan: (events) => this.#planEvents(database, events),
-      reached: (token) => this.#reached(database, token),
-      historyLost: (problem) => this.#historyLost(database, problem),
-      error: (problem) => error(problem, 'watch'),
-    });
-  }
-
-  async #reached(database: string, token: unknown): Promise<void> {
-    this.#tokens[database] = token;
-    this.#unsaved.add(database);
-    // The resume point waits for documents that were set aside: a successor must meet their changes again.
-    if (this.#aside.isEmpty) await this.#saveTokens();
-  }
-
-  async #saveTokens(): Promise<void> {
-    const { reactive, term, overtaken } = this.#options;
-    const databases = [...this.#unsaved];
-    if (databases.length === 0) return;
-    const tokens = Object.fromEntries(databases.map((database) => [database, this.#tokens[database]]));
-    if (!(await reactive.planner.saveTokens(term, tokens))) {
-      overtaken();
-      return;
-    }
-    // What has moved on meanwhile is kept by whoever moved it.
-    for (const database of databases)
-      if (this.#tokens[database] === tokens[database]) this.#unsaved.delete(database);
-  }
-
   /** By the definition that is in force now: the one they were set aside under may be gone. */
   async #planAgain(task: string, ids: readonly unknown[]): Promise<void> {
     const plan = this.#plans.get(task)?.plan;
@@ -326,6 +284,14 @@ export class Planner {
     await this.#drafter.plan(plan, ids);
     await this.#drafter.unmatch(plan, ids);
     this.#ring();
+  }
+
+  /** Its documents are looked at again when that works. */
+  async #refused({ task }: TaskPlan, problem: unknown): Promise<void> {
+    await this.#options.reactive.planner.request([task], 'could not be planned');
+    this.#troubles.begin(task, problem);
+    this.#options.error(problem, 'plan');
+    this.nudge();
   }
 
   async #historyLost(database: string, problem: Error): Promise<void> {
@@ -373,5 +339,4 @@ export class Planner {
   }
 }
 
-const sameSet = (a: ReadonlySet<string> | undefined, b: ReadonlySet<string>): boolean =>
-  a !== undefined && a.size === b.size && [...a].every((one) => b.has(one));
+const isTransient = (problem: unknown): boolean => problem instanceof StoreError && problem.transient;

@@ -78,7 +78,23 @@ export class TaskTrigger implements Trigger<TaskRecord, TaskSettlement> {
     const tasks = [...this.#options.definitions.keys()];
     const before = tasks.map((task) => this.#isCurrent(task));
     this.#inForce = inForce;
-    return tasks.some((task, index) => this.#isCurrent(task) !== before[index]);
+    const changed = tasks.filter((task, index) => this.#isCurrent(task) !== before[index]);
+    for (const task of changed) this.#tell(task);
+    return changed.length > 0;
+  }
+
+  /** In a deployment this passes; two services that share a name by mistake would never know. */
+  #tell(task: string): void {
+    const { log } = this.#options;
+    if (this.#isCurrent(task))
+      log.info({ task }, `${task}: the definition of this instance is in force again`);
+    else {
+      log.warn(
+        { task },
+        `${task}: another instance's definition is in force, with a newer handlerVersion or another collection, filter or ` +
+          'projection. This instance runs none of its tasks meanwhile; if this is no deployment, give one of the two another name.',
+      );
+    }
   }
 
   #wanted(task: string): boolean {

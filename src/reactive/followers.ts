@@ -1,0 +1,135 @@
+import type { Clock } from '../core/clock.js';
+import type { FeedEvent, ReactiveStore, Term } from '../store/reactive.js';
+import type { Aside } from './aside.js';
+import type { Planned } from './chores.js';
+import { Follower } from './follower.js';
+import type { Troubles } from './troubles.js';
+
+export interface FollowersOptions {
+  readonly reactive: ReactiveStore;
+  readonly clock: Clock;
+  readonly term: Term;
+  readonly aside: Aside;
+  readonly troubles: Troubles;
+  readonly stop: AbortSignal;
+  /** Plans what a batch says; resolves only when that has succeeded. */
+  readonly plan: (database: string, events: readonly FeedEvent[]) => Promise<void>;
+  readonly historyLost: (database: string, error: Error) => Promise<void>;
+  readonly error: (error: unknown) => void;
+  readonly overtaken: () => void;
+  /** Requests were made, or a feed is open at last. */
+  readonly again: () => void;
+}
+
+/** The feeds of all watched databases, one each, and how far each has come. */
+export class Followers {
+  readonly #options: FollowersOptions;
+  readonly #followers = new Map<string, Follower>();
+  #tokens: Record<string, unknown> = {};
+  /** Databases whose resume point has moved since it was kept. */
+  readonly #unsaved = new Set<string>();
+
+  constructor(options: FollowersOptions) {
+    this.#options = options;
+  }
+
+  /** Where an earlier leader had come to. */
+  goOnFrom(tokens: Readonly<Record<string, unknown>>): void {
+    this.#tokens = { ...tokens };
+  }
+
+  isOpen(database: string): boolean {
+    return this.#followers.get(database)?.isOpen === true;
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all([...this.#followers.values()].map((follower) => follower.stop()));
+  }
+
+  /** One per database; where its collections change it goes on from where it is. */
+  async follow(next: ReadonlyMap<string, Planned>): Promise<void> {
+    const wanted = new Map<string, Set<string>>();
+    for (const { plan } of next.values()) {
+      const { database = '', collection } = plan.source;
+      wanted.set(database, (wanted.get(database) ?? new Set()).add(collection));
+    }
+    for (const [database, follower] of this.#followers) {
+      if (sameSet(wanted.get(database), new Set(follower.collections))) continue;
+      await follower.stop();
+      this.#followers.delete(database);
+    }
+    const opening: Promise<void>[] = [];
+    for (const [database, collections] of wanted) {
+      if (this.#followers.has(database) || this.#options.stop.aborted) continue;
+      await this.#requestUnknown(database, next);
+      const follower = this.#make(database, [...collections]);
+      this.#followers.set(database, follower);
+      opening.push(follower.start());
+    }
+    await Promise.all(opening);
+  }
+
+  /**
+   * Planned before, and nobody knows up to where: what came in between is found by looking. Asked for before the feed
+   * is open, since from then on there is a resume point again, and nobody would know.
+   */
+  async #requestUnknown(database: string, next: ReadonlyMap<string, Planned>): Promise<void> {
+    const known = [...next.values()].filter(
+      ({ plan, state }) => (plan.source.database ?? '') === database && state.done > 0,
+    );
+    if (this.#tokens[database] !== undefined || known.length === 0) return;
+    const tasks = known.map(({ plan }) => plan.task);
+    await this.#options.reactive.planner.request(tasks, 'no resume point');
+    this.#options.again();
+  }
+
+  #make(database: string, collections: readonly string[]): Follower {
+    const { reactive, clock, plan, historyLost, troubles, error, again } = this.#options;
+    const about = `the changes of ${database === '' ? 'the database' : database}`;
+    return new Follower({
+      store: reactive.planning,
+      clock,
+      database: database === '' ? undefined : database,
+      collections,
+      token: this.#tokens[database],
+      plan: (events) => plan(database, events),
+      reached: (token) => {
+        troubles.end(about);
+        return this.#reached(database, token);
+      },
+      historyLost: (problem) => historyLost(database, problem),
+      opened: () => {
+        troubles.end(about);
+        again();
+      },
+      error: (problem) => {
+        troubles.begin(about, problem);
+        error(problem);
+      },
+    });
+  }
+
+  async #reached(database: string, token: unknown): Promise<void> {
+    this.#tokens[database] = token;
+    this.#unsaved.add(database);
+    // The resume point waits for documents that were set aside: a successor must meet their changes again.
+    if (this.#options.aside.isEmpty) await this.saveTokens();
+  }
+
+  async saveTokens(): Promise<void> {
+    const { reactive, term, overtaken } = this.#options;
+    const databases = [...this.#unsaved];
+    if (databases.length === 0) return;
+    const tokens = Object.fromEntries(databases.map((database) => [database, this.#tokens[database]]));
+    if (!(await reactive.planner.saveTokens(term, tokens))) {
+      overtaken();
+      return;
+    }
+    // What has moved on meanwhile is kept by whoever moved it.
+    for (const database of databases)
+      if (this.#tokens[database] === tokens[database]) this.#unsaved.delete(database);
+  }
+}
+
+const sameSet = (a: ReadonlySet<string> | undefined, b: ReadonlySet<string>): boolean =>
+  a !== undefined && a.size === b.size && [...a].every((one) => b.has(one));
