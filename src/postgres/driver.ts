@@ -6,8 +6,8 @@ import { quoted } from '../sql/names.js';
 /** What is used of a client of node-postgres. */
 export interface PostgresClient extends Queryable {
   release(error?: boolean | Error): void;
-  on(event: string, listener: (...args: never[]) => void): unknown;
-  removeListener(event: string, listener: (...args: never[]) => void): unknown;
+  on(event: string, listener: (...args: unknown[]) => void): unknown;
+  removeListener(event: string, listener: (...args: unknown[]) => void): unknown;
 }
 
 /** What is used of a pool of node-postgres. */
@@ -37,7 +37,7 @@ export function opened(url: string, connections: number, listenUrl: string = url
   // An idle connection that breaks is replaced with the next query; without a listener it would end the process.
   pool.on('error', () => undefined);
   return {
-    ...borrowed(pool as unknown as PostgresPool, listenUrl),
+    ...borrowed(pool, listenUrl),
     close: () => pool.end(),
   };
 }
@@ -52,7 +52,7 @@ async function connectAlone(url: string): Promise<PostgresClient> {
   client.on('error', () => undefined);
   await client.connect();
   const release = (): void => void client.end().catch(() => undefined);
-  return Object.assign(client, { release }) as unknown as PostgresClient;
+  return Object.assign(client, { release });
 }
 
 async function inTransaction<T>(
@@ -61,7 +61,7 @@ async function inTransaction<T>(
 ): Promise<T> {
   const client = await pool.connect();
   let broken: Error | undefined;
-  const onError = (error: Error): void => void (broken = error);
+  const onError = (error: unknown): void => void (broken = error as Error);
   client.on('error', onError);
   try {
     await client.query('begin isolation level read committed');
@@ -89,17 +89,18 @@ async function commit(client: PostgresClient): Promise<void> {
 
 async function listen(client: PostgresClient, channel: string, handlers: ListenHandlers): Promise<Listening> {
   let open = true;
-  const onMessage = (message: Heard): void => {
-    if (open && message.channel === channel) handlers.message(message.payload ?? '');
+  const onMessage = (heard: unknown): void => {
+    const { channel: on, payload = '' } = heard as Heard;
+    if (open && on === channel) handlers.message(payload);
   };
-  const end = (error?: Error): void => {
+  const end = (error?: unknown): void => {
     if (!open) return;
     open = false;
     client.removeListener('notification', onMessage);
     // Destroyed and not given back: a connection that listens must not serve anybody else.
-    client.release(error ?? true);
+    client.release(error instanceof Error ? error : true);
   };
-  const onBroken = (error?: Error): void => {
+  const onBroken = (error?: unknown): void => {
     if (!open) return;
     end(error);
     handlers.broken(error ?? new Error('the listening connection was closed'));

@@ -19,10 +19,14 @@ export const claimStatement = (sql: Sql): string => {
   with open as materialized (
     select n.name, n.max, n.turn
     from json_to_recordset($1::text::json) as n(name text, max integer, turn integer)
+    cross join lateral (
+      select from ${jobs}
+      where name = n.name and status = 'pending' and next_run_at > '-infinity'
+        and next_run_at <= statement_timestamp()
+      order by next_run_at, id
+      limit 1
+    ) due
     where not exists (select from ${pauses} p where p.kind = 'jobs' and p.name = n.name)
-      and exists (
-        select from ${jobs} j
-        where j.name = n.name and j.status = 'pending' and j.next_run_at <= statement_timestamp())
   ), offered as materialized (
     select j.id, o.turn, row_number() over (partition by o.turn order by j.priority desc, j.next_run_at, j.id) as place
     from open o

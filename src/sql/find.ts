@@ -55,11 +55,6 @@ function conditions(filter: JobFilter, parameters: Parameters): string[] {
 
 const where = (all: readonly string[]): string => (all.length === 0 ? '' : `where ${all.join(' and ')}`);
 
-function statusIn(statuses: readonly JobStatus[]): string[] {
-  if (statuses.length === RESTING.length) return [`status <> 'processing'`];
-  return [statuses.length === 1 ? `status = ${literal(statuses)}` : `status in (${literal(statuses)})`];
-}
-
 /** After a job: later in the sort, ties by id. */
 function after({ after: last, field, direction }: Page, parameters: Parameters): string[] {
   if (last === undefined) return [];
@@ -69,8 +64,9 @@ function after({ after: last, field, direction }: Page, parameters: Parameters):
 }
 
 /**
- * The statement of `find`: one branch for each name and resting status that an index has in order, and one for what
- * runs, which is little. Each branch answers a page at most, and the first page of all of them together is the answer.
+ * The statement of `find`. Each branch is a range that an index has in order and answers a page at most: one for each
+ * name and resting status, or for each status, and one for what runs, which is little. The first page of all of them
+ * together is the answer.
  */
 export function findStatement(
   { names: { jobs } }: Sql,
@@ -78,14 +74,24 @@ export function findStatement(
   page: Page,
 ): { text: string; values: (string | number | null)[] } {
   const parameters = new Parameters();
-  const shared = [...conditions(filter, parameters), ...after(page, parameters)];
+  const statuses = filter.status ?? JOB_STATUSES;
+  const { name, ...rest } = filter;
+  const among = byName(jobs, filter, page, parameters);
+  const shared = [
+    ...conditions(among === undefined ? filter : rest, parameters),
+    ...(among === undefined ? [] : ['j.name = n.name']),
+    ...after(page, parameters),
+  ];
   const limit = parameters.add(page.limit + 1, 'integer');
   const direction = page.direction === 1 ? 'asc' : 'desc';
   const order = `order by ${COLUMN[page.field]} ${direction}, id ${direction}`;
-  const statuses = filter.status ?? JOB_STATUSES;
-  const branch = (conditions: readonly string[]): string =>
-    `(select ${jobs}.* from ${jobs} ${where([...conditions, ...shared])} ${order} limit ${limit})`;
-  const branches = restingBranches(filter, page, statuses).map(branch);
+  const branch = (own: readonly string[]): string => {
+    const pageOf = `select j.* from ${jobs} j ${where([...own, ...shared])} ${order} limit ${limit}`;
+    return among === undefined
+      ? `(${pageOf})`
+      : `(select p.* from ${among} n cross join lateral (${pageOf}) p)`;
+  };
+  const branches = restingBranches(page, statuses).map(branch);
   if (statuses.includes('processing')) branches.push(branch([`status = 'processing'`]));
   const all = branches.length === 0 ? branch(['false']) : branches.join(' union all ');
   return {
@@ -94,13 +100,35 @@ export function findStatement(
   };
 }
 
-/** By name, by status or by age, an index has each status in order by itself. */
-function restingBranches(filter: JobFilter, page: Page, statuses: readonly JobStatus[]): string[][] {
-  const resting = RESTING.filter((status) => statuses.includes(status));
-  if (resting.length === 0) return [];
-  const apart = filter.name !== undefined || page.field === 'updatedAt' || resting.length < RESTING.length;
-  return apart ? resting.map((status) => statusIn([status])) : [statusIn(resting)];
+/** The names that each have their own range, where an index begins with the name. */
+function byName(jobs: string, filter: JobFilter, page: Page, parameters: Parameters): string | undefined {
+  const pendingOnly = filter.status?.length === 1 && filter.status[0] === 'pending';
+  if (page.field === 'updatedAt') return undefined;
+  if (filter.name !== undefined)
+    return `(select unnest(${parameters.list([...new Set(filter.name)])}) as name)`;
+  return page.field === 'nextRunAt' && pendingOnly ? `(${pendingNames(jobs)})` : undefined;
 }
+
+/** An index of the lists has each status in order by itself. */
+function restingBranches(page: Page, statuses: readonly JobStatus[]): string[][] {
+  const resting = RESTING.filter((status) => statuses.includes(status));
+  if (resting.length === RESTING.length && page.field === 'createdAt') return [[`status <> 'processing'`]];
+  const anyTime = page.field === 'nextRunAt' ? [`next_run_at > '-infinity'`] : [];
+  return resting.map((status) => [`status = '${status}'`, ...(status === 'pending' ? anyTime : [])]);
+}
+
+/** The names in a range of an index, by one key each. */
+const distinctNames = (jobs: string, condition: string): string => `
+  with recursive named as (
+    (select name from ${jobs} where ${condition} order by name limit 1)
+    union all
+    select (select j.name from ${jobs} j where ${condition} and j.name > n.name order by j.name limit 1)
+    from named n where n.name is not null
+  )
+  select name from named where name is not null`;
+
+const pendingNames = (jobs: string): string =>
+  distinctNames(jobs, `status = 'pending' and next_run_at > '-infinity'`);
 
 export async function get(sql: Sql, id: string): Promise<JobRecord | undefined> {
   return (await getMany(sql, [id]))[0];
@@ -178,21 +206,13 @@ export async function* each(
   }
 }
 
-/** The names that there are, by one key each, and of those that run by the few that do. */
-const namesStatement = (jobs: string): string => `
-  with recursive resting as (
-    (select name from ${jobs} where status <> 'processing' order by name limit 1)
-    union all
-    select (select j.name from ${jobs} j where j.status <> 'processing' and j.name > r.name order by j.name limit 1)
-    from resting r where r.name is not null
-  )
-  select name from resting where name is not null
-  union
-  select name from ${jobs} where status = 'processing'`;
+/** The names that there are; of those that run by the few that do. */
+const allNames = (jobs: string): string =>
+  `(${distinctNames(jobs, `status <> 'processing'`)}) union select name from ${jobs} where status = 'processing'`;
 
 /** Counts stop at the cap, so that a million finished jobs cost no more than it. */
 export const statsStatement = ({ names: { jobs } }: Sql): string => `
-  with named as materialized (${namesStatement(jobs)}),
+  with named as materialized (${allNames(jobs)}),
   budget as (select greatest(1000, $1::bigint / greatest(1, count(*))) as cap from named)
   select json_build_object('name', n.name, 'status', s.status, 'count', c.count, 'cap', budget.cap,
     'rows', (select reltuples from pg_class where oid = $2::text::regclass))::text as json

@@ -1,6 +1,7 @@
 import { OptionError, StoreError } from '../core/errors.js';
 import type { JobRecord } from '../core/job.js';
 import type { Inserted, NewJob } from '../store/port.js';
+import { batchOf, type BatchColumn } from './batch.js';
 import { RING, wakeMessage } from './bell.js';
 import type { Sql } from './connection.js';
 import type { Queryable } from './driver.js';
@@ -14,16 +15,29 @@ const TRIES = 50;
 /** A statement's text stays far below what the server and JavaScript can hold in one piece. */
 const MOST_CHARACTERS = 50_000_000;
 
+const COLUMNS_GIVEN: readonly BatchColumn[] = [
+  ['at', 'integer'],
+  ['id', 'text'],
+  ['name', 'text'],
+  ['data', 'jsonb'],
+  ['status', 'text'],
+  ['priority', 'smallint'],
+  ['next_run_at', 'timestamptz'],
+  ['created_at', 'timestamptz'],
+  ['unique_key', 'text'],
+  ['retry_policy', 'jsonb'],
+  ['timeout_ms', 'double precision'],
+  ['locked_at', 'timestamptz'],
+  ['claimed_by', 'text'],
+  ['lease_token', 'text'],
+  ['heartbeat_interval', 'double precision'],
+];
+
 type Identified = NewJob & { readonly id: string };
 
 /** Conflicts raise no error, so that a caller's transaction lives on; whoever is in the way is read afterwards. */
-export const insertStatement = ({ names }: Sql): string => `
-  with given as (
-    select * from json_to_recordset($1::text::json) as g(
-      at integer, id text, name text, data jsonb, status text, priority smallint, next_run_at timestamptz,
-      created_at timestamptz, unique_key text, retry_policy jsonb, timeout_ms double precision,
-      locked_at timestamptz, claimed_by text, lease_token text, heartbeat_interval double precision)
-  ), stored as (
+const insertStatement = ({ names }: Sql, given: string): string => `
+  with given as (${given}), stored as (
     insert into ${names.jobs} (id, name, data, status, priority, next_run_at, created_at, updated_at, unique_key,
       retry_policy, timeout_ms, locked_at, last_heartbeat, claimed_by, lease_token, heartbeat_interval)
     select id, name, data, status, priority, next_run_at, created_at, created_at, unique_key,
@@ -46,7 +60,7 @@ export const winnersStatement = ({ names }: Sql): string => `
     limit 1
   ) w`;
 
-function storedJob(job: Identified, at: number): object {
+function storedJob(job: Identified, at: number): Readonly<Record<string, unknown>> {
   const { claim } = job;
   return {
     at,
@@ -129,11 +143,15 @@ async function store(
 ): Promise<Set<string>> {
   const stored = new Set<string>();
   const waking = ring ? open.map((at) => asked[at]).find((job) => job?.wake === true) : undefined;
-  const texts = piecesOf(open.map((at) => JSON.stringify(storedJob(asked[at] as Identified, at))));
+  const batch = batchOf(
+    COLUMNS_GIVEN,
+    open.map((at) => storedJob(asked[at] as Identified, at)),
+  );
+  const texts = piecesOf(batch.own);
   for (const [index, text] of texts.entries()) {
     const message = waking !== undefined && index === texts.length - 1 ? wakeMessage(waking) : '';
-    const values = [text, sql.names.channel, message];
-    for (const id of await rows<string>(on, insertStatement(sql), values)) stored.add(id);
+    const values = [text, sql.names.channel, message, batch.shared];
+    for (const id of await rows<string>(on, insertStatement(sql, batch.rows), values)) stored.add(id);
   }
   return stored;
 }

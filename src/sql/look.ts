@@ -13,7 +13,7 @@ export const dueStatement = (sql: Sql): string => `
     from json_array_elements_text($1::text::json) as n(name)
     cross join lateral (
       select next_run_at from ${sql.names.jobs}
-      where name = n.name and status = 'pending'
+      where name = n.name and status = 'pending' and next_run_at > '-infinity'
       order by next_run_at, id limit 1
     ) j))::text as json`;
 

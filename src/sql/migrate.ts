@@ -6,11 +6,14 @@ import { rows } from './rows.js';
 
 const NEWEST = migrations.length;
 
+/** Asked of the catalogue's tables: to_regclass may remember that there was nothing before the lock was waited for. */
+const THERE = `select to_json(exists(
+    select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = $1::text and c.relname = 'migrations'))::text as json`;
+
 /** The version of the schema as it is; 0 where there is none. */
 async function versionOf(on: Queryable, names: Names): Promise<number> {
-  const [there] = await rows<boolean>(on, `select to_json(to_regclass($1::text) is not null)::text as json`, [
-    names.migrations,
-  ]);
+  const [there] = await rows<boolean>(on, THERE, [names.schema]);
   if (there !== true) return 0;
   const [version] = await rows<number>(
     on,

@@ -47,12 +47,28 @@ const TIMES = {
 /** A job as a statement answers it. */
 export type Row = Readonly<Record<string, unknown>>;
 
-const LEAN = [
-  ...Object.keys(PLAIN),
-  ...Object.keys(TIMES).map((column) => `${ms(column)} as ${column}`),
+const time = (column: string): string => `${ms(column)} as ${column}`;
+
+/** Columns that most jobs have. */
+const COMMON = [
+  'id, name, status, priority, fail_count, claimed_by, lease_token, heartbeat_interval',
+  ...['next_run_at', 'created_at', 'updated_at', 'locked_at', 'last_heartbeat'].map(time),
+];
+
+/** Columns that most jobs have nothing in: they are spelled out, together, only for those that do. */
+const RARE = [
+  ...Object.keys(PLAIN).filter((column) => !COMMON[0]?.split(', ').includes(column)),
+  ...Object.keys(TIMES).filter((column) => !COMMON.includes(time(column))),
   'schedule_key',
   'retry_policy',
   'history',
+];
+const isTime = (column: string): boolean => Object.hasOwn(TIMES, column);
+const rareRow = RARE.map((column) => (isTime(column) ? time(column) : column)).join(', ');
+
+const LEAN = [
+  ...COMMON,
+  `case when num_nonnulls(${RARE.join(', ')}) > 0 then (select row_to_json(x) from (select ${rareRow}) x) end as rare`,
 ];
 /** Null is a value too, and JSON has one null only: whether there is a result or progress is said beside it. */
 const VALUES = [
@@ -87,7 +103,8 @@ export function recordOf(json: string): JobRecord {
   return toRecord(JSON.parse(json) as Row, mayBeMarked(json));
 }
 
-export function toRecord(row: Row, marked: boolean): JobRecord {
+export function toRecord(answer: Row, marked: boolean): JobRecord {
+  const row: Row = answer['rare'] === null ? answer : { ...answer, ...(answer['rare'] as Row) };
   const record: Record<string, unknown> = { key: row['id'], lockedAt: null };
   for (const [column, field] of PLAIN_ENTRIES) {
     const value = row[column];

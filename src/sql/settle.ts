@@ -1,5 +1,6 @@
 import { LOG_LIMIT } from '../core/job.js';
 import type { SettleAnswer, SettledFields, Settlement } from '../store/port.js';
+import { batchOf, type BatchColumn } from './batch.js';
 import { RING, wakeMessage } from './bell.js';
 import type { Sql } from './connection.js';
 import type { Queryable } from './driver.js';
@@ -61,7 +62,11 @@ function shapeOf(settlements: readonly Settlement[]): Shape {
   };
 }
 
-function storedSettlement(settlement: Settlement, at: number, shape: Shape): object {
+function storedSettlement(
+  settlement: Settlement,
+  at: number,
+  shape: Shape,
+): Readonly<Record<string, unknown>> {
   const { lease, status, set, ifRev, entry, historyLimit, logs = [], remove = false, by } = settlement;
   const row: Record<string, unknown> = { at, id: lease.id, token: lease.token, status, rev: ifRev };
   if (lease.token === null) row['locked'] = lease.lockedAt === null ? null : timeText(lease.lockedAt);
@@ -79,6 +84,29 @@ function storedSettlement(settlement: Settlement, at: number, shape: Shape): obj
   if (logs.length > 0) row['lines'] = logs.map(storedLine);
   return row;
 }
+
+const columnsOf = (shape: Shape): readonly BatchColumn[] => [
+  ['at', 'integer'],
+  ['id', 'text'],
+  ['token', 'text'],
+  ['locked', 'timestamptz(3)'],
+  ['status', 'text'],
+  ['rev', 'integer'],
+  ['holder', 'boolean'],
+  ['remove', 'boolean'],
+  ['entry', 'jsonb'],
+  ['keep', 'integer'],
+  ['lines', 'jsonb'],
+  ...shape.some.flatMap((field): BatchColumn[] => {
+    const { name, type } = COLUMN_OF[field];
+    return shape.all.has(field)
+      ? [[name, type]]
+      : [
+          [name, type],
+          [`has_${name}`, 'boolean'],
+        ];
+  }),
+];
 
 /** JSON's null arrives as SQL's where a column of jsonb is read from JSON, so a value that is null is written out. */
 const valueOf = (field: Field): string => {
@@ -128,16 +156,8 @@ const PRECONDITION = `j.id = g.id and j.status = 'processing' and ${SAME_HOLDER}
  * Answers a row for each that was not written by it: its position, and what became of it. One job may be in a batch
  * twice, under a lease that was lost and the one that came after it.
  */
-export function settleStatement({ names: { jobs } }: Sql, shape: Shape): string {
-  const columns = shape.some.flatMap((field) => {
-    const { name, type } = COLUMN_OF[field];
-    return [`${name} ${type}`, ...(shape.all.has(field) ? [] : [`has_${name} boolean`])];
-  });
-  const given = `given as materialized (
-    select * from json_to_recordset($1::text::json) as g(at integer, id text, token text, locked timestamptz(3),
-      status text, rev integer, holder boolean, remove boolean, entry jsonb, keep integer, lines jsonb
-      ${columns.map((column) => `, ${column}`).join('')})
-  )`;
+export function settleStatement({ names: { jobs } }: Sql, shape: Shape, rowsGiven: string): string {
+  const given = `given as materialized (${rowsGiven})`;
   const free = `free as materialized (
     select j.id from ${jobs} j, given g where ${PRECONDITION} for update of j skip locked
   )`;
@@ -181,12 +201,15 @@ async function settleOn(
   ring: boolean,
 ): Promise<SettleAnswer[]> {
   const shape = shapeOf(settlements);
-  const given = settlements.map((settlement, at) => storedSettlement(settlement, at, shape));
+  const batch = batchOf(
+    columnsOf(shape),
+    settlements.map((settlement, at) => storedSettlement(settlement, at, shape)),
+  );
   const message = ring && wakes(settlements) ? wakeMessage() : '';
   const answers = settlements.map((): SettleAnswer => 'settled');
-  const values = [JSON.stringify(given), sql.names.channel, message];
-  for (const [at, answer] of await rows<[number, SettleAnswer]>(on, settleStatement(sql, shape), values))
-    answers[at] = answer;
+  const values = [`[${batch.own.join(',')}]`, sql.names.channel, message, batch.shared];
+  const text = settleStatement(sql, shape, batch.rows);
+  for (const [at, answer] of await rows<[number, SettleAnswer]>(on, text, values)) answers[at] = answer;
   return answers;
 }
 

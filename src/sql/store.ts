@@ -4,6 +4,7 @@ import type { PayloadRules } from '../core/payload.js';
 import type { ServerClock } from '../core/server-clock.js';
 import type { InstanceStore, JobStore, LockStore, Store, Watch, WatchHandlers } from '../store/port.js';
 import { Connection, type Opened, type Sql } from './connection.js';
+import { schemaFaults } from './drift.js';
 import type { Queryable } from './driver.js';
 import { isConflict } from './errors.js';
 import { instanceStore } from './instances.js';
@@ -107,6 +108,11 @@ export class SqlStore implements Store<Queryable> {
       'transaction: a pool or a database is not a transaction: each of its queries may go elsewhere. Give the ' +
         'client on which you called BEGIN, or the argument of `mill.withTransaction`.',
     );
+  }
+
+  /** What is missing or different in the schema, as text; empty where all is well. Needs the right to make a schema. */
+  schemaFaults(): Promise<readonly string[]> {
+    return schemaFaults(this.#connection.sql);
   }
 
   /** The SQL that leads from a version of the schema to the one that this version of Tidemill needs. */

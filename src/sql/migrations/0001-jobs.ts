@@ -55,8 +55,10 @@ const jobsTable = ({ jobs }: Names): string => `
 const jobsIndexes = ({ jobs }: Names): readonly string[] => [
   // claim: the head of the queue of each name and priority.
   `create index jobs_claim on ${jobs} (name, priority desc, next_run_at, id) where status = 'pending'`,
-  // look: the earliest due time of each name; find pending jobs by due time.
-  `create index jobs_due on ${jobs} (name, next_run_at, id) where status = 'pending'`,
+  // look: the earliest due time of each name; find pending jobs by due time. A condition that always holds keeps it
+  // out of claims, where it would be taken for the claim's own index and read every priority (ADR 14).
+  `create index jobs_due on ${jobs} (name, next_run_at, id)
+     where status = 'pending' and next_run_at > '-infinity'`,
   // insert and retry: one live job per name and unique key.
   `create unique index jobs_unique on ${jobs} (name, unique_key)
      where unique_key is not null and status in ('pending', 'processing')`,

@@ -1,0 +1,34 @@
+import type { Names } from '../names.js';
+
+/** Quoted names of what reactive tasks keep in the schema. */
+export interface ReactiveNames {
+  readonly tasks: string;
+  /** What triggers append to: who changed, in nobody's order. */
+  readonly changes: string;
+  readonly changeNumbers: string;
+  /** A sequence that is a flag: its value is 1 where the planner wants to be woken. */
+  readonly idle: string;
+  readonly sources: string;
+  readonly definitions: string;
+  readonly states: string;
+  readonly planner: string;
+  readonly checkpoints: string;
+  /** The function that runs a statement under fixed settings. */
+  readonly pinned: string;
+  /** Where triggers wake the planner; of no interest to anybody else. */
+  readonly changesChannel: string;
+}
+
+export const reactiveNames = ({ table, channel }: Names): ReactiveNames => ({
+  tasks: table('tasks'),
+  changes: table('changes'),
+  changeNumbers: table('change_numbers'),
+  idle: table('planner_idle'),
+  sources: table('sources'),
+  definitions: table('definitions'),
+  states: table('task_states'),
+  planner: table('planner'),
+  checkpoints: table('checkpoints'),
+  pinned: table('pinned'),
+  changesChannel: `${channel}_changes`,
+});

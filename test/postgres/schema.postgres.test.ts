@@ -1,0 +1,113 @@
+import { randomBytes } from 'node:crypto';
+import { describe, expect, inject, it } from 'vitest';
+import { postgres, type PostgresStore } from '../../src/postgres/index.js';
+import { namesIn } from '../../src/sql/names.js';
+import { aMill } from '../support/mills.js';
+import { aJob, opened } from '../support/port.js';
+import { freshPostgres, rawPool } from '../support/stores.js';
+
+const pool = rawPool();
+const aSchema = (): string => `test_${randomBytes(6).toString('hex')}`;
+const inSchema = (schema: string, migrate = true): PostgresStore =>
+  postgres({ url: inject('postgresUrl'), connections: 2, schema, migrate });
+
+describe('the schema', () => {
+  it('is made once where twenty instances start at once', async () => {
+    const schema = aSchema();
+    await Promise.all(Array.from({ length: 20 }, () => opened(inSchema(schema))));
+    const { rows } = await pool.query<{ count: string }>(
+      `select count(*) as count from ${namesIn(schema).migrations}`,
+    );
+    expect(rows).toEqual([{ count: '1' }]);
+  });
+
+  it('of a newer version is refused by older code, which says so', async () => {
+    const schema = aSchema();
+    await opened(inSchema(schema));
+    await pool.query(`insert into ${namesIn(schema).migrations} (version, name) values (99, 'later')`);
+    await expect(opened(inSchema(schema))).rejects.toThrow(
+      /at version 99, which a newer version of Tidemill made/u,
+    );
+    await expect(opened(inSchema(schema, false))).rejects.toThrow('Update tidemill here');
+  });
+
+  it('is left alone with migrate: false, and made by hand from the script', async () => {
+    const schema = aSchema();
+    await expect(opened(inSchema(schema, false))).rejects.toThrow('store.migrationScript(0)');
+    await pool.query(inSchema(schema).migrationScript());
+    const store = await opened(inSchema(schema, false));
+    await store.jobs.insert([aJob()]);
+    expect(await store.jobs.count({})).toBe(1);
+    expect(await store.schemaFaults()).toEqual([]);
+  });
+
+  it('tells what has drifted away from it', async () => {
+    const schema = aSchema();
+    const store = await opened(inSchema(schema));
+    expect(await store.schemaFaults()).toEqual([]);
+    const { jobs, table } = namesIn(schema);
+    await pool.query(`drop index ${table('jobs_held')}`);
+    await pool.query(`drop index ${table('jobs_claim')}`);
+    await pool.query(`create index jobs_claim on ${jobs} (name)`);
+    await pool.query(`alter table ${jobs} drop column progress`);
+    await pool.query(`create index one_of_mine on ${jobs} (claimed_by)`);
+    const faults = await store.schemaFaults();
+    expect(faults).toHaveLength(3);
+    expect(faults.join('\n')).toMatch(/index jobs_held is missing/u);
+    expect(faults.join('\n')).toMatch(/index jobs_claim is CREATE INDEX/u);
+    expect(faults.join('\n')).toMatch(/column jobs\.progress is missing/u);
+    const { rows } = await pool.query(`select from pg_namespace where nspname like 'tidemill_check%'`);
+    expect(rows).toEqual([]);
+  });
+
+  it.each(['Ünï "quoted"; drop schema public', "a'b--", 'with.dot', ' ', 'select', '$1', 'x'.repeat(63)])(
+    'may have any name: %s',
+    async (name) => {
+      if (name.trim() === '') {
+        expect(() => inSchema(name)).toThrow('schema must be a non-empty string');
+        return;
+      }
+      const schema = name.length === 63 ? name : `${name}${randomBytes(3).toString('hex')}`;
+      const mill = aMill(inSchema(schema));
+      mill.job('x', (job) => job.data);
+      await mill.start();
+      expect(await mill.jobs.result((await mill.enqueue('x', 1)).id)).toBe(1);
+      const { rows } = await pool.query(`select from pg_namespace where nspname = $1`, [schema]);
+      expect(rows).toHaveLength(1);
+    },
+  );
+
+  it.each([
+    ['x'.repeat(64), 'longer than 63 bytes'],
+    ['pg_mine', 'keeps for itself'],
+    ['a\0b', 'cannot hold'],
+  ])('is refused by name where PostgreSQL would', (schema, reason) => {
+    expect(() => inSchema(schema)).toThrow(reason);
+  });
+
+  it('can be told apart from another one in the same database', async () => {
+    const [one, two] = [aMill(freshPostgres()), aMill(freshPostgres())];
+    await one.enqueue('x', 1, { id: 'same', uniqueKey: 'k' });
+    expect(await two.enqueue('x', 2, { id: 'same', uniqueKey: 'k' })).toMatchObject({ outcome: 'created' });
+    expect(await one.jobs.count()).toBe(1);
+  });
+});
+
+describe('options', () => {
+  it('are checked, with the fix', () => {
+    const url = 'postgres://localhost/x';
+    const wrong: [unknown, string][] = [
+      [{}, 'give either url or pool'],
+      [{ url, pool: {} }, 'give either url or pool'],
+      [{ url: 'mysql://x' }, 'must begin with postgres://'],
+      [{ pool: {} }, 'pool must be a Pool of the pg package'],
+      [{ url, shema: 'x' }, 'Did you mean "schema"?'],
+      [{ url, connections: 1 }, 'connections must be a whole number from 2'],
+      [{ pool, connections: 5 }, 'connections is for url'],
+      [{ url, notify: 'never' }, 'notify'],
+      [{ url, migrate: 1 }, 'migrate must be true or false'],
+      [{ url, listenUrl: 'x' }, 'listenUrl must begin with'],
+    ];
+    for (const [options, reason] of wrong) expect(() => postgres(options as never), reason).toThrow(reason);
+  });
+});
