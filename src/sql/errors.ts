@@ -1,7 +1,7 @@
 import { OptionError, StoreError, TidemillError } from '../core/errors.js';
 
 /** Errors are sorted here, once, by their SQLSTATE; both drivers carry it as `code`. */
-const sqlState = (error: unknown): string | undefined => {
+export const sqlState = (error: unknown): string | undefined => {
   const code: unknown = typeof error === 'object' && error !== null ? Reflect.get(error, 'code') : undefined;
   return typeof code === 'string' && /^[0-9A-Z]{5}$/u.test(code) ? code : undefined;
 };

@@ -3,7 +3,8 @@ import type { Migration } from './migration.js';
 
 /**
  * Jobs, instances, pauses and locks. Every column of a job but its name has a default, so that a row written by hand
- * is run like any other. Texts that are compared have the collation "C": the same order everywhere, and cheap.
+ * is run like any other. Texts that are compared have the collation "C": the same order everywhere, and cheap. Each
+ * job leaves two dead rows behind, which are cleaned up ten times as early as by default (ADR 14).
  */
 const jobsTable = ({ jobs }: Names): string => `
   create table ${jobs} (
@@ -46,7 +47,7 @@ const jobsTable = ({ jobs }: Names): string => `
     schedule_rev integer,
     schedule_id text collate "C",
     scheduled_for timestamptz(3)
-  )`;
+  ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000)`;
 
 /**
  * Each index with the queries it serves. Running jobs are few and change often: the lists leave them out, so that a

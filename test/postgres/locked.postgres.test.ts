@@ -1,0 +1,116 @@
+import { describe, expect, it } from 'vitest';
+import { namesIn } from '../../src/sql/names.js';
+import type { PostgresStore } from '../../src/postgres/index.js';
+import { aMill, gate, until } from '../support/mills.js';
+import { aClaim, aJob, anInstance, done, opened } from '../support/port.js';
+import { freshPostgres, rawPool } from '../support/stores.js';
+
+const pool = rawPool();
+const retention = () => ({ completed: 1e6, failed: 1e6, cancelled: 1e6 });
+
+/** A store and the means to hold one of its jobs in an open transaction, as a user's code might. */
+async function withLocks(): Promise<{
+  store: PostgresStore;
+  lock: (id: string) => Promise<() => Promise<void>>;
+}> {
+  const schema = `test_locked_${Math.random().toString(36).slice(2)}`;
+  const store = await opened(freshPostgres({ schema }));
+  const lock = async (id: string): Promise<() => Promise<void>> => {
+    const client = await pool.connect();
+    await client.query('begin');
+    await client.query(`select from ${namesIn(schema).jobs} where id = $1 for update`, [id]);
+    return async () => {
+      await client.query('rollback');
+      client.release();
+    };
+  };
+  return { store, lock };
+}
+
+describe("a job that somebody's open transaction holds", () => {
+  it('keeps no other from being claimed', async () => {
+    const { store, lock } = await withLocks();
+    const [held] = await store.jobs.insert([aJob({ data: 'held' }), aJob({ data: 'free' })]);
+    const unlock = await lock(held?.job.id ?? '');
+    const { jobs } = await store.jobs.claim(aClaim(anInstance()));
+    expect(jobs.map(({ data }) => data)).toEqual(['free']);
+    await unlock();
+    expect((await store.jobs.claim(aClaim(anInstance()))).jobs.map(({ data }) => data)).toEqual(['held']);
+  });
+
+  it('keeps no other from being handed on, noted or beaten for', async () => {
+    const { store, lock } = await withLocks();
+    await store.jobs.insert([aJob(), aJob()]);
+    const instance = anInstance();
+    const { jobs } = await store.jobs.claim(aClaim(instance));
+    const [held, free] = jobs as [(typeof jobs)[number], (typeof jobs)[number]];
+    const unlock = await lock(held.id);
+    await store.jobs.beat(instance, []);
+    await store.jobs.note(jobs.map((job) => ({ lease: { ...done(job).lease }, progress: { value: 1 } })));
+    expect((await store.jobs.getMany([held.id, free.id])).filter((job) => job.progress === 1)).toHaveLength(
+      1,
+    );
+    const answers = await store.jobs.settle(
+      [held, free].map((job) => done(job, { status: 'pending', set: {}, by: 'reclaimer' })),
+    );
+    expect(answers).toEqual(['changed', 'settled']);
+    await unlock();
+    expect(await store.jobs.settle([done(held, { by: 'reclaimer' })])).toEqual(['settled']);
+  });
+
+  it('is passed over by cancelMany, and cancel says why it gave up', async () => {
+    const { store, lock } = await withLocks();
+    const inserted = await store.jobs.insert([aJob(), aJob(), aJob()]);
+    const [held] = inserted.map(({ job }) => job.id);
+    const unlock = await lock(held ?? '');
+    const jobs = inserted.map(({ job }) => job);
+    expect(await store.jobs.cancelBatch(jobs, retention)).toBe(2);
+    await expect(store.jobs.cancel(held ?? '', retention)).rejects.toThrow('held by an open transaction');
+    await unlock();
+    expect(await store.jobs.cancel(held ?? '', retention)).toMatchObject({ outcome: 'cancelled' });
+  });
+
+  it('is cancelled by cancelMany where the transaction ends meanwhile', async () => {
+    const { store, lock } = await withLocks();
+    const [inserted] = await store.jobs.insert([aJob()]);
+    const unlock = await lock(inserted?.job.id ?? '');
+    const cancelling = store.jobs.cancelBatch([inserted!.job], retention);
+    await unlock();
+    expect(await cancelling).toBe(1);
+  });
+
+  it('loses no other its lease, however long the transaction is', async () => {
+    const { store } = await withLocks();
+    const mill = aMill(store, { leaseDuration: 600 });
+    const other = aMill(store, { leaseDuration: 600 });
+    const [finish, inside] = [gate(), gate()];
+    let runs = 0;
+    for (const each of [mill, other]) {
+      each.job('neighbour', async () => {
+        runs += 1;
+        await finish.promise;
+      });
+    }
+    mill.job('slow', (job) =>
+      mill.withTransaction(async (transaction) => {
+        await job.complete({ transaction });
+        inside.open();
+        await finish.promise;
+      }),
+    );
+    await Promise.all([mill.start(), other.start()]);
+    const slow = await mill.enqueue('slow', {});
+    const neighbours = await mill.enqueueMany(Array.from({ length: 4 }, () => ({ name: 'neighbour' })));
+    await inside.promise;
+    await until('all run', () => runs === 4);
+    const before = mill.health().lastContactAt;
+    await until('three leases have passed', () => {
+      const { lastContactAt } = mill.health();
+      return Number(lastContactAt) - Number(before) > 1_800;
+    });
+    finish.open();
+    for (const job of [slow, ...neighbours]) await mill.jobs.result(job.id);
+    expect(runs).toBe(4);
+    expect(await mill.jobs.get(slow.id)).toMatchObject({ status: 'completed', failCount: 0 });
+  });
+});

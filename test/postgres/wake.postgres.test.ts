@@ -1,0 +1,121 @@
+import { describe, expect, inject, it } from 'vitest';
+import { namesIn } from '../../src/sql/names.js';
+import { aMill, until } from '../support/mills.js';
+import { freshPostgres, rawPool } from '../support/stores.js';
+
+const pool = rawPool();
+/** A poll that would come far too late to be the reason for anything here. */
+const rarely = { min: '1h', max: '1h' } as const;
+const aSchema = (): string => `test_bell_${Math.random().toString(36).slice(2)}`;
+
+describe('wake-ups', () => {
+  it('reach an idle worker of another process, and name the job', async () => {
+    const schema = aSchema();
+    const worker = aMill(freshPostgres({ schema }), { pollInterval: rarely });
+    const producer = aMill(freshPostgres({ schema }));
+    worker.job('x', () => 'ran');
+    await worker.start();
+    for (let n = 0; n < 5; n += 1) {
+      await until('it is idle', () => worker.health().running === 0);
+      const job = await producer.enqueue('x', {});
+      expect(await producer.jobs.result(job.id, { timeout: '20s' })).toBe('ran');
+    }
+  });
+
+  it('come again after the listening connection was killed', async () => {
+    const schema = aSchema();
+    const worker = aMill(freshPostgres({ schema }), { pollInterval: { min: '1s', max: '1s' } });
+    const errors: unknown[] = [];
+    worker.on('error', ({ error }) => errors.push(error));
+    worker.job('x', () => 'ran');
+    await worker.start();
+    const listener = async (): Promise<number | undefined> => {
+      const text = `select pid from pg_stat_activity where query = $1`;
+      const { rows } = await pool.query<{ pid: number }>(text, [`listen "${namesIn(schema).channel}"`]);
+      return rows[0]?.pid;
+    };
+    const first = await until('it listens', listener);
+    await pool.query('select pg_terminate_backend($1)', [first]);
+    await until('the loss is told', () => errors.length > 0);
+    await until('another connection listens', async () => ![first, undefined].includes(await listener()));
+    expect(worker.health().wakeUp).toBe('stream');
+    expect(await worker.jobs.result((await worker.enqueue('x', {})).id)).toBe('ran');
+  });
+
+  it('reach a running job that is cancelled elsewhere', async () => {
+    const schema = aSchema();
+    const worker = aMill(freshPostgres({ schema }));
+    const operator = aMill(freshPostgres({ schema }));
+    worker.job(
+      'x',
+      (job) =>
+        new Promise((_resolve, reject) => {
+          job.signal.addEventListener('abort', () => reject(job.signal.reason as Error));
+        }),
+    );
+    await worker.start();
+    const job = await worker.enqueue('x', {});
+    await until('it runs', async () => (await operator.jobs.get(job.id))?.status === 'processing');
+    expect(await operator.jobs.cancel(job.id, { wait: true })).toMatchObject({ outcome: 'cancelled' });
+  });
+
+  it('are done without where they cannot be heard, as behind a transaction pooler, and it says so', async () => {
+    // Another database has channels of its own: what is said here is not heard there.
+    const listenUrl = inject('postgresUrl').replace(/postgres$/u, 'template1');
+    const warnings: string[] = [];
+    const logger = {
+      debug: () => {},
+      info: () => {},
+      warn: (...said: unknown[]) => warnings.push(JSON.stringify(said)),
+      error: () => {},
+    };
+    const mill = aMill(freshPostgres({ listenUrl }), { logger, pollInterval: { min: 20, max: 50 } });
+    mill.job('x', () => 'ran');
+    await mill.start();
+    await until('it has given up', () => mill.health().wakeUp === 'poll');
+    expect(warnings.join()).toContain('listenUrl');
+    expect(await mill.jobs.result((await mill.enqueue('x', {})).id)).toBe('ran');
+  });
+
+  it('pass over what others say on the channel', async () => {
+    const schema = aSchema();
+    const store = freshPostgres({ schema });
+    const mill = aMill(store, { pollInterval: rarely });
+    mill.job('x', () => 'ran');
+    await mill.start();
+    await until('it listens', () => mill.health().wakeUp === 'stream');
+    for (const nonsense of ['', 'hello', '{}', '[1]', '"jobs"', 'null'])
+      await pool.query('select pg_notify($1, $2)', [namesIn(schema).channel, nonsense]);
+    expect(await mill.jobs.result((await mill.enqueue('x', {})).id)).toBe('ran');
+  });
+});
+
+describe('connections', () => {
+  it('that are killed cost no work and no process', async () => {
+    const schema = aSchema();
+    const mill = aMill(freshPostgres({ schema }), { pollInterval: { min: 20, max: 50 } });
+    let runs = 0;
+    mill.job('x', () => (runs += 1));
+    await mill.start();
+    const ids: string[] = [];
+    for (let round = 0; round < 4; round += 1) {
+      const jobs = await until('it is taken', () =>
+        mill
+          .enqueueMany(
+            Array.from({ length: 50 }, (_, n) => ({ name: 'x', id: `${String(round)}-${String(n)}` })),
+          )
+          .catch(() => undefined),
+      );
+      ids.push(...jobs.map((job) => job.id));
+      await pool.query(
+        `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'tidemill' and query like $1`,
+        [`%${schema}%`],
+      );
+    }
+    await until('all have run', async () => {
+      const count = await mill.jobs.count({ status: 'completed' }).catch(() => 0);
+      return count === ids.length;
+    });
+    expect(runs).toBeGreaterThanOrEqual(200);
+  });
+});
