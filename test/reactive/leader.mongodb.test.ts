@@ -57,6 +57,7 @@ describe('leadership', () => {
     const handled = new Handled();
     const mill = await aSync(uri, handled);
     const gained = collect(mill, 'leader:gained');
+    const reconciled = collect(mill, 'reconcile:start');
     await mill.start();
     expect(gained).toEqual([]);
     const killedAt = performance.now();
@@ -65,6 +66,8 @@ describe('leadership', () => {
     await until('what came after was handled', () => handled.runs.length >= 3);
     expect(performance.now() - killedAt).toBeLessThan(LEASE_MS + 4_000);
     expect(gained).toMatchObject([{ term: 2 }]);
+    // The resume point is enough: nothing is looked at again.
+    expect(reconciled).toEqual([]);
   });
 
   it('passes on at once where the leader stops', async () => {

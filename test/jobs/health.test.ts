@@ -1,0 +1,56 @@
+import { describe, expect, it } from 'vitest';
+import type { EngineState } from '../../src/engine/options.js';
+import { healthOf } from '../../src/health.js';
+import { checkMillOptions } from '../../src/mill-options.js';
+import { memory } from '../../src/memory/index.js';
+
+const settings = checkMillOptions({ store: memory(), leaseDuration: '30s', maxAbandoned: 2 });
+const planning = { leader: false, historyLost: 0, troubles: ['sync: refused'] };
+const well: EngineState = {
+  running: 1,
+  buffered: 2,
+  unsettled: 0,
+  stuckMs: 0,
+  abandoned: 0,
+  leaseHeld: true,
+  silentMs: 100,
+  wakeUp: 'direct',
+  counters: { claims: 3, empty: 0, short: 1 },
+};
+
+describe('health', () => {
+  it('is good while the lease is held and the store answers, whatever troubles one task', () => {
+    expect(healthOf('memory', well, planning, settings)).toMatchObject({
+      ok: true,
+      reasons: [],
+      troubles: ['sync: refused'],
+      running: 1,
+      buffered: 2,
+      claims: { total: 3, empty: 0, short: 1 },
+    });
+  });
+
+  it.each<[string, Partial<EngineState>, string]>([
+    ['a lost lease', { leaseHeld: false }, 'the lease of this instance is lost'],
+    ['a silent store', { silentMs: 21_000 }, 'the store has not answered for 21 s'],
+    [
+      'an answer that does not come',
+      { stuckMs: 25_400 },
+      'one answer of the store has been awaited for 25 s',
+    ],
+    ['handlers that run away', { abandoned: 2 }, '2 handlers ignore their timeout (maxAbandoned)'],
+  ])('says why it is not: %s', (_, state, reason) => {
+    expect(healthOf('memory', { ...well, ...state }, planning, settings)).toMatchObject({
+      ok: false,
+      reasons: [reason],
+    });
+  });
+
+  it('of a mill that was not started is not good', () => {
+    expect(healthOf('memory', undefined, planning, settings)).toMatchObject({
+      ok: false,
+      reasons: ['not started'],
+      lastContactAt: undefined,
+    });
+  });
+});
