@@ -1,4 +1,4 @@
-import { link, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { link, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { StoreError } from '../core/errors.js';
 
@@ -19,21 +19,24 @@ export async function takeFolder(dir: string, initialize: (path: string) => Prom
   if (mine.has(path))
     throw new StoreError(`The folder ${path} is open in this process already; share one store object.`);
   mine.add(path);
+  const release = async (): Promise<void> => {
+    await rm(pidFile, { force: true });
+    mine.delete(path);
+  };
   try {
     await mkdir(dirname(path), { recursive: true });
     await takePidFile(pidFile, path);
-    await ensureDatabase(path, initialize);
   } catch (error) {
     mine.delete(path);
     throw error;
   }
-  return {
-    path,
-    release: async () => {
-      await rm(pidFile, { force: true });
-      mine.delete(path);
-    },
-  };
+  try {
+    await ensureDatabase(path, initialize);
+  } catch (error) {
+    await release();
+    throw error;
+  }
+  return { path, release };
 }
 
 /** A database is made under another name first: a process that dies half-way leaves nothing that looks like one. */
@@ -42,25 +45,17 @@ async function ensureDatabase(path: string, initialize: (path: string) => Promis
   const siblings = await readdir(dirname(path));
   const leftovers = siblings.filter((name) => name.startsWith(draft));
   await Promise.all(leftovers.map((name) => rm(join(dirname(path), name), { recursive: true, force: true })));
-  if (await hasDatabase(path)) return;
-  const fresh = join(dirname(path), `${draft}${String(process.pid)}`);
-  await initialize(fresh);
-  // An empty folder may have been made for us; rename takes its place, and refuses one with something in it.
-  await rename(fresh, path).catch((cause: unknown) => {
+  const found = await readdir(path).catch((): string[] => []);
+  if (found.includes('PG_VERSION')) return;
+  if (found.length > 0)
     throw new StoreError(
       `The folder ${path} is not empty and has no database in it; choose another \`dir\`.`,
-      {
-        cause,
-      },
     );
-  });
+  const fresh = join(dirname(path), `${draft}${String(process.pid)}`);
+  await initialize(fresh);
+  // The name may be that of an empty folder, whose place it takes.
+  await rename(fresh, path);
 }
-
-const hasDatabase = (path: string): Promise<boolean> =>
-  stat(join(path, 'PG_VERSION')).then(
-    () => true,
-    () => false,
-  );
 
 interface Owner {
   readonly pid: number;

@@ -1,6 +1,7 @@
-import type { Cluster, InstanceState } from '../store/port.js';
+import type { Cluster, InstanceState, Leader } from '../store/port.js';
 import type { Sql } from './connection.js';
 import { run } from './errors.js';
+import { reactiveNames } from './reactive/names.js';
 import { ms } from './record.js';
 import { rows } from './rows.js';
 
@@ -9,6 +10,7 @@ export interface ClusterRow {
   readonly now: number;
   readonly paused: readonly string[];
   readonly instances: readonly InstanceState[];
+  readonly leader: Leader | null;
 }
 
 /** An expression: who is alive and what is paused, by the server's clock. */
@@ -20,13 +22,16 @@ export function clusterJson({ names, leaseNow }: Sql): string {
       select coalesce(json_agg(json_build_object(
         'instanceId', instance_id, 'life', life, 'names', names, 'tasks', tasks, 'dead', dead,
         'leftMs', ${ms(`lease_until`)} - ${ms(leaseNow())})), '[]')
-      from ${names.instances}))`;
+      from ${names.instances}),
+    'leader', (
+      select json_build_object('life', life, 'instanceId', instance_id, 'term', term) from ${reactiveNames(names).planner}))`;
 }
 
-export const readCluster = ({ now, paused, instances }: ClusterRow): Cluster => ({
+export const readCluster = ({ now, paused, instances, leader }: ClusterRow): Cluster => ({
   now: new Date(now),
   paused: new Set(paused),
   instances,
+  ...(leader === null ? {} : { leader }),
 });
 
 export async function cluster(sql: Sql): Promise<Cluster> {

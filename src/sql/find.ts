@@ -206,26 +206,26 @@ export async function* each(
   }
 }
 
-/** The names that there are; of those that run by the few that do. */
-const allNames = (jobs: string): string =>
-  `(${distinctNames(jobs, `status <> 'processing'`)}) union select name from ${jobs} where status = 'processing'`;
-
-/** Counts stop at the cap, so that a million finished jobs cost no more than it. */
-export const statsStatement = ({ names: { jobs } }: Sql): string => `
-  with named as materialized (${allNames(jobs)}),
-  budget as (select greatest(1000, $1::bigint / greatest(1, count(*))) as cap from named)
-  select json_build_object('name', n.name, 'status', s.status, 'count', c.count, 'cap', budget.cap,
+/**
+ * Counts stop at the cap, so that a million finished jobs cost no more than it. Each status of each name is a range by
+ * itself; what runs is little, and counted once for all names.
+ */
+export function statsStatement({ names: { jobs } }: Sql): string {
+  const counts = RESTING.map(
+    (status) => `select '${status}' as status, count(*) as count from (
+      select from ${jobs} where name = n.name and status = '${status}' limit budget.cap + 1) one`,
+  );
+  const running = `select 'processing', coalesce((select r.count from running r where r.name = n.name), 0)`;
+  return `
+  with running as materialized (
+    select name, count(*) as count from ${jobs} where status = 'processing' group by name
+  ), named as materialized (
+    (${distinctNames(jobs, `status <> 'processing'`)}) union select name from running
+  ), budget as (select greatest(1000, $1::bigint / greatest(1, count(*))) as cap from named)
+  select json_build_object('name', n.name, 'status', c.status, 'count', c.count, 'cap', budget.cap,
     'rows', (select reltuples from pg_class where oid = $2::text::regclass))::text as json
-  from named n
-  cross join budget
-  cross join (values ${JOB_STATUSES.map((status) => `('${status}')`).join(', ')}) s(status)
-  cross join lateral (
-    select count(*) as count from (
-      select from ${jobs} where name = n.name and status = s.status
-        and (case when s.status = 'processing' then true else status <> 'processing' end)
-      limit budget.cap + 1
-    ) counted
-  ) c`;
+  from named n cross join budget cross join lateral (${[...counts, running].join(' union all ')}) c`;
+}
 
 interface Counted {
   readonly name: string;

@@ -2,6 +2,7 @@ import { OptionError } from '../core/errors.js';
 import { checkBoolean, checkInteger, checkOneOf } from '../core/options.js';
 import type { PayloadRules } from '../core/payload.js';
 import type { ServerClock } from '../core/server-clock.js';
+import type { ReactiveStore } from '../store/reactive.js';
 import type { InstanceStore, JobStore, LockStore, Store, Watch, WatchHandlers } from '../store/port.js';
 import { Connection, type Opened, type Sql } from './connection.js';
 import { schemaFaults } from './drift.js';
@@ -11,6 +12,8 @@ import { instanceStore } from './instances.js';
 import { jobStore } from './jobs.js';
 import { lockStore } from './locks.js';
 import { migrationsFrom } from './migrate.js';
+import { Sources } from './reactive/sources.js';
+import { reactiveStore } from './reactive/store.js';
 import { checkSchema, namesIn, quoted, type Names } from './names.js';
 import { refusesText } from './values.js';
 import { watch } from './watch.js';
@@ -29,9 +32,14 @@ export interface SqlOptions {
   readonly notify?: 'later' | 'commit';
   /** Largest payload, result or progress value, in bytes. Default: 15,500,000. */
   readonly maxPayloadBytes?: number;
+  /**
+   * Make the triggers that watched tables need. Default: true; with false a table without them is an error that says
+   * what to run.
+   */
+  readonly createTriggers?: boolean;
 }
 
-export const SQL_OPTIONS = ['schema', 'migrate', 'notify', 'maxPayloadBytes'] as const;
+export const SQL_OPTIONS = ['schema', 'migrate', 'notify', 'maxPayloadBytes', 'createTriggers'] as const;
 
 const DEFAULT_BYTES = 15_500_000;
 /** A value of jsonb holds somewhat more. */
@@ -50,6 +58,7 @@ export class SqlStore implements Store<Queryable> {
   readonly jobs: JobStore<Queryable>;
   readonly instances: InstanceStore;
   readonly locks: LockStore;
+  readonly reactive: ReactiveStore<Queryable>;
   readonly #names: Names;
   readonly #connection: Connection;
 
@@ -59,9 +68,11 @@ export class SqlStore implements Store<Queryable> {
       migrate = true,
       notify = 'later',
       maxPayloadBytes = DEFAULT_BYTES,
+      createTriggers = true,
     } = options;
     const where = `${kind}()`;
     checkBoolean(where, 'migrate', migrate);
+    checkBoolean(where, 'createTriggers', createTriggers);
     checkOneOf(where, 'notify', notify, ['later', 'commit']);
     this.kind = kind;
     this.maxPayloadBytes = checkInteger(where, 'maxPayloadBytes', maxPayloadBytes, 1, LARGEST_BYTES);
@@ -72,6 +83,7 @@ export class SqlStore implements Store<Queryable> {
     this.jobs = jobStore(sql);
     this.instances = instanceStore(sql);
     this.locks = lockStore(sql);
+    this.reactive = reactiveStore(new Sources(sql, createTriggers));
   }
 
   acquire(holder: object): Promise<void> {

@@ -1,0 +1,99 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { embedded } from '../../src/embedded/index.js';
+import { Tidemill } from '../../src/index.js';
+import { aMill, until } from '../support/mills.js';
+import { opened } from '../support/port.js';
+
+let base: string;
+let dir: string;
+const children: ChildProcess[] = [];
+
+beforeEach(async () => {
+  base = await mkdtemp(join(tmpdir(), 'tidemill-embedded-'));
+  dir = join(base, 'data');
+});
+afterEach(async () => {
+  for (const child of children.splice(0)) child.kill('SIGKILL');
+  await rm(base, { recursive: true, force: true });
+});
+
+/** A process with the folder open, and the lines that it has said so far. */
+function holder(count: number): { child: ChildProcess; lines: () => string[] } {
+  const script = join(import.meta.dirname, 'holder.ts');
+  const child = spawn(process.execPath, ['--import', 'tsx', script, dir, String(count)]);
+  children.push(child);
+  let text = '';
+  child.stdout.on('data', (chunk: Buffer) => (text += chunk.toString()));
+  child.stderr.on('data', (chunk: Buffer) => (text += chunk.toString()));
+  return { child, lines: () => text.split('\n').slice(0, -1) };
+}
+
+const ended = (child: ChildProcess): Promise<unknown> =>
+  new Promise((resolve) => {
+    child.once('exit', resolve);
+  });
+
+describe('a folder', { timeout: 60_000 }, () => {
+  it('keeps everything that was accepted by a process that was killed, and it runs at the next start', async () => {
+    const { child, lines } = holder(1_000);
+    const accepted = (): number => lines().filter((line) => line.startsWith('accepted')).length;
+    await until('it is in the midst of it', () => accepted() > 50, 40_000);
+    child.kill('SIGKILL');
+    await ended(child);
+    const mill = aMill(embedded({ dir }));
+    const ran = new Set(lines().flatMap((line) => (line.startsWith('ran ') ? [Number(line.slice(4))] : [])));
+    mill.job<number>('slow', (job) => void ran.add(job.data));
+    await mill.start();
+    await until(
+      'all have run',
+      async () => (await mill.jobs.count({ status: ['pending', 'processing'] })) === 0,
+    );
+    for (let n = 0; n < accepted(); n += 1) expect(ran).toContain(n);
+    expect(await mill.jobs.count({ status: 'completed' })).toBeGreaterThanOrEqual(accepted());
+  });
+
+  it('is refused to a second process, and to a second store of the same one', async () => {
+    const { child, lines } = holder(0);
+    await until('it is open', () => lines().includes('open'), 40_000);
+    await expect(opened(embedded({ dir }))).rejects.toThrow(
+      new RegExp(`in use by process ${String(child.pid)}.*one process at a time`, 'su'),
+    );
+    child.kill('SIGKILL');
+    await ended(child);
+    const mill = aMill(embedded({ dir }));
+    await mill.enqueue('x', 1);
+    await expect(opened(embedded({ dir }))).rejects.toThrow('share one store object');
+    await mill.stop();
+    const again = aMill(`file:${dir}` as never);
+    expect(await again.jobs.count()).toBe(1);
+  });
+
+  it('survives a first start that died half-way, and takes the pid file of the dead', async () => {
+    const draft = `${dir}.draft-99999999`;
+    await mkdir(draft, { recursive: true });
+    await writeFile(join(draft, 'PG_VERSION'), '18');
+    await writeFile(`${dir}.pid`, JSON.stringify({ pid: 99_999_999, began: '1' }));
+    const store = await opened(embedded({ dir }));
+    expect(JSON.parse(await readFile(`${dir}.pid`, 'utf8'))).toMatchObject({ pid: process.pid });
+    expect(await store.jobs.count({})).toBe(0);
+    expect((await readdir(base)).sort()).toEqual(['data', 'data.pid']);
+  });
+
+  it('with something else in it is left alone', async () => {
+    await mkdir(dir);
+    await writeFile(join(dir, 'mine.txt'), 'mine');
+    await expect(opened(embedded({ dir }))).rejects.toThrow('has no database in it');
+    expect(await readdir(base)).toEqual(['data']);
+    expect(await readdir(dir)).toEqual(['mine.txt']);
+  });
+});
+
+it('opens from a URL by the front door', () => {
+  expect(() => new Tidemill({ store: 'file:' })).toThrow("'file:./dir'");
+  expect(() => new Tidemill({ store: 'file:./somewhere' })).not.toThrow();
+  expect(() => new Tidemill({ store: 'postgresql://localhost/x' })).not.toThrow();
+});

@@ -1,0 +1,97 @@
+import { describe, expect, it } from 'vitest';
+import { LeaseClock } from '../../src/embedded/lease-clock.js';
+import { embedded, type Queryable } from '../../src/embedded/index.js';
+import { namesIn } from '../../src/sql/names.js';
+import { aMill, gate, until } from '../support/mills.js';
+import { aClaim, aJob, anInstance, done, opened } from '../support/port.js';
+import { freshEmbedded, sharedEmbedded, useEmbedded } from '../support/stores.js';
+
+useEmbedded();
+
+describe('one connection for everything', () => {
+  it('a call inside a transaction that is not given it throws instead of waiting for ever', async () => {
+    const mill = aMill(freshEmbedded());
+    const forgotten = mill.withTransaction(async (transaction) => {
+      await mill.enqueue('x', 1, { transaction });
+      await mill.enqueue('x', 2);
+    });
+    await expect(forgotten).rejects.toThrow('must be given its transaction');
+    expect(await mill.jobs.count()).toBe(0);
+  });
+
+  it('a call that outlives the transaction it was begun in is welcome', async () => {
+    const mill = aMill(freshEmbedded());
+    const over = gate();
+    let later: Promise<unknown> | undefined;
+    await mill.withTransaction(async (transaction) => {
+      await mill.enqueue('x', 1, { transaction });
+      later = over.promise.then(() => mill.enqueue('x', 2));
+    });
+    over.open();
+    await later;
+    expect(await mill.jobs.count()).toBe(2);
+  });
+
+  it('a transaction of a PGlite of your own takes jobs along', async () => {
+    const mill = aMill(freshEmbedded());
+    // Opening the store inside the transaction would wait for it.
+    await mill.jobs.count();
+    const job = await sharedEmbedded().transaction((transaction) =>
+      mill.enqueue('x', { at: new Date(7) }, { transaction: transaction satisfies Queryable }),
+    );
+    expect((await mill.jobs.get(job.id))?.data).toEqual({ at: new Date(7) });
+    await expect(mill.enqueue('x', 1, { transaction: sharedEmbedded() })).rejects.toThrow(
+      'is not a transaction',
+    );
+  });
+
+  it('wakes other mills of the process', async () => {
+    const store = freshEmbedded();
+    const worker = aMill(store, { pollInterval: { min: '1h', max: '1h' } });
+    const producer = aMill(store);
+    worker.job('x', () => 'ran');
+    await worker.start();
+    await until('it listens', () => worker.health().wakeUp === 'stream');
+    expect(await producer.jobs.result((await producer.enqueue('x', {})).id, { timeout: '20s' })).toBe('ran');
+  });
+});
+
+describe('what no worker of the server does', () => {
+  it('dead rows do not pile up: a sweep vacuums', async () => {
+    const schema = `test_vacuum_${Math.random().toString(36).slice(2)}`;
+    const store = await opened(freshEmbedded({ schema }));
+    const size = async (): Promise<number> => {
+      const text = `select pg_relation_size($1::text::regclass)::integer as bytes`;
+      const { rows } = await sharedEmbedded().query<{ bytes: number }>(text, [namesIn(schema).jobs]);
+      return rows[0]?.bytes ?? 0;
+    };
+    const round = async (): Promise<number> => {
+      await store.jobs.insert(Array.from({ length: 200 }, () => aJob()));
+      const { jobs } = await store.jobs.claim(aClaim(anInstance(), { max: 200 }));
+      await store.jobs.settle(jobs.map((job) => done(job, { remove: true })));
+      await store.jobs.sweep?.(new Date());
+      return size();
+    };
+    const first = await round();
+    for (let rounds = 0; rounds < 10; rounds += 1) await round();
+    expect(await size()).toBeLessThanOrEqual(2 * first);
+  });
+});
+
+describe('the clock of leases', () => {
+  it('stands still while the process does', () => {
+    const clock = new LeaseClock();
+    const before = clock.now();
+    const end = performance.now() + 1_500;
+    while (performance.now() < end);
+    expect(clock.now() - before).toBeLessThanOrEqual(1_001);
+  });
+});
+
+it('options are checked, with the fix', () => {
+  const database = sharedEmbedded();
+  expect(() => embedded({ dir: 'x', database })).toThrow('give either dir or database');
+  expect(() => embedded({ database: {} as never })).toThrow('database must be a PGlite');
+  expect(() => embedded({ folder: 'x' } as never)).toThrow('unknown option "folder"');
+  expect(() => embedded({ dir: '' })).toThrow('dir must be a non-empty string');
+});

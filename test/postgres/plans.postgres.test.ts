@@ -1,0 +1,156 @@
+import { beforeAll, describe, expect, it } from 'vitest';
+import type { JobFilter, Page } from '../../src/store/port.js';
+import { claimStatement } from '../../src/sql/claim.js';
+import type { Sql } from '../../src/sql/connection.js';
+import { findStatement, statsStatement } from '../../src/sql/find.js';
+import { winnersStatement } from '../../src/sql/insert.js';
+import { dueStatement } from '../../src/sql/look.js';
+import { namesIn } from '../../src/sql/names.js';
+import { sweepStatement } from '../../src/sql/sweep.js';
+import { freshPostgres, rawPool } from '../support/stores.js';
+
+const NAMES = ['mail', 'report', 'sync', 'thumb', 'push'];
+const schema = `test_plans_${Math.random().toString(36).slice(2)}`;
+const names = namesIn(schema);
+const pool = rawPool();
+/** What statements need to know of a store. */
+const sql = { names, leaseNow: () => 'statement_timestamp()' } as Sql;
+
+async function fill(count: number, columns: string, values: string): Promise<void> {
+  const name = `(array['${NAMES.join(`','`)}'])[1 + n % 5]`;
+  await pool.query(`insert into ${names.jobs} (name, priority, data, created_at, updated_at, ${columns})
+    select ${name}, n % 3 - 1, '{}', now() - n * interval '1 ms', now() - n * interval '1 ms', ${values}
+    from generate_series(1, ${String(count)}) n`);
+}
+
+beforeAll(async () => {
+  const holder = {};
+  const store = freshPostgres({ schema });
+  await store.acquire(holder);
+  await store.release(holder);
+  await fill(30_000, 'status, next_run_at', `'pending', now() + interval '1 day' + n * interval '1 ms'`);
+  await fill(30_000, 'status, expires_at', `'completed', now() + interval '1 day'`);
+  await fill(
+    2_000,
+    'status, locked_at, claimed_by, lease_token',
+    `'processing', now(), 'somebody', 'life.1'`,
+  );
+  await pool.query(`analyze ${names.jobs}`);
+}, 60_000);
+
+interface Plan {
+  readonly 'Node Type': string;
+  readonly 'Relation Name'?: string;
+  readonly 'Index Name'?: string;
+  readonly 'Actual Rows': number;
+  readonly 'Actual Loops': number;
+  readonly 'Rows Removed by Filter'?: number;
+  readonly 'Rows Removed by Index Recheck'?: number;
+  readonly Plans?: readonly Plan[];
+}
+
+/** Rows of jobs that a statement read, kept or not, and the indexes by which it found them. */
+interface Reading {
+  readonly read: number;
+  readonly indexes: readonly string[];
+}
+
+function readingOf(plan: Plan): Reading {
+  const below = (plan.Plans ?? []).map(readingOf);
+  const scans = plan['Relation Name'] === 'jobs' && plan['Node Type'].includes('Scan');
+  const removed = (plan['Rows Removed by Filter'] ?? 0) + (plan['Rows Removed by Index Recheck'] ?? 0);
+  const own = scans ? Math.round((plan['Actual Rows'] + removed) * plan['Actual Loops']) : 0;
+  const index = scans && plan['Actual Loops'] > 0 ? [plan['Index Name'] ?? plan['Node Type']] : [];
+  return {
+    read: own + below.reduce((sum, one) => sum + one.read, 0),
+    indexes: [...new Set([...index, ...below.flatMap((one) => one.indexes)])].sort(),
+  };
+}
+
+/** Runs the statement, and undoes what it did. */
+async function explained(text: string, values: (string | number | null)[]): Promise<Reading> {
+  const client = await pool.connect();
+  try {
+    await client.query('begin');
+    const answer = await client.query<{ 'QUERY PLAN': [{ Plan: Plan }] }>(
+      `explain (analyze, format json) ${text}`,
+      values,
+    );
+    return readingOf(answer.rows[0]!['QUERY PLAN'][0].Plan);
+  } finally {
+    await client.query('rollback');
+    client.release();
+  }
+}
+
+const limits = (max: number): string => JSON.stringify(NAMES.map((name, turn) => ({ name, max, turn })));
+const claiming = (max: number): Promise<Reading> =>
+  explained(claimStatement(sql), [limits(max), max * NAMES.length, 'i', 'life.2', 1_000]);
+
+describe('plans, among 30,000 jobs for later, 30,000 finished ones and 2,000 that run', () => {
+  it('a look reads one row per name', async () => {
+    const { read, indexes } = await explained(dueStatement(sql), [JSON.stringify([...NAMES, 'unknown'])]);
+    expect(indexes).toEqual(['jobs_due']);
+    expect(read).toBeLessThanOrEqual(NAMES.length);
+  });
+
+  it('a claim reads nothing where nothing is due', async () => {
+    const { read } = await claiming(100);
+    expect(read).toBeLessThanOrEqual(NAMES.length);
+  });
+
+  it('a claim reads what it takes, twice, where 30,000 are due', async () => {
+    await fill(30_000, 'status, next_run_at', `'pending', now() - n * interval '1 ms'`);
+    const { read, indexes } = await claiming(20);
+    expect(indexes).toEqual(['jobs_claim', 'jobs_due', 'jobs_pkey']);
+    expect(read).toBeLessThanOrEqual(2 * 100 + NAMES.length);
+    await pool.query(`delete from ${names.jobs} where status = 'pending' and next_run_at < now()`);
+    await pool.query(`vacuum analyze ${names.jobs}`);
+  });
+
+  const page = (field: Page['field'], direction: 1 | -1 = -1): Page => ({ field, direction, limit: 50 });
+  const later: Page = { ...page('createdAt'), after: { at: new Date(Date.now() - 20_000), key: 'x' } };
+  it.each<[string, JobFilter, Page, number]>([
+    ['everything by age', {}, page('createdAt'), 1],
+    ['everything by age, from the end', {}, page('createdAt', 1), 1],
+    ['a later page', {}, later, 1],
+    ['a name and a status by age', { name: ['mail'], status: ['completed'] }, page('createdAt'), 1],
+    [
+      'two names and two statuses by age',
+      { name: ['mail', 'sync'], status: ['completed', 'pending'] },
+      page('createdAt'),
+      4,
+    ],
+    ['a name by age', { name: ['mail'] }, page('createdAt'), 4],
+    ['a status by its last change', { status: ['completed'] }, page('updatedAt'), 1],
+    ['what waits by its due time', { status: ['pending'] }, page('nextRunAt', 1), 5],
+    [
+      'what waits of a name by its due time',
+      { name: ['mail'], status: ['pending'] },
+      page('nextRunAt', 1),
+      1,
+    ],
+  ])('a find reads a page of each range: %s', async (_what, filter, wanted, ranges) => {
+    const { text, values } = findStatement(sql, filter, wanted);
+    const { read } = await explained(text, values);
+    const running = filter.status === undefined ? 2_000 : 0;
+    expect(read).toBeLessThanOrEqual((ranges + 1) * 51 + running + 2 * NAMES.length);
+  });
+
+  it('statistics read no more than their cap, and one key per name', async () => {
+    const { read } = await explained(statsStatement(sql), [5_000, names.jobs]);
+    expect(read).toBeLessThanOrEqual(NAMES.length * 2 * 1_001 + 2_000 + 2 * NAMES.length);
+  });
+
+  it('who holds a key is found by its index', async () => {
+    const given = JSON.stringify([{ at: 0, id: 'none', name: 'mail', unique_key: 'k' }]);
+    const { read, indexes } = await explained(winnersStatement(sql), [given]);
+    expect(read).toBe(0);
+    expect(indexes).toEqual(['jobs_pkey', 'jobs_unique']);
+  });
+
+  it('a sweep reads nothing where nothing has expired', async () => {
+    const { read } = await explained(sweepStatement(sql), [new Date().toISOString(), 1_000]);
+    expect(read).toBe(0);
+  });
+});
