@@ -1,5 +1,5 @@
 import type { Names } from '../names.js';
-import { reactiveNames, type ReactiveNames } from '../reactive/names.js';
+import { literal, reactiveNames, type ReactiveNames } from '../reactive/names.js';
 import type { Migration } from './migration.js';
 
 /**
@@ -51,7 +51,7 @@ const tasksTable = ({ tasks }: ReactiveNames): readonly string[] => [
 const changesTable = ({ changes, changeNumbers, idle }: ReactiveNames): readonly string[] => [
   `create sequence ${changeNumbers}`,
   `create table ${changes} (
-    seq bigint primary key default nextval('${changeNumbers}'),
+    seq bigint primary key default nextval(${literal(changeNumbers)}),
     source text collate "C" not null,
     key text collate "C" not null,
     kind text collate "C" not null,
@@ -84,7 +84,7 @@ const registryTables = (names: ReactiveNames): readonly string[] => [
     term bigint not null
   )`,
   `create table ${names.planner} (
-    only boolean primary key default true check (only),
+    one boolean primary key default true check (one),
     life text collate "C",
     instance_id text not null,
     term bigint not null

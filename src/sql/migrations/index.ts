@@ -1,5 +1,6 @@
 import { jobs } from './0001-jobs.js';
+import { reactive } from './0002-reactive.js';
 import type { Migration } from './migration.js';
 
 /** In order; the version of a schema is how many of them were applied to it. */
-export const migrations: readonly Migration[] = [jobs];
+export const migrations: readonly Migration[] = [jobs, reactive];

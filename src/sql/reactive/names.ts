@@ -19,6 +19,12 @@ export interface ReactiveNames {
   readonly changesChannel: string;
 }
 
+/** A text inside SQL that takes no parameters, such as the definition of a trigger. */
+export const literal = (text: string): string =>
+  text.includes('\\')
+    ? `E'${text.replaceAll('\\', '\\\\').replaceAll("'", "''")}'`
+    : `'${text.replaceAll("'", "''")}'`;
+
 export const reactiveNames = ({ table, channel }: Names): ReactiveNames => ({
   tasks: table('tasks'),
   changes: table('changes'),

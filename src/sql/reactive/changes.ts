@@ -1,0 +1,83 @@
+/** Reads what triggers have noted. */
+import type { Sql } from '../connection.js';
+import { ms } from '../record.js';
+import { rows } from '../rows.js';
+import type { Ledger } from './ledger.js';
+import { namesOf } from './place.js';
+
+export interface Noted {
+  readonly seq: number;
+  readonly source: string;
+  readonly key: string;
+  readonly kind: 'insert' | 'update' | 'delete' | 'truncate';
+  readonly at: number;
+}
+
+interface Answer {
+  /** Every transaction below has ended, and what it committed is seen. */
+  readonly xmin: number;
+  /** No transaction from here on had begun. */
+  readonly xmax: number;
+  /** The newest number that was given out. */
+  readonly last: number;
+  readonly rows: readonly Noted[];
+}
+
+/** $1 spans to look into, in order · $2 the most to read */
+export const readStatement = (sql: Sql): string => {
+  const { changes, changeNumbers } = namesOf(sql);
+  return `select json_build_object(
+      'xmin', pg_snapshot_xmin(s.now)::text::bigint, 'xmax', pg_snapshot_xmax(s.now)::text::bigint,
+      'last', (select case when is_called then last_value else 0 end from ${changeNumbers}),
+      'rows', (
+        select coalesce(json_agg(json_build_object('seq', c.seq, 'source', c.source, 'key', c.key, 'kind', c.kind,
+          'at', ${ms('c.at')}) order by c.seq), '[]')
+        from (
+          select c.* from json_to_recordset($1::text::json) as gap(lo bigint, hi bigint)
+          cross join lateral (
+            select * from ${changes} where seq between gap.lo and gap.hi order by seq limit $2::integer
+          ) c
+          order by c.seq limit $2::integer
+        ) c)
+    )::text as json
+    from (select pg_current_snapshot() as now) s`;
+};
+
+/**
+ * Reads pages, and finds out up to which number nothing can come any more: one that was given out belongs to a
+ * transaction that had begun by then, and when all of those have ended, it was read or never will be.
+ */
+export class ChangeReader {
+  readonly #sql: Sql;
+  readonly #ledger: Ledger;
+  readonly #limit: number;
+  /** The newest number of an earlier look, and a transaction that begins later than whoever has it. */
+  #mark: { readonly last: number; readonly xmax?: number } | undefined;
+
+  constructor(sql: Sql, ledger: Ledger, limit: number) {
+    this.#sql = sql;
+    this.#ledger = ledger;
+    this.#limit = limit;
+  }
+
+  async read(): Promise<readonly Noted[]> {
+    const gaps = JSON.stringify(this.#ledger.gaps());
+    const [answer] = await rows<Answer>(this.#sql.driver, readStatement(this.#sql), [gaps, this.#limit]);
+    if (answer === undefined) return [];
+    for (const { seq } of answer.rows) this.#ledger.add(seq);
+    this.#decide(answer);
+    return answer.rows;
+  }
+
+  /** Its numbers are read after the snapshot was taken, so a mark is complete only with the snapshot after that. */
+  #decide({ xmin, xmax, last, rows: read }: Answer): void {
+    const mark = this.#mark;
+    if (mark === undefined) this.#mark = { last };
+    else if (mark.xmax === undefined) this.#mark = { ...mark, xmax };
+    else if (xmin >= mark.xmax) {
+      const seen = read.length < this.#limit ? mark.last : Math.min(mark.last, (read.at(-1)?.seq ?? 1) - 1);
+      this.#ledger.decided(seen);
+      this.#mark = { last };
+    }
+  }
+}

@@ -1,0 +1,203 @@
+import type { TaskRecord } from '../../core/task.js';
+import type { ClaimAnswer, ClaimRequest, Cluster, Glance, Instance } from '../../store/port.js';
+import type { TaskPlan } from '../../store/reactive.js';
+import { clusterJson, readCluster, type ClusterRow } from '../cluster.js';
+import type { Sql } from '../connection.js';
+import { run } from '../errors.js';
+import { ms } from '../record.js';
+import { rows } from '../rows.js';
+import { isStorable } from '../values.js';
+import { Arguments, pinned } from './arguments.js';
+import { found, given, holds, namesOf } from './place.js';
+import { whereOf } from './plan.js';
+import { answering, COLUMNS, IS_RUNNING, leaseKey, records, toRecord, type ShapeOf } from './record.js';
+import type { Sources } from './sources.js';
+import { halved, withShape } from './statements.js';
+import { conditionOf } from './translate.js';
+
+export type Plans = ReadonlyMap<string, TaskPlan>;
+
+const HOLDS = `(until is null or until > statement_timestamp())`;
+
+interface TaskClusterRow extends ClusterRow {
+  readonly pauses: readonly { readonly name: string; readonly until: number | null }[];
+  readonly inForce: readonly { readonly task: string; readonly trigger: string; readonly version: number }[];
+}
+
+/** The cluster as it concerns reactive tasks. */
+const taskClusterJson = (sql: Sql): string => `(${clusterJson(sql)}::jsonb || jsonb_build_object(
+    'pauses', (select coalesce(jsonb_agg(jsonb_build_object('name', name, 'until', ${ms('until')})), '[]')
+      from ${sql.names.pauses} where kind = 'tasks' and ${HOLDS}),
+    'inForce', (select coalesce(jsonb_agg(jsonb_build_object('task', task, 'trigger', state -> 'trigger',
+      'version', state -> 'version')), '[]') from ${namesOf(sql).states})))`;
+
+function readTaskCluster(row: TaskClusterRow): Cluster {
+  const ends = row.pauses.flatMap(({ until }) => until ?? []);
+  const cluster = readCluster(row);
+  return {
+    ...cluster,
+    inForce: new Map(row.inForce.map(({ task, trigger, version }) => [task, { trigger, version }])),
+    ...(ends.length === 0 ? {} : { resumeAt: new Date(Math.min(...ends)) }),
+    paused: new Set(row.pauses.map(({ name }) => name)),
+    instances: cluster.instances.map((one) => ({ ...one, names: one.tasks.map(({ task }) => task) })),
+  };
+}
+
+/** One key per task: when the earliest is due. $1 tasks */
+export const lookStatement = (sql: Sql): string => `
+  select json_build_object('cluster', ${taskClusterJson(sql)}, 'due', (
+    select coalesce(json_agg(json_build_array(n.name, ${ms('k.scheduled_at')})), '[]')
+    from json_array_elements_text($1::text::json) as n(name)
+    cross join lateral (
+      select scheduled_at from ${namesOf(sql).tasks} where task = n.name and status = 'pending'
+      order by scheduled_at, key limit 1
+    ) k))::text as json`;
+
+export async function look(sql: Sql, tasks: readonly string[]): Promise<Glance> {
+  const values = [JSON.stringify(tasks.filter(isStorable))];
+  const [row] = await run('look for tasks', () =>
+    rows<{ cluster: TaskClusterRow; due: [string, number][] }>(sql.driver, lookStatement(sql), values),
+  );
+  return {
+    cluster: readTaskCluster(row?.cluster as TaskClusterRow),
+    nextDue: new Map(row?.due.map(([task, at]) => [task, new Date(at)])),
+    foreign: false,
+  };
+}
+
+/**
+ * One statement, as for jobs: rows that others hold are passed over, names take turns. An attempt counts from here, and
+ * is taken back where it never was one. $1 tasks with their limits · $2 the most in all · $3 instance · $4 token
+ */
+export const claimStatement = (sql: Sql): string => {
+  const { tasks } = namesOf(sql);
+  return `
+  with open as materialized (
+    select n.name, n.max, n.turn from json_to_recordset($1::text::json) as n(name text, max integer, turn integer)
+    where not exists (select from ${sql.names.pauses} p where p.kind = 'tasks' and p.name = n.name and ${HOLDS})
+  ), offered as materialized (
+    select k.task, k.key, o.turn, row_number() over (partition by o.turn order by k.scheduled_at, k.key) as place
+    from open o cross join lateral (
+      select task, key, scheduled_at from ${tasks}
+      where task = o.name and status = 'pending' and scheduled_at <= statement_timestamp()
+      order by scheduled_at, key limit o.max
+      for update skip locked
+    ) k
+  ), taken as materialized (
+    select task, key from offered order by place, turn limit $2::integer
+  ), claimed as (
+    update ${tasks} k set status = 'processing', claimed_by = $3::text, lease_token = $4::text,
+      locked_at = statement_timestamp(), attempts = k.attempts + 1, waiting_since = null, deferred_until = null,
+      touched = false, overtaken = false
+    from taken t where k.task = t.task and k.key = t.key
+    returning k.*
+  )
+  select json_build_object('cluster', ${taskClusterJson(sql)}, 'offered', (select count(*) from offered))::text as json
+  union all
+  ${answering(COLUMNS, 'claimed')}`;
+};
+
+/** Of the keys of one task, those whose row is there and matches. */
+export function matchingStatement(
+  shape: Parameters<typeof found>[0],
+  plan: TaskPlan,
+  keys: readonly string[],
+): { readonly text: string; readonly args: Arguments } {
+  const args = new Arguments();
+  const condition = holds(shape, conditionOf(whereOf(plan), shape, plan.filter, args));
+  const text = `with ${given(shape, args.json(keys))}, ${found(shape)}
+    select to_json(f.key)::text from found f where ${condition}`;
+  return { text, args };
+}
+
+/** A row on which the filter errors does not match; the others of the claim are not held up by it. */
+async function matching(
+  sources: Sources,
+  plan: TaskPlan,
+  keys: readonly string[],
+): Promise<ReadonlySet<string>> {
+  return withShape(sources, plan.source, async (shape) => {
+    const matches = new Set<string>();
+    if (shape === undefined) return matches;
+    await halved(keys, async (some) => {
+      const { text, args } = matchingStatement(shape, plan, some);
+      for (const key of await pinned<string>(sources.sql.driver, namesOf(sources.sql).pinned, text, args))
+        matches.add(key);
+    });
+    return matches;
+  });
+}
+
+/** Asked right after the claim, for each task of it. */
+async function withMatches(
+  sources: Sources,
+  plans: Plans,
+  tasks: readonly TaskRecord[],
+): Promise<readonly TaskRecord[]> {
+  const groups = new Map<string, TaskRecord[]>();
+  for (const task of tasks) groups.set(task.name, [...(groups.get(task.name) ?? []), task]);
+  const judged = await Promise.all(
+    [...groups].map(async ([name, group]) => {
+      const plan = plans.get(name);
+      if (plan === undefined) return group;
+      const matches = await matching(
+        sources,
+        plan,
+        group.map((task) => leaseKey(task).key),
+      );
+      return group.map((task) => ({ ...task, matches: matches.has(leaseKey(task).key) }));
+    }),
+  );
+  return judged.flat().sort((a, b) => a.scheduledAt.getTime() - b.scheduledAt.getTime());
+}
+
+export async function claim(
+  sources: Sources,
+  plans: Plans,
+  shapeOf: ShapeOf,
+  request: ClaimRequest,
+): Promise<ClaimAnswer<TaskRecord>> {
+  const { instance, token, total } = request;
+  const limits = [...request.limits]
+    .map(([name, { max }], turn) => ({ name, max: Math.min(max, total), turn }))
+    .filter(({ name }) => isStorable(name));
+  const values = [JSON.stringify(limits), total, instance.instanceId, token];
+  return run('claim tasks', async () => {
+    const answer = await sources.sql.driver.query(claimStatement(sources.sql), values);
+    const [first = '', ...texts] = answer.rows.map(({ json }) => json as string);
+    const { cluster, offered } = JSON.parse(first) as { cluster: TaskClusterRow; offered: number };
+    const jobs = await withMatches(
+      sources,
+      plans,
+      texts.map((text) => toRecord(text, shapeOf)),
+    );
+    const full = ({ name, max }: { name: string; max: number }): boolean =>
+      jobs.filter((task) => task.name === name).length >= max;
+    return {
+      jobs,
+      asked: jobs.length,
+      more: offered > jobs.length || (jobs.length > 0 && limits.some(full)),
+      cluster: readTaskCluster(cluster),
+    };
+  });
+}
+
+export async function claimedUnder(
+  sources: Sources,
+  plans: Plans,
+  shapeOf: ShapeOf,
+  instance: Instance,
+  token: string,
+): Promise<readonly TaskRecord[]> {
+  const text = answering(
+    COLUMNS,
+    `${namesOf(sources.sql).tasks} where claimed_by = $1::text and ${IS_RUNNING} and lease_token = $2::text`,
+  );
+  return run('read a claim again', async () =>
+    withMatches(
+      sources,
+      plans,
+      await records(sources.sql.driver, text, [instance.instanceId, token], shapeOf),
+    ),
+  );
+}

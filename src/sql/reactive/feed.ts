@@ -1,0 +1,195 @@
+import { pause } from '../../core/clock.js';
+import { OptionError, StoreError } from '../../core/errors.js';
+import type { Feed, FeedEvent } from '../../store/reactive.js';
+import type { Listening } from '../driver.js';
+import { run } from '../errors.js';
+import { ChangeReader, type Noted } from './changes.js';
+import { Ledger, Position } from './ledger.js';
+import { namesOf } from './place.js';
+import { captureOf, signatureOf } from './shape.js';
+import type { Sources } from './sources.js';
+
+const PAGE = 1_000;
+/** Looks follow each other at first, and slow down while nothing comes. */
+const SHORTEST_MS = 5;
+const LONGEST_MS = 1_000;
+/** After so long a silence writers are asked to wake. */
+const IDLE_MS = 40;
+/** More at once than this, or pages that follow each other sooner than `IDLE_MS`: writers need not wake any more. */
+const FEW = 10;
+/** Tables may be altered, dropped and made anew. */
+const INSPECT_MS = 5_000;
+
+/**
+ * What triggers have noted, and what becomes of the tables themselves. Writers wake it only while it has asked for that,
+ * since notifications make their commits take turns; the poll finds everything.
+ */
+export class TableFeed implements Feed {
+  readonly #sources: Sources;
+  readonly #collections: readonly string[];
+  readonly #ledger = new Ledger();
+  readonly #reader: ChangeReader;
+  readonly #closed = new AbortController();
+  #queue: FeedEvent[] = [];
+  #bySource: ReadonlyMap<string, readonly string[]> = new Map();
+  /** What was last seen of each table, so that a fault is told once. */
+  readonly #seen = new Map<string, string>();
+  #listening: Listening | undefined;
+  #wake: (() => void) | undefined;
+  #woken = false;
+  #armed = false;
+  #waitMs = SHORTEST_MS;
+  #readAt = -Infinity;
+  #inspectedAt = -Infinity;
+  #token: { readonly place: number; readonly position: Position };
+
+  constructor(sources: Sources, collections: readonly string[]) {
+    this.#sources = sources;
+    this.#collections = collections;
+    this.#reader = new ChangeReader(sources.sql, this.#ledger, PAGE);
+    this.#token = { place: 0, position: new Position(this.#ledger, 0) };
+  }
+
+  get token(): Position {
+    const place = this.#ledger.end;
+    if (place !== this.#token.place) this.#token = { place, position: new Position(this.#ledger, place) };
+    return this.#token.position;
+  }
+
+  async open(): Promise<this> {
+    await this.#inspect();
+    return this;
+  }
+
+  async next(): Promise<FeedEvent> {
+    for (;;) {
+      const event = this.#queue.shift();
+      if (event !== undefined) return event;
+      await run('read changes', () => this.#look());
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed.abort();
+    this.#wake?.();
+    await this.#listening?.close().catch(() => undefined);
+    if (this.#armed) await this.#arm(false).catch(() => undefined);
+  }
+
+  async #look(): Promise<void> {
+    const { clock } = this.#sources.sql;
+    if (this.#closed.signal.aborted) throw new StoreError('watch: the feed was closed.', { transient: true });
+    if (clock.monotonic() - this.#inspectedAt >= INSPECT_MS) await this.#inspect();
+    const noted = await this.#reader.read();
+    if (noted.length > 0) {
+      await this.#deliver(noted);
+      await this.#busy(noted.length);
+    } else if (this.#queue.length === 0) await this.#idle();
+  }
+
+  /** A source that is not known may be that of triggers that were made a moment ago. */
+  async #deliver(noted: readonly Noted[]): Promise<void> {
+    if (noted.some(({ source }) => !this.#bySource.has(source))) await this.#inspect();
+    const first = this.#ledger.end - noted.length;
+    for (const [index, { source, key, kind, at }] of noted.entries()) {
+      const token = new Position(this.#ledger, first + index + 1);
+      const collections = this.#bySource.get(source) ?? [];
+      if (kind === 'truncate') this.#queue.push({ kind: 'upheaval', collections, token });
+      else
+        for (const collection of collections)
+          this.#queue.push({
+            kind: 'change',
+            change: { collection, id: key, key, kind },
+            token,
+            at: new Date(at),
+          });
+    }
+  }
+
+  async #busy(count: number): Promise<void> {
+    const now = this.#sources.sql.clock.monotonic();
+    const brisk = count > FEW || now - this.#readAt < IDLE_MS;
+    this.#readAt = now;
+    this.#waitMs = SHORTEST_MS;
+    if (this.#armed && brisk) await this.#arm(false);
+  }
+
+  /** Before the wait that others are to end, one more look: whoever wrote before the flag was up did not wake. */
+  async #idle(): Promise<void> {
+    if (!this.#armed && this.#waitMs >= IDLE_MS) {
+      await this.#listen();
+      await this.#arm(true);
+      return;
+    }
+    await this.#rest();
+    this.#waitMs = Math.min(this.#waitMs * 2, LONGEST_MS);
+  }
+
+  async #rest(): Promise<void> {
+    const arrival = new AbortController();
+    this.#wake = () => arrival.abort();
+    if (!this.#woken && !this.#closed.signal.aborted)
+      await pause(this.#sources.sql.clock, this.#waitMs, arrival.signal);
+    this.#wake = undefined;
+    this.#woken = false;
+  }
+
+  async #arm(armed: boolean): Promise<void> {
+    const { driver } = this.#sources.sql;
+    await driver.query(`select setval($1::text::regclass, $2::bigint)::text as json`, [
+      namesOf(this.#sources.sql).idle,
+      armed ? 1 : 0,
+    ]);
+    this.#armed = armed;
+  }
+
+  async #listen(): Promise<void> {
+    if (this.#listening !== undefined) return;
+    const { driver } = this.#sources.sql;
+    const channel = namesOf(this.#sources.sql).changesChannel;
+    try {
+      const listening = await driver.listen(channel, {
+        message: () => {
+          this.#woken = true;
+          this.#wake?.();
+        },
+        broken: () => (this.#listening = undefined),
+      });
+      if ('unavailable' in listening) return;
+      this.#listening = listening;
+      // Closed meanwhile: nobody else would end it.
+      if (this.#closed.signal.aborted) await listening.close();
+    } catch {
+      // The poll is enough, and the next idle spell tries again.
+    }
+  }
+
+  /** Notices tables that were dropped, made anew or altered, and triggers that are gone. */
+  async #inspect(): Promise<void> {
+    const bySource = new Map<string, string[]>();
+    for (const collection of this.#collections) {
+      const shape = await this.#sources.look(collection);
+      const fine = shape !== undefined && (await this.#sources.isPrepared(shape));
+      const seen = shape === undefined ? 'gone' : `${captureOf(shape)} ${signatureOf(shape)} ${String(fine)}`;
+      if (shape !== undefined)
+        bySource.set(captureOf(shape), [...(bySource.get(captureOf(shape)) ?? []), collection]);
+      const before = this.#seen.get(collection);
+      this.#seen.set(collection, seen);
+      if ((before === undefined && fine) || before === seen) continue;
+      // Made ready by somebody else, who has asked for a look at everything as well.
+      this.#queue.push({ kind: 'upheaval', collections: [collection], token: this.token });
+    }
+    this.#bySource = bySource;
+    this.#inspectedAt = this.#sources.sql.clock.monotonic();
+  }
+}
+
+export function openFeed(
+  sources: Sources,
+  database: string | undefined,
+  collections: readonly string[],
+): Promise<Feed> {
+  if (database !== undefined)
+    throw new OptionError('A PostgreSQL store watches tables of its own database only.');
+  return run('watch', () => new TableFeed(sources, collections).open());
+}

@@ -1,0 +1,217 @@
+/** Managing tasks: what is there, and running it again. */
+import { OptionError } from '../../core/errors.js';
+import type { TaskRecord } from '../../core/task.js';
+import type { Source, TaskFilter, TaskPageRequest } from '../../store/reactive.js';
+import { isTimeLimit, isUnstorable, run } from '../errors.js';
+import { isStorable, timeText } from '../values.js';
+import { Arguments, pinnedTexts } from './arguments.js';
+import { RESET } from './clean.js';
+import { checkFilter } from './filter.js';
+import { found, given, holds, namesOf } from './place.js';
+import { answering, COLUMNS, leaseKey, toRecord, type ShapeOf } from './record.js';
+import type { Shape } from './shape.js';
+import type { Sources } from './sources.js';
+import { conditionOf } from './translate.js';
+
+/** Combinations that no index serves end after this long, with what was found. */
+const LIMIT_MS = 10_000;
+const BATCH = 1_000;
+
+/** Tasks with where they live. */
+export type Located = readonly { readonly task: string; readonly source: Source }[];
+
+const COLUMN = { scheduledAt: 'scheduled_at', createdAt: 'created_at', updatedAt: 'updated_at' } as const;
+
+const texts = (list: readonly string[], args: Arguments): string =>
+  `array(select json_array_elements_text(${args.json(list.filter(isStorable))}))`;
+
+/** Keys of tasks are compared as users see them: `{ task, id }`. */
+function idCondition(ids: readonly unknown[], args: Arguments): string {
+  const list = ids.map((one) => {
+    const { task, id } = (typeof one === 'object' && one !== null ? one : {}) as {
+      task?: unknown;
+      id?: unknown;
+    };
+    return { task: String(task), id: id ?? null };
+  });
+  return `exists (select from json_to_recordset(${args.json(list)}) as i(task text, id jsonb)
+    where i.task = k.task and i.id = k.source_doc_id)`;
+}
+
+/** The part of a filter that the task itself answers, an expression for errors aside. */
+function conditions({ task, status, errorMessage, hasError, _id }: TaskFilter, args: Arguments): string[] {
+  return [
+    ...(task === undefined ? [] : [`k.task = any(${texts(task, args)})`]),
+    ...(status === undefined ? [] : [`k.status = any(${texts(status, args)})`]),
+    ...(typeof errorMessage !== 'string'
+      ? []
+      : [isStorable(errorMessage) ? `strpos(k.last_error, ${args.add(errorMessage, 'text')}) > 0` : 'false']),
+    ...(errorMessage instanceof RegExp ? ['k.last_error is not null'] : []),
+    ...(hasError === undefined ? [] : [`k.last_error is ${hasError ? 'not ' : ''}null`]),
+    ...(_id === undefined ? [] : [idCondition(_id, args)]),
+  ];
+}
+
+/** Tasks whose row matches a filter of the user's; each table is asked for those of its own. */
+function sourceCondition(tables: readonly Table[], filter: unknown, args: Arguments): string {
+  const parts = tables.map(({ shape, tasks }) => {
+    const condition = holds(shape, conditionOf('sourceDocFilter', shape, filter, args));
+    return `(k.task = any(${texts(tasks, args)}) and exists (
+      with ${given(shape, 'json_build_array(k.key)')}, ${found(shape)} select from found f where ${condition}))`;
+  });
+  return parts.length === 0 ? 'false' : `(${parts.join(' or ')})`;
+}
+
+interface Table {
+  readonly shape: Shape;
+  readonly tasks: string[];
+}
+
+/** The tables that a filter on rows is about; those that do not have its columns have no such rows. */
+async function tablesOf(sources: Sources, filter: TaskFilter, located: Located): Promise<readonly Table[]> {
+  const tables = new Map<string, Table>();
+  let refusal: OptionError | undefined;
+  for (const { task, source } of located.filter((one) => filter.task?.includes(one.task) ?? true)) {
+    const shape = await sources.open(source);
+    if (shape === undefined) continue;
+    try {
+      conditionOf('sourceDocFilter', shape, filter.sourceDocFilter, new Arguments());
+    } catch (error) {
+      if (!(error instanceof OptionError)) throw error;
+      refusal ??= error;
+      continue;
+    }
+    const table = tables.get(shape.name) ?? { shape, tasks: [] };
+    table.tasks.push(task);
+    tables.set(shape.name, table);
+  }
+  if (tables.size === 0 && refusal !== undefined) throw refusal;
+  return [...tables.values()];
+}
+
+/** Reads matching tasks, a batch after the other, in order. */
+async function* pages(
+  sources: Sources,
+  filter: TaskFilter,
+  located: Located,
+  page: TaskPageRequest,
+  shapeOf: ShapeOf,
+): AsyncGenerator<readonly TaskRecord[]> {
+  const { sql } = sources;
+  checkFilter('sourceDocFilter', filter.sourceDocFilter);
+  const tables = filter.sourceDocFilter === undefined ? undefined : await tablesOf(sources, filter, located);
+  const expression = expressionOf(filter);
+  const order = page.direction === 1 ? 'asc' : 'desc';
+  const column = COLUMN[page.field];
+  let after = page.after;
+  for (;;) {
+    const args = new Arguments();
+    const all = conditions(filter, args);
+    if (tables !== undefined) all.push(sourceCondition(tables, filter.sourceDocFilter, args));
+    if (after !== undefined) {
+      const { task, key } = JSON.parse(after.key) as { task: string; key: string };
+      const compare = page.direction === 1 ? '>' : '<';
+      all.push(
+        `(k.${column}, k.task, k.key) ${compare} (${args.add(timeText(after.at), 'timestamptz')}, ` +
+          `${args.add(task, 'text')}, ${args.add(key, 'text')})`,
+      );
+    }
+    const where = all.length === 0 ? '' : `where ${all.join(' and ')}`;
+    const text = answering(
+      COLUMNS,
+      `(select k.* from ${namesOf(sql).tasks} k ${where}
+        order by k.${column} ${order}, k.task ${order}, k.key ${order} limit ${args.add(String(page.limit), 'integer')}) page`,
+    );
+    const rows = await sql.driver.transaction(async (transaction) => {
+      await transaction.query(`select set_config('statement_timeout', $1::text, true)`, [String(LIMIT_MS)]);
+      return pinnedTexts(transaction, namesOf(sql).pinned, text, args);
+    });
+    const read = rows.map((row) => toRecord(row, shapeOf));
+    yield read.filter((task) => expression?.test(task.lastError ?? '') ?? true);
+    const last = read.at(-1);
+    if (read.length < page.limit || last === undefined) return;
+    after = { at: last[page.field], key: cursorKey(last) };
+  }
+}
+
+/** PostgreSQL's expressions are not JavaScript's: each is asked here. Without flags that make it remember. */
+function expressionOf({ errorMessage }: TaskFilter): RegExp | undefined {
+  if (!(errorMessage instanceof RegExp)) return undefined;
+  return new RegExp(errorMessage.source, errorMessage.flags.replace(/[gy]/gu, ''));
+}
+
+export const cursorKey = (record: TaskRecord): string => JSON.stringify(leaseKey(record));
+
+/** A value that is none of the key's type is the key of nothing. */
+async function orNone<T>(work: () => Promise<T>, none: T): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (isUnstorable(error)) return none;
+    throw error;
+  }
+}
+
+export async function find(
+  sources: Sources,
+  filter: TaskFilter,
+  page: TaskPageRequest,
+  located: Located,
+  shapeOf: ShapeOf,
+): Promise<{ tasks: readonly TaskRecord[]; more: boolean; partial: boolean }> {
+  const { limit, skip } = page;
+  const wanted = skip + limit + 1;
+  const items: TaskRecord[] = [];
+  const read = async (): Promise<boolean> => {
+    try {
+      for await (const some of pages(sources, filter, located, { ...page, limit: wanted }, shapeOf)) {
+        items.push(...some);
+        if (items.length >= wanted) break;
+      }
+      return false;
+    } catch (error) {
+      if (!isTimeLimit(error)) throw error;
+      return true;
+    }
+  };
+  const partial = await run('find tasks', () => orNone(read, false));
+  return { tasks: items.slice(skip, skip + limit), more: items.length > skip + limit, partial };
+}
+
+const ALL = { field: 'createdAt', direction: 1, limit: BATCH, skip: 0 } as const;
+
+export async function count(sources: Sources, filter: TaskFilter, located: Located): Promise<number> {
+  return run('count tasks', () =>
+    orNone(async () => {
+      let total = 0;
+      for await (const some of pages(sources, filter, located, ALL, () => undefined)) total += some.length;
+      return total;
+    }, 0),
+  );
+}
+
+/** In batches of keys, so that a reset of millions is no single statement. */
+export async function retryMany(sources: Sources, filter: TaskFilter, located: Located): Promise<number> {
+  const { sql } = sources;
+  const { tasks, pinned } = namesOf(sql);
+  const { sourceDocFilter, ...own } = filter;
+  return run('retry tasks', () =>
+    orNone(async () => {
+      let modified = 0;
+      for await (const some of pages(sources, filter, located, ALL, () => undefined)) {
+        if (some.length === 0) continue;
+        const args = new Arguments();
+        const still = conditions(own, args);
+        const keys = args.json(some.map(leaseKey));
+        const text = `with reset as (
+            update ${tasks} k set ${RESET}
+            from json_to_recordset(${keys}) as g(task text, key text)
+            where k.task = g.task and k.key = g.key ${still.map((one) => `and ${one}`).join(' ')}
+            returning 1
+          ) select count(*)::text from reset`;
+        modified += Number((await pinnedTexts(sql.driver, pinned, text, args))[0] ?? 0);
+      }
+      return modified;
+    }, 0),
+  );
+}

@@ -1,0 +1,44 @@
+/** A comparison with a value inside a column of JSON, as MongoDB has it: by type, and looking into arrays. */
+import type { Arguments } from './arguments.js';
+import { SQL_OPERATOR } from './columns.js';
+import type { Comparison, Field } from './fields.js';
+
+/** Keys in quotes: nothing in them means anything to the path. Lax, which goes through arrays on its way. */
+const pathOf = (path: readonly string[]): string =>
+  ['lax $', ...path.map((key) => `.${JSON.stringify(key)}`)].join('');
+
+const asJson = (value: unknown): string => {
+  if (value instanceof Date) return JSON.stringify(value.toISOString());
+  return typeof value === 'bigint' ? String(value) : JSON.stringify(value);
+};
+
+const isContainer = (value: unknown): boolean =>
+  typeof value === 'object' && value !== null && !(value instanceof Date);
+
+export function jsonCondition(
+  _where: string,
+  { sql, path, column }: Field,
+  { operator, operand }: Comparison,
+  args: Arguments,
+): string {
+  const document = column.type === 'jsonb' ? sql : `(${sql})::jsonb`;
+  const exists = (filter: string, variables: string): string =>
+    `coalesce(jsonb_path_exists(${document}, ${args.add(`${pathOf(path)}${filter}`, 'jsonpath')}, ${variables}, true), false)`;
+  if (operator === '$exists') return operand === true ? exists('', `'{}'`) : `(not ${exists('', `'{}'`)})`;
+  if (operand === null) {
+    if (operator !== '$eq' && operator !== '$gte' && operator !== '$lte') return 'false';
+    // Missing counts as null.
+    return `(${exists(' ? (@ == null)', `'{}'`)} or not ${exists('', `'{}'`)})`;
+  }
+  if (isContainer(operand)) {
+    if (operator !== '$eq') return 'false';
+    const at = args.add(JSON.stringify(path), 'json');
+    const value = `${document} #> array(select json_array_elements_text(${at}))`;
+    return `((${value} = ${args.add(asJson(operand), 'jsonb')}) is true)`;
+  }
+  const compared = operator === '$eq' ? '==' : (SQL_OPERATOR[operator] as string);
+  return exists(
+    ` ? (@ ${compared} $value)`,
+    `jsonb_build_object('value', ${args.add(asJson(operand), 'jsonb')})`,
+  );
+}

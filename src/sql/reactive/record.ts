@@ -1,0 +1,134 @@
+import type { Attempt } from '../../core/job.js';
+import type { TaskRecord } from '../../core/task.js';
+import type { Queryable } from '../driver.js';
+import { ms } from '../record.js';
+import { parseExact } from './exact.js';
+import { RUNNING } from './place.js';
+import type { Column, Shape } from './shape.js';
+
+/** What makes a task the one of its name for that row. */
+export interface TaskKey {
+  readonly task: string;
+  readonly key: string;
+}
+
+export const leaseKey = (lease: { readonly key: unknown }): TaskKey => lease.key as TaskKey;
+
+const PLAIN = {
+  status: 'status',
+  attempts: 'attempts',
+  last_error: 'lastError',
+  claimed_by: 'claimedBy',
+  lease_token: 'leaseToken',
+  started_token: 'startedToken',
+  fail_kind: 'failKind',
+} as const;
+
+const TIMES = {
+  scheduled_at: 'scheduledAt',
+  initial_scheduled_at: 'initialScheduledAt',
+  first_error_at: 'firstErrorAt',
+  last_finalized_at: 'lastFinalizedAt',
+  created_at: 'createdAt',
+  updated_at: 'updatedAt',
+  locked_at: 'lockedAt',
+} as const;
+
+const LEAN = [
+  'task',
+  'key',
+  'source_doc_id',
+  'last_success',
+  'execution_history',
+  ...Object.keys(PLAIN),
+  ...Object.keys(TIMES).map((column) => `${ms(column)} as ${column}`),
+].join(', ');
+
+/** The columns of a whole record; judging work needs no snapshot. */
+export const COLUMNS: string = `${LEAN}, last_observed_values`;
+export const LEAN_COLUMNS: string = LEAN;
+
+export const IS_RUNNING: string = `status in ${RUNNING}`;
+
+/** The table of a task, where it is known: it says which texts are times. */
+export type ShapeOf = (task: string) => Shape | undefined;
+export const noShape: ShapeOf = () => undefined;
+
+const isTime = ({ type, typeSchema }: Column): boolean =>
+  typeSchema === 'pg_catalog' && type === 'timestamptz';
+
+const timeOf = (value: unknown): unknown => {
+  const at = typeof value === 'string' ? new Date(value) : undefined;
+  // `infinity` is no date.
+  return at === undefined || Number.isNaN(at.getTime()) ? value : at;
+};
+
+/** Times with a zone are dates; everything else is as JSON has it. */
+export function revived(values: unknown, shape: Shape | undefined): unknown {
+  if (shape === undefined || typeof values !== 'object' || values === null) return values;
+  const times = new Set(shape.columns.filter(isTime).map(({ name }) => name));
+  if (times.size === 0) return values;
+  return Object.fromEntries(
+    Object.entries(values).map(([name, value]) => [
+      name,
+      times.has(name) ? timeOf(value) : (value as unknown),
+    ]),
+  );
+}
+
+const idOf = (id: unknown, shape: Shape | undefined): unknown => {
+  const [first, ...others] = shape?.key ?? [];
+  if (first === undefined || others.length > 0) return revived(id, shape);
+  return isTime(first) ? timeOf(id) : id;
+};
+
+const attemptOf = (stored: Attempt): Attempt => ({
+  ...stored,
+  startedAt: new Date(stored.startedAt),
+  finishedAt: new Date(stored.finishedAt),
+});
+
+export function toRecord(json: string, shapeOf: ShapeOf): TaskRecord {
+  const row = parseExact(json) as Record<string, unknown>;
+  const { task, key } = row as unknown as TaskKey;
+  const shape = shapeOf(task);
+  const id = idOf(row['source_doc_id'], shape);
+  const record: Record<string, unknown> = {
+    key: { task, key } satisfies TaskKey,
+    id: `${task}/${key}`,
+    name: task,
+    _id: { task, id },
+    task,
+    sourceDocId: id,
+    lockedAt: null,
+  };
+  for (const [column, field] of Object.entries(PLAIN)) {
+    const value = row[column];
+    if (value !== null && value !== undefined) record[field] = value;
+  }
+  for (const [column, field] of Object.entries(TIMES)) {
+    const value = row[column];
+    if (typeof value === 'number') record[field] = new Date(value);
+  }
+  const success = row['last_success'] as { at: string; durationMs: number } | null;
+  if (success !== null) record['lastSuccess'] = { ...success, at: new Date(success.at) };
+  if (Array.isArray(row['execution_history']))
+    record['executionHistory'] = row['execution_history'].map(attemptOf);
+  if (row['last_observed_values'] !== undefined && row['last_observed_values'] !== null)
+    record['lastObservedValues'] = revived(row['last_observed_values'], shape);
+  return record as unknown as TaskRecord;
+}
+
+/** Every statement that answers tasks ends like this: each is one text. */
+export const answering = (columns: string, from: string): string =>
+  `select row_to_json(r)::text as json from (select ${columns} from ${from}) r`;
+
+export async function records(
+  on: Queryable,
+  text: string,
+  values: (string | number | null)[],
+  shapeOf: ShapeOf = noShape,
+): Promise<TaskRecord[]> {
+  const { rows } = await on.query(text, values);
+  return rows.map(({ json }) => toRecord(json as string, shapeOf));
+}

@@ -1,0 +1,189 @@
+/** What outlives a planner: definitions, leadership, and how far reconciliation has come. */
+import { createHash } from 'node:crypto';
+import type { TaskAdvert } from '../../store/port.js';
+import type { Checkpoint, PlannerStore, PublishedPlan, TaskPlan, TaskState } from '../../store/reactive.js';
+import { message } from '../bell.js';
+import type { Sql } from '../connection.js';
+import { run } from '../errors.js';
+import { ms } from '../record.js';
+import { rows } from '../rows.js';
+import { fromStored, toStored } from '../values.js';
+import { Ledger, Position } from './ledger.js';
+import { namesOf, NOW } from './place.js';
+import type { Sources } from './sources.js';
+
+const digest = (text: string): string => createHash('sha256').update(text).digest('hex').slice(0, 32);
+
+/** JSON has no bigints; a number of any length is as good as text to whoever compares it with a column. */
+const encoded = (value: unknown): string =>
+  JSON.stringify(toStored(value), (_key, item: unknown) => (typeof item === 'bigint' ? String(item) : item));
+
+/** Under the full name of its table, which is the same for everybody. */
+async function published(
+  sources: Sources,
+  plan: TaskPlan,
+): Promise<{ id: string; source: string; text: string; trigger: string }> {
+  const source = await sources.nameOf(plan.source);
+  const full = { ...plan, source: { collection: source } };
+  const text = encoded(full);
+  return {
+    id: digest(text),
+    source,
+    text,
+    trigger: digest(encoded([full.source, plan.filter ?? null, plan.watchProjection ?? null])),
+  };
+}
+
+const STATE_DATES = ['lastReconciledAt', 'lastCleanedAt', 'lastSeenAt'] as const;
+
+/** Text and back: dates as text, the counters that others raise as columns of their own. */
+function toState(row: { state: Record<string, unknown>; wanted: number; version: number }): TaskState {
+  const dates = STATE_DATES.flatMap((field) => {
+    const text = row.state[field];
+    return typeof text === 'string' ? [[field, new Date(text)]] : [];
+  });
+  const { wanted, version: handlerVersion } = row;
+  return { ...row.state, ...Object.fromEntries(dates), wanted, handlerVersion } as TaskState;
+}
+
+/** There is always one: what was not planned yet is in the table still. */
+const BEGINNING: Position = new Position(new Ledger(), 0);
+
+export function plannerStore(sources: Sources): PlannerStore {
+  const sql = (): Sql => sources.sql;
+  const names = (): ReturnType<typeof namesOf> => namesOf(sql());
+  const query = <T>(text: string, values: (string | number | null)[] = []): Promise<readonly T[]> =>
+    rows<T>(sql().driver, text, values);
+  const holdsOffice = (of: string): string =>
+    `exists (select from ${of} where life = $1::text and term = $2::bigint)`;
+
+  return {
+    publish: (plans) =>
+      run('publish tasks', async () => {
+        const adverts: TaskAdvert[] = [];
+        for (const plan of plans) {
+          const { id, source, text, trigger } = await published(sources, plan);
+          await query(
+            `insert into ${names().definitions} (task, id, source, plan, trigger, first_seen_at)
+             values ($1::text, $2::text, $3::text, $4::text::jsonb, $5::text, ${NOW})
+             on conflict (task, id) do nothing`,
+            [plan.task, id, source, text, trigger],
+          );
+          adverts.push({ task: plan.task, definition: id, trigger, version: plan.evolution.handlerVersion });
+        }
+        return adverts;
+      }),
+    plans: () =>
+      run('read tasks', async () => {
+        const found = await query<{ id: string; plan: TaskPlan; trigger: string; at: number }>(
+          `select json_build_object('id', id, 'plan', plan, 'trigger', trigger, 'at', ${ms('first_seen_at')})::text as json
+           from ${names().definitions}`,
+        );
+        return found.map(({ id, plan, trigger, at }): PublishedPlan => ({
+          id,
+          plan: fromStored(plan) as TaskPlan,
+          trigger,
+          firstSeenAt: new Date(at),
+        }));
+      }),
+    states: () =>
+      run('read tasks', async () => {
+        const found = await query<Parameters<typeof toState>[0]>(
+          `select json_build_object('state', state, 'wanted', wanted, 'version', handler_version)::text as json
+           from ${names().states}`,
+        );
+        return found.map(toState);
+      }),
+    saveState: ({ term }, task, { wanted, handlerVersion, ...fields }) =>
+      run('keep a task', async () => {
+        // Others may ask for reconciliation at the same moment; and no version is ever taken back.
+        const written = await query(
+          `insert into ${names().states} as s (task, state, wanted, handler_version, term)
+           values ($1::text, $2::text::jsonb, $3::bigint, $4::bigint, $5::bigint)
+           on conflict (task) do update set state = s.state || excluded.state,
+             wanted = greatest(s.wanted, excluded.wanted),
+             handler_version = greatest(s.handler_version, excluded.handler_version), term = excluded.term
+           where s.term <= excluded.term
+           returning '1' as json`,
+          [task, JSON.stringify(fields), wanted ?? 0, handlerVersion ?? 0, term],
+        );
+        return written.length === 1;
+      }),
+    lead: (self, from) =>
+      run('lead', async () => {
+        const term = (from ?? 0) + 1;
+        const values = [self.life, self.instanceId, term, from ?? null];
+        const text =
+          from === undefined
+            ? `insert into ${names().planner} (life, instance_id, term)
+               select $1::text, $2::text, $3::bigint where $4::bigint is null on conflict do nothing returning '1' as json`
+            : `update ${names().planner} set life = $1::text, instance_id = $2::text, term = $3::bigint
+               where term = $4::bigint returning '1' as json`;
+        return (await query(text, values)).length === 1 ? { life: self.life, term } : undefined;
+      }),
+    resign: async ({ life, term }) => {
+      const text = `update ${names().planner} set life = null where life = $1::text and term = $2::bigint`;
+      await run('resign', () => query(text, [life, term]));
+    },
+    load: ({ life, term }) =>
+      run('read the planner', async () => {
+        const text = `select '1' as json where ${holdsOffice(names().planner)}`;
+        return (await query(text, [life, term])).length === 1 ? { tokens: { '': BEGINNING } } : undefined;
+      }),
+    saveTokens: ({ life, term }, tokens) =>
+      run('delete planned changes', async () => {
+        const positions = Object.values(tokens).filter((token) => token instanceof Position);
+        const seqs = positions.flatMap((position) => position.unsaved);
+        const text = `with leads as materialized (select ${holdsOffice(names().planner)} as yes), gone as (
+            delete from ${names().changes} where (select yes from leads)
+              and seq = any(array(select json_array_elements_text($3::text::json)::bigint))
+          ) select to_json(yes)::text as json from leads`;
+        const [leads = false] = await query<boolean>(text, [life, term, JSON.stringify(seqs)]);
+        if (leads) for (const position of positions) position.deleted();
+        return leads;
+      }),
+    checkpoint: ({ collection }) =>
+      run('read a checkpoint', async () => {
+        const [checkpoint] = await query<Checkpoint | null>(
+          `select checkpoint::text as json from ${names().checkpoints} where source = $1::text and checkpoint is not null`,
+          [collection],
+        );
+        return checkpoint ?? undefined;
+      }),
+    saveCheckpoint: ({ term }, { collection }, checkpoint) =>
+      run('keep a checkpoint', async () => {
+        const written = await query(
+          `insert into ${names().checkpoints} as c (source, checkpoint, term) values ($1::text, $2::text::jsonb, $3::bigint)
+           on conflict (source) do update set checkpoint = excluded.checkpoint, term = excluded.term
+           where c.term <= excluded.term returning '1' as json`,
+          [collection, checkpoint === undefined ? null : JSON.stringify(checkpoint), term],
+        );
+        return written.length === 1;
+      }),
+    request: (tasks, reason) =>
+      run('ask for reconciliation', () =>
+        query<string>(
+          `with named as materialized (
+             select task from ${names().definitions} where $1::text is null
+               or task = any(array(select json_array_elements_text($1::text::json)))
+             union
+             select task from ${names().states} where $1::text is null
+               or task = any(array(select json_array_elements_text($1::text::json)))
+           ), asked as (
+             update ${names().states} set wanted = wanted + 1, state = state || jsonb_build_object('reason', $2::text)
+             where task in (select task from named)
+           ) select to_json(task)::text as json from named`,
+          [tasks === undefined ? null : JSON.stringify(tasks), reason],
+        ),
+      ),
+    ring: async (news) => {
+      const texts = ['tasks' as const, ...(news ? (['news'] as const) : [])].map((what) => message(what));
+      await run('ring', () =>
+        query(
+          `select null as json from json_array_elements_text($2::text::json) as m(text), pg_notify($1::text, m.text)`,
+          [sql().names.channel, JSON.stringify(texts)],
+        ),
+      );
+    },
+  };
+}

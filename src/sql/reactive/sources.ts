@@ -1,0 +1,187 @@
+import { pause } from '../../core/clock.js';
+import { OptionError, StoreError } from '../../core/errors.js';
+import { show } from '../../core/options.js';
+import type { Source } from '../../store/reactive.js';
+import type { Sql } from '../connection.js';
+import type { Queryable } from '../driver.js';
+import { isLocked, sqlState } from '../errors.js';
+import { rows } from '../rows.js';
+import { captureStatements, dropStatements, isCaptured } from './capture.js';
+import { namesOf } from './place.js';
+import {
+  captureOf,
+  checkShape,
+  missingTable,
+  parseName,
+  readShape,
+  signatureOf,
+  type Shape,
+} from './shape.js';
+
+/** Making a trigger waits for every open transaction on its table, and who comes after it waits as well. */
+const LOCK_MS = 2_000;
+const TRIES = 5;
+const REST_MS = 500;
+const NO_RIGHT = '42501';
+
+/** Tables that are watched, and what was learnt about them. */
+export class Sources {
+  readonly #sql: () => Sql;
+  readonly #create: boolean;
+  /** By what tasks call them. */
+  readonly #shapes = new Map<string, Shape>();
+  /** The name of a table is looked up on the search path once: it must not mean another one later. */
+  readonly #resolved = new Map<string, string>();
+
+  constructor(sql: () => Sql, create: boolean) {
+    this.#sql = sql;
+    this.#create = create;
+  }
+
+  get sql(): Sql {
+    return this.#sql();
+  }
+
+  /** Undefined: it is not there at the moment. */
+  async open({ collection }: Source): Promise<Shape | undefined> {
+    const known = this.#shapes.get(collection);
+    return known ?? this.look(collection);
+  }
+
+  /** As `open`, and looks anew. */
+  async look(collection: string, on: Queryable = this.sql.driver): Promise<Shape | undefined> {
+    const name = parseName('reactiveTask', this.#resolved.get(collection) ?? collection);
+    const shape = await readShape(on, this.sql.names.schema, name);
+    if (shape === undefined) this.#shapes.delete(collection);
+    else {
+      this.#shapes.set(collection, shape);
+      this.#resolved.set(collection, shape.name);
+    }
+    return shape;
+  }
+
+  /** By its full name, whatever the search path of others is. */
+  async nameOf({ collection }: Source): Promise<string> {
+    if (!this.#resolved.has(collection)) await this.look(collection);
+    return this.#resolved.get(collection) ?? collection;
+  }
+
+  forget({ collection }: Source): void {
+    this.#shapes.delete(collection);
+  }
+
+  /** Refuses tables that cannot be watched, and sees to it that the others are. */
+  async prepare(where: string, { collection }: Source): Promise<Shape> {
+    const shape = await this.look(collection);
+    if (shape === undefined) throw await missingTable(where, this.sql.driver, parseName(where, collection));
+    checkShape(where, shape);
+    if (!(await this.isPrepared(shape))) await this.#captureSoon(where, collection);
+    return (await this.open({ collection })) ?? shape;
+  }
+
+  /** False where it has to be looked at again: its triggers, or its columns, are not what they were. */
+  async isPrepared(shape: Shape, on: Queryable = this.sql.driver): Promise<boolean> {
+    if (!isCaptured(this.sql.names, shape)) return false;
+    const { sources } = namesOf(this.sql);
+    const [kept] = await rows<string>(
+      on,
+      `select to_json(signature)::text as json from ${sources} where name = $1::text`,
+      [shape.name],
+    );
+    return kept === signatureOf(shape);
+  }
+
+  /** What has to be run by hand, where the store must not do it. */
+  script(shape: Shape): string {
+    return captureStatements(this.sql.names, shape)
+      .map((statement) => `${statement.trim()};`)
+      .join('\n');
+  }
+
+  async #captureSoon(where: string, collection: string): Promise<void> {
+    const { clock } = this.sql;
+    for (let tries = 1; ; tries += 1) {
+      try {
+        await this.#capture(where, collection);
+        return;
+      } catch (error) {
+        if (!isLocked(error)) throw error;
+        if (tries === TRIES)
+          throw new StoreError(
+            `${where}: the triggers of ${show(collection)} could not be made: somebody's open transaction has had the ` +
+              `table for ${String((TRIES * LOCK_MS) / 1_000)} s. It is tried again.`,
+            { cause: error, transient: true },
+          );
+        await pause(clock, REST_MS * tries, new AbortController().signal);
+      }
+    }
+  }
+
+  /**
+   * In one transaction: a crash leaves either no triggers, or triggers and the wish to look at everything. While it
+   * holds the table nobody writes, so what is committed later is noted, and what was before is looked at.
+   */
+  async #capture(where: string, collection: string): Promise<void> {
+    const { driver, names } = this.sql;
+    await driver.transaction(async (transaction) => {
+      await transaction.query(
+        `select set_config('lock_timeout', $1::text, true), pg_advisory_xact_lock(hashtextextended($2::text, 0))`,
+        [String(LOCK_MS), `tidemill:${names.schema}:capture`],
+      );
+      const shape = await this.look(collection, transaction);
+      if (shape === undefined || (await this.isPrepared(shape, transaction))) return;
+      if (!isCaptured(names, shape)) await this.#makeTriggers(where, shape, transaction);
+      await this.#remember(shape, transaction);
+    });
+    await this.look(collection);
+  }
+
+  async #makeTriggers(where: string, shape: Shape, transaction: Queryable): Promise<void> {
+    if (!this.#create) throw this.#byHand(where, shape);
+    try {
+      for (const statement of captureStatements(this.sql.names, shape)) await transaction.query(statement);
+    } catch (error) {
+      if (sqlState(error) === NO_RIGHT) throw this.#byHand(where, shape, error);
+      throw error;
+    }
+  }
+
+  #byHand(where: string, shape: Shape, cause?: unknown): OptionError {
+    const why = cause === undefined ? 'createTriggers is off' : 'this role may not make triggers on it';
+    return new OptionError(
+      `${where}: ${show(shape.name)} has no triggers yet, and ${why}. Run this as its owner, then start again:\n` +
+        this.script(shape),
+      { cause },
+    );
+  }
+
+  async #remember(shape: Shape, on: Queryable): Promise<void> {
+    const { sources, states, definitions } = namesOf(this.sql);
+    await on.query(
+      `insert into ${sources} (name, capture, signature) values ($1::text, $2::text, $3::text)
+       on conflict (name) do update set capture = excluded.capture, signature = excluded.signature`,
+      [shape.name, captureOf(shape), signatureOf(shape)],
+    );
+    await on.query(
+      `update ${states} set wanted = wanted + 1, state = state || jsonb_build_object('reason', 'table changed')
+       where task in (select task from ${definitions} where source = $1::text)`,
+      [shape.name],
+    );
+  }
+
+  /** Takes the triggers off a table that no task is about any more. */
+  async release(collection: string): Promise<boolean> {
+    const { driver, names } = this.sql;
+    return driver.transaction(async (transaction) => {
+      await transaction.query(`select set_config('lock_timeout', $1::text, true)`, [String(LOCK_MS)]);
+      const shape = await this.look(collection, transaction);
+      const statements = shape === undefined ? [] : dropStatements(names, shape);
+      for (const statement of statements) await transaction.query(statement);
+      if (shape !== undefined)
+        await transaction.query(`delete from ${namesOf(this.sql).sources} where name = $1::text`, [
+          shape.name,
+        ]);
+      return statements.length > 0;
+    });
+  }
+}

@@ -1,0 +1,84 @@
+/** How statements on watched tables are run: for a limited time, in turn, and around what chokes or waits. */
+import { StoreError } from '../../core/errors.js';
+import { inHalves, type Blame, type Choked } from '../../core/halves.js';
+import type { Source } from '../../store/reactive.js';
+import type { Sql } from '../connection.js';
+import type { Queryable } from '../driver.js';
+import { isLocked, isTimeLimit, sorted, sqlState } from '../errors.js';
+import type { Shape } from './shape.js';
+import type { Sources } from './sources.js';
+
+/** Claims and settlements hold a task for a moment; what takes longer is somebody's transaction. */
+const LOCK_MS = 250;
+
+/** The statement itself is wrong by now: a table or a column is gone, or of another type. */
+const isOutdated = (error: unknown): boolean => /^42/u.test(sqlState(error) ?? '');
+
+function blame(error: unknown): Blame {
+  if (isTimeLimit(error)) return 'blocked';
+  if (isOutdated(error)) return 'again';
+  const fault = sorted('plan', error);
+  return fault instanceof StoreError && fault.transient ? 'again' : 'choked';
+}
+
+/** As `inHalves` of core, by the errors of PostgreSQL. */
+export const halved = (
+  keys: readonly string[],
+  statement: (keys: readonly string[]) => Promise<void>,
+): Promise<readonly Choked<string>[]> => inHalves(keys, statement, blame);
+
+/**
+ * In a transaction of its own, that no other planner's statement on the task runs beside: a slow one could write an older
+ * snapshot over a newer one. The lock is taken before the statement, which then sees all that was done under it.
+ */
+export function inTurn<T>(
+  { driver, names }: Sql,
+  task: string,
+  limitMs: number,
+  work: (transaction: Queryable) => Promise<T>,
+): Promise<T> {
+  return driver.transaction(async (transaction) => {
+    await transaction.query(
+      `select set_config('statement_timeout', $1::text, true), set_config('lock_timeout', $2::text, true),
+         pg_advisory_xact_lock(hashtextextended($3::text, 0))`,
+      [String(limitMs), String(Math.min(limitMs, LOCK_MS)), `tidemill:${names.schema}:plan:${task}`],
+    );
+    return work(transaction);
+  });
+}
+
+/**
+ * At first without caring about locks, which nearly always are over in a moment; where one is not, the rows that
+ * somebody holds are passed over, and answered. A table that is being altered blocks all of them.
+ */
+export async function aroundLocks(
+  keys: readonly string[],
+  statement: (keys: readonly string[], skipLocked: boolean) => Promise<readonly string[]>,
+): Promise<readonly string[]> {
+  try {
+    return await statement(keys, false);
+  } catch (error) {
+    if (!isLocked(error)) throw error;
+  }
+  try {
+    return await statement(keys, true);
+  } catch (error) {
+    if (!isLocked(error)) throw error;
+    return keys;
+  }
+}
+
+/** With the table as it is known; looks at it again where the server says that it is another by now. */
+export async function withShape<T>(
+  sources: Sources,
+  source: Source,
+  work: (shape: Shape | undefined) => Promise<T>,
+): Promise<T> {
+  try {
+    return await work(await sources.open(source));
+  } catch (error) {
+    if (!isOutdated(error)) throw error;
+    sources.forget(source);
+    return work(await sources.open(source));
+  }
+}

@@ -1,0 +1,151 @@
+import { OptionError } from '../../core/errors.js';
+import { show } from '../../core/options.js';
+import type { ReactiveStore, Source, TaskPlan, TaskStore } from '../../store/reactive.js';
+import type { Queryable } from '../driver.js';
+import { run, sorted } from '../errors.js';
+import { refusesText, timeText } from '../values.js';
+import { pinned } from './arguments.js';
+import * as claiming from './claim.js';
+import { clean, reprocess } from './clean.js';
+import { openFeed } from './feed.js';
+import { Fetcher } from './fetch.js';
+import { checkFilter } from './filter.js';
+import * as finding from './find.js';
+import * as holding from './hold.js';
+import { documents, known } from './pages.js';
+import { namesOf } from './place.js';
+import { park, plan, planStatement, whereOf } from './plan.js';
+import type { ShapeOf } from './record.js';
+import { plannerStore } from './registry.js';
+import { settle, settleIn } from './settle.js';
+import { parseName, type Shape } from './shape.js';
+import { checkProjection } from './snapshot.js';
+import type { Sources } from './sources.js';
+import { unmatch } from './unmatch.js';
+
+function check(where: string, of: TaskPlan): TaskPlan {
+  const { database, collection } = of.source;
+  if (database !== undefined)
+    throw new OptionError(
+      `${where}: database is for MongoDB. A store watches tables of its own database; name a schema in collection: ` +
+        "'sales.orders'.",
+    );
+  const fault = refusesText(of.task) ?? refusesText(collection);
+  if (fault !== null) throw new OptionError(`${where}: task or collection ${fault}; use another name.`);
+  parseName(where, collection);
+  checkFilter(where, of.filter);
+  checkProjection(where, 'watchProjection', of.watchProjection);
+  return of;
+}
+
+/** Refuses a definition that the server does not understand. No row is looked at. */
+async function ask(sources: Sources, of: TaskPlan, shape: Shape): Promise<void> {
+  const { text, args } = planStatement(sources.sql, shape, of, [], false);
+  try {
+    await pinned(sources.sql.driver, namesOf(sources.sql).pinned, text, args);
+  } catch (error) {
+    const problem = sorted('prepare tasks', error);
+    if ('transient' in problem && problem.transient === true) throw problem;
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new OptionError(`${whereOf(of)}: PostgreSQL refuses filter or watchProjection: ${reason}`, {
+      cause: error,
+    });
+  }
+}
+
+export function reactiveStore(sources: Sources): ReactiveStore<Queryable> {
+  const planner = plannerStore(sources);
+  return {
+    planner,
+    check,
+    useGlobals: (collection) => {
+      throw new OptionError(
+        `reactive.globalsCollection (${show(collection)}) is for MongoDB; here everything is in the store's \`schema\`.`,
+      );
+    },
+    prepare: (plans) =>
+      run('prepare tasks', async () => {
+        for (const one of plans) {
+          const where = whereOf(one);
+          // Again: a store that was given as a URL was not there when the task was defined.
+          check(where, one);
+          await ask(sources, one, await sources.prepare(where, one.source));
+        }
+      }),
+    planning: {
+      plan: (of, ids, limitMs) => plan(sources, of, ids, limitMs),
+      unmatch: (of, ids, limitMs) => unmatch(sources, of, ids, limitMs),
+      park: (of, poisoned) => park(sources, of, poisoned),
+      documents: (source, after, limit) => documents(sources, source, after, limit),
+      known: (of, after, limit) => known(sources, of, after, limit),
+      clean: (of, scope) => clean(sources, of, scope),
+      reprocess: (of, which) => reprocess(sources, of, which),
+      openFeed: (database, collections) => openFeed(sources, database, collections),
+    },
+    tasks: (plans) => taskStore(sources, planner, plans),
+  };
+}
+
+function taskStore(
+  sources: Sources,
+  planner: ReactiveStore['planner'],
+  plans: () => ReadonlyMap<string, TaskPlan>,
+): TaskStore<Queryable> {
+  const fetcher = new Fetcher(sources);
+  /** Tables by task, as far as they were met here. */
+  const shapes = new Map<string, Shape>();
+  const shapeOf: ShapeOf = (task) => shapes.get(task);
+  const learn = async (
+    tasks: Iterable<{ readonly task: string; readonly source: Source }>,
+  ): Promise<void> => {
+    for (const { task, source } of tasks) {
+      const shape = await sources.open(source);
+      if (shape !== undefined) shapes.set(task, shape);
+    }
+  };
+  const located = async (): Promise<finding.Located> => {
+    const all = new Map((await planner.plans()).map((one) => [one.plan.task, one.plan.source]));
+    for (const one of plans().values()) all.set(one.task, one.source);
+    const list = [...all].map(([task, source]) => ({ task, source }));
+    await learn(list);
+    return list;
+  };
+  return {
+    look: (tasks) => claiming.look(sources.sql, tasks),
+    claim: async (request) => {
+      await learn(plans().values());
+      return claiming.claim(sources, plans(), shapeOf, request);
+    },
+    claimedUnder: (instance, token) => claiming.claimedUnder(sources, plans(), shapeOf, instance, token),
+    settle: (settlements) => settle(sources.sql, settlements),
+    settleIn: (settlement, transaction) => settleIn(sources.sql, settlement, transaction),
+    held: (leases) => holding.held(sources.sql, leases, shapeOf),
+    settledUnder: (lease) => holding.settledUnder(sources.sql, lease),
+    begin: (lease) => holding.begin(sources.sql, lease),
+    heldBy: (instance, limit) => holding.heldBy(sources.sql, instance, limit),
+    strays: (query) => holding.strays(sources.sql, query),
+    fetch: (request) => fetcher.fetch(request),
+    find: async (filter, page) => finding.find(sources, filter, page, await located(), shapeOf),
+    cursorKey: finding.cursorKey,
+    count: async (filter) => finding.count(sources, filter, await located()),
+    retryMany: async (filter) => finding.retryMany(sources, filter, await located()),
+    pause: async (task, until) => {
+      const { driver, names } = sources.sql;
+      // A throttle neither ends a pause that somebody asked for, nor shortens another throttle.
+      const longest = `case when p.until is null or excluded.until is null then null else greatest(p.until, excluded.until) end`;
+      await run('pause', () =>
+        driver.query(
+          `insert into ${names.pauses} as p (kind, name, until) values ('tasks', $1::text, $2::text::timestamptz)
+           on conflict (kind, name) do update set until = ${longest}`,
+          [task, until === undefined ? null : timeText(until)],
+        ),
+      );
+    },
+    resume: async (task) => {
+      const { driver, names } = sources.sql;
+      await run('resume', () =>
+        driver.query(`delete from ${names.pauses} where kind = 'tasks' and name = $1::text`, [task]),
+      );
+    },
+  };
+}
