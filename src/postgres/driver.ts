@@ -1,4 +1,4 @@
-import pg from 'pg';
+import { Client, Pool } from 'pg';
 import { TidemillError } from '../core/errors.js';
 import type { Driver, Listening, ListenHandlers, Queryable } from '../sql/driver.js';
 import { quoted } from '../sql/names.js';
@@ -33,7 +33,7 @@ export function borrowed(pool: PostgresPool, listenUrl?: string): Driver {
 
 /** A pool of our own. */
 export function opened(url: string, connections: number, listenUrl: string = url): Driver {
-  const pool = new pg.Pool({ connectionString: url, max: connections, application_name: 'tidemill' });
+  const pool = new Pool({ connectionString: url, max: connections, application_name: 'tidemill' });
   // An idle connection that breaks is replaced with the next query; without a listener it would end the process.
   pool.on('error', () => undefined);
   return {
@@ -44,7 +44,7 @@ export function opened(url: string, connections: number, listenUrl: string = url
 
 /** A connection outside the pool: one that listens would be missing there. */
 async function connectAlone(url: string): Promise<PostgresClient> {
-  const client = new pg.Client({
+  const client = new Client({
     connectionString: url,
     application_name: 'tidemill listener',
     keepAlive: true,

@@ -156,7 +156,7 @@ const PRECONDITION = `j.id = g.id and j.status = 'processing' and ${SAME_HOLDER}
  * Answers a row for each that was not written by it: its position, and what became of it. One job may be in a batch
  * twice, under a lease that was lost and the one that came after it.
  */
-export function settleStatement({ names: { jobs } }: Sql, shape: Shape, rowsGiven: string): string {
+function settleStatement({ names: { jobs } }: Sql, shape: Shape, rowsGiven: string): string {
   const given = `given as materialized (${rowsGiven})`;
   const free = `free as materialized (
     select j.id from ${jobs} j, given g where ${PRECONDITION} for update of j skip locked

@@ -2,6 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { embedded } from '../../src/embedded/index.js';
 import { Tidemill } from '../../src/index.js';
@@ -23,7 +24,7 @@ afterEach(async () => {
 
 /** A process with the folder open, and the lines that it has said so far. */
 function holder(count: number): { child: ChildProcess; lines: () => string[] } {
-  const script = join(import.meta.dirname, 'holder.ts');
+  const script = fileURLToPath(new URL('./holder.ts', import.meta.url));
   const child = spawn(process.execPath, ['--import', 'tsx', script, dir, String(count)]);
   children.push(child);
   let text = '';

@@ -88,6 +88,16 @@ describe('the built package', { timeout: 120_000 }, () => {
     await compileAndRun(await makeApplication('with-mongodb', ['mongodb'], entries));
   });
 
+  it('compiles and loads the PostgreSQL store with only its driver, and without the types of it', async () => {
+    const entries = ['tidemill', 'tidemill/postgres'];
+    await compileAndRun(await makeApplication('with-pg', ['pg'], entries));
+  });
+
+  it('compiles and loads the embedded store with only PGlite', async () => {
+    const entries = ['tidemill', 'tidemill/embedded'];
+    await compileAndRun(await makeApplication('with-pglite', ['@electric-sql/pglite'], entries));
+  });
+
   it.each(['mjs', 'cjs'])('holds each source file once in its %s files', async (extension) => {
     const dist = join(built, 'dist');
     const maps = (await readdir(dist)).filter(
