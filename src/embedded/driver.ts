@@ -14,6 +14,12 @@ export interface EmbeddedDatabase extends Queryable {
   listen(channel: string, callback: (payload: string) => void): Promise<() => Promise<void>>;
 }
 
+/**
+ * A query runs inside this process and its answer needs no turn of the event loop. Where one follows the other, the
+ * timers that fall due meanwhile keep the current turn from ending, and sockets and immediates wait for many seconds.
+ */
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
 /** A database of the user's own is never closed. */
 export function borrowed(database: EmbeddedDatabase): Driver {
   /** The transaction that the running code is inside of. */
@@ -29,13 +35,12 @@ export function borrowed(database: EmbeddedDatabase): Driver {
   return {
     query: async (text, values) => {
       refuseInside();
-      return database.query(text, values);
+      return database.query(text, values).finally(turn);
     },
     transaction: async (work) => {
       refuseInside();
-      return (await database.transaction((transaction) =>
-        inside.run(transaction, () => work(transaction)),
-      )) as Awaited<ReturnType<typeof work>>;
+      const answer = database.transaction((transaction) => inside.run(transaction, () => work(transaction)));
+      return (await answer.finally(turn)) as Awaited<ReturnType<typeof work>>;
     },
     listen: async (channel, handlers) => {
       const stop = await database.listen(channel, (payload) => handlers.message(payload));
