@@ -1,12 +1,12 @@
-/** Deletion of tasks whose time is over, and resets of finished ones. Ids only, in batches. */
+/** Deletion of tasks whose time is over. Ids only, in batches. */
 import type { Document } from 'mongodb';
 import type { Cleaned, TaskPlan } from '../../store/reactive.js';
 import { run } from '../context.js';
 import { keyOf, textOf, type TaskKey } from './document.js';
 import { queryOf } from './filter.js';
 import { inHalves } from './halves.js';
-import { known } from './plan.js';
 import { type Place, type Sources, withoutDocument } from './sources.js';
+import { known } from './walk.js';
 
 const AT_REST = ['pending', 'completed', 'failed'];
 
@@ -84,36 +84,4 @@ export async function clean(
     const deleted = await deleteOrphans(place, plan, page.ids);
     return { deleted, ...(page.after === undefined ? {} : { after: page.after }) };
   });
-}
-
-/** A fresh sequence of attempts, due now; what runs at this moment runs again. */
-export const resetPipeline: readonly Document[] = [
-  {
-    $set: {
-      status: {
-        $cond: [{ $in: ['$status', ['processing', 'processing_dirty']] }, 'processing_dirty', 'pending'],
-      },
-      attempts: 0,
-      scheduledAt: '$$NOW',
-      initialScheduledAt: '$$NOW',
-      waitingSince: '$$NOW',
-      updatedAt: '$$NOW',
-      firstErrorAt: null,
-    },
-  },
-  { $unset: 'deferredUntil' },
-];
-
-export async function reprocess(
-  sources: Sources,
-  plan: TaskPlan,
-  which: 'reprocess_failed' | 'reprocess_all',
-): Promise<number> {
-  const { tasks } = sources.place(plan.source);
-  const statuses =
-    which === 'reprocess_failed' ? ['failed'] : ['failed', 'completed', 'processing', 'processing_dirty'];
-  const { modifiedCount } = await run('reprocess', () =>
-    tasks.updateMany({ task: plan.task, status: { $in: statuses } }, [...resetPipeline]),
-  );
-  return modifiedCount;
 }

@@ -1,10 +1,10 @@
 /** Source documents -> tasks. The server evaluates filter and projection, compares with the snapshot, and writes. */
-import { MaxKey, MinKey, type Document } from 'mongodb';
+import type { Document } from 'mongodb';
 import { OptionError } from '../../core/errors.js';
-import type { IdPage, Poisoned, Source, TaskPlan } from '../../store/reactive.js';
+import type { Poisoned, TaskPlan } from '../../store/reactive.js';
 import { literal, run } from '../context.js';
 import { isOtherCollation, isTransient } from '../errors.js';
-import { fromText, keyOf, TASK_VERSION, textOf } from './document.js';
+import { keyOf, TASK_VERSION, textOf } from './document.js';
 import { queryOf } from './filter.js';
 import { inHalves } from './halves.js';
 import { type Place, type Sources, withoutDocument } from './sources.js';
@@ -299,73 +299,6 @@ export async function unmatch(
   });
 }
 
-/** The next ids of a source in the order of its `_id` index, which holds every type. */
-export async function documents(
-  sources: Sources,
-  source: Source,
-  after: string | undefined,
-  limit: number,
-): Promise<IdPage> {
-  const place = sources.place(source);
-  const { source: collection } = place;
-  return run('read ids', async () => {
-    if (after === undefined) {
-      // A pass over all of it often follows a drop: either collection may be another one by now.
-      sources.forget(source);
-      await sources.mend(place);
-    }
-    const cursor = collection
-      .find({}, { projection: { _id: 1 }, batchSize: limit + 2 })
-      .sort({ _id: 1 })
-      .hint({ _id: 1 })
-      .limit(limit + 1);
-    // A comparison would stop at the end of one type; the bounds of an index do not.
-    if (after !== undefined) cursor.min({ _id: fromText(after) });
-    const ids = (await cursor.toArray()).map((row) => row._id as unknown);
-    // From a lower bound on, the greatest key of all is left out.
-    if (after !== undefined && ids.length <= limit)
-      ids.push(...(await collection.find({ _id: TOP }).toArray()).map((row) => row._id));
-    // The bound is inclusive.
-    const rest = ids.filter((id) => textOf(id) !== after);
-    const last = rest.at(-1);
-    return {
-      ids: rest.slice(0, limit),
-      ...(ids.length > limit && last !== undefined
-        ? { after: textOf(rest[Math.min(rest.length, limit) - 1]) }
-        : {}),
-    };
-  });
-}
-
-/** The next source ids of a task, in the order of its keys. */
-export async function known(
-  sources: Sources,
-  of: TaskPlan,
-  after: string | undefined,
-  limit: number,
-): Promise<IdPage> {
-  const { tasks } = sources.place(of.source);
-  return run('read task ids', async () => {
-    const from = after === undefined ? keyOf(of.task, BOTTOM) : (fromText(after) as Document);
-    const cursor = tasks
-      .find({}, { projection: { _id: 1 }, batchSize: limit + 2 })
-      .sort({ _id: 1 })
-      .hint({ _id: 1 })
-      .min({ _id: from })
-      // Exclusive, and greater than the key of the greatest id.
-      .max({ _id: { ...keyOf(of.task, TOP), more: 1 } })
-      .limit(limit + 1);
-    const keys = (await cursor.toArray()).map((row) => row._id as unknown as { task: string; id: unknown });
-    const rest = keys.filter((key) => textOf(key) !== after);
-    const page = rest.slice(0, limit);
-    const last = page.at(-1);
-    return {
-      ids: page.map(({ id }) => id),
-      ...(keys.length > limit && last !== undefined ? { after: textOf(last) } : {}),
-    };
-  });
-}
-
 /** Refuses a definition that the server does not understand. It is only parsed: no document is looked at. */
 export async function ask(where: string, sources: Sources, of: TaskPlan): Promise<void> {
   const { source } = sources.place(of.source);
@@ -378,7 +311,3 @@ export async function ask(where: string, sources: Sources, of: TaskPlan): Promis
     throw new OptionError(`${where}: MongoDB refuses filter or watchProjection: ${reason}`, { cause: error });
   }
 }
-
-/** Every id lies between these. */
-const BOTTOM = new MinKey();
-const TOP = new MaxKey();
