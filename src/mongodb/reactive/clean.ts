@@ -2,13 +2,14 @@
 import type { Document } from 'mongodb';
 import type { Cleaned, TaskPlan } from '../../store/reactive.js';
 import { run } from '../context.js';
-import { keyOf, textOf, type TaskKey } from './document.js';
+import { keyOf, OURS, textOf, type TaskKey } from './document.js';
 import { queryOf } from './filter.js';
 import { inHalves } from './halves.js';
 import { type Place, type Sources, withoutDocument } from './sources.js';
 import { known } from './walk.js';
 
-const AT_REST = ['pending', 'completed', 'failed'];
+/** Tasks that nobody runs, as far as they are known here. */
+const AT_REST: Document = { ...OURS, status: { $in: ['pending', 'completed', 'failed'] } };
 
 /** Long enough ago that nobody changed or ran it. */
 const old = (keepForMs: number): Document => ({
@@ -26,7 +27,7 @@ function orphansPipeline(
   query: Document,
 ): Document[] {
   return [
-    { $match: { _id: { $in: keys }, status: { $in: AT_REST }, $expr: old(plan.cleanup.keepForMs) } },
+    { $match: { _id: { $in: keys }, ...AT_REST, $expr: old(plan.cleanup.keepForMs) } },
     ...withoutDocument(place, query),
   ];
 }
@@ -66,7 +67,7 @@ async function deleteOrphans(place: Place, plan: TaskPlan, ids: readonly unknown
   // A document that came back meanwhile was planned anew, which makes its task young again.
   const { deletedCount } = await place.tasks.deleteMany({
     _id: { $in: orphans as never[] },
-    status: { $in: AT_REST },
+    ...AT_REST,
     $expr: old(keepForMs),
   });
   return deletedCount;

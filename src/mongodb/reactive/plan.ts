@@ -4,7 +4,7 @@ import { OptionError } from '../../core/errors.js';
 import type { Poisoned, TaskPlan } from '../../store/reactive.js';
 import { literal, run } from '../context.js';
 import { isOtherCollation, isTransient } from '../errors.js';
-import { keyOf, TASK_VERSION, textOf } from './document.js';
+import { keyOf, LATER, OURS, TASK_VERSION, textOf } from './document.js';
 import { queryOf } from './filter.js';
 import { inHalves } from './halves.js';
 import { type Place, type Sources, withoutDocument } from './sources.js';
@@ -93,7 +93,8 @@ function changedTask(plan: TaskPlan): Document[] {
   };
   // It may be about to be skipped for a state that has passed: then its end must know that somebody looked since.
   const touched = when(running, { $mergeObjects: ['$$ROOT', { touched: true }] }, '$$ROOT');
-  return [{ $replaceWith: when(triggered, { $mergeObjects: ['$$ROOT', next] }, touched) }];
+  const planned = when(triggered, { $mergeObjects: ['$$ROOT', next] }, touched);
+  return [{ $replaceWith: when(LATER, '$$ROOT', planned) }];
 }
 
 /** The statement that plans a batch of one task. */
@@ -196,11 +197,15 @@ export async function park(sources: Sources, of: TaskPlan, poisoned: readonly Po
   const { tasks } = sources.place(of.source);
   const operations = poisoned.map(({ id, reason }) => ({
     updateOne: {
-      filter: { _id: keyOf(of.task, id) as never, status: { $nin: ['processing', 'processing_dirty'] } },
+      filter: {
+        _id: keyOf(of.task, id) as never,
+        ...OURS,
+        status: { $nin: ['processing', 'processing_dirty'] },
+      },
       update: [
         {
           $set: {
-            v: TASK_VERSION,
+            ...OURS,
             task: literal(of.task),
             sourceDocId: literal(id),
             status: 'failed',
@@ -223,13 +228,17 @@ export async function park(sources: Sources, of: TaskPlan, poisoned: readonly Po
     try {
       await tasks.bulkWrite(operations, { ordered: false });
     } catch (error) {
-      // A duplicate: it runs at this moment, and its own end is the better news.
+      // A duplicate: it runs at this moment, and its own end is the better news; or it is of a later version.
       if (isTransient(error)) throw error;
     }
   });
 }
 
-/** Tasks of these ids that count as matching, and whose document does not any more. */
+/** Tasks of documents that counted as matching. */
+const COUNTED: Document = { ...OURS, matched: true };
+const LEFT: Document = { matched: when(LATER, '$matched', false) };
+
+/** Tasks of these ids whose document does not match any more. */
 export function unmatchPipeline(
   of: TaskPlan,
   place: Place,
@@ -237,13 +246,13 @@ export function unmatchPipeline(
   query: Document,
 ): Document[] {
   return [
-    { $match: { _id: { $in: ids.map((id) => keyOf(of.task, id)) }, matched: true } },
+    { $match: { _id: { $in: ids.map((id) => keyOf(of.task, id)) }, ...COUNTED } },
     ...withoutDocument(place, query),
     {
       $merge: {
         into: place.tasks.collectionName,
         on: '_id',
-        whenMatched: [{ $set: { matched: false } }],
+        whenMatched: [{ $set: LEFT }],
         whenNotMatched: 'discard',
       },
     },
@@ -261,20 +270,22 @@ async function unmatchOnce(
     return;
   }
   const still = new Set((await matching(place, of, ids)).map(textOf));
-  const left = ids.filter((id) => !still.has(textOf(id)));
-  await markLeft(place, of, left, maxTimeMS);
+  const left = ids.filter((id) => !still.has(textOf(id))).map((id) => keyOf(of.task, id));
+  await place.tasks.updateMany({ _id: { $in: left as never[] }, ...COUNTED }, [{ $set: LEFT }], {
+    maxTimeMS,
+  });
 }
 
-async function markLeft(
+/** A document on which the filter errors does not match; whoever planned it has said why, and that is kept. */
+async function markFailing(
   place: Place,
   of: TaskPlan,
   ids: readonly unknown[],
   maxTimeMS: number,
 ): Promise<void> {
-  if (ids.length === 0) return;
   const keys = ids.map((id) => keyOf(of.task, id));
   await place.tasks.updateMany(
-    { _id: { $in: keys as never[] }, matched: true },
+    { _id: { $in: keys as never[] }, ...OURS, matched: true },
     { $set: { matched: false } },
     { maxTimeMS },
   );
@@ -290,9 +301,8 @@ export async function unmatch(
     const place = await sources.open(of.source);
     const limit = (some: readonly unknown[]): number => shorter(some.length < ids.length, limitMs);
     const choked = await inHalves(ids, (some) => unmatchOnce(place, of, some, limit(some)));
-    // A document on which the filter errors does not match; whoever planned it has said why.
     const odd = choked.filter(({ blocked }) => !blocked).map(({ item }) => item);
-    const held = await inHalves(odd, (some) => markLeft(place, of, some, limit(some)));
+    const held = await inHalves(odd, (some) => markFailing(place, of, some, limit(some)));
     return [...choked, ...held]
       .filter(({ blocked }) => blocked)
       .map(({ item, reason }) => ({ id: item, reason, blocked: true }));

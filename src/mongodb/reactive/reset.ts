@@ -2,11 +2,14 @@
 import type { Document } from 'mongodb';
 import type { TaskFilter, TaskPlan } from '../../store/reactive.js';
 import { run } from '../context.js';
+import { OURS } from './document.js';
 import { inBatches, selected, taken, type Located, type Selection } from './select.js';
 import type { Sources } from './sources.js';
 import { keysOf } from './walk.js';
 
 const BATCH = 1_000;
+
+const RESETTABLE: Document = { ...OURS };
 
 /** Due now; what runs at this moment runs again. */
 const resetPipeline: readonly Document[] = [
@@ -34,7 +37,7 @@ export async function reprocess(
   const { tasks } = sources.place(plan.source);
   const statuses =
     which === 'reprocess_failed' ? ['failed'] : ['failed', 'completed', 'processing', 'processing_dirty'];
-  const filter = { task: plan.task, status: { $in: statuses } };
+  const filter = { task: plan.task, status: { $in: statuses }, ...RESETTABLE };
   const { modifiedCount } = await run('reprocess', () => tasks.updateMany(filter, [...resetPipeline]));
   return modifiedCount;
 }
@@ -48,7 +51,7 @@ function keysIn(
   filter: TaskFilter,
   task: string,
 ): AsyncIterable<Document> {
-  const meant = { $match: { $and: [own, { _id: keysOf(task) }] } };
+  const meant = { $match: { $and: [own, RESETTABLE, { _id: keysOf(task) }] } };
   const few = filter.status?.includes('completed') === false;
   const order = [...(few ? [{ $project: { sourceDocId: 1 } }] : []), { $sort: { _id: 1 } }];
   return place.tasks.aggregate([meant, ...order, ...joined, { $project: { _id: 1 } }], {
@@ -65,7 +68,7 @@ async function resetIn(selection: Selection, filter: TaskFilter): Promise<number
   for (const task of tasks) {
     const keys = taken(selection, keysIn(selection, filter, task), BATCH);
     for await (const batch of inBatches(keys, BATCH)) {
-      const still = { $and: [own, { _id: { $in: batch.map((row) => row['_id'] as never) } }] };
+      const still = { $and: [own, RESETTABLE, { _id: { $in: batch.map((row) => row['_id'] as never) } }] };
       modified += (await place.tasks.updateMany(still, [...resetPipeline])).modifiedCount;
     }
   }
