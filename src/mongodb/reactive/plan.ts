@@ -46,6 +46,7 @@ function newTask(plan: TaskPlan): Document {
     matched: { $literal: true },
     lastObservedValues: { $cond: ['$large', null, '$snapshot'] },
     lastError: { $cond: ['$large', TOO_LARGE, '$$REMOVE'] },
+    unplannable: { $cond: ['$large', true, '$$REMOVE'] },
     createdAt: '$$NOW',
     updatedAt: '$$NOW',
     lockedAt: null,
@@ -76,11 +77,12 @@ function changedTask(plan: TaskPlan): Document[] {
   const due = { $max: [settled, '$$NOW', '$deferredUntil', when(fresh, null, '$scheduledAt')] };
   const changed = { $ne: ['$lastObservedValues', '$$new.lastObservedValues'] };
   const triggered = { $or: [{ $ne: ['$matched', true] }, changed] };
-  const large = { $eq: ['$$new.status', 'failed'] };
+  const large = { $eq: ['$$new.unplannable', true] };
   const next: Document = {
     status: when(running, 'processing_dirty', when(large, 'failed', 'pending')),
     lastObservedValues: '$$new.lastObservedValues',
     lastError: when(large, TOO_LARGE, '$lastError'),
+    unplannable: when(large, true, '$$REMOVE'),
     matched: true,
     waitingSince: since,
     scheduledAt: due,
@@ -93,7 +95,8 @@ function changedTask(plan: TaskPlan): Document[] {
   };
   // It may be about to be skipped for a state that has passed: then its end must know that somebody looked since.
   const touched = when(running, { $mergeObjects: ['$$ROOT', { touched: true }] }, '$$ROOT');
-  const planned = when(triggered, { $mergeObjects: ['$$ROOT', next] }, touched);
+  const before = { $unsetField: { field: 'unplannable', input: '$$ROOT' } };
+  const planned = when(triggered, { $mergeObjects: [before, next] }, touched);
   return [{ $replaceWith: when(LATER, '$$ROOT', planned) }];
 }
 
@@ -218,6 +221,7 @@ export async function park(sources: Sources, of: TaskPlan, poisoned: readonly Po
             lastFinalizedAt: '$$NOW',
             lockedAt: null,
             lastError: literal(`It could not be planned: ${reason}`),
+            unplannable: true,
           },
         },
       ],
@@ -234,9 +238,12 @@ export async function park(sources: Sources, of: TaskPlan, poisoned: readonly Po
   });
 }
 
-/** Tasks of documents that counted as matching. */
-const COUNTED: Document = { ...OURS, matched: true };
-const LEFT: Document = { matched: when(LATER, '$matched', false) };
+/** Tasks of documents that counted as matching, or could not be planned: an answer is news for both. */
+const COUNTED: Document = { ...OURS, $or: [{ matched: true }, { unplannable: true }] };
+const LEFT: Document = {
+  matched: when(LATER, '$matched', false),
+  unplannable: when(LATER, '$unplannable', '$$REMOVE'),
+};
 
 /** Tasks of these ids whose document does not match any more. */
 export function unmatchPipeline(

@@ -9,7 +9,8 @@ import { keysOf } from './walk.js';
 
 const BATCH = 1_000;
 
-const RESETTABLE: Document = { ...OURS };
+/** Not what could not be planned: there is nothing to run it for until its document, or the definition, is another one. */
+const RESETTABLE: Document = { ...OURS, unplannable: { $ne: true } };
 
 /** Due now; what runs at this moment runs again. */
 const resetPipeline: readonly Document[] = [
