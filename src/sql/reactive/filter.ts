@@ -23,8 +23,7 @@ const SQL_INSTEAD = "Write it in SQL: { sql: 'total > $1', values: [100] }.";
 export const isPlain = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' &&
   value !== null &&
-  !Array.isArray(value) &&
-  Object.getPrototypeOf(value) === Object.prototype;
+  [Object.prototype, null].includes(Object.getPrototypeOf(value) as object | null);
 
 /** An object whose keys begin with `$` compares; any other is a value. */
 export const isComparison = (value: unknown): value is Record<string, unknown> =>

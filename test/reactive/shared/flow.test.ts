@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { gate, until } from '../../support/mills.js';
-import { eachYard, statusesOf, withBeacon, type Yard } from './yards.js';
+import { eachYard, statusesOf, withBeacon } from './yards.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 const ONCE = { type: 'fixed', interval: '1h', maxAttempts: 1 } as const;

@@ -64,7 +64,7 @@ async function mongodbDatabase(): Promise<Database> {
   const stored = client.db().collection('things_tasks');
   const beacons = client.db().collection('beacons_tasks');
   return Promise.resolve({
-    docs: client.db().collection<Thing & { _id: number }>('things') as unknown as Things,
+    docs: client.db().collection<Thing & { _id: number }>('things'),
     store: () => mongodb({ client }),
     beacon: (id) => client.db().collection<{ _id: string }>('beacons').insertOne({ _id: id }),
     tasks: async () =>
