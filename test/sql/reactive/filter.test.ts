@@ -118,7 +118,7 @@ const { filter: filterOf } = fc.letrec<{ filter: Row }>((tie) => {
   );
   const list = fc.array(tie('filter'), { minLength: 1, maxLength: 3 });
   const group = fc.oneof(...['$and', '$or', '$nor'].map((name) => fc.record({ [name]: list })));
-  return { filter: fc.oneof({ maxDepth: 3 }, leaf, group) as fc.Arbitrary<Row> };
+  return { filter: fc.oneof({ maxDepth: 3 }, leaf, group) };
 });
 
 describe('a filter in comparisons', () => {
