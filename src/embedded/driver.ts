@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { PGlite } from '@electric-sql/pglite';
-import { TidemillError } from '../core/errors.js';
+import { systemClock, within } from '../core/clock.js';
+import { StoreError, TidemillError } from '../core/errors.js';
 import type { Driver, Queryable } from '../sql/driver.js';
 import { takeFolder } from './folder.js';
 
@@ -12,6 +13,30 @@ interface PGliteTransaction extends Queryable {
 export interface EmbeddedDatabase extends Queryable {
   transaction<T>(work: (transaction: PGliteTransaction) => Promise<T>): Promise<T | undefined>;
   listen(channel: string, callback: (payload: string) => void): Promise<() => Promise<void>>;
+  readonly waitReady?: Promise<unknown>;
+}
+
+const ANSWERS_WITHIN_MS = 5_000;
+
+/** A query waits for nothing but open transactions. If the caller is inside one, it would wait for itself. */
+async function untilFree(database: EmbeddedDatabase): Promise<void> {
+  await database.waitReady;
+  const asked = database.query('select 1');
+  if (!(await within(systemClock, ANSWERS_WITHIN_MS, asked))) throw insideOwn();
+  await asked;
+}
+
+const insideOwn = (): StoreError =>
+  new StoreError(
+    'The store could not be opened: a transaction of your own is open on this PGlite. If this call is made inside it, ' +
+      'make one before it, such as `mill.start()` or `mill.jobs.count()`, so that the store is open by then.',
+    { transient: true },
+  );
+
+/** A PGlite of the user's own, which they may be in the midst of using. */
+export async function given(database: EmbeddedDatabase): Promise<Driver> {
+  await untilFree(database);
+  return borrowed(database);
 }
 
 /**
@@ -20,11 +45,11 @@ export interface EmbeddedDatabase extends Queryable {
  */
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-/** A database of the user's own is never closed. */
+/** It is not closed here. */
 export function borrowed(database: EmbeddedDatabase): Driver {
   /** The transaction that the running code is inside of. */
   const inside = new AsyncLocalStorage<PGliteTransaction>();
-  const refuseInside = (): void => {
+  const checkOutside = (): void => {
     if (inside.getStore()?.closed !== false) return;
     throw new TidemillError(
       'INSIDE_TRANSACTION',
@@ -33,12 +58,13 @@ export function borrowed(database: EmbeddedDatabase): Driver {
     );
   };
   return {
+    checkOutside,
     query: async (text, values) => {
-      refuseInside();
+      checkOutside();
       return database.query(text, values).finally(turn);
     },
     transaction: async (work) => {
-      refuseInside();
+      checkOutside();
       const answer = database.transaction((transaction) => inside.run(transaction, () => work(transaction)));
       return (await answer.finally(turn)) as Awaited<ReturnType<typeof work>>;
     },

@@ -116,6 +116,10 @@ export class SqlStore implements Store<Queryable> {
     }
   }
 
+  checkOutside(): void {
+    this.#connection.sql.driver.checkOutside?.();
+  }
+
   isTransaction(value: unknown): value is Queryable {
     if (typeof value !== 'object' || value === null || !('query' in value)) return false;
     if (!('totalCount' in value) && !('transaction' in value)) return typeof value.query === 'function';
