@@ -78,9 +78,7 @@ describe('a task is refused with the reason', () => {
   ])('at once: %o', async (definition, message) => {
     const tables = await Tables.make(ORDERS);
     const mill = tables.mill();
-    expect(() => mill.reactiveTask({ task: 't', handler: () => undefined, ...definition })).toThrow(
-      message,
-    );
+    expect(() => mill.reactiveTask({ task: 't', handler: () => undefined, ...definition })).toThrow(message);
   });
 
   it('where the store may not make triggers: the error says what to run, and then it runs', async () => {
