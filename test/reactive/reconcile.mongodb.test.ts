@@ -450,11 +450,11 @@ describe('the way of a pass', () => {
       const all = await docs.find().toArray();
       left = all.filter(({ _id, amount }) => last.get(String(_id)) !== amount).map(({ _id }) => String(_id));
       return left.length === 0;
-    });
+    }, 60_000);
     expect(written).toBeGreaterThan(50);
     const states = handled.runs.map(({ id, version }) => `${id}@${String(version)}`);
     expect(states.length - new Set(states).size).toBe(0);
-  });
+  }, 90_000);
 
   it('does not hold up the tasks that are due meanwhile, nor the start', async () => {
     const uri = freshUri();
