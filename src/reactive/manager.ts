@@ -238,6 +238,7 @@ export class Tasks {
 export function reactiveOf(store: Store): ReactiveStore {
   if (store.reactive !== undefined) return store.reactive;
   throw new OptionError(
-    `The ${store.kind} store has no data to watch: reactive tasks need MongoDB (tidemill/mongodb).`,
+    `The ${store.kind} store has no data to watch: reactive tasks need MongoDB (tidemill/mongodb), PostgreSQL ` +
+      '(tidemill/postgres) or the embedded store (tidemill/embedded).',
   );
 }

@@ -4,7 +4,7 @@ import { show, suggestion } from '../../core/options.js';
 import { refusesText } from '../values.js';
 import { checkFragment, isFragment } from './fragment.js';
 
-export const COMPARISONS = [
+const COMPARISONS = [
   '$eq',
   '$ne',
   '$gt',

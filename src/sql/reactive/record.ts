@@ -52,7 +52,7 @@ export const IS_RUNNING: string = `status in ${RUNNING}`;
 
 /** The table of a task, where it is known: it says which texts are times. */
 export type ShapeOf = (task: string) => Shape | undefined;
-export const noShape: ShapeOf = () => undefined;
+const noShape: ShapeOf = () => undefined;
 
 const isTime = ({ type, typeSchema }: Column): boolean =>
   typeSchema === 'pg_catalog' && type === 'timestamptz';

@@ -27,7 +27,9 @@ async function started(
   const runs: TaskContext[] = [];
   const of = (id: number): readonly TaskContext[] => runs.filter((run) => run.docId === id);
   const done = gate();
-  mill.on('reconcile:complete', ({ tasks }) => void (tasks.includes('t') && done.open()));
+  mill.on('reconcile:complete', ({ tasks }) => {
+    if (tasks.includes('t')) done.open();
+  });
   await mill.reactiveTask({
     ...PAID,
     ...definition,
@@ -259,22 +261,16 @@ eachYard('managing tasks', (aYard) => {
       async () => (await mill.tasks.count({ task: 't', status: 'completed' })) === 25,
     );
     const seen: unknown[] = [];
-    let cursor: string | null | undefined;
-    let previous: string | null = null;
-    do {
-      const page: Awaited<ReturnType<Tidemill['tasks']['find']>> = await mill.tasks.find(
-        { task: 't' },
-        { limit: 10, sort: { createdAt: 1 }, ...(cursor == null ? {} : { cursor }) },
-      );
+    const order = { limit: 10, sort: { createdAt: 1 } } as const;
+    let page = await mill.tasks.find({ task: 't' }, order);
+    for (;;) {
       seen.push(...page.items.map(({ sourceDocId }) => sourceDocId));
-      ({ next: cursor, previous } = page);
-    } while (cursor !== null);
+      if (page.next === null) break;
+      page = await mill.tasks.find({ task: 't' }, { ...order, cursor: page.next });
+    }
     expect(new Set(seen).size).toBe(25);
     expect(seen).toHaveLength(25);
-    const back = await mill.tasks.find(
-      { task: 't' },
-      { limit: 10, sort: { createdAt: 1 }, cursor: previous ?? '' },
-    );
+    const back = await mill.tasks.find({ task: 't' }, { ...order, cursor: page.previous ?? '' });
     expect(back.items.map(({ sourceDocId }) => sourceDocId)).toEqual(seen.slice(10, 20));
   });
 });

@@ -11,14 +11,14 @@ import { aMill, until } from '../../support/mills.js';
 import { freshEmbedded, freshUri, sharedEmbedded, useEmbedded } from '../../support/stores.js';
 
 /** What the watched rows and documents may have. */
-export interface Thing {
+interface Thing {
   readonly _id: number;
   readonly n?: number | null;
   readonly other?: number | null;
   readonly status?: string | null;
 }
 
-export interface Things {
+interface Things {
   insertOne(thing: Thing): Promise<unknown>;
   insertMany(things: readonly Thing[]): Promise<unknown>;
   updateOne(which: { readonly _id: number }, change: { readonly $set: Partial<Thing> }): Promise<unknown>;
@@ -26,7 +26,7 @@ export interface Things {
 }
 
 /** A stored task by the names of its fields in the documentation, with what only the stores use. */
-export type StoredTask = Record<string, unknown> & { readonly status: TaskStatus };
+type StoredTask = Record<string, unknown> & { readonly status: TaskStatus };
 
 interface Database {
   readonly docs: Things;
