@@ -39,9 +39,9 @@ function opened(driver: Driver, alone: boolean): Opened {
     },
     leaseNow: () => `to_timestamp(${String(leases.now())}::double precision / 1000)`,
     // PGlite has no autovacuum worker, whatever its settings say.
-    tidy: async ({ jobs, instances }) => {
-      await driver.query(`vacuum ${jobs}`);
-      await driver.query(`vacuum ${instances}`);
+    tidy: async ({ jobs, instances, table }) => {
+      for (const name of [jobs, instances, table('tasks'), table('changes')])
+        await driver.query(`vacuum ${name}`);
     },
     ready: async ({ instances }) => {
       if (alone) await driver.query(`update ${instances} set lease_until = to_timestamp(0)`);

@@ -57,6 +57,8 @@ class TableFeed implements Feed {
   }
 
   async open(): Promise<this> {
+    // A leader that died may have left it up.
+    await this.#arm(false);
     await this.#inspect();
     return this;
   }

@@ -4,18 +4,7 @@ import { show, suggestion } from '../../core/options.js';
 import { refusesText } from '../values.js';
 import { checkFragment, isFragment } from './fragment.js';
 
-const COMPARISONS = [
-  '$eq',
-  '$ne',
-  '$gt',
-  '$gte',
-  '$lt',
-  '$lte',
-  '$in',
-  '$nin',
-  '$exists',
-  '$not',
-] as const;
+const COMPARISONS = ['$eq', '$ne', '$gt', '$gte', '$lt', '$lte', '$in', '$nin', '$exists', '$not'] as const;
 const LISTS = ['$and', '$or', '$nor'] as const;
 
 const SQL_INSTEAD = "Write it in SQL: { sql: 'total > $1', values: [100] }.";

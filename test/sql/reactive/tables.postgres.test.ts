@@ -56,6 +56,12 @@ describe('a task is refused with the reason', () => {
       /refuses filter or watchProjection: column "totals" does not exist/u,
     ],
     [
+      'a value that is none of the type',
+      ['create table events (id integer primary key, at timestamptz)'],
+      { collection: 'events', filter: { at: { $gt: 'soon' } } },
+      /refuses filter or watchProjection: invalid input syntax/u,
+    ],
+    [
       'a value of another type',
       [ORDERS],
       { collection: 'orders', filter: { sql: 'total > $1', values: ['x'] } },
