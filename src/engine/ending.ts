@@ -45,7 +45,7 @@ export async function afterTransaction(
   { outcome, result, call }: { outcome: Outcome; result: unknown; call: string },
 ): Promise<Outcome> {
   const state = await whose(store, attempt, clock);
-  attempt.inTransaction = false;
+  // Held may also mean that the transaction is still open: the outcome is recorded apart, where it may wait for that.
   if (state === 'unknown' || state === 'lost') return { kind: 'released' };
   if (state === 'settled') return { kind: 'recorded', result };
   if (outcome.kind !== 'returned') return outcome;

@@ -113,4 +113,37 @@ describe("a job that somebody's open transaction holds", () => {
     expect(runs).toBe(4);
     expect(await mill.jobs.get(slow.id)).toMatchObject({ status: 'completed', failCount: 0 });
   });
+
+  it.each([
+    ['returned', {}],
+    ['ran past its timeout', { timeout: 200 }],
+  ])('keeps no outcome of others from being recorded after its own handler %s', async (_how, options) => {
+    const { store } = await withLocks();
+    const mill = aMill(store);
+    const retryPolicy = { type: 'fixed', interval: 10 } as const;
+    const client = await pool.connect();
+    const pid = (await client.query<{ pid: number }>('select pg_backend_pid() as pid')).rows[0]?.pid;
+    const over = gate();
+    mill.job('careless', { retryPolicy, ...options }, async (job) => {
+      if (job.attempt > 1) return;
+      await client.query('begin');
+      await job.complete({ transaction: client });
+      // The transaction stays open, and holds the job.
+      if ('timeout' in options) await over.promise;
+    });
+    mill.job('neighbour', () => 'recorded');
+    await mill.start();
+    const careless = await mill.enqueue('careless', {});
+    await until('its outcome waits for the transaction', async () => {
+      const waiting = `select from pg_stat_activity where $1 = any(pg_blocking_pids(pid))`;
+      return (await pool.query(waiting, [pid])).rowCount === 1;
+    });
+    for (let n = 0; n < 3; n += 1)
+      expect(await mill.jobs.result((await mill.enqueue('neighbour', n)).id)).toBe('recorded');
+    await client.query('rollback');
+    client.release();
+    over.open();
+    await mill.jobs.result(careless.id);
+    expect(await mill.jobs.get(careless.id)).toMatchObject({ status: 'completed', failCount: 1 });
+  });
 });
