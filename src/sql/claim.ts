@@ -3,13 +3,15 @@ import type { ClaimAnswer, ClaimRequest, Instance } from '../store/port.js';
 import { clusterJson, readCluster, type ClusterRow } from './cluster.js';
 import type { Sql } from './connection.js';
 import { run } from './errors.js';
-import { answering, COLUMNS, recordOf, records } from './record.js';
+import { answering, CLAIMED, claimedRecord, COLUMNS, records } from './record.js';
 import { isStorable } from './values.js';
 
 /**
  * One statement. Each priority of each name is a range of its own in the index, so that jobs of a higher priority that
  * are not due yet are never read; only names that have something due are looked at that closely. Rows that others
- * hold are passed over. Names then take turns, and what they offered beyond their share is let go again.
+ * hold are passed over. Names then take turns, and what they offered beyond their share is let go again. The rows are
+ * locked, so they stay where they are: found by their place, none is looked for again, however the planner guesses. One
+ * that moved between the beginning of the statement and its lock is left for the next claim.
  *
  * $1 names with their limits · $2 the most in all · $3 instance · $4 token · $5 heartbeat
  */
@@ -28,13 +30,13 @@ export const claimStatement = (sql: Sql): string => {
     ) due
     where not exists (select from ${pauses} p where p.kind = 'jobs' and p.name = n.name)
   ), offered as materialized (
-    select j.id, o.turn, row_number() over (partition by o.turn order by j.priority desc, j.next_run_at, j.id) as place
+    select j.place_in_table, o.turn, row_number() over (partition by o.turn order by j.priority desc, j.next_run_at, j.id) as place
     from open o
     cross join lateral (
-      select head.id, head.priority, head.next_run_at
+      select head.place_in_table, head.id, head.priority, head.next_run_at
       from generate_series(10, -10, -1) as level
       cross join lateral (
-        select id, priority, next_run_at from ${jobs}
+        select ctid as place_in_table, id, priority, next_run_at from ${jobs}
         where name = o.name and status = 'pending' and priority = level
           and next_run_at <= statement_timestamp()
         order by next_run_at, id
@@ -44,18 +46,18 @@ export const claimStatement = (sql: Sql): string => {
       limit o.max
     ) j
   ), taken as materialized (
-    select id from offered order by place, turn limit $2::integer
+    select place_in_table from offered order by place, turn limit $2::integer
   ), claimed as (
     update ${jobs} j set
       status = 'processing', claimed_by = $3::text, lease_token = $4::text,
       heartbeat_interval = $5::double precision,
       locked_at = statement_timestamp(), last_heartbeat = statement_timestamp(), updated_at = statement_timestamp()
-    from taken where j.id = taken.id
+    where j.ctid = any(array(select place_in_table from taken))
     returning j.*
   )
   select json_build_object('cluster', ${clusterJson(sql)}, 'offered', (select count(*) from offered))::text as json
   union all
-  ${answering(COLUMNS, 'claimed')}`;
+  select ${CLAIMED} from claimed`;
 };
 
 interface Summary {
@@ -78,7 +80,14 @@ export async function claim(sql: Sql, request: ClaimRequest): Promise<ClaimAnswe
   const { rows } = await run('claim', () => sql.driver.query(claimStatement(sql), values));
   const texts = rows.map(({ json }) => json as string);
   const { cluster, offered } = JSON.parse(texts[0] ?? '') as Summary;
-  const jobs = inOrder(texts.slice(1).map(recordOf));
+  const now = new Date(cluster.now);
+  const holding = {
+    claimedBy: instance.instanceId,
+    leaseToken: token,
+    heartbeatInterval: heartbeatMs,
+    at: now,
+  };
+  const jobs = inOrder(texts.slice(1).map((json) => claimedRecord(json, holding)));
   const full = ({ name, max }: { name: string; max: number }): boolean =>
     jobs.filter((job) => job.name === name).length >= max;
   return {

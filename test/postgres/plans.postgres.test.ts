@@ -102,7 +102,7 @@ describe('plans, among 30,000 jobs for later, 30,000 finished ones and 2,000 tha
   it('a claim reads what it takes, twice, where 30,000 are due', async () => {
     await fill(30_000, 'status, next_run_at', `'pending', now() - n * interval '1 ms'`);
     const { read, indexes } = await claiming(20);
-    expect(indexes).toEqual(['jobs_claim', 'jobs_due', 'jobs_pkey']);
+    expect(indexes).toEqual(['Tid Scan', 'jobs_claim', 'jobs_due']);
     expect(read).toBeLessThanOrEqual(2 * 100 + NAMES.length);
     await pool.query(`delete from ${names.jobs} where status = 'pending' and next_run_at < now()`);
     await pool.query(`vacuum analyze ${names.jobs}`);
