@@ -20,10 +20,10 @@ const SECTIONS = {
   idle,
   growth: deadRows,
   enqueueing,
-  processes: severalProcesses,
-  finished: finishedRows,
   processing: throughput,
   latency,
+  processes: severalProcesses,
+  finished: finishedRows,
 };
 const SECTION_NAMES = Object.keys(SECTIONS) as (keyof typeof SECTIONS)[];
 

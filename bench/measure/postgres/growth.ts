@@ -47,7 +47,7 @@ async function sustained(
   bench: PostgresBench,
   { table, ...base }: { contender: PostgresName; variant: string; table: string; database: string },
 ): Promise<Grown> {
-  const [pauseMs, times] = bench.quick ? [5_000, 2] : [15_000, 6];
+  const [pauseMs, times] = bench.quick ? [5_000, 2] : [10_000, 6];
   const worker = new Child({ ...base, uri: bench.uri, task: 'work' });
   await worker.hear('ready');
   const producer = new Child({
@@ -77,7 +77,7 @@ async function sustained(
   }
 }
 
-/** A steady stream of jobs for a minute and a half; autovacuum looks every ten seconds instead of once a minute. */
+/** A steady stream of jobs for a minute; autovacuum looks every ten seconds instead of once a minute. */
 export async function deadRows(bench: PostgresBench): Promise<void> {
   await bench.query('postgres', `alter system set autovacuum_naptime = '10s'`);
   await bench.query('postgres', 'select pg_reload_conf()');
@@ -100,7 +100,7 @@ async function everybody(bench: PostgresBench): Promise<void> {
       const figures = {
         sent: grown.sent,
         handled: grown.handled,
-        'dead rows, every 15 s': grown.samples.map(({ dead }) => dead.toLocaleString('en-US')).join(' · '),
+        'dead rows, every 10 s': grown.samples.map(({ dead }) => dead.toLocaleString('en-US')).join(' · '),
         'rows at the end': last.live,
         'table MB': last.tableMb,
         'indexes MB': last.indexesMb,

@@ -15,9 +15,10 @@ const ENTRIES: readonly { readonly contender: PostgresName; readonly variant: st
 
 /** One job every 100 to 200 ms: everybody is idle when it comes. */
 export async function latency(bench: PostgresBench): Promise<void> {
-  const samples = bench.quick ? 30 : 200;
   for (const { contender, variant } of ENTRIES) {
     if (!bench.wants(contender)) continue;
+    const important = contender !== 'raw' && contender !== 'bullmq';
+    const samples = bench.quick ? 30 : important ? 150 : 60;
     const base = { uri: bench.uri, contender, variant };
     for (const section of ['latency, two processes', 'latency, one process']) {
       await tried(bench, { section, contender, variant }, async () => {
