@@ -19,7 +19,7 @@ export default defineConfig({
     pool: 'forks',
     // The workers share one database server; more of them make it slow rather than the run fast.
     maxWorkers: 2,
-    testTimeout: 30_000,
+    testTimeout: 60_000,
     hookTimeout: 60_000,
     coverage: { provider: 'v8', include: ['src/**'] },
   },

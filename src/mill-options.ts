@@ -11,7 +11,7 @@ import { checkStore } from './open-store.js';
 import { OptionError } from './core/errors.js';
 
 export interface TidemillOptions<S extends Store = Store> {
-  /** An opened store, or a URL: `mongodb://…` or `memory:`. */
+  /** An opened store, or a URL: `mongodb://…`, `postgres://…`, `file:./dir` or `memory:`. */
   readonly store: S | string;
   /** Names this process in the store. Default: host name, pid and random letters. */
   readonly instanceId?: string;

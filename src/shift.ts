@@ -50,7 +50,7 @@ export class Shift {
   readonly #cleaner: Cleaner | undefined;
   #crew: ReactiveCrew | undefined;
   #started = false;
-  #reportedForeign = false;
+  readonly #reportedForeign = new Set<string>();
 
   constructor(options: ShiftOptions) {
     this.#options = options;
@@ -165,7 +165,10 @@ export class Shift {
       recovered: (count) => {
         events.emit('stale:recovered', { count, instanceId: settings.instanceId });
       },
-      observed: (cluster) => this.#reclaimer?.observe(cluster),
+      observed: (cluster, glance) => {
+        this.#reclaimer?.observe(cluster);
+        this.#reportForeign('tasks', glance);
+      },
     });
     this.#crew = crew;
     await crew.prepare();
@@ -252,10 +255,13 @@ export class Shift {
   #observed(cluster: Cluster, glance?: Glance): void {
     this.#reclaimer?.observe(cluster);
     this.#crew?.observe(cluster);
-    if (glance?.foreign !== true || this.#reportedForeign) return;
-    this.#reportedForeign = true;
-    const message =
-      'there are pending jobs of a newer schema version; they are left alone until this process is upgraded';
+    this.#reportForeign('jobs', glance);
+  }
+
+  #reportForeign(kind: 'jobs' | 'tasks', glance?: Glance): void {
+    if (glance?.foreign !== true || this.#reportedForeign.has(kind)) return;
+    this.#reportedForeign.add(kind);
+    const message = `there are pending ${kind} of a newer schema version; they are left alone until this process is upgraded`;
     this.#options.log.warn({}, message);
   }
 

@@ -12,7 +12,7 @@ const { plan } = compileTask({
   handler: () => undefined,
 });
 
-const due = { task: TASK, status: 'pending', $expr: { $lte: ['$scheduledAt', '$$NOW'] } };
+const due = { v: 1, task: TASK, status: 'pending', $expr: { $lte: ['$scheduledAt', '$$NOW'] } };
 
 /** Plan, claim and settle by the plain driver: Tidemill's own statement plans, the rest is as plain as it can be. */
 export class RawChain {

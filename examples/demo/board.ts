@@ -1,6 +1,5 @@
 import type { Job, Tidemill } from 'tidemill';
-import type { MongodbStore } from 'tidemill/mongodb';
-import type { Report } from './child.js';
+import type { Report } from './crew.js';
 import { buildReport, chargeCard, NAMES, sendEmail, syncAccount, takePulse } from './jobs.js';
 import type { Picture, Row } from './screen.js';
 
@@ -11,20 +10,22 @@ type Counts = Readonly<Record<string, number>>;
 
 /** What the demo knows: counts from the store, the rest from what the children report. */
 export class Board {
-  readonly #mill: Tidemill<MongodbStore>;
-  readonly #reports = { repeat: 0, retry: 0, pulse: 0, recovered: 0 };
+  readonly #mill: Tidemill;
+  readonly #reports = { repeat: 0, retry: 0, pulse: 0, recovered: 0, handedBack: 0 };
   readonly #news: string[] = [];
   /** Jobs done by name at recent moments, the oldest first. */
   readonly #marks: { at: number; done: Counts }[] = [];
   #rows: readonly Row[] = NAMES.map((name) => emptyRow(name));
-  killed = 0;
+  /** Workers that had an accident. */
+  struck = 0;
 
-  constructor(mill: Tidemill<MongodbStore>) {
+  constructor(mill: Tidemill) {
     this.#mill = mill;
   }
 
-  get recovered(): number {
-    return this.#reports.recovered;
+  /** Jobs that an accident took from their worker. */
+  get handedOn(): number {
+    return this.#reports.recovered + this.#reports.handedBack;
   }
 
   tell(text: string): void {
@@ -36,6 +37,7 @@ export class Board {
     this.#reports[report.kind] += report.count;
     if (report.kind === 'recovered')
       this.tell(`${from} found the lease over: ${jobs(report.count)} of the killed worker handed on`);
+    if (report.kind === 'handedBack') this.tell(`${from} gave back ${jobs(report.count)}, which others run`);
   }
 
   async read(): Promise<void> {

@@ -1,81 +1,34 @@
-import { fork, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
-import type { Report } from './child.js';
+/** Those who make and do the work of the demo: as processes of their own (processes.ts), or all in one (parts.ts). */
+export type Role = 'worker' | 'producer';
+
+/** What one of them tells. */
+export type Report =
+  | { readonly kind: 'ready' }
+  | { readonly kind: 'repeat' | 'retry' | 'pulse' | 'recovered' | 'handedBack'; readonly count: number };
+
+export type Tell = (report: Report) => void;
 
 export interface CrewOptions {
-  readonly env: Readonly<Record<string, string>>;
   readonly report: (from: string, report: Report) => void;
-  /** A child ended that nobody had asked to. */
-  readonly died: (name: string, code: number | null) => void;
+  /** One ended that nobody had asked to. */
+  readonly died: (name: string, why: string) => void;
 }
 
-interface Member {
-  readonly child: ChildProcess;
-  ready: boolean;
-}
-
-/** How long a child gets to stop before it is killed; more than its own `stop({ timeout })`. */
-const PATIENCE_MS = 8_000;
-
-/** The child processes: starts them, listens to them, and ends them. */
-export class Crew {
-  readonly #options: CrewOptions;
-  readonly #members = new Map<string, Member>();
-  #numbers = new Map<string, number>();
-
-  constructor(options: CrewOptions) {
-    this.#options = options;
-  }
-
+export interface Crew {
+  /** How an accident ends a worker here, for a sentence about several of them. */
+  readonly accident: 'killed' | 'stopped in the midst of their work';
   /** Those that have said that they are ready. */
-  alive(role: string): string[] {
-    return [...this.#members]
-      .filter(([name, { ready }]) => ready && name.startsWith(role))
-      .map(([name]) => name);
-  }
+  alive(role: Role): string[];
+  /** Answers the name of the new one. */
+  start(role: Role): string;
+  /** Ends a worker in the midst of its work; answers what happened to it, in words. */
+  strike(name: string): string;
+  /** Asks all of a role to stop, and waits until they have. */
+  stop(role: Role): Promise<void>;
+}
 
-  start(role: 'worker' | 'producer', file: URL): string {
-    const number = (this.#numbers.get(role) ?? 0) + 1;
-    this.#numbers.set(role, number);
-    const name = `${role}-${number}`;
-    const child = fork(file, [name], {
-      execArgv: ['--import', 'tsx'],
-      env: { ...process.env, ...this.#options.env },
-      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-    });
-    const member = { child, ready: false };
-    this.#members.set(name, member);
-    child.on('message', (message) => {
-      const report = message as Report;
-      if (report.kind === 'ready') member.ready = true;
-      this.#options.report(name, report);
-    });
-    child.on('exit', (code) => {
-      if (this.#members.delete(name)) this.#options.died(name, code);
-    });
-    return name;
-  }
-
-  /** As a crash would: no goodbye. */
-  kill(name: string): void {
-    const member = this.#members.get(name);
-    this.#members.delete(name);
-    member?.child.kill('SIGKILL');
-  }
-
-  /** Asks all of a role to stop, and waits until they are gone. */
-  async stop(role: string): Promise<void> {
-    const children = [...this.#members].filter(([name]) => name.startsWith(role));
-    await Promise.all(
-      children.map(async ([name, { child }]) => {
-        this.#members.delete(name);
-        if (child.exitCode !== null || child.signalCode !== null) return;
-        const exited = once(child, 'exit');
-        const limit = setTimeout(() => child.kill('SIGKILL'), PATIENCE_MS);
-        if (child.connected) child.disconnect();
-        await exited;
-        clearTimeout(limit);
-      }),
-    );
-  }
+/** Counts each role by itself: worker-1, worker-2, producer-1. */
+export function namer(): (role: Role) => string {
+  const numbers = { worker: 0, producer: 0 };
+  return (role) => `${role}-${(numbers[role] += 1)}`;
 }

@@ -1,65 +1,58 @@
-// What `npm start` runs. Options: --seconds N ends it by itself.
+// What `npm start` runs. Options: --store says on which database, --seconds N ends it by itself.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { ServerError, startMongo, type MongoServer } from '@tidemill/servers';
-import { MongoClient } from 'mongodb';
-import { Tidemill } from 'tidemill';
-import { mongodb } from 'tidemill/mongodb';
+import { ServerError } from '@tidemill/servers';
+import { StoreError, Tidemill } from 'tidemill';
 import { Board } from './board.js';
-import { Crew } from './crew.js';
+import type { Crew, CrewOptions } from './crew.js';
+import { Parts } from './parts.js';
+import { CHOICES, placeFor, type Place } from './places.js';
+import { Processes } from './processes.js';
 import { Screen } from './screen.js';
 
 const WORKERS = 3;
 const PRODUCERS = 2;
 const REFRESH_MS = 500;
-const KILL_EVERY_MS = 12_000;
+const ACCIDENT_EVERY_MS = 12_000;
 const REPLACE_AFTER_MS = 2_000;
-
-const workerFile = new URL('./worker.ts', import.meta.url);
-const producerFile = new URL('./producer.ts', import.meta.url);
 
 process.exitCode = await main();
 
 async function main(): Promise<number> {
-  const seconds = readSeconds();
-  if (seconds === null) return 2;
-  const end = ending(seconds);
+  const asked = readArguments();
+  if (asked === null) return 2;
+  const end = ending(asked.seconds);
   const screen = new Screen(process.stdout);
-  screen.title(
-    `Tidemill demo: ${PRODUCERS} producers and ${WORKERS} workers on a MongoDB replica set. Ctrl-C stops it cleanly.`,
-  );
+  screen.title('Tidemill demo. Ctrl-C stops it cleanly.');
   try {
-    await using server = await startMongo();
-    await using client = await connect(server);
-    await run(server.uri, client, screen, end);
+    const place = await asked.open();
+    try {
+      introduce(place, screen);
+      await run(place, screen, end);
+    } finally {
+      await place.leave();
+    }
     return 0;
   } catch (error) {
-    if (!(error instanceof ServerError)) throw error;
-    console.error(`The demo needs a MongoDB server, and there is none.\n${error.message}`);
+    if (!(error instanceof ServerError || error instanceof StoreError)) throw error;
+    console.error(`The demo cannot use its database.\n${error.message}`);
     return 1;
   }
 }
 
-async function connect({ uri }: MongoServer): Promise<MongoClient> {
+/** Where and how long to run; null where that is not clear. */
+function readArguments(): { open: () => Promise<Place>; seconds: number } | null {
   try {
-    return await new MongoClient(uri, { serverSelectionTimeoutMS: 5_000 }).connect();
-  } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
-    const fix = 'unset MONGODB_URI, so that the demo starts its own server, or start the one it names';
-    throw new ServerError('The MongoDB server does not answer.', { why, fix, cause });
-  }
-}
-
-/** How long to run; Infinity without the option, null where it is wrong. */
-function readSeconds(): number | null {
-  try {
-    const { values } = parseArgs({ options: { seconds: { type: 'string' } } });
+    const { values } = parseArgs({
+      options: { store: { type: 'string', default: 'embedded' }, seconds: { type: 'string' } },
+    });
     const seconds = values.seconds === undefined ? Infinity : Number(values.seconds);
-    if (seconds > 0) return seconds;
+    const open = placeFor(values.store);
+    if (seconds > 0 && open !== undefined) return { open, seconds };
   } catch {
-    // Said below, as for a wrong number.
+    // Said below, as for a wrong value.
   }
-  console.error('Usage: npm start [-- --seconds N]');
+  console.error(`Usage: npm start [-- --store STORE --seconds N]\nSTORE: ${CHOICES}`);
   return null;
 }
 
@@ -71,42 +64,62 @@ function ending(seconds: number): AbortSignal {
   return end.signal;
 }
 
-async function run(uri: string, client: MongoClient, screen: Screen, end: AbortSignal): Promise<void> {
-  const database = `tidemill_demo_${process.pid}`;
-  const mill = new Tidemill({ store: mongodb({ client, database }), logger: false });
-  const board = new Board(mill);
-  const crew = new Crew({
-    env: { DEMO_URI: uri, DEMO_DATABASE: database },
-    report: (from, report) => board.take(from, report),
-    died: (name, code) => board.tell(`${name} ended by itself (${code ?? 'killed'})`),
-  });
-  const startedAt = performance.now();
-  await mill.jobs.stats(); // The first call makes the indexes, before anybody needs them.
-  for (let i = 0; i < WORKERS; i += 1) crew.start('worker', workerFile);
-  for (let i = 0; i < PRODUCERS; i += 1) crew.start('producer', producerFile);
-
-  const accidents = setInterval(() => accident(crew, board, end), KILL_EVERY_MS);
-  while (!end.aborted) {
-    await board.read();
-    screen.show(board.picture(crew.alive('worker'), crew.alive('producer')));
-    await sleep(REFRESH_MS, undefined, { signal: end }).catch(() => undefined);
-  }
-  clearInterval(accidents);
-  await finish(crew, board, startedAt);
-  await mill.stop();
-  await client.db(database).dropDatabase();
+function introduce({ database: { title, inProcess } }: Place, screen: Screen): void {
+  const seconds = ACCIDENT_EVERY_MS / 1000;
+  screen.text(
+    ...(inProcess
+      ? [
+          `${PRODUCERS} producers and ${WORKERS} workers on ${title}.`,
+          'All are parts of this one process, since no other can reach the database.',
+          'With processes of their own: npm start -- --store postgres (or mongodb).',
+          `Every ${seconds} s a worker is stopped in the midst of its work.`,
+        ]
+      : [
+          `${PRODUCERS} producers and ${WORKERS} workers on ${title}, each a process of its own.`,
+          `Every ${seconds} s a worker is killed in the midst of its work.`,
+        ]),
+  );
 }
 
-/** Kills a worker in the midst of its work, and brings another one in. */
+async function run(place: Place, screen: Screen, end: AbortSignal): Promise<void> {
+  const store = place.database.store(place.url, place.space);
+  await using mill = new Tidemill({ store, logger: false });
+  const board = new Board(mill);
+  const listeners: CrewOptions = {
+    report: (from, report) => board.take(from, report),
+    died: (name, why) => {
+      // Ctrl-C also ends a child that is not ready for it yet.
+      if (!end.aborted) board.tell(`${name} ended by itself (${why})`);
+    },
+  };
+  const crew = place.database.inProcess ? new Parts(store, listeners) : new Processes(place, listeners);
+  const startedAt = performance.now();
+  await mill.jobs.stats(); // The first call makes tables or indexes, before anybody needs them.
+  for (let i = 0; i < WORKERS; i += 1) crew.start('worker');
+  for (let i = 0; i < PRODUCERS; i += 1) crew.start('producer');
+
+  const accidents = setInterval(() => accident(crew, board, end), ACCIDENT_EVERY_MS);
+  try {
+    while (!end.aborted) {
+      await board.read();
+      screen.show(board.picture(crew.alive('worker'), crew.alive('producer')));
+      await sleep(REFRESH_MS, undefined, { signal: end }).catch(() => undefined);
+    }
+  } finally {
+    clearInterval(accidents);
+    await finish(crew, board, startedAt);
+  }
+}
+
+/** Ends a worker in the midst of its work, and brings another one in. */
 function accident(crew: Crew, board: Board, end: AbortSignal): void {
   const workers = crew.alive('worker');
   const victim = workers[Math.floor(Math.random() * workers.length)];
   if (victim === undefined) return;
-  crew.kill(victim);
-  board.killed += 1;
-  board.tell(`${victim} was killed with SIGKILL in the midst of its work`);
+  board.tell(crew.strike(victim));
+  board.struck += 1;
   setTimeout(() => {
-    if (!end.aborted) board.tell(`${crew.start('worker', workerFile)} is started in its place`);
+    if (!end.aborted) board.tell(`${crew.start('worker')} is started in its place`);
   }, REPLACE_AFTER_MS).unref();
 }
 
@@ -121,6 +134,6 @@ async function finish(crew: Crew, board: Board, startedAt: number): Promise<void
   console.log(`Stopped after ${seconds} s: ${done} done, ${failed} failed, ${queued} left in the queue.`);
   if (running > 0)
     console.log(`${running} were in the hands of a killed worker, whose lease had not ended yet.`);
-  if (board.killed > 0)
-    console.log(`Workers killed: ${board.killed}. Jobs handed on after it: ${board.recovered}.`);
+  if (board.struck > 0)
+    console.log(`Workers ${crew.accident}: ${board.struck}. Jobs handed on after it: ${board.handedOn}.`);
 }

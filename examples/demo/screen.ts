@@ -41,6 +41,10 @@ export class Screen {
     this.#out.write(`${this.#style('bold', text)}\n`);
   }
 
+  text(...lines: readonly string[]): void {
+    for (const line of lines) this.#out.write(`${line}\n`);
+  }
+
   show(picture: Picture): void {
     if (this.#out.isTTY) this.#draw(picture);
     else this.#line(picture);

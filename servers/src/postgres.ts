@@ -6,17 +6,27 @@ import { makeRunnable, postgresNative } from './binaries.js';
 import { ServerError } from './errors.js';
 import { inFreshFolder, removeFolder } from './folders.js';
 import { freePort } from './ports.js';
-import { ServerProcess, type User } from './process.js';
+import { ServerProcess, type ProcessSpec, type User } from './process.js';
 import { stoppable, type Stoppable } from './stoppable.js';
+import { until } from './until.js';
+
+export interface PostgresOptions {
+  /** Settings of the server, such as `{ max_connections: '30' }`. @default none */
+  readonly settings?: Readonly<Record<string, string>>;
+}
 
 export interface PostgresServer extends Stoppable {
   readonly url: string;
+  /** Signals the postmaster. SIGKILL ends it at once; its backends follow by themselves. */
+  kill(signal: NodeJS.Signals): void;
+  /** Ends it if it still runs, and answers when it listens again: same port, same data. */
+  restart(): Promise<void>;
 }
 
 const run = promisify(execFile);
 
 /** Starts a PostgreSQL with an empty database `postgres`, owned by a superuser of the same name, no password. */
-export async function startPostgres(): Promise<PostgresServer> {
+export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
   const installed = postgresNative();
   if (installed === undefined) {
     throw new ServerError(`Found no PostgreSQL for ${process.platform} ${process.arch}.`, {
@@ -29,32 +39,57 @@ export async function startPostgres(): Promise<PostgresServer> {
     const native = await readableNative(installed, folder, user);
     const data = join(folder, 'data');
     await initialize(native, data, folder, user);
-    return launch(native, data, folder, user);
+    return launch(await specOf(native, folder, user, options));
   });
 }
 
-async function launch(
+type Spec = Omit<ProcessSpec, 'name'> & { readonly port: number };
+
+async function specOf(
   native: string,
-  data: string,
   folder: string,
   user: User | undefined,
-): Promise<PostgresServer> {
+  { settings = {} }: PostgresOptions,
+): Promise<Spec> {
   const port = await freePort();
-  const server = await ServerProcess.launch({
-    name: `PostgreSQL on port ${port}`,
+  const chosen = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
+  return {
+    port,
     command: join(native, 'bin', 'postgres'),
     // The empty -k: no socket file outside the data folder.
-    args: ['-D', data, '-p', `${port}`, '-h', '127.0.0.1', '-k', ''],
+    args: ['-D', join(folder, 'data'), '-p', `${port}`, '-h', '127.0.0.1', '-k', '', ...chosen],
     cwd: folder,
     logFile: join(folder, 'postgres.log'),
     ready: /ready to accept connections/,
     user,
     // At once, yet unlike SIGKILL it takes the backends along and gives back the shared memory.
     endSignal: 'SIGQUIT',
-  });
-  return stoppable({ url: `postgres://postgres@127.0.0.1:${port}/postgres` }, async () => {
+  };
+}
+
+async function launch({ port, ...spec }: Spec): Promise<PostgresServer> {
+  const start = (): Promise<ServerProcess> =>
+    ServerProcess.launch({ name: `PostgreSQL on port ${port}`, ...spec });
+  let server = await start();
+  const running: Omit<PostgresServer, keyof Stoppable> = {
+    url: `postgres://postgres@127.0.0.1:${port}/postgres`,
+    kill: (signal) => {
+      server.kill(signal);
+    },
+    restart: async () => {
+      await server.end();
+      // A backend that was busy when its postmaster was killed has its memory, or its port, until it notices.
+      server = await until('PostgreSQL to start again', () =>
+        start().catch((error: unknown) => {
+          if (/in use/.test(String(error))) return undefined;
+          throw error;
+        }),
+      );
+    },
+  };
+  return stoppable(running, async () => {
     await server.end();
-    await removeFolder(folder);
+    await removeFolder(spec.cwd);
   });
 }
 

@@ -1,3 +1,5 @@
+import { AsyncResource } from 'node:async_hooks';
+
 /**
  * Time as the engine sees it. The store owns it: `now()` is its estimate of the server's clock, timers run on it,
  * and a test may hand in a virtual one.
@@ -23,13 +25,17 @@ export interface Timer {
 /** setTimeout holds 31 bits: a longer delay would fire at once. */
 const LONGEST_MS = 2_147_483_647;
 
+/** Timers serve all who wait, whoever began them: what runs in one must not count as part of a caller's transaction. */
+const nobody = new AsyncResource('tidemill');
+
 export function realTimer(delayMs: number, callback: () => void): Timer {
+  const ring = (): void => nobody.runInAsyncScope(callback);
   let left = Math.max(0, delayMs);
   let handle: NodeJS.Timeout;
   const arm = (): void => {
     const step = Math.min(left, LONGEST_MS);
     left -= step;
-    handle = setTimeout(left > 0 ? arm : callback, step);
+    handle = setTimeout(left > 0 ? arm : ring, step);
   };
   arm();
   return { cancel: () => clearTimeout(handle) };

@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { PGlite } from '@electric-sql/pglite';
-import { TidemillError } from '../core/errors.js';
+import { systemClock, within } from '../core/clock.js';
+import { StoreError, TidemillError } from '../core/errors.js';
 import type { Driver, Queryable } from '../sql/driver.js';
 import { takeFolder } from './folder.js';
 
@@ -12,13 +13,43 @@ interface PGliteTransaction extends Queryable {
 export interface EmbeddedDatabase extends Queryable {
   transaction<T>(work: (transaction: PGliteTransaction) => Promise<T>): Promise<T | undefined>;
   listen(channel: string, callback: (payload: string) => void): Promise<() => Promise<void>>;
+  readonly waitReady?: Promise<unknown>;
 }
 
-/** A database of the user's own is never closed. */
+const ANSWERS_WITHIN_MS = 5_000;
+
+/** A query waits for nothing but open transactions. If the caller is inside one, it would wait for itself. */
+async function untilFree(database: EmbeddedDatabase): Promise<void> {
+  await database.waitReady;
+  const asked = database.query('select 1');
+  if (!(await within(systemClock, ANSWERS_WITHIN_MS, asked))) throw insideOwn();
+  await asked;
+}
+
+const insideOwn = (): StoreError =>
+  new StoreError(
+    'The store could not be opened: a transaction of your own is open on this PGlite. If this call is made inside it, ' +
+      'make one before it, such as `mill.start()` or `mill.jobs.count()`, so that the store is open by then.',
+    { transient: true },
+  );
+
+/** A PGlite of the user's own, which they may be in the midst of using. */
+export async function given(database: EmbeddedDatabase): Promise<Driver> {
+  await untilFree(database);
+  return borrowed(database);
+}
+
+/**
+ * A query runs inside this process and its answer needs no turn of the event loop. Where one follows the other, the
+ * timers that fall due meanwhile keep the current turn from ending, and sockets and immediates wait for many seconds.
+ */
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+/** It is not closed here. */
 export function borrowed(database: EmbeddedDatabase): Driver {
   /** The transaction that the running code is inside of. */
   const inside = new AsyncLocalStorage<PGliteTransaction>();
-  const refuseInside = (): void => {
+  const checkOutside = (): void => {
     if (inside.getStore()?.closed !== false) return;
     throw new TidemillError(
       'INSIDE_TRANSACTION',
@@ -27,15 +58,15 @@ export function borrowed(database: EmbeddedDatabase): Driver {
     );
   };
   return {
+    checkOutside,
     query: async (text, values) => {
-      refuseInside();
-      return database.query(text, values);
+      checkOutside();
+      return database.query(text, values).finally(turn);
     },
     transaction: async (work) => {
-      refuseInside();
-      return (await database.transaction((transaction) =>
-        inside.run(transaction, () => work(transaction)),
-      )) as Awaited<ReturnType<typeof work>>;
+      checkOutside();
+      const answer = database.transaction((transaction) => inside.run(transaction, () => work(transaction)));
+      return (await answer.finally(turn)) as Awaited<ReturnType<typeof work>>;
     },
     listen: async (channel, handlers) => {
       const stop = await database.listen(channel, (payload) => handlers.message(payload));

@@ -3,13 +3,13 @@ import { checkKeys, checkText, show } from '../core/options.js';
 import type { Opened } from '../sql/connection.js';
 import type { Driver } from '../sql/driver.js';
 import { SQL_OPTIONS, SqlStore, type SqlOptions } from '../sql/store.js';
-import { borrowed, inFolder, inMemory, type EmbeddedDatabase } from './driver.js';
+import { given, inFolder, inMemory, type EmbeddedDatabase } from './driver.js';
 import { LeaseClock } from './lease-clock.js';
 
 export interface EmbeddedOptions extends SqlOptions {
   /** The folder of the database, made at the first use. Default: none; everything is lost with the process. */
   readonly dir?: string;
-  /** A PGlite of your own, in the place of `dir`; it is never closed by the library. */
+  /** A PGlite of your own, in the place of `dir`; it is never closed by the library. Not to be opened inside a transaction. */
   readonly database?: EmbeddedDatabase;
 }
 
@@ -19,7 +19,7 @@ export class EmbeddedStore extends SqlStore {
   constructor(options: EmbeddedOptions) {
     const { dir, database, ...rest } = checked(options);
     super('embedded', rest, async () => {
-      if (database !== undefined) return opened(borrowed(database), false);
+      if (database !== undefined) return opened(await given(database), false);
       return dir === undefined ? opened(await inMemory(), false) : opened(await inFolder(dir), true);
     });
   }
@@ -39,9 +39,9 @@ function opened(driver: Driver, alone: boolean): Opened {
     },
     leaseNow: () => `to_timestamp(${String(leases.now())}::double precision / 1000)`,
     // PGlite has no autovacuum worker, whatever its settings say.
-    tidy: async ({ jobs, instances }) => {
-      await driver.query(`vacuum ${jobs}`);
-      await driver.query(`vacuum ${instances}`);
+    tidy: async ({ jobs, instances, table }) => {
+      for (const name of [jobs, instances, table('tasks'), table('changes')])
+        await driver.query(`vacuum ${name}`);
     },
     ready: async ({ instances }) => {
       if (alone) await driver.query(`update ${instances} set lease_until = to_timestamp(0)`);

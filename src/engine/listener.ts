@@ -1,4 +1,4 @@
-import type { Clock } from '../core/clock.js';
+import type { Clock, Timer } from '../core/clock.js';
 import type { Hint, Store, WakeUp, Watch, WorkKind } from '../store/port.js';
 
 export interface ListenerOptions {
@@ -28,6 +28,7 @@ export interface Seat {
 /** Listening costs the database something for every write, so while all are busy it stops: they have no use for it. */
 const BUSY_MS = 1_000;
 const REOPEN_MS = 1_000;
+const LONGEST_REOPEN_MS = 30_000;
 
 /** Listens for wake-ups while there is little to do, for everybody who waits in this instance. */
 export class Listener {
@@ -36,7 +37,9 @@ export class Listener {
   readonly #busySince = new Map<Waiting, number>();
   #watch: Watch | undefined;
   #opening: Promise<void> | undefined;
-  #notBefore = -Infinity;
+  /** Set after a failure: until then no channel is opened. */
+  #reopening: Timer | undefined;
+  #failures = 0;
   #unavailable = false;
   #closed = false;
 
@@ -55,6 +58,7 @@ export class Listener {
 
   async close(): Promise<void> {
     this.#closed = true;
+    this.#reopening?.cancel();
     await this.#opening;
     await this.#shut();
   }
@@ -74,8 +78,8 @@ export class Listener {
   }
 
   async #open(): Promise<void> {
-    const { store, clock, unavailable, error } = this.#options;
-    if (this.#watch !== undefined || this.#unavailable || this.#closed || clock.monotonic() < this.#notBefore)
+    const { store, unavailable } = this.#options;
+    if (this.#watch !== undefined || this.#unavailable || this.#closed || this.#reopening !== undefined)
       return;
     try {
       const watch = await store.watch({
@@ -84,14 +88,14 @@ export class Listener {
         news: () => this.#options.news(),
         broken: (problem) => this.#broken(problem),
       });
+      this.#failures = 0;
       if ('close' in watch) this.#watch = watch;
       else {
         this.#unavailable = true;
         unavailable(watch.unavailable);
       }
     } catch (problem) {
-      this.#notBefore = clock.monotonic() + REOPEN_MS;
-      error(problem);
+      this.#failed(problem);
     }
   }
 
@@ -107,9 +111,26 @@ export class Listener {
 
   #broken(problem: unknown): void {
     this.#watch = undefined;
-    this.#notBefore = this.#options.clock.monotonic() + REOPEN_MS;
-    this.#options.error(problem);
-    // What was missed while nobody listened is found by a look, which also opens the next channel.
+    this.#failed(problem);
+    // What was missed while nobody listened is found by a look.
+    this.#wakeAll();
+  }
+
+  /** A look opens the next channel, and the poll may be as rare as once an hour: so they are woken for it. */
+  #failed(problem: unknown): void {
+    const { clock, error } = this.#options;
+    error(problem);
+    if (this.#closed) return;
+    const waitMs = Math.min(REOPEN_MS * 2 ** this.#failures, LONGEST_REOPEN_MS);
+    this.#failures += 1;
+    this.#reopening?.cancel();
+    this.#reopening = clock.timer(waitMs, () => {
+      this.#reopening = undefined;
+      this.#wakeAll();
+    });
+  }
+
+  #wakeAll(): void {
     for (const one of this.#waiting) one.wake();
   }
 }

@@ -18,6 +18,7 @@ export class Inserter<Tx> {
 
   insert(store: Store<Tx>, job: NewJob): Promise<Inserted> {
     return new Promise((resolve, reject) => {
+      store.checkOutside?.();
       this.#waiting.push({ job, resolve, reject });
       // A microtask later, so that calls of the same moment share the first write as well.
       if (this.#underWay < MOST_UNDER_WAY) queueMicrotask(() => void this.#next(store));

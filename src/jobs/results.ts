@@ -29,7 +29,8 @@ export class Results {
   }
 
   async wait(id: string, signal?: AbortSignal): Promise<JobRecord> {
-    const { clock } = await this.#store();
+    const store = await this.#store();
+    store.checkOutside?.();
     signal?.throwIfAborted();
     return new Promise((resolve, reject) => {
       const waiters = this.#waiting.get(id) ?? new Set();
@@ -56,7 +57,7 @@ export class Results {
       if (!this.#asking) {
         this.#timer?.cancel();
         this.#timer = undefined;
-        this.#ask(clock);
+        this.#ask(store.clock);
       }
     });
   }

@@ -26,6 +26,10 @@ const OTHER_COLLATION = 51_183;
 /** Among others: a hint names an index that does not exist. */
 const BAD_VALUE = 2;
 
+/** The collection does not exist. */
+const NO_NAMESPACE = 26;
+
+export const isMissing = (error: unknown): boolean => codeOf(error) === NO_NAMESPACE;
 export const isBadValue = (error: unknown): boolean => codeOf(error) === BAD_VALUE;
 export const isOtherCollation = (error: unknown): boolean => codeOf(error) === OTHER_COLLATION;
 export const isDuplicate = (error: unknown): boolean => codeOf(error) === DUPLICATE_KEY;

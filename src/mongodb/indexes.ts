@@ -1,5 +1,6 @@
 import { BSON, type Collection, type Document } from 'mongodb';
 import { StoreError } from '../core/errors.js';
+import { isMissing } from './errors.js';
 
 /** Every date is at least this. */
 const EARLIEST = new Date(-8_640_000_000_000_000);
@@ -103,7 +104,10 @@ export async function indexFaults(
   collection: Collection,
   plans: readonly IndexPlan[],
 ): Promise<readonly string[]> {
-  const existing = await collection.indexes().catch(() => []);
+  const existing = await collection.indexes().catch((error: unknown) => {
+    if (isMissing(error)) return [];
+    throw error;
+  });
   return plans.flatMap((plan) => {
     const found = existing.find((index) => index.name === plan.name);
     if (found === undefined) return [`${collection.collectionName}: index ${plan.name} is missing`];

@@ -147,13 +147,17 @@ export class MongodbStore implements Store<ClientSession> {
     );
   }
 
-  /** What is missing or different among the indexes, as text. */
-  async indexFaults(): Promise<readonly string[]> {
-    const { jobs, globals, sharded } = this.#mongo();
-    return [
-      ...(await indexFaults(jobs as never, jobIndexes(sharded))),
-      ...(await indexFaults(globals as never, globalsIndexes)),
-    ];
+  /** What is missing or different among the indexes, as text; those of reactive tasks for the `sources` that are named. */
+  async indexFaults(options: { readonly sources?: readonly string[] } = {}): Promise<readonly string[]> {
+    checkKeys('indexFaults', options, ['sources']);
+    const mongo = this.#mongo();
+    const db = mongo.client.db(mongo.jobs.dbName);
+    return run('check indexes', async () => {
+      const faults = [...(await ownFaults(mongo))];
+      for (const source of options.sources ?? [])
+        faults.push(...(await indexFaults(db.collection(this.#tasksOf(source), mongo.options), taskIndexes)));
+      return faults;
+    });
   }
 
   /** The shell commands that create the indexes; those of reactive tasks for the `sources` that are named. */
@@ -235,7 +239,8 @@ export class MongodbStore implements Store<ClientSession> {
     }
   }
 
-  async #ensureIndexes({ jobs, globals, sharded }: Mongo): Promise<void> {
+  async #ensureIndexes(mongo: Mongo): Promise<void> {
+    const { jobs, globals, sharded } = mongo;
     if (this.#options.createIndexes !== false) {
       await Promise.all([
         createIndexes(jobs as never, jobIndexes(sharded)),
@@ -243,13 +248,15 @@ export class MongodbStore implements Store<ClientSession> {
       ]);
       return;
     }
-    const faults = [
-      ...(await indexFaults(jobs as never, jobIndexes(sharded))),
-      ...(await indexFaults(globals as never, globalsIndexes)),
-    ];
+    const faults = await ownFaults(mongo);
     if (faults.length > 0) throw missingIndexError(faults);
   }
 }
+
+const ownFaults = async ({ jobs, globals, sharded }: Mongo): Promise<readonly string[]> => [
+  ...(await indexFaults(jobs as never, jobIndexes(sharded))),
+  ...(await indexFaults(globals as never, globalsIndexes)),
+];
 
 /** The database of the client's uri. The driver says 'test' where there is none, which nobody means. */
 function databaseOf(client: MongoClient): string {

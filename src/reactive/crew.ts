@@ -6,7 +6,7 @@ import type { EngineState } from '../engine/options.js';
 import type { Seat } from '../engine/listener.js';
 import type { Crew, Station } from '../engine/station.js';
 import { Handover, type Recovered } from '../maintenance/handover.js';
-import type { Cluster, Store, TaskAdvert } from '../store/port.js';
+import type { Cluster, Glance, Store, TaskAdvert } from '../store/port.js';
 import type { ReactiveStore, TaskPlan, TaskSettlement, TaskStore, Term } from '../store/reactive.js';
 import type { Definitions } from './definitions.js';
 import { Election } from './election.js';
@@ -34,7 +34,7 @@ export interface ReactiveCrewOptions {
   readonly error: (error: unknown, where: string) => void;
   readonly leaseLost: (reason: string, tasks: readonly TaskRecord[]) => void;
   readonly recovered: (count: number) => void;
-  readonly observed: (cluster: Cluster) => void;
+  readonly observed: (cluster: Cluster, glance?: Glance) => void;
 }
 
 /** Reactive tasks on one instance: the engine that runs them, and the planner, while this instance leads. */
@@ -243,10 +243,10 @@ export class ReactiveCrew implements Crew {
       events: {
         error,
         leaseLost,
-        observed: (cluster) => {
+        observed: (cluster, glance) => {
           if (this.#trigger.observe(cluster.inForce)) this.#engine.notify();
           this.observe(cluster);
-          observed(cluster);
+          observed(cluster, glance);
         },
       },
     });

@@ -51,7 +51,9 @@ function toTaskFilter(where: string, filter: TasksFilter = {}): TaskFilter {
     checkText(where, 'errorMessage', errorMessage);
   if (
     sourceDocFilter !== undefined &&
-    (typeof sourceDocFilter !== 'object' || (sourceDocFilter as unknown) === null)
+    (typeof sourceDocFilter !== 'object' ||
+      (sourceDocFilter as unknown) === null ||
+      Array.isArray(sourceDocFilter))
   )
     throw new OptionError(
       `${where}: sourceDocFilter must be a query on the source documents, got ${show(sourceDocFilter)}.`,
@@ -134,7 +136,8 @@ export class Tasks {
     const where = 'tasks.find';
     const wanted = toTaskFilter(where, filter);
     checkKeys(where, options, ['limit', 'skip', 'cursor', 'sort', 'total']);
-    const { limit = 50, skip = 0, cursor } = options;
+    const { limit = 50, skip = 0, cursor, total = false } = options;
+    checkBoolean(where, 'total', total);
     for (const [name, value, most] of [
       ['limit', limit, 1_000],
       ['skip', skip, MOST_SKIPPED],
@@ -169,7 +172,7 @@ export class Tasks {
       items: records.map(toTask),
       next: hasNext && last !== undefined ? cursorAt(last, false) : null,
       previous: hasPrevious && first !== undefined ? cursorAt(first, true) : null,
-      ...(options.total === true ? { total: await tasks.count(wanted) } : {}),
+      ...(total ? { total: await tasks.count(wanted) } : {}),
       ...(found.partial ? { partial: true as const } : {}),
     };
   }
@@ -235,6 +238,7 @@ export class Tasks {
 export function reactiveOf(store: Store): ReactiveStore {
   if (store.reactive !== undefined) return store.reactive;
   throw new OptionError(
-    `The ${store.kind} store has no data to watch: reactive tasks need MongoDB (tidemill/mongodb).`,
+    `The ${store.kind} store has no data to watch: reactive tasks need MongoDB (tidemill/mongodb), PostgreSQL ` +
+      '(tidemill/postgres) or the embedded store (tidemill/embedded).',
   );
 }

@@ -27,6 +27,8 @@ export interface Listening {
 export interface Driver extends Queryable {
   /** Runs `work` at READ COMMITTED; commits where it resolves, rolls back where it rejects. */
   transaction<T>(work: (transaction: Queryable) => Promise<T>): Promise<T>;
+  /** Throws inside a transaction, where it is the only connection that there is. */
+  checkOutside?(): void;
   /** Hears a channel once it resolves. `unavailable` says why there is nothing to hear. */
   listen(channel: string, handlers: ListenHandlers): Promise<Listening | { readonly unavailable: string }>;
   close(): Promise<void>;

@@ -208,12 +208,14 @@ export async function* each(
 
 /**
  * Counts stop at the cap, so that a million finished jobs cost no more than it. Each status of each name is a range by
- * itself; what runs is little, and counted once for all names.
+ * itself, and asked for in the order of its index: without that, reading the table from its beginning may look cheaper.
+ * What runs is little, and counted once for all names.
  */
 export function statsStatement({ names: { jobs } }: Sql): string {
   const counts = RESTING.map(
     (status) => `select '${status}' as status, count(*) as count from (
-      select from ${jobs} where name = n.name and status = '${status}' limit budget.cap + 1) one`,
+      select from ${jobs} where name = n.name and status = '${status}'
+      order by created_at desc, id desc limit budget.cap + 1) one`,
   );
   const running = `select 'processing', coalesce((select r.count from running r where r.name = n.name), 0)`;
   return `

@@ -12,6 +12,7 @@ import { instanceStore } from './instances.js';
 import { jobStore } from './jobs.js';
 import { lockStore } from './locks.js';
 import { migrationsFrom } from './migrate.js';
+import { dropTriggers, leftoverTables } from './reactive/leftovers.js';
 import { Sources } from './reactive/sources.js';
 import { reactiveStore } from './reactive/store.js';
 import { checkSchema, namesIn, quoted, type Names } from './names.js';
@@ -61,6 +62,7 @@ export class SqlStore implements Store<Queryable> {
   readonly reactive: ReactiveStore<Queryable>;
   readonly #names: Names;
   readonly #connection: Connection;
+  readonly #sources: Sources;
 
   constructor(kind: string, options: SqlOptions, open: () => Promise<Opened>) {
     const {
@@ -83,7 +85,8 @@ export class SqlStore implements Store<Queryable> {
     this.jobs = jobStore(sql);
     this.instances = instanceStore(sql);
     this.locks = lockStore(sql);
-    this.reactive = reactiveStore(new Sources(sql, createTriggers));
+    this.#sources = new Sources(sql, createTriggers);
+    this.reactive = reactiveStore(this.#sources);
   }
 
   acquire(holder: object): Promise<void> {
@@ -113,6 +116,10 @@ export class SqlStore implements Store<Queryable> {
     }
   }
 
+  checkOutside(): void {
+    this.#connection.sql.driver.checkOutside?.();
+  }
+
   isTransaction(value: unknown): value is Queryable {
     if (typeof value !== 'object' || value === null || !('query' in value)) return false;
     if (!('totalCount' in value) && !('transaction' in value)) return typeof value.query === 'function';
@@ -125,6 +132,18 @@ export class SqlStore implements Store<Queryable> {
   /** What is missing or different in the schema, as text; empty where all is well. Needs the right to make a schema. */
   schemaFaults(): Promise<readonly string[]> {
     return schemaFaults(this.#connection.sql);
+  }
+
+  /** Tables whose changes are noted although no live instance runs a task on them. */
+  leftoverTables(): Promise<readonly string[]> {
+    return leftoverTables(this.#sources);
+  }
+
+  /** Takes the triggers off a table, and forgets the tasks on it. False where it has none. */
+  async dropTriggers(collection: string): Promise<boolean> {
+    const dropped = await dropTriggers(this.#sources, collection);
+    await this.reactive.planner.ring(true);
+    return dropped;
   }
 
   /** The SQL that leads from a version of the schema to the one that this version of Tidemill needs. */

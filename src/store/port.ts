@@ -277,6 +277,11 @@ export interface Store<Tx = unknown> {
   /** Undefined where no notification is to be had, with the reason. */
   watch(handlers: WatchHandlers): Promise<Watch | { readonly unavailable: string }>;
   transaction<T>(work: (transaction: Tx) => Promise<T>): Promise<T>;
+  /**
+   * Throws where a call that is given no transaction would wait for ever, because the running code is inside one. Whoever
+   * makes calls together asks this in the name of each caller: the call itself is then made in another's place.
+   */
+  checkOutside?(): void;
   /** True for a handle that this store's `transaction` option accepts. */
   isTransaction(value: unknown): value is Tx;
 }

@@ -95,7 +95,7 @@ export interface Glance {
   readonly cluster: Cluster;
   /** The earliest due time of each name that has something pending. */
   readonly nextDue: ReadonlyMap<string, Date>;
-  /** Pending jobs of an unknown schema version exist; they are left alone. */
+  /** Pending work of a later schema version exists; it is left alone. */
   readonly foreign: boolean;
 }
 

@@ -1,6 +1,8 @@
-import { startMongo } from '@tidemill/servers';
+import { startMongo, startPostgres } from '@tidemill/servers';
 import { describe, expect, it } from 'vitest';
-import { runChaos, TRANSACTION_SECONDS, type ChaosReport } from './chaos.js';
+import { runChaos, type ChaosReport } from './chaos.js';
+import { mongodbGround, TRANSACTION_SECONDS } from './mongodb-ground.js';
+import { postgresGround, POSTGRES_SETTINGS } from './postgres-ground.js';
 
 function promisesKept(report: ChaosReport): void {
   expect(report.violations).toEqual([]);
@@ -13,7 +15,7 @@ function promisesKept(report: ChaosReport): void {
 describe('chaos', () => {
   it('loses nothing and settles nothing twice while workers are killed, frozen and restarted', async () => {
     await using server = await startMongo({ transactionSeconds: TRANSACTION_SECONDS });
-    const report = await runChaos({ server, workers: 4, jobs: 2_000, harmMs: 15_000 });
+    const report = await runChaos({ ground: mongodbGround(server), workers: 4, jobs: 2_000, harmMs: 15_000 });
     promisesKept(report);
     expect(report.accepted).toBeGreaterThan(1_000);
     expect((report.harm['kill'] ?? 0) + (report.harm['stop'] ?? 0)).toBeGreaterThan(3);
@@ -21,11 +23,23 @@ describe('chaos', () => {
 
   it('keeps its promises while the primary steps down and is killed', async () => {
     await using server = await startMongo({ nodes: 3, transactionSeconds: TRANSACTION_SECONDS });
-    const report = await runChaos({ server, workers: 4, jobs: 1_000, harmMs: 15_000 });
+    const report = await runChaos({ ground: mongodbGround(server), workers: 4, jobs: 1_000, harmMs: 15_000 });
     promisesKept(report);
     expect(report.harm).toMatchObject({
       'step down': expect.any(Number) as number,
       'primary killed': expect.any(Number) as number,
+    });
+  }, 300_000);
+
+  it('keeps its promises on PostgreSQL while connections, rows and the server itself are taken away', async () => {
+    await using server = await startPostgres({ settings: POSTGRES_SETTINGS });
+    const ground = await postgresGround(server);
+    const report = await runChaos({ ground, workers: 4, jobs: 600, harmMs: 18_000 });
+    promisesKept(report);
+    expect(report.accepted).toBeGreaterThan(300);
+    expect(report.harm).toMatchObject({
+      'connections ended': expect.any(Number) as number,
+      'server killed': expect.any(Number) as number,
     });
   }, 300_000);
 });

@@ -3,15 +3,13 @@ import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { MongoServer } from '@tidemill/servers';
-import { MongoClient } from 'mongodb';
 import { StoreError, Tidemill } from '../../src/index.js';
-import { mongodb } from '../../src/mongodb/index.js';
+import { random, sleep, type Ground } from './ground.js';
 import { readLines, writeLine } from './journal.js';
 import { violations } from './judge.js';
 
 export interface ChaosOptions {
-  readonly server: MongoServer;
+  readonly ground: Ground;
   readonly workers: number;
   readonly jobs: number;
   /** How long harm is done; afterwards the rest of the work has to come to its end. */
@@ -32,10 +30,6 @@ export interface ChaosReport {
   readonly exact: { readonly jobs: number; readonly effects: number; readonly distinct: number };
 }
 
-const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
-const random = (limit: number): number => Math.floor(Math.random() * limit);
-/** The server of a chaos run ends transactions that stay open this long. */
-export const TRANSACTION_SECONDS = 10;
 /**
  * A busy machine is slow, but never still: longer than this without one completed job means that work is stuck. What a
  * worker held in a transaction when it was killed moves on when the server ends that: long before.
@@ -43,12 +37,11 @@ export const TRANSACTION_SECONDS = 10;
 const STALLED_MS = 30_000;
 const WORKER = fileURLToPath(new URL('worker.ts', import.meta.url));
 
-/** Workers that are killed, frozen and restarted, and a server whose primary goes away, while jobs keep coming. */
+/** Workers that are killed, frozen and restarted, and a server that is harmed as well, while jobs keep coming. */
 class Chaos {
   readonly #options: ChaosOptions;
   readonly #leaseMs: number;
   readonly #file = join(mkdtempSync(join(tmpdir(), 'tidemill-chaos-')), 'effects.log');
-  readonly #uri: string;
   readonly #mill: Tidemill;
   readonly #children = new Set<ChildProcess>();
   readonly #harm: Record<string, number> = {};
@@ -58,15 +51,15 @@ class Chaos {
   constructor(options: ChaosOptions) {
     this.#options = options;
     this.#leaseMs = options.leaseMs ?? 2_000;
-    this.#uri = options.server.uri.replace('/?', `/chaos_${String(Date.now())}?`);
-    this.#mill = new Tidemill({ store: mongodb({ uri: this.#uri }), logger: false });
+    this.#mill = new Tidemill({ store: options.ground.open(), logger: false });
   }
 
   async run(): Promise<ChaosReport> {
     for (let n = 0; n < this.#options.workers; n += 1) this.#spawn();
     const ended = sleep(this.#options.harmMs).then(() => (this.#harming = false));
     const produced = this.#produce();
-    await Promise.all([produced, this.#harmWorkers(), this.#harmServer(), ended]);
+    const harm = { going: () => this.#harming, done: (what: string) => this.#done(what) };
+    await Promise.all([produced, this.#harmWorkers(), this.#options.ground.harm(harm), ended]);
     const unfinished = await this.#finish();
     const report = await this.#report(await produced, unfinished);
     await this.#end();
@@ -74,7 +67,7 @@ class Chaos {
   }
 
   #spawn(): void {
-    const child = fork(WORKER, [this.#uri, this.#file, String(this.#leaseMs)], {
+    const child = fork(WORKER, [this.#options.ground.address, this.#file, String(this.#leaseMs)], {
       execArgv: ['--import', 'tsx'],
       stdio: 'ignore',
     });
@@ -116,34 +109,6 @@ class Chaos {
     this.#signal(victim, pid, 'stop');
     await sleep(forMs);
     this.#signal(victim, pid, 'cont');
-  }
-
-  /** Only a set of three can lose its primary and go on. */
-  async #harmServer(): Promise<void> {
-    const { server } = this.#options;
-    if (server.members.length < 3) return;
-    for (let round = 0; this.#harming; round += 1) {
-      await sleep(4_000);
-      const primary = await server.primary();
-      if (round % 2 === 0) {
-        this.#done('step down');
-        await this.#admin({ replSetStepDown: 5, force: true });
-      } else {
-        this.#done('primary killed');
-        primary.kill('SIGKILL');
-        await sleep(3_000);
-        await primary.restart();
-      }
-    }
-  }
-
-  async #admin(command: object): Promise<void> {
-    const client = new MongoClient(this.#uri);
-    await client
-      .db('admin')
-      .command(command)
-      .catch(() => undefined);
-    await client.close();
   }
 
   /** Asks for work all the time; a call whose outcome is not known is repeated with the same id. */
@@ -200,10 +165,8 @@ class Chaos {
   }
 
   async #report(accepted: Map<string, string>, unfinished: readonly unknown[]): Promise<ChaosReport> {
-    const client = new MongoClient(this.#uri);
-    const effects = await client.db().collection('effects').find().toArray();
+    const effects = await this.#options.ground.effects();
     const completed = await this.#mill.jobs.count({ status: 'completed' });
-    await client.close();
     const lines = readLines(this.#file);
     return {
       accepted: accepted.size,
@@ -215,7 +178,7 @@ class Chaos {
       exact: {
         jobs: [...accepted.values()].filter((name) => name === 'exact').length,
         effects: effects.length,
-        distinct: new Set(effects.map((effect) => effect['job'] as string)).size,
+        distinct: new Set(effects).size,
       },
     };
   }
@@ -223,10 +186,8 @@ class Chaos {
   async #end(): Promise<void> {
     this.#ending = true;
     for (const child of this.#children) child.kill('SIGKILL');
-    const client = new MongoClient(this.#uri);
-    await client.db().dropDatabase();
-    await client.close();
     await this.#mill.stop();
+    await this.#options.ground.clear();
   }
 }
 

@@ -1,19 +1,17 @@
-/** A worker process that writes down what it does. Arguments: uri, effects log, lease in milliseconds. */
-import { MongoClient } from 'mongodb';
+/** A worker process that writes down what it does. Arguments: address, effects log, lease in milliseconds. */
 import { Tidemill } from '../../src/index.js';
-import { mongodb } from '../../src/mongodb/index.js';
+import { sleep } from './ground.js';
 import { writeLine } from './journal.js';
+import { placeAt } from './place.js';
 
-const [uri = '', file = '', leaseMs = '2000'] = process.argv.slice(2);
-const client = new MongoClient(uri);
+const [address = '', file = '', leaseMs = '2000'] = process.argv.slice(2);
+const place = placeAt(address);
 const mill = new Tidemill({
-  store: mongodb({ client }),
+  store: place.store,
   leaseDuration: Number(leaseMs),
   logger: false,
   retention: { completed: '1h' },
 });
-
-const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 interface Work {
   readonly ms: number;
@@ -37,16 +35,8 @@ for (const name of ['short', 'long', 'keyed']) {
 }
 
 mill.job<Work>('exact', { concurrency: 4, retryPolicy: patient }, async (job) => {
-  await client.withSession((session) =>
-    session.withTransaction(
-      async () => {
-        await client.db().collection<{ job: string }>('effects').insertOne({ job: job.id }, { session });
-        await sleep(job.data.ms);
-        await job.complete({ transaction: session });
-      },
-      { writeConcern: { w: 'majority' } },
-    ),
-  );
+  const complete = (transaction: never): Promise<void> => job.complete({ transaction });
+  await place.exactly({ id: job.id, ms: job.data.ms, complete });
 });
 
 mill.on('job:complete', ({ job }) => writeLine(file, { what: 'settled', id: job.id }));
@@ -57,16 +47,19 @@ mill.on('lease:lost', ({ reason }) => {
 
 process.on('SIGTERM', () => {
   void mill.stop({ timeout: '5s' }).then(async () => {
-    await client.close();
+    await place.close();
     process.exit(0);
   });
 });
+
+// A parent that was killed takes its children with it.
+process.on('disconnect', () => process.exit(1));
 
 async function begin(): Promise<void> {
   try {
     await mill.start();
   } catch {
-    // The server may be between two primaries just now.
+    // The server may be away just now.
     await sleep(200);
     await begin();
   }

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { pause, realTimer, systemClock } from '../../src/core/clock.js';
 
@@ -32,6 +33,14 @@ describe('timers', () => {
     expect(fired).not.toHaveBeenCalled();
     timer.cancel();
     expect(vi.getTimerCount()).toBe(0);
+  });
+
+  it("run in nobody's async context, whoever began them", () => {
+    const context = new AsyncLocalStorage<string>();
+    const seen = vi.fn(() => context.getStore());
+    context.run('a transaction', () => realTimer(5, seen));
+    vi.advanceTimersByTime(5);
+    expect(seen).toHaveReturnedWith(undefined);
   });
 
   it('take a time in the past for now', () => {

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { LeaseClock } from '../../src/embedded/lease-clock.js';
 import { embedded, type Queryable } from '../../src/embedded/index.js';
 import { namesIn } from '../../src/sql/names.js';
@@ -17,6 +17,40 @@ describe('one connection for everything', () => {
     });
     await expect(forgotten).rejects.toThrow('must be given its transaction');
     expect(await mill.jobs.count()).toBe(0);
+  });
+
+  it('nor does one wait that would share a write which another caller began', async () => {
+    const store = freshEmbedded();
+    const mill = aMill(store);
+    const writes = vi.spyOn(store.jobs, 'insert');
+    const [open, full] = [gate(), gate()];
+    const forgotten = mill.withTransaction(async () => {
+      open.open();
+      await full.promise;
+      await mill.enqueue('x', 'forgotten');
+    });
+    await open.promise;
+    // As many writes as may be under way: they wait for the transaction, and whoever comes now is put with the next.
+    const outside: Promise<unknown>[] = [];
+    for (let n = 1; n <= 2; n += 1) {
+      outside.push(mill.enqueue('x', n));
+      await until('its write is under way', () => writes.mock.calls.length === n);
+    }
+    outside.push(mill.enqueue('x', 3));
+    full.open();
+    await expect(forgotten).rejects.toThrow('must be given its transaction');
+    await Promise.all(outside);
+    expect(await mill.jobs.count()).toBe(3);
+  });
+
+  it('and waiting for a result inside a transaction throws, whoever else waits for one', async () => {
+    const mill = aMill(freshEmbedded());
+    const job = await mill.enqueue('x', 1);
+    const waiting = mill.jobs.result(job.id).catch((error: unknown) => error);
+    const forgotten = mill.withTransaction(() => mill.jobs.result(job.id));
+    await expect(forgotten).rejects.toThrow('must be given its transaction');
+    await mill.jobs.cancel(job.id);
+    expect(await waiting).toMatchObject({ message: expect.stringContaining('cancelled') as string });
   });
 
   it('a call that outlives the transaction it was begun in is welcome', async () => {
@@ -43,6 +77,14 @@ describe('one connection for everything', () => {
     await expect(mill.enqueue('x', 1, { transaction: sharedEmbedded() })).rejects.toThrow(
       'is not a transaction',
     );
+  });
+
+  it('a store that is opened inside a transaction of your own says so instead of waiting for ever', async () => {
+    const mill = aMill(freshEmbedded());
+    const early = sharedEmbedded().transaction((transaction) => mill.enqueue('x', 1, { transaction }));
+    await expect(early).rejects.toThrow(/a transaction of your own is open.*make one before it/su);
+    await mill.enqueue('x', 2);
+    expect(await mill.jobs.count()).toBe(1);
   });
 
   it('wakes other mills of the process', async () => {

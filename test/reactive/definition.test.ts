@@ -201,7 +201,8 @@ describe('a definition is refused at the call', () => {
 
   it('on a store without data to watch', async () => {
     expect(() => aMill(memory()).reactiveTask({ task: 'x', collection: 'y', handler })).toThrow(
-      'The memory store has no data to watch: reactive tasks need MongoDB (tidemill/mongodb).',
+      'The memory store has no data to watch: reactive tasks need MongoDB (tidemill/mongodb), PostgreSQL ' +
+        '(tidemill/postgres) or the embedded store (tidemill/embedded).',
     );
     const mill = aMill('memory:' as never);
     void mill.reactiveTask({ task: 'x', collection: 'y', handler });

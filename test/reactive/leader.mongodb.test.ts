@@ -53,7 +53,10 @@ describe('leadership', () => {
     const uri = freshUri();
     const client = rawClient(uri);
     await using leader = spawnInstance({ uri, leaseMs: LEASE_MS });
-    await leader.heard('leader:gained');
+    await until('its first look at everything is recorded', async () => {
+      const state = await globalsOf(client).findOne({ _id: 'task:sync', 'state.done': { $gt: 0 } });
+      return state !== null;
+    });
     const handled = new Handled();
     const mill = await aSync(uri, handled);
     const gained = collect(mill, 'leader:gained');

@@ -246,24 +246,6 @@ describe('retryReactiveTasks', () => {
     await until('all ran', () => ran.length === 12);
     expect(new Set(ran).size).toBe(12);
   });
-
-  it('resets more than one batch', async () => {
-    const { stored, mill: aMill } = workshop();
-    const mill = aMill();
-    await mill.reactiveTask({ ...AT_ONCE, task: 't', handler: () => undefined });
-    await mill.start();
-    await mill.tasks.pause('t');
-    const at = new Date();
-    await stored.insertMany(
-      Array.from({ length: 2_500 }, (_, id) => ({
-        _id: { task: 't', id } as never,
-        ...{ v: 1, task: 't', sourceDocId: id, status: 'failed', attempts: 5, lastError: 'x' },
-        ...{ scheduledAt: at, initialScheduledAt: at, createdAt: at, updatedAt: at, lockedAt: null },
-      })),
-    );
-    expect(await mill.retryReactiveTasks({ task: 't', status: 'failed' })).toEqual({ modifiedCount: 2_500 });
-    expect(await stored.countDocuments({ status: 'pending', attempts: 0 })).toBe(2_500);
-  });
 });
 
 describe('getReactiveTasks', () => {
@@ -360,6 +342,7 @@ describe('getReactiveTasks', () => {
     [{ sort: { scheduledAt: 1, createdAt: 1 } }, /sort/u],
     [{ cursor: 'nonsense' }, /cursor/u],
     [{ page: 2 }, /page/u],
+    [{ total: 'yes' }, /total must be true or false/u],
   ])('refuses %o', async (page, message) => {
     const { mill: aMill } = workshop();
     await expect(aMill().getReactiveTasks({}, page as never)).rejects.toThrow(message);
@@ -371,10 +354,45 @@ describe('getReactiveTasks', () => {
     [{ errorMessage: { $ne: null } }, /errorMessage/u],
     [{ hasError: 'yes' }, /hasError/u],
     [{ sourceDocFilter: 'x' }, /sourceDocFilter/u],
+    [{ sourceDocFilter: [] }, /sourceDocFilter must be a query.*an array/u],
+    [{ sourceDocFilter: { vip: undefined } }, /sourceDocFilter\.vip must be a value.*undefined/u],
     [{ name: 'x' }, /name/u],
   ])('refuses the filter %o', async (filter, message) => {
     const { mill: aMill } = workshop();
-    await expect(aMill().getReactiveTasks(filter as never)).rejects.toThrow(message);
+    const mill = aMill();
+    for (const call of [
+      () => mill.getReactiveTasks(filter as never),
+      () => mill.countReactiveTasks(filter as never),
+      () => mill.retryReactiveTasks(filter as never),
+    ]) {
+      await expect(call()).rejects.toMatchObject({
+        code: 'BAD_OPTION',
+        message: expect.stringMatching(message) as unknown,
+      });
+    }
+  });
+
+  it.each([
+    [{ $eq: ['$vip', true] }, /unknown top level operator: \$eq.*put an expression into \{ \$expr/u],
+    [{ vip: { $most: 1 } }, /unknown operator: \$most/u],
+    [{ $where: 'this.vip' }, /\$where/u],
+  ])('says of which option MongoDB refuses %o', async (sourceDocFilter, message) => {
+    const mill = await manyTasks([1]);
+    for (const call of [
+      () => mill.getReactiveTasks({ sourceDocFilter }),
+      () => mill.countReactiveTasks({ sourceDocFilter }),
+      () => mill.retryReactiveTasks({ sourceDocFilter }),
+    ]) {
+      const error = await call().catch((problem: unknown) => problem);
+      expect(error).toMatchObject({ code: 'BAD_OPTION' });
+      expect(String(error)).toMatch(/MongoDB refuses sourceDocFilter/u);
+      expect(String(error)).toMatch(message);
+    }
+    await expect(
+      mill.getReactiveTasks({
+        sourceDocFilter: { $expr: { $gt: [{ $divide: [1, { $subtract: ['$_id', 1] }] }, 0] } },
+      }),
+    ).rejects.toMatchObject({ code: 'STORE' });
   });
 
   it('refuses a cursor of another sort', async () => {

@@ -1,6 +1,11 @@
 import { MongoClient, type Document } from 'mongodb';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { duePipeline, headPipeline, heldPipeline } from '../../src/mongodb/reactive/claim.js';
+import {
+  duePipeline,
+  foreignPipeline,
+  headPipeline,
+  heldPipeline,
+} from '../../src/mongodb/reactive/claim.js';
 import { planPipeline, unmatchPipeline } from '../../src/mongodb/reactive/plan.js';
 import { taskIndexes, type Place } from '../../src/mongodb/reactive/sources.js';
 import type { TaskPlan } from '../../src/store/reactive.js';
@@ -47,6 +52,7 @@ beforeAll(async () => {
     const status = { $arrayElemAt: [['pending', 'completed', 'failed', 'processing'], { $mod: ['$i', 4] }] };
     const stored = {
       _id: { task, id: '$i' },
+      v: { $literal: 1 },
       task,
       sourceDocId: '$i',
       status,
@@ -129,6 +135,12 @@ describe('with 50,000 documents and 150,000 tasks', () => {
       .aggregate(duePipeline(['nobody']), { hint: 'tidemill_due' })
       .explain('executionStats');
     expect(sumOf(nobody, 'totalKeysExamined')).toBeLessThanOrEqual(1);
+  });
+
+  it('learns by one key that there is nothing of a later version', async () => {
+    const explained = await place.tasks.aggregate(foreignPipeline).explain('executionStats');
+    expect(indexesOf(explained)).toContain('tidemill_due');
+    expect(sumOf(explained, 'totalKeysExamined')).toBeLessThanOrEqual(1);
   });
 
   it('finds the head of a queue by two keys per task claimed, sorted by the index', async () => {

@@ -445,16 +445,22 @@ describe('the way of a pass', () => {
       written += 1;
     }
     let left: string[] = [];
-    await until('the last state of every document was handled', async () => {
-      const last = new Map(handled.runs.map(({ id, version }) => [id, version]));
-      const all = await docs.find().toArray();
-      left = all.filter(({ _id, amount }) => last.get(String(_id)) !== amount).map(({ _id }) => String(_id));
-      return left.length === 0;
-    });
+    await until(
+      'the last state of every document was handled',
+      async () => {
+        const last = new Map(handled.runs.map(({ id, version }) => [id, version]));
+        const all = await docs.find().toArray();
+        left = all
+          .filter(({ _id, amount }) => last.get(String(_id)) !== amount)
+          .map(({ _id }) => String(_id));
+        return left.length === 0;
+      },
+      60_000,
+    );
     expect(written).toBeGreaterThan(50);
     const states = handled.runs.map(({ id, version }) => `${id}@${String(version)}`);
     expect(states.length - new Set(states).size).toBe(0);
-  });
+  }, 90_000);
 
   it('does not hold up the tasks that are due meanwhile, nor the start', async () => {
     const uri = freshUri();

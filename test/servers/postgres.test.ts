@@ -22,3 +22,25 @@ it('answers queries as PostgreSQL 18', { timeout: 60_000 }, async () => {
     await client.end();
   }
 });
+
+it(
+  'keeps its settings and what was committed when it is killed and started again',
+  { timeout: 60_000 },
+  async () => {
+    await using server = await startPostgres({ settings: { max_connections: '17' } });
+    const ask = async (sql: string): Promise<unknown> => {
+      const client = new pg.Client(server.url);
+      await client.connect();
+      try {
+        return (await client.query(sql)).rows;
+      } finally {
+        await client.end();
+      }
+    };
+    await ask('create table kept as select 1 as n');
+    server.kill('SIGKILL');
+    await server.restart();
+    expect(await ask('select n from kept')).toEqual([{ n: 1 }]);
+    expect(await ask('show max_connections')).toEqual([{ max_connections: '17' }]);
+  },
+);

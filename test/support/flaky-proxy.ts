@@ -1,5 +1,5 @@
 import { connect, createServer, type Server, type Socket } from 'node:net';
-import { afterAll } from 'vitest';
+import { afterAll, inject } from 'vitest';
 import { freshUri } from './stores.js';
 
 /**
@@ -19,13 +19,14 @@ export class FlakyProxy {
     this.#server = createServer((client) => this.#join(client, target));
   }
 
-  static async before(uri: string): Promise<{ proxy: FlakyProxy; uri: string }> {
-    const { hostname, port, pathname } = new URL(uri.replace('mongodb://', 'http://'));
-    const proxy = new FlakyProxy({ host: hostname, port: Number(port) });
+  /** Stands before the server of that address; answers where it is to be reached itself. */
+  static async before(address: string): Promise<{ proxy: FlakyProxy; at: URL }> {
+    const at = new URL(address);
+    const proxy = new FlakyProxy({ host: at.hostname, port: Number(at.port) });
+    proxies.push(proxy);
     await new Promise<void>((resolve) => proxy.#server.listen(0, '127.0.0.1', resolve));
-    const address = proxy.#server.address() as { port: number };
-    const options = 'directConnection=true&serverSelectionTimeoutMS=1000&heartbeatFrequencyMS=500';
-    return { proxy, uri: `mongodb://127.0.0.1:${String(address.port)}${pathname}?${options}` };
+    at.host = `127.0.0.1:${String((proxy.#server.address() as { port: number }).port)}`;
+    return { proxy, at };
   }
 
   async close(): Promise<void> {
@@ -64,9 +65,15 @@ const proxies: FlakyProxy[] = [];
 /** A database of the caller's own, and the way to it through a proxy that is closed after all tests of the file. */
 export async function behindProxy(): Promise<{ proxy: FlakyProxy; uri: string; direct: string }> {
   const direct = freshUri();
-  const { proxy, uri } = await FlakyProxy.before(direct);
-  proxies.push(proxy);
-  return { proxy, uri, direct };
+  const { proxy, at } = await FlakyProxy.before(direct);
+  at.search = 'directConnection=true&serverSelectionTimeoutMS=1000&heartbeatFrequencyMS=500';
+  return { proxy, uri: at.href, direct };
+}
+
+/** The shared PostgreSQL through a proxy of the caller's own. */
+export async function behindPostgresProxy(): Promise<{ proxy: FlakyProxy; url: string }> {
+  const { proxy, at } = await FlakyProxy.before(inject('postgresUrl'));
+  return { proxy, url: at.href };
 }
 
 // After all of them: a mill that is stopped after its test still needs its way to the server.

@@ -26,7 +26,7 @@ export function gate<T = void>(): { readonly promise: Promise<T>; readonly open:
 export async function until<T>(
   what: string,
   ask: () => Promise<T | false | undefined> | T | false | undefined,
-  limitMs = 20_000,
+  limitMs = 45_000,
 ): Promise<T> {
   const end = performance.now() + limitMs;
   for (;;) {

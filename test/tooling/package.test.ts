@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { cp, mkdir, mkdtemp, readFile, readdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { dirname, join, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
@@ -76,6 +76,19 @@ async function compileAndRun(folder: string): Promise<void> {
   await exec(process.execPath, [join(folder, 'out/main.cjs')]);
 }
 
+/** What the lines print in an ES module, and after that in a CommonJS one. */
+async function runBoth(folder: string, use: string): Promise<string[]> {
+  const said: string[] = [];
+  for (const [type, load] of [
+    ['module', `import { Tidemill } from 'tidemill';`],
+    ['commonjs', `const { Tidemill } = require('tidemill');`],
+  ] as const) {
+    const args = [`--input-type=${type}`, '--eval', `${load}\n${use}`];
+    said.push((await exec(process.execPath, args, { cwd: folder })).stdout);
+  }
+  return said;
+}
+
 // Checking every declaration, Node's own too, takes its time on a busy machine.
 describe('the built package', { timeout: 120_000 }, () => {
   it('compiles and loads without any driver, but for the stores that need one', async () => {
@@ -96,6 +109,23 @@ describe('the built package', { timeout: 120_000 }, () => {
   it('compiles and loads the embedded store with only PGlite', async () => {
     const entries = ['tidemill', 'tidemill/embedded'];
     await compileAndRun(await makeApplication('with-pglite', ['@electric-sql/pglite'], entries));
+  });
+
+  it.each([
+    ['mongodb://localhost/app', 'mongodb'],
+    ['postgres://localhost/app', 'pg'],
+    ['file:./data', '@electric-sql/pglite'],
+  ])('says what to install where %s needs a driver that is missing', async (url, driver) => {
+    const folder = await makeApplication(`without-${basename(driver)}`, [], []);
+    const use = `new Tidemill({ store: '${url}' }).enqueue('x').catch(({ message }) => console.log(message));`;
+    for (const said of await runBoth(folder, use)) expect(said).toContain(`npm install ${driver}\n`);
+  });
+
+  it('opens the store that a URL names', async () => {
+    const folder = await makeApplication('by-url', ['@electric-sql/pglite'], []);
+    const use = `const mill = new Tidemill({ store: 'file:./data' });
+      mill.enqueue('x').then(() => mill.jobs.count()).then(console.log).then(() => mill.stop());`;
+    expect(await runBoth(folder, use)).toEqual(['1\n', '2\n']);
   });
 
   it.each(['mjs', 'cjs'])('holds each source file once in its %s files', async (extension) => {

@@ -7,7 +7,7 @@ import { literal, run } from '../context.js';
 import { hash } from '../document.js';
 import { isBadValue } from '../errors.js';
 import { clusterPipeline, readTaskCluster } from '../look.js';
-import { textOf, toRecord, type TaskKey } from './document.js';
+import { OURS, TASK_VERSION, textOf, toRecord, type TaskKey } from './document.js';
 import { queryOf } from './filter.js';
 import { inHalves } from './halves.js';
 import { lookUp, nameOfSource, type Place, type Sources } from './sources.js';
@@ -69,23 +69,30 @@ async function unite(sources: Sources, pipelines: Pipelines): Promise<Document[]
 
 /** One key per task: when the earliest is due. */
 export const duePipeline = (tasks: readonly string[]): Document[] => [
-  { $match: { task: { $in: tasks }, status: 'pending' } },
+  { $match: { ...OURS, task: { $in: tasks }, status: 'pending' } },
   { $sort: { task: 1, status: 1, scheduledAt: 1 } },
   { $group: { _id: '$task', at: { $first: '$scheduledAt' } } },
   { $project: { _id: 0, kind: 'due', task: '$_id', at: 1 } },
 ];
 
+/** One key: is there pending work of a later version? */
+export const foreignPipeline: Document[] = [
+  { $match: { v: { $gt: TASK_VERSION }, status: 'pending' } },
+  { $limit: 1 },
+  { $project: { _id: 0, kind: 'foreign' } },
+];
+
 export async function look(sources: Sources, plans: Plans, tasks: readonly string[]): Promise<Glance> {
-  const pipelines = [...bySource(plans, tasks).values()].map((group) => ({
-    place: sources.place(group.source),
-    pipeline: duePipeline(group.tasks),
-  }));
+  const pipelines = [...bySource(plans, tasks).values()].flatMap((group) => {
+    const place = sources.place(group.source);
+    return [duePipeline(group.tasks), foreignPipeline].map((pipeline) => ({ place, pipeline }));
+  });
   const rows = await run('look for tasks', () => acrossSources(sources, pipelines));
   const due = rows.filter((row) => row['kind'] === 'due');
   return {
     cluster: readTaskCluster(rows, sources.mongo.clock.now()),
     nextDue: new Map(due.map((row) => [row['task'] as string, row['at'] as Date])),
-    foreign: false,
+    foreign: rows.some((row) => row['kind'] === 'foreign'),
   };
 }
 
@@ -93,6 +100,7 @@ export async function look(sources: Sources, plans: Plans, tasks: readonly strin
 export const headPipeline = (task: string, count: number): Document[] => [
   {
     $match: {
+      ...OURS,
       task: { $eq: task },
       status: 'pending',
       $expr: { $lte: ['$scheduledAt', '$$NOW'] },
@@ -148,7 +156,7 @@ async function candidates(sources: Sources, plans: Plans, request: ClaimRequest)
 /** Every precondition is inside the write; an attempt counts from here, and is taken back where it never was one. */
 async function take(place: Place, keys: readonly TaskKey[], request: ClaimRequest): Promise<number> {
   const { matchedCount } = await place.tasks.updateMany(
-    { _id: { $in: keys as never[] }, status: 'pending', $expr: { $lte: ['$scheduledAt', '$$NOW'] } },
+    { _id: { $in: keys as never[] }, ...OURS, status: 'pending', $expr: { $lte: ['$scheduledAt', '$$NOW'] } },
     [
       {
         $set: {

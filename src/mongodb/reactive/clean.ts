@@ -1,14 +1,15 @@
-/** Deletion of tasks whose time is over, and resets of finished ones. Ids only, in batches. */
+/** Deletion of tasks whose time is over. Ids only, in batches. */
 import type { Document } from 'mongodb';
 import type { Cleaned, TaskPlan } from '../../store/reactive.js';
 import { run } from '../context.js';
-import { keyOf, textOf, type TaskKey } from './document.js';
+import { keyOf, OURS, textOf, type TaskKey } from './document.js';
 import { queryOf } from './filter.js';
 import { inHalves } from './halves.js';
-import { known } from './plan.js';
 import { type Place, type Sources, withoutDocument } from './sources.js';
+import { known } from './walk.js';
 
-const AT_REST = ['pending', 'completed', 'failed'];
+/** Tasks that nobody runs, as far as they are known here. */
+const AT_REST: Document = { ...OURS, status: { $in: ['pending', 'completed', 'failed'] } };
 
 /** Long enough ago that nobody changed or ran it. */
 const old = (keepForMs: number): Document => ({
@@ -26,7 +27,7 @@ function orphansPipeline(
   query: Document,
 ): Document[] {
   return [
-    { $match: { _id: { $in: keys }, status: { $in: AT_REST }, $expr: old(plan.cleanup.keepForMs) } },
+    { $match: { _id: { $in: keys }, ...AT_REST, $expr: old(plan.cleanup.keepForMs) } },
     ...withoutDocument(place, query),
   ];
 }
@@ -66,7 +67,7 @@ async function deleteOrphans(place: Place, plan: TaskPlan, ids: readonly unknown
   // A document that came back meanwhile was planned anew, which makes its task young again.
   const { deletedCount } = await place.tasks.deleteMany({
     _id: { $in: orphans as never[] },
-    status: { $in: AT_REST },
+    ...AT_REST,
     $expr: old(keepForMs),
   });
   return deletedCount;
@@ -84,36 +85,4 @@ export async function clean(
     const deleted = await deleteOrphans(place, plan, page.ids);
     return { deleted, ...(page.after === undefined ? {} : { after: page.after }) };
   });
-}
-
-/** A fresh sequence of attempts, due now; what runs at this moment runs again. */
-export const resetPipeline: readonly Document[] = [
-  {
-    $set: {
-      status: {
-        $cond: [{ $in: ['$status', ['processing', 'processing_dirty']] }, 'processing_dirty', 'pending'],
-      },
-      attempts: 0,
-      scheduledAt: '$$NOW',
-      initialScheduledAt: '$$NOW',
-      waitingSince: '$$NOW',
-      updatedAt: '$$NOW',
-      firstErrorAt: null,
-    },
-  },
-  { $unset: 'deferredUntil' },
-];
-
-export async function reprocess(
-  sources: Sources,
-  plan: TaskPlan,
-  which: 'reprocess_failed' | 'reprocess_all',
-): Promise<number> {
-  const { tasks } = sources.place(plan.source);
-  const statuses =
-    which === 'reprocess_failed' ? ['failed'] : ['failed', 'completed', 'processing', 'processing_dirty'];
-  const { modifiedCount } = await run('reprocess', () =>
-    tasks.updateMany({ task: plan.task, status: { $in: statuses } }, [...resetPipeline]),
-  );
-  return modifiedCount;
 }

@@ -1,8 +1,15 @@
 import { BSON, Long, ObjectId, type Document } from 'mongodb';
 import type { TaskRecord, TaskStatus } from '../../core/task.js';
 
-/** The version of the shape below. */
+/**
+ * The version of the shape below. Tasks of a later one are left alone, changes of their documents included: whoever raises
+ * it must ask for a reconciliation when it comes to lead.
+ */
 export const TASK_VERSION = 1;
+/** In a query: of this version. */
+export const OURS: { readonly v: typeof TASK_VERSION } = { v: TASK_VERSION };
+/** In a pipeline that writes: of a later version. */
+export const LATER: Document = { $gt: ['$v', TASK_VERSION] };
 
 /** `_id` of a task: what makes it the one task of this name for that document. */
 export interface TaskKey {

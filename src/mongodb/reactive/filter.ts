@@ -98,6 +98,15 @@ export function checkFilter(where: string, filter: unknown): void {
   else refuseVariables(where, filter);
 }
 
+/** A query on the documents of tasks. One that says less than was meant would reset more than was meant. */
+export function checkSourceFilter(where: string, query: unknown): void {
+  if (query === undefined) return;
+  const option = 'sourceDocFilter';
+  if (!isObject(query))
+    throw new OptionError(`${where}: ${option} must be a query such as { vip: true }, got ${show(query)}.`);
+  refuseUnsendable(where, option, query);
+}
+
 export function checkProjection(where: string, projection: unknown): void {
   if (projection === undefined) return;
   const fix = 'name what is watched, such as { status: 1 }, or compute it';

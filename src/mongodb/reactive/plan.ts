@@ -1,10 +1,10 @@
 /** Source documents -> tasks. The server evaluates filter and projection, compares with the snapshot, and writes. */
-import { MaxKey, MinKey, type Document } from 'mongodb';
+import type { Document } from 'mongodb';
 import { OptionError } from '../../core/errors.js';
-import type { IdPage, Poisoned, Source, TaskPlan } from '../../store/reactive.js';
+import type { Poisoned, TaskPlan } from '../../store/reactive.js';
 import { literal, run } from '../context.js';
 import { isOtherCollation, isTransient } from '../errors.js';
-import { fromText, keyOf, TASK_VERSION, textOf } from './document.js';
+import { keyOf, LATER, OURS, TASK_VERSION, textOf } from './document.js';
 import { queryOf } from './filter.js';
 import { inHalves } from './halves.js';
 import { type Place, type Sources, withoutDocument } from './sources.js';
@@ -46,6 +46,7 @@ function newTask(plan: TaskPlan): Document {
     matched: { $literal: true },
     lastObservedValues: { $cond: ['$large', null, '$snapshot'] },
     lastError: { $cond: ['$large', TOO_LARGE, '$$REMOVE'] },
+    unplannable: { $cond: ['$large', true, '$$REMOVE'] },
     createdAt: '$$NOW',
     updatedAt: '$$NOW',
     lockedAt: null,
@@ -76,11 +77,12 @@ function changedTask(plan: TaskPlan): Document[] {
   const due = { $max: [settled, '$$NOW', '$deferredUntil', when(fresh, null, '$scheduledAt')] };
   const changed = { $ne: ['$lastObservedValues', '$$new.lastObservedValues'] };
   const triggered = { $or: [{ $ne: ['$matched', true] }, changed] };
-  const large = { $eq: ['$$new.status', 'failed'] };
+  const large = { $eq: ['$$new.unplannable', true] };
   const next: Document = {
     status: when(running, 'processing_dirty', when(large, 'failed', 'pending')),
     lastObservedValues: '$$new.lastObservedValues',
     lastError: when(large, TOO_LARGE, '$lastError'),
+    unplannable: when(large, true, '$$REMOVE'),
     matched: true,
     waitingSince: since,
     scheduledAt: due,
@@ -93,7 +95,9 @@ function changedTask(plan: TaskPlan): Document[] {
   };
   // It may be about to be skipped for a state that has passed: then its end must know that somebody looked since.
   const touched = when(running, { $mergeObjects: ['$$ROOT', { touched: true }] }, '$$ROOT');
-  return [{ $replaceWith: when(triggered, { $mergeObjects: ['$$ROOT', next] }, touched) }];
+  const before = { $unsetField: { field: 'unplannable', input: '$$ROOT' } };
+  const planned = when(triggered, { $mergeObjects: [before, next] }, touched);
+  return [{ $replaceWith: when(LATER, '$$ROOT', planned) }];
 }
 
 /** The statement that plans a batch of one task. */
@@ -196,11 +200,15 @@ export async function park(sources: Sources, of: TaskPlan, poisoned: readonly Po
   const { tasks } = sources.place(of.source);
   const operations = poisoned.map(({ id, reason }) => ({
     updateOne: {
-      filter: { _id: keyOf(of.task, id) as never, status: { $nin: ['processing', 'processing_dirty'] } },
+      filter: {
+        _id: keyOf(of.task, id) as never,
+        ...OURS,
+        status: { $nin: ['processing', 'processing_dirty'] },
+      },
       update: [
         {
           $set: {
-            v: TASK_VERSION,
+            ...OURS,
             task: literal(of.task),
             sourceDocId: literal(id),
             status: 'failed',
@@ -213,6 +221,7 @@ export async function park(sources: Sources, of: TaskPlan, poisoned: readonly Po
             lastFinalizedAt: '$$NOW',
             lockedAt: null,
             lastError: literal(`It could not be planned: ${reason}`),
+            unplannable: true,
           },
         },
       ],
@@ -223,13 +232,20 @@ export async function park(sources: Sources, of: TaskPlan, poisoned: readonly Po
     try {
       await tasks.bulkWrite(operations, { ordered: false });
     } catch (error) {
-      // A duplicate: it runs at this moment, and its own end is the better news.
+      // A duplicate: it runs at this moment, and its own end is the better news; or it is of a later version.
       if (isTransient(error)) throw error;
     }
   });
 }
 
-/** Tasks of these ids that count as matching, and whose document does not any more. */
+/** Tasks of documents that counted as matching, or could not be planned: an answer is news for both. */
+const COUNTED: Document = { ...OURS, $or: [{ matched: true }, { unplannable: true }] };
+const LEFT: Document = {
+  matched: when(LATER, '$matched', false),
+  unplannable: when(LATER, '$unplannable', '$$REMOVE'),
+};
+
+/** Tasks of these ids whose document does not match any more. */
 export function unmatchPipeline(
   of: TaskPlan,
   place: Place,
@@ -237,13 +253,13 @@ export function unmatchPipeline(
   query: Document,
 ): Document[] {
   return [
-    { $match: { _id: { $in: ids.map((id) => keyOf(of.task, id)) }, matched: true } },
+    { $match: { _id: { $in: ids.map((id) => keyOf(of.task, id)) }, ...COUNTED } },
     ...withoutDocument(place, query),
     {
       $merge: {
         into: place.tasks.collectionName,
         on: '_id',
-        whenMatched: [{ $set: { matched: false } }],
+        whenMatched: [{ $set: LEFT }],
         whenNotMatched: 'discard',
       },
     },
@@ -261,20 +277,22 @@ async function unmatchOnce(
     return;
   }
   const still = new Set((await matching(place, of, ids)).map(textOf));
-  const left = ids.filter((id) => !still.has(textOf(id)));
-  await markLeft(place, of, left, maxTimeMS);
+  const left = ids.filter((id) => !still.has(textOf(id))).map((id) => keyOf(of.task, id));
+  await place.tasks.updateMany({ _id: { $in: left as never[] }, ...COUNTED }, [{ $set: LEFT }], {
+    maxTimeMS,
+  });
 }
 
-async function markLeft(
+/** A document on which the filter errors does not match; whoever planned it has said why, and that is kept. */
+async function markFailing(
   place: Place,
   of: TaskPlan,
   ids: readonly unknown[],
   maxTimeMS: number,
 ): Promise<void> {
-  if (ids.length === 0) return;
   const keys = ids.map((id) => keyOf(of.task, id));
   await place.tasks.updateMany(
-    { _id: { $in: keys as never[] }, matched: true },
+    { _id: { $in: keys as never[] }, ...OURS, matched: true },
     { $set: { matched: false } },
     { maxTimeMS },
   );
@@ -290,79 +308,11 @@ export async function unmatch(
     const place = await sources.open(of.source);
     const limit = (some: readonly unknown[]): number => shorter(some.length < ids.length, limitMs);
     const choked = await inHalves(ids, (some) => unmatchOnce(place, of, some, limit(some)));
-    // A document on which the filter errors does not match; whoever planned it has said why.
     const odd = choked.filter(({ blocked }) => !blocked).map(({ item }) => item);
-    const held = await inHalves(odd, (some) => markLeft(place, of, some, limit(some)));
+    const held = await inHalves(odd, (some) => markFailing(place, of, some, limit(some)));
     return [...choked, ...held]
       .filter(({ blocked }) => blocked)
       .map(({ item, reason }) => ({ id: item, reason, blocked: true }));
-  });
-}
-
-/** The next ids of a source in the order of its `_id` index, which holds every type. */
-export async function documents(
-  sources: Sources,
-  source: Source,
-  after: string | undefined,
-  limit: number,
-): Promise<IdPage> {
-  const place = sources.place(source);
-  const { source: collection } = place;
-  return run('read ids', async () => {
-    if (after === undefined) {
-      // A pass over all of it often follows a drop: either collection may be another one by now.
-      sources.forget(source);
-      await sources.mend(place);
-    }
-    const cursor = collection
-      .find({}, { projection: { _id: 1 }, batchSize: limit + 2 })
-      .sort({ _id: 1 })
-      .hint({ _id: 1 })
-      .limit(limit + 1);
-    // A comparison would stop at the end of one type; the bounds of an index do not.
-    if (after !== undefined) cursor.min({ _id: fromText(after) });
-    const ids = (await cursor.toArray()).map((row) => row._id as unknown);
-    // From a lower bound on, the greatest key of all is left out.
-    if (after !== undefined && ids.length <= limit)
-      ids.push(...(await collection.find({ _id: TOP }).toArray()).map((row) => row._id));
-    // The bound is inclusive.
-    const rest = ids.filter((id) => textOf(id) !== after);
-    const last = rest.at(-1);
-    return {
-      ids: rest.slice(0, limit),
-      ...(ids.length > limit && last !== undefined
-        ? { after: textOf(rest[Math.min(rest.length, limit) - 1]) }
-        : {}),
-    };
-  });
-}
-
-/** The next source ids of a task, in the order of its keys. */
-export async function known(
-  sources: Sources,
-  of: TaskPlan,
-  after: string | undefined,
-  limit: number,
-): Promise<IdPage> {
-  const { tasks } = sources.place(of.source);
-  return run('read task ids', async () => {
-    const from = after === undefined ? keyOf(of.task, BOTTOM) : (fromText(after) as Document);
-    const cursor = tasks
-      .find({}, { projection: { _id: 1 }, batchSize: limit + 2 })
-      .sort({ _id: 1 })
-      .hint({ _id: 1 })
-      .min({ _id: from })
-      // Exclusive, and greater than the key of the greatest id.
-      .max({ _id: { ...keyOf(of.task, TOP), more: 1 } })
-      .limit(limit + 1);
-    const keys = (await cursor.toArray()).map((row) => row._id as unknown as { task: string; id: unknown });
-    const rest = keys.filter((key) => textOf(key) !== after);
-    const page = rest.slice(0, limit);
-    const last = page.at(-1);
-    return {
-      ids: page.map(({ id }) => id),
-      ...(keys.length > limit && last !== undefined ? { after: textOf(last) } : {}),
-    };
   });
 }
 
@@ -378,7 +328,3 @@ export async function ask(where: string, sources: Sources, of: TaskPlan): Promis
     throw new OptionError(`${where}: MongoDB refuses filter or watchProjection: ${reason}`, { cause: error });
   }
 }
-
-/** Every id lies between these. */
-const BOTTOM = new MinKey();
-const TOP = new MaxKey();

@@ -36,10 +36,10 @@ export const withoutDocument = (place: Place, query: Document): Document[] => [
 
 /** Each index of a task collection with the queries it serves. */
 export const taskIndexes: readonly IndexPlan[] = [
-  // look and claim: the head of the queue of each task.
+  // look and claim: the head of the queue of each task; also tasks of a later version.
   {
     name: 'tidemill_due',
-    key: { task: 1, status: 1, scheduledAt: 1, _id: 1 },
+    key: { v: 1, task: 1, status: 1, scheduledAt: 1, _id: 1 },
     partialFilterExpression: { status: 'pending' },
   },
   // reclaim and stray detection: the work in flight, by holder and age.

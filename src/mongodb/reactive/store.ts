@@ -4,7 +4,7 @@ import { show } from '../../core/options.js';
 import type { PlannerStore, ReactiveStore, Source, TaskPlan, TaskStore } from '../../store/reactive.js';
 import { literal, run, type Mongo } from '../context.js';
 import * as claiming from './claim.js';
-import { clean, reprocess } from './clean.js';
+import { clean } from './clean.js';
 import { openFeed } from './feed.js';
 import { Fetcher } from './fetch.js';
 import { checkFilter, checkProjection } from './filter.js';
@@ -12,8 +12,11 @@ import * as finding from './find.js';
 import * as holding from './hold.js';
 import * as planning from './plan.js';
 import { plannerStore } from './registry.js';
+import { reprocess, retryMany } from './reset.js';
+import type { Located } from './select.js';
 import { settle, settleIn, type SourceOf } from './settle.js';
 import { nameOfSource, type Sources } from './sources.js';
+import * as walking from './walk.js';
 
 function check(where: string, plan: TaskPlan): TaskPlan {
   checkFilter(where, plan.filter);
@@ -47,8 +50,8 @@ export function reactiveStore(
       plan: (plan, ids, limitMs) => planning.plan(sources, plan, ids, limitMs),
       unmatch: (plan, ids, limitMs) => planning.unmatch(sources, plan, ids, limitMs),
       park: (plan, poisoned) => planning.park(sources, plan, poisoned),
-      documents: (source, after, limit) => planning.documents(sources, source, after, limit),
-      known: (plan, after, limit) => planning.known(sources, plan, after, limit),
+      documents: (source, after, limit) => walking.documents(sources, source, after, limit),
+      known: (plan, after, limit) => walking.known(sources, plan, after, limit),
       clean: (plan, scope) => clean(sources, plan, scope),
       reprocess: (plan, which) => reprocess(sources, plan, which),
       openFeed: (database, collections, token) => openFeed(sources, database, collections, token),
@@ -77,7 +80,7 @@ function taskStore(
     if (source !== undefined) return source;
     throw new OptionError(`The reactive task ${show(task)} is not known here.`);
   };
-  const located = async (): Promise<finding.Located> => {
+  const located = async (): Promise<Located> => {
     for (const { plan } of await planner.plans()) elsewhere.set(plan.task, plan.source);
     for (const plan of plans().values()) elsewhere.set(plan.task, plan.source);
     return [...elsewhere].map(([task, source]) => ({ task, source }));
@@ -101,7 +104,7 @@ function taskStore(
     find: async (filter, page) => finding.find(sources, filter, page, await located()),
     cursorKey: finding.cursorKey,
     count: async (filter) => finding.count(sources, filter, await located()),
-    retryMany: async (filter) => finding.retryMany(sources, filter, await located()),
+    retryMany: async (filter) => retryMany(sources, filter, await located()),
     pause: async (task, until) => {
       // A throttle neither ends a pause that somebody asked for, nor shortens another throttle.
       const paused = { $eq: [{ $type: '$until' }, 'null'] };

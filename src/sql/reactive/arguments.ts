@@ -3,11 +3,14 @@ import type { Queryable } from '../driver.js';
 /** Gathers the values of a statement that runs under fixed settings. Each is a text, and cast where it is used. */
 export class Arguments {
   readonly texts: (string | null)[] = [];
+  readonly expressions: string[] = [];
 
   /** An expression: the value, as this type. */
   add(value: string | null, type: string): string {
     this.texts.push(value);
-    return `($1[${String(this.texts.length)}]::${type})`;
+    const expression = `($1[${String(this.texts.length)}]::${type})`;
+    this.expressions.push(expression);
+    return expression;
   }
 
   json(value: unknown): string {

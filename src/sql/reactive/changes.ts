@@ -1,4 +1,5 @@
 /** Reads what triggers have noted. */
+import { StoreError } from '../../core/errors.js';
 import type { Sql } from '../connection.js';
 import { ms } from '../record.js';
 import { rows } from '../rows.js';
@@ -52,6 +53,7 @@ export class ChangeReader {
   readonly #ledger: Ledger;
   readonly #limit: number;
   /** The newest number of an earlier look, and a transaction that begins later than whoever has it. */
+  #highest = 0;
   #mark: { readonly last: number; readonly xmax?: number } | undefined;
 
   constructor(sql: Sql, ledger: Ledger, limit: number) {
@@ -64,9 +66,19 @@ export class ChangeReader {
     const gaps = JSON.stringify(this.#ledger.gaps());
     const [answer] = await rows<Answer>(this.#sql.driver, readStatement(this.#sql), [gaps, this.#limit]);
     if (answer === undefined) return [];
+    this.#refuseGoingBack(answer);
     for (const { seq } of answer.rows) this.#ledger.add(seq);
     this.#decide(answer);
     return answer.rows;
+  }
+
+  /** A server that has taken over may not have seen the newest numbers, and gives them out again. */
+  #refuseGoingBack({ last }: Answer): void {
+    if (last < this.#highest)
+      throw new StoreError('the numbers of changes went back: all of them are read anew.', {
+        transient: true,
+      });
+    this.#highest = last;
   }
 
   /** Its numbers are read after the snapshot was taken, so a mark is complete only with the snapshot after that. */

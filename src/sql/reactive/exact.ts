@@ -4,18 +4,18 @@ const TOKENS = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/gu;
 const SAFE_DIGITS = 15;
 const MAY_BE_LONG = /\d[\d.]{15}/u;
 
+/** Those that say something, without sign, point, exponent and the zeros at both ends. */
 const digitsOf = (token: string): string =>
   token
     .replace(/[eE].*$/u, '')
-    .replace(/^-?[0.]*/u, '')
-    .replace('.', '');
+    .replaceAll(/[-.]/gu, '')
+    .replaceAll(/^0+|0+$/gu, '');
 
 function fits(token: string): boolean {
-  if (digitsOf(token).length <= SAFE_DIGITS) return true;
   const number = Number(token);
   if (!/[.eE]/u.test(token)) return Number.isSafeInteger(number);
-  const trimmed = token.includes('.') ? token.replace(/0+$/u, '').replace(/\.$/u, '') : token;
-  return String(number) === trimmed;
+  const digits = digitsOf(token);
+  return digits.length <= SAFE_DIGITS || digits === digitsOf(String(number));
 }
 
 /** JSON in which numbers that a JavaScript number cannot hold come as their text. */

@@ -24,7 +24,7 @@ const INSPECT_MS = 5_000;
  * What triggers have noted, and what becomes of the tables themselves. Writers wake it only while it has asked for that,
  * since notifications make their commits take turns; the poll finds everything.
  */
-export class TableFeed implements Feed {
+class TableFeed implements Feed {
   readonly #sources: Sources;
   readonly #collections: readonly string[];
   readonly #ledger = new Ledger();
@@ -57,6 +57,8 @@ export class TableFeed implements Feed {
   }
 
   async open(): Promise<this> {
+    // A leader that died may have left it up.
+    await this.#arm(false);
     await this.#inspect();
     return this;
   }

@@ -32,7 +32,7 @@ function check({ task }: TaskPlan, options: Request['options']): void {
 }
 
 /** The snapshot never leaves the server: what a client sends back may differ in the digits of numbers. */
-export function fetchStatement(
+function fetchStatement(
   sources: Sources,
   shape: Shape | undefined,
   { plan, lease, options }: Request,

@@ -4,18 +4,7 @@ import { show, suggestion } from '../../core/options.js';
 import { refusesText } from '../values.js';
 import { checkFragment, isFragment } from './fragment.js';
 
-export const COMPARISONS = [
-  '$eq',
-  '$ne',
-  '$gt',
-  '$gte',
-  '$lt',
-  '$lte',
-  '$in',
-  '$nin',
-  '$exists',
-  '$not',
-] as const;
+const COMPARISONS = ['$eq', '$ne', '$gt', '$gte', '$lt', '$lte', '$in', '$nin', '$exists', '$not'] as const;
 const LISTS = ['$and', '$or', '$nor'] as const;
 
 const SQL_INSTEAD = "Write it in SQL: { sql: 'total > $1', values: [100] }.";
@@ -23,8 +12,7 @@ const SQL_INSTEAD = "Write it in SQL: { sql: 'total > $1', values: [100] }.";
 export const isPlain = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' &&
   value !== null &&
-  !Array.isArray(value) &&
-  Object.getPrototypeOf(value) === Object.prototype;
+  [Object.prototype, null].includes(Object.getPrototypeOf(value) as object | null);
 
 /** An object whose keys begin with `$` compares; any other is a value. */
 export const isComparison = (value: unknown): value is Record<string, unknown> =>

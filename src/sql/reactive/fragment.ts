@@ -29,8 +29,8 @@ const typeOfValue = (value: unknown): string | undefined => TYPES.find(([is]) =>
 
 /** A value that was checked, as the text of a parameter. */
 export function textOfValue(value: unknown): string | null {
-  if (value instanceof Date) return timeText(value);
-  return typeof value === 'object' ? null : String(value);
+  if (value === null) return null;
+  return value instanceof Date ? timeText(value) : (value as string | number).toString();
 }
 
 interface Part {

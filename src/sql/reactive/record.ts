@@ -52,7 +52,7 @@ export const IS_RUNNING: string = `status in ${RUNNING}`;
 
 /** The table of a task, where it is known: it says which texts are times. */
 export type ShapeOf = (task: string) => Shape | undefined;
-export const noShape: ShapeOf = () => undefined;
+const noShape: ShapeOf = () => undefined;
 
 const isTime = ({ type, typeSchema }: Column): boolean =>
   typeSchema === 'pg_catalog' && type === 'timestamptz';
@@ -76,12 +76,6 @@ export function revived(values: unknown, shape: Shape | undefined): unknown {
   );
 }
 
-const idOf = (id: unknown, shape: Shape | undefined): unknown => {
-  const [first, ...others] = shape?.key ?? [];
-  if (first === undefined || others.length > 0) return revived(id, shape);
-  return isTime(first) ? timeOf(id) : id;
-};
-
 const attemptOf = (stored: Attempt): Attempt => ({
   ...stored,
   startedAt: new Date(stored.startedAt),
@@ -91,8 +85,8 @@ const attemptOf = (stored: Attempt): Attempt => ({
 export function toRecord(json: string, shapeOf: ShapeOf): TaskRecord {
   const row = parseExact(json) as Record<string, unknown>;
   const { task, key } = row as unknown as TaskKey;
-  const shape = shapeOf(task);
-  const id = idOf(row['source_doc_id'], shape);
+  // A time in a key stays the text that it is: as a date it would lose its microseconds, and be the key of nothing.
+  const id = row['source_doc_id'];
   const record: Record<string, unknown> = {
     key: { task, key } satisfies TaskKey,
     id: `${task}/${key}`,
@@ -115,7 +109,7 @@ export function toRecord(json: string, shapeOf: ShapeOf): TaskRecord {
   if (Array.isArray(row['execution_history']))
     record['executionHistory'] = row['execution_history'].map(attemptOf);
   if (row['last_observed_values'] !== undefined && row['last_observed_values'] !== null)
-    record['lastObservedValues'] = revived(row['last_observed_values'], shape);
+    record['lastObservedValues'] = revived(row['last_observed_values'], shapeOf(task));
   return record as unknown as TaskRecord;
 }
 

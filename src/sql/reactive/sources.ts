@@ -6,7 +6,7 @@ import type { Sql } from '../connection.js';
 import type { Queryable } from '../driver.js';
 import { isLocked, sqlState } from '../errors.js';
 import { rows } from '../rows.js';
-import { captureStatements, dropStatements, isCaptured } from './capture.js';
+import { captureStatements, isCaptured } from './capture.js';
 import { namesOf } from './place.js';
 import {
   captureOf,
@@ -167,21 +167,5 @@ export class Sources {
        where task in (select task from ${definitions} where source = $1::text)`,
       [shape.name],
     );
-  }
-
-  /** Takes the triggers off a table that no task is about any more. */
-  async release(collection: string): Promise<boolean> {
-    const { driver, names } = this.sql;
-    return driver.transaction(async (transaction) => {
-      await transaction.query(`select set_config('lock_timeout', $1::text, true)`, [String(LOCK_MS)]);
-      const shape = await this.look(collection, transaction);
-      const statements = shape === undefined ? [] : dropStatements(names, shape);
-      for (const statement of statements) await transaction.query(statement);
-      if (shape !== undefined)
-        await transaction.query(`delete from ${namesOf(this.sql).sources} where name = $1::text`, [
-          shape.name,
-        ]);
-      return statements.length > 0;
-    });
   }
 }

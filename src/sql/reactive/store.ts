@@ -38,11 +38,15 @@ function check(where: string, of: TaskPlan): TaskPlan {
   return of;
 }
 
-/** Refuses a definition that the server does not understand. No row is looked at. */
+/** Refuses a definition that the server does not understand. No row is looked at, but each value is read once. */
 async function ask(sources: Sources, of: TaskPlan, shape: Shape): Promise<void> {
   const { text, args } = planStatement(sources.sql, shape, of, [], false);
+  const values = args.expressions.map((expression) => `(${expression}::text)`).join(', ');
   try {
-    await pinned(sources.sql.driver, namesOf(sources.sql).pinned, text, args);
+    const { driver } = sources.sql;
+    await pinned(driver, namesOf(sources.sql).pinned, text, args);
+    const read = `select to_json(value)::text from (values ${values}) as v(value)`;
+    await pinned(driver, namesOf(sources.sql).pinned, read, args);
   } catch (error) {
     const problem = sorted('prepare tasks', error);
     if ('transient' in problem && problem.transient === true) throw problem;

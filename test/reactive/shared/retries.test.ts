@@ -1,7 +1,7 @@
-import { describe, expect, it } from 'vitest';
-import { FatalError, type ReactiveTaskDefinition } from '../../src/index.js';
-import { gate, until } from '../support/mills.js';
-import { statusesOf, withBeacon, workshop } from './workshop.js';
+import { expect, it } from 'vitest';
+import { FatalError, type ReactiveTaskDefinition } from '../../../src/index.js';
+import { gate, until } from '../../support/mills.js';
+import { eachYard, statusesOf, withBeacon, type Yard } from './yards.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 const HOUR_MS = 3_600_000;
@@ -9,8 +9,8 @@ const HOUR_MS = 3_600_000;
 type Policy = NonNullable<ReactiveTaskDefinition['retryPolicy']>;
 
 /** Fails one document until it is failed for good, or `successAt` is reached; answers the delays that were chosen. */
-async function failing(policy: Policy | undefined, successAt = Infinity) {
-  const shop = workshop();
+async function failing(aYard: () => Promise<Yard>, policy: Policy | undefined, successAt = Infinity) {
+  const shop = await aYard();
   const mill = shop.mill();
   const attempts: number[] = [];
   const runAts: Date[] = [];
@@ -32,14 +32,14 @@ async function failing(policy: Policy | undefined, successAt = Infinity) {
   return { ...shop, instance: mill, attempts, runAts, fails };
 }
 
-describe('a task that fails', () => {
+eachYard('a task that fails', (aYard) => {
   it.each([
     ['fixed', { type: 'fixed', interval: 30, maxAttempts: 4 }, [30, 30, 30]],
     ['linear', { type: 'linear', interval: '20ms', maxAttempts: 4 }, [20, 40, 60]],
     ['exponential', { type: 'exponential', min: 10, max: 50, factor: 3, maxAttempts: 5 }, [10, 30, 50, 50]],
     ['series', { type: 'series', intervals: [10, '20ms'], maxAttempts: 5 }, [10, 20, 20, 20]],
   ] as const)('is tried again by its policy: %s', async (_type, policy, delays) => {
-    const { instance, attempts, runAts, fails, reaches } = await failing(policy);
+    const { instance, attempts, runAts, fails, reaches } = await failing(aYard, policy);
     const task = await reaches(instance, 't', 1, 'failed');
     // Events follow the record.
     await until('the last one was said', () => fails.length === delays.length + 1);
@@ -53,21 +53,21 @@ describe('a task that fails', () => {
 
   it('is tried again by its policy: cron', async () => {
     const policy = { type: 'cron', expression: '* * * * * *', maxAttempts: 3 } as const;
-    const { instance, runAts, reaches } = await failing(policy);
+    const { instance, runAts, reaches } = await failing(aYard, policy);
     await reaches(instance, 't', 1, 'failed');
     expect(runAts.map((at) => at.getMilliseconds())).toEqual([0, 0]);
     expect(new Set(runAts.map(Number)).size).toBe(2);
   });
 
   it('has five attempts in all where its policy does not say', async () => {
-    const { instance, attempts, reaches } = await failing({ type: 'fixed', interval: 1 });
+    const { instance, attempts, reaches } = await failing(aYard, { type: 'fixed', interval: 1 });
     const task = await reaches(instance, 't', 1, 'failed');
     expect(attempts).toEqual([1, 2, 3, 4, 5]);
     expect(task).toMatchObject({ attempts: 5, lastError: 'failure 5' });
   });
 
   it('waits ten seconds first where it has no policy', async () => {
-    const { instance, runAts } = await failing(undefined);
+    const { instance, runAts } = await failing(aYard, undefined);
     await until('it has failed once', () => runAts.length === 1);
     const task = await instance.tasks.get('t', 1);
     const ended = task?.executionHistory?.[0]?.finishedAt.getTime() ?? 0;
@@ -77,7 +77,7 @@ describe('a task that fails', () => {
 
   it('is tried for ever with maxAttempts -1', async () => {
     const policy = { type: 'fixed', interval: 1, maxAttempts: -1 } as const;
-    const { instance, attempts, reaches } = await failing(policy, 20);
+    const { instance, attempts, reaches } = await failing(aYard, policy, 20);
     const task = await reaches(instance, 't', 1, 'completed');
     expect(attempts).toHaveLength(20);
     expect(task.attempts).toBe(20);
@@ -86,20 +86,20 @@ describe('a task that fails', () => {
   });
 
   it('is tried until maxDuration after its first failure, however often', async () => {
-    const policy = { type: 'fixed', interval: 20, maxDuration: 400 } as const;
-    const { instance, attempts, reaches } = await failing(policy);
+    const policy = { type: 'fixed', interval: 20, maxDuration: 2_000 } as const;
+    const { instance, attempts, reaches } = await failing(aYard, policy);
     const task = await reaches(instance, 't', 1, 'failed');
     expect(attempts.length).toBeGreaterThan(5);
     const history = task.executionHistory ?? [];
     expect(task.firstErrorAt).toEqual(history[0]?.finishedAt);
     const since = (at: number): number =>
       (history.at(at)?.finishedAt.getTime() ?? 0) - (task.firstErrorAt?.getTime() ?? 0);
-    expect(since(-1)).toBeGreaterThan(400);
-    expect(since(-2)).toBeLessThanOrEqual(400);
+    expect(since(-1)).toBeGreaterThan(2_000);
+    expect(since(-2)).toBeLessThanOrEqual(2_000);
   });
 
   it('measures maxDuration anew after a success', async () => {
-    const { docs, mill: aMill, reaches } = workshop();
+    const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     let runs = 0;
     await mill.reactiveTask({
@@ -128,7 +128,7 @@ describe('a task that fails', () => {
   });
 
   it('is not tried again after a FatalError', async () => {
-    const { docs, mill: aMill, reaches } = workshop();
+    const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     await mill.reactiveTask({
       ...AT_ONCE,
@@ -148,7 +148,7 @@ describe('a task that fails', () => {
     ['a text', '1h'],
     ['a date', new Date(Date.now() + HOUR_MS)],
   ])('is tried again when its error says so: retryAfter as %s', async (_what, retryAfter) => {
-    const { docs, mill: aMill } = workshop();
+    const { docs, mill: aMill } = await aYard();
     const mill = aMill();
     const retried = gate<Date>();
     mill.on('task:retry', ({ runAt }) => retried.open(runAt));
@@ -162,17 +162,17 @@ describe('a task that fails', () => {
     await mill.start();
     await docs.insertOne({ _id: 1 });
     const left = (await retried.promise).getTime() - Date.now();
-    expect(Math.abs(left - HOUR_MS)).toBeLessThan(60_000);
+    expect(Math.abs(left - HOUR_MS)).toBeLessThan(600_000);
   });
 
   it('keeps the message as lastError, and the stack in the history', async () => {
-    const { instance, reaches } = await failing({ type: 'fixed', interval: 1, maxAttempts: 1 });
+    const { instance, reaches } = await failing(aYard, { type: 'fixed', interval: 1, maxAttempts: 1 });
     const task = await reaches(instance, 't', 1, 'failed');
     expect(task.lastError).toBe('failure 1');
     expect(task.executionHistory).toMatchObject([
       { attempt: 1, status: 'failed', error: { name: 'Error', message: 'failure 1' } },
     ]);
-    expect(task.executionHistory?.[0]?.error?.stack).toMatch(/retries\.mongodb\.test/u);
+    expect(task.executionHistory?.[0]?.error?.stack).toMatch(/retries\.test/u);
     expect(task.executionHistory?.[0]?.instanceId).toBe(instance.instanceId);
     expect(task.lastFinalizedAt).toBeInstanceOf(Date);
   });
@@ -184,7 +184,7 @@ describe('a task that fails', () => {
     ['an error with $ in its message', new Error('$status $$NOW'), '$status $$NOW'],
     ['an error whose message is no text', Object.assign(new Error(), { message: { a: 1 } }), 'object'],
   ])('records whatever was thrown: %s', async (_what, thrown, message) => {
-    const { docs, mill: aMill, reaches } = workshop();
+    const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     await mill.reactiveTask({
       ...AT_ONCE,
@@ -200,7 +200,7 @@ describe('a task that fails', () => {
   });
 
   it('says when it last succeeded and how long that took', async () => {
-    const { docs, mill: aMill, reaches } = workshop();
+    const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     await mill.reactiveTask({
       ...AT_ONCE,
@@ -226,7 +226,7 @@ describe('a task that fails', () => {
     [2, [7, 8]],
     [0, []],
   ])('keeps as much history as executionHistoryLimit says: %s', async (limit, kept) => {
-    const { docs, mill: aMill, reaches } = workshop();
+    const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     await mill.reactiveTask({
       ...AT_ONCE,
@@ -245,7 +245,7 @@ describe('a task that fails', () => {
   });
 
   it('moves updatedAt only with its watched values: not by claims, retries, deferrals or its end', async () => {
-    const { docs, raw, mill: aMill, reaches, planned } = workshop();
+    const { docs, raw, mill: aMill, reaches, planned } = await aYard();
     const mill = aMill();
     let runs = 0;
     await mill.reactiveTask({
@@ -270,18 +270,21 @@ describe('a task that fails', () => {
     await planned();
     expect((await raw('t', 1))?.['updatedAt']).toEqual(planning['updatedAt']);
     await docs.updateOne({ _id: 1 }, { $set: { n: 2 } });
-    await until('the change was planned', async () => (await raw('t', 1))?.['updatedAt'] > task.updatedAt);
+    await until(
+      'the change was planned',
+      async () => Number((await raw('t', 1))?.['updatedAt']) > Number(task.updatedAt),
+    );
   });
 });
 
-describe('a document that changes between attempts', () => {
+eachYard('a document that changes between attempts', (aYard) => {
   it.each([
     ['waits for its retry', '1h', 5, 'pending'],
     ['has failed', 1, 1, 'failed'],
   ] as const)(
     'begins a new sequence of attempts by default: one that %s',
     async (_what, interval, max, status) => {
-      const { docs, mill: aMill, reaches } = workshop();
+      const { docs, mill: aMill, reaches } = await aYard();
       const mill = aMill();
       const attempts: number[] = [];
       await mill.reactiveTask({
@@ -307,7 +310,7 @@ describe('a document that changes between attempts', () => {
   );
 
   it('keeps attempts, first failure and delay where the policy says so', async () => {
-    const { docs, mill: aMill, planned } = workshop();
+    const { docs, mill: aMill, planned } = await aYard();
     const mill = aMill();
     const attempts: number[] = [];
     await mill.reactiveTask({
@@ -336,7 +339,7 @@ describe('a document that changes between attempts', () => {
   });
 
   it('gets one more attempt for each change after it has failed, where the policy keeps its attempts', async () => {
-    const { docs, mill: aMill, reaches } = workshop();
+    const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     const attempts: number[] = [];
     await mill.reactiveTask({
@@ -359,7 +362,7 @@ describe('a document that changes between attempts', () => {
   });
 
   it('counts the attempt during which it changed, where the policy keeps attempts', async () => {
-    const { docs, mill: aMill, reaches } = workshop();
+    const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     const attempts: number[] = [];
     const [started, go] = [gate(), gate()];
@@ -387,7 +390,7 @@ describe('a document that changes between attempts', () => {
   it.each([true, false])(
     'runs with attempt 1 after a success during which it changed (resetRetriesOnDataChange: %s)',
     async (resetRetriesOnDataChange) => {
-      const { docs, mill: aMill, reaches } = workshop();
+      const { docs, mill: aMill, reaches } = await aYard();
       const mill = aMill();
       const attempts: number[] = [];
       const [started, go] = [gate(), gate()];
@@ -413,7 +416,7 @@ describe('a document that changes between attempts', () => {
   );
 
   it('runs again although its last attempt has failed for good meanwhile', async () => {
-    const { docs, mill: aMill, reaches } = workshop();
+    const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     const [started, go] = [gate(), gate()];
     await mill.reactiveTask({

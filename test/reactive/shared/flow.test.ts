@@ -1,6 +1,6 @@
-import { describe, expect, it } from 'vitest';
-import { gate, until } from '../support/mills.js';
-import { statusesOf, withBeacon, workshop } from './workshop.js';
+import { expect, it } from 'vitest';
+import { gate, until } from '../../support/mills.js';
+import { eachYard, statusesOf, withBeacon } from './yards.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 const ONCE = { type: 'fixed', interval: '1h', maxAttempts: 1 } as const;
@@ -8,12 +8,12 @@ const HOUR_MS = 3_600_000;
 
 const inAnHour = (at: Date | undefined): boolean => {
   const left = (at?.getTime() ?? 0) - Date.now();
-  return left > HOUR_MS - 60_000 && left <= HOUR_MS;
+  return left > HOUR_MS - 600_000 && left <= HOUR_MS;
 };
 
-describe('deferCurrent', () => {
+eachYard('deferCurrent', (aYard) => {
   it('uses no attempt, and leaves the time that the task was first due at', async () => {
-    const { docs, raw, mill: aMill, reaches } = workshop();
+    const { docs, raw, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     const attempts: number[] = [];
     const deferred: Date[] = [];
@@ -44,7 +44,7 @@ describe('deferCurrent', () => {
     ['a text', '1h'],
     ['a date', new Date(Date.now() + HOUR_MS)],
   ])('takes %s', async (_what, delay) => {
-    const { docs, mill: aMill } = workshop();
+    const { docs, mill: aMill } = await aYard();
     const mill = aMill();
     await mill.reactiveTask({ ...AT_ONCE, task: 't', handler: ({ deferCurrent }) => deferCurrent(delay) });
     await mill.start();
@@ -59,7 +59,7 @@ describe('deferCurrent', () => {
   });
 
   it('is dropped when the handler throws after it: that is a failure', async () => {
-    const { docs, mill: aMill, reaches } = workshop();
+    const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     await mill.reactiveTask({
       ...AT_ONCE,
@@ -78,7 +78,7 @@ describe('deferCurrent', () => {
   });
 
   it.each([-1, 'soon', Number.NaN, new Date(Number.NaN)])('refuses %s', async (delay) => {
-    const { docs, mill: aMill, reaches } = workshop();
+    const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     await mill.reactiveTask({
       ...AT_ONCE,
@@ -97,7 +97,7 @@ describe('deferCurrent', () => {
   ] as const)(
     'keeps the later time where the document changed meanwhile: %s',
     async (_what, debounce, delay) => {
-      const { docs, stored, raw, mill: aMill, reaches } = workshop();
+      const { docs, makeDue, raw, mill: aMill, reaches } = await aYard();
       const mill = aMill();
       const [started, go] = [gate(), gate()];
       await mill.reactiveTask({
@@ -112,8 +112,8 @@ describe('deferCurrent', () => {
       });
       await mill.start();
       await docs.insertOne({ _id: 1, n: 1 });
-      await until('it is planned', async () => (await raw('t', 1)) !== null);
-      await stored.updateOne({ task: 't' }, { $set: { scheduledAt: new Date(0) } });
+      await until('it is planned', async () => (await raw('t', 1)) !== undefined);
+      await makeDue('t');
       await mill.retryReactiveTasks({ task: 't' });
       await started.promise;
       await docs.updateOne({ _id: 1 }, { $set: { n: 2 } });
@@ -127,7 +127,7 @@ describe('deferCurrent', () => {
   );
 
   it('holds although the document changes afterwards; the wait counts from where it began', async () => {
-    const { docs, mill: aMill, planned } = workshop();
+    const { docs, mill: aMill, planned } = await aYard();
     const mill = aMill();
     let runs = 0;
     await mill.reactiveTask({
@@ -158,7 +158,7 @@ describe('deferCurrent', () => {
   });
 
   it('comes back on time, and so does a document that changed while its task ran', async () => {
-    const { docs, mill: aMill, reaches } = workshop();
+    const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     const [started, go] = [gate(), gate()];
     const runs: { at: number; n: unknown }[] = [];
@@ -189,9 +189,9 @@ describe('deferCurrent', () => {
   });
 });
 
-describe('throttleAll', () => {
+eachYard('throttleAll', (aYard) => {
   it('holds back its task on this instance only, never the running ones, and counts before a throw', async () => {
-    const { docs, mill: aMill, reaches } = workshop();
+    const { docs, mill: aMill, reaches } = await aYard();
     const [a, b] = [aMill({ instanceId: 'a' }), aMill({ instanceId: 'b' })];
     const [both, throttled, end] = [gate(), gate(), gate()];
     const ran: string[] = [];
@@ -228,32 +228,45 @@ describe('throttleAll', () => {
     expect(ran.filter((one) => one === 'a')).toHaveLength(2);
   });
 
-  it('gives back what was taken ahead, and ends by itself', async () => {
-    const { docs, mill: aMill, stored } = workshop();
+  it('gives back what was taken ahead', async () => {
+    const { docs, mill: aMill, count } = await aYard();
     const mill = aMill({ reactive: { concurrency: 1 } });
     const ran: unknown[] = [];
-    const until30 = 30;
     await mill.reactiveTask({
       ...AT_ONCE,
       task: 't',
       handler: ({ docId, throttleAll }) => {
-        ran.push(docId);
-        if (ran.length === until30) throttleAll(1_500);
+        if (ran.push(docId) === 30) throttleAll('1h');
       },
     });
     await mill.start();
     await docs.insertMany(Array.from({ length: 100 }, (_, _id) => ({ _id })));
     await until('all that was held is given back', async () => {
-      const pending = await stored.countDocuments({ status: 'pending', attempts: 0 });
-      return ran.length === until30 && pending === 100 - until30;
+      const pending = await count({ status: 'pending', attempts: 0 });
+      return ran.length === 30 && pending === 70;
     });
-    expect(await stored.countDocuments({ status: { $in: ['processing', 'processing_dirty'] } })).toBe(0);
+    expect((await count({ status: 'processing' })) + (await count({ status: 'processing_dirty' }))).toBe(0);
+  });
+
+  it('ends by itself', async () => {
+    const { docs, mill: aMill } = await aYard();
+    const mill = aMill({ reactive: { concurrency: 1 } });
+    const ran: unknown[] = [];
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      task: 't',
+      handler: ({ docId, throttleAll }) => {
+        if (ran.push(docId) === 30) throttleAll(300);
+      },
+    });
+    await mill.start();
+    await docs.insertMany(Array.from({ length: 100 }, (_, _id) => ({ _id })));
     await until('the rest ran', () => ran.length === 100);
     expect(new Set(ran).size).toBe(100);
   });
 
   it('leaves other tasks alone', async () => {
-    const { docs, mill: aMill } = workshop();
+    const { docs, mill: aMill } = await aYard();
     const mill = aMill();
     const ran: string[] = [];
     for (const task of ['slow', 'brisk']) {
@@ -275,7 +288,7 @@ describe('throttleAll', () => {
   });
 
   it('of several wishes the longest counts', async () => {
-    const { docs, mill: aMill, planned } = workshop();
+    const { docs, mill: aMill, planned } = await aYard();
     const mill = aMill();
     let runs = 0;
     await mill.reactiveTask({
@@ -301,7 +314,7 @@ describe('throttleAll', () => {
   });
 
   it('holds back the whole cluster where that is asked for, until its time is over', async () => {
-    const { docs, db, mill: aMill, planned, stored } = workshop();
+    const { docs, mill: aMill, planned, paused, count } = await aYard();
     const [a, b] = [aMill({ instanceId: 'a' }), aMill({ instanceId: 'b' })];
     const ran: string[] = [];
     const HELD_MS = 8_000;
@@ -321,13 +334,10 @@ describe('throttleAll', () => {
       await mill.start();
     }
     await docs.insertOne({ _id: 0 });
-    await until('the pause is known', async () => {
-      const pauses = await db.collection('_tidemill_globals').countDocuments({ kind: 'pause-task' });
-      return pauses === 1;
-    });
+    await until('the pause is known', async () => (await paused()).has('t'));
     await docs.insertMany(Array.from({ length: 50 }, (_, at) => ({ _id: at + 1 })));
     await planned();
-    const pending = (): Promise<number> => stored.countDocuments({ task: 't', status: 'pending' });
+    const pending = (): Promise<number> => count({ task: 't', status: 'pending' });
     // The beacon's own statement may be over before that of this task.
     await until('all are planned', async () => (await pending()) === 50);
     expect(ran).toHaveLength(1);
@@ -337,7 +347,7 @@ describe('throttleAll', () => {
   });
 
   it('of the cluster does not end a pause that somebody asked for', async () => {
-    const { docs, mill: aMill, planned } = workshop();
+    const { docs, mill: aMill, planned } = await aYard();
     const mill = aMill();
     const [started, go, ended] = [gate(), gate(), gate()];
     let runs = 0;
@@ -368,7 +378,7 @@ describe('throttleAll', () => {
   });
 
   it('refuses a scope that it does not know, before it holds anything back', async () => {
-    const { docs, mill: aMill, reaches } = workshop();
+    const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     await mill.reactiveTask({
       ...AT_ONCE,

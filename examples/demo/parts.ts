@@ -1,0 +1,64 @@
+import type { Store } from 'tidemill';
+import { namer, type Crew, type CrewOptions, type Report, type Role } from './crew.js';
+import { startPart, type Part } from './part.js';
+
+interface Member {
+  readonly part: Promise<Part>;
+  ready: boolean;
+}
+
+/** A crew inside this process, on one store: for a database that lives here and nowhere else. */
+export class Parts implements Crew {
+  readonly accident = 'stopped in the midst of their work';
+  readonly #store: Store;
+  readonly #options: CrewOptions;
+  readonly #members = new Map<string, Member>();
+  /** Stops that nobody has waited for yet. */
+  readonly #leaving = new Set<Promise<void>>();
+  readonly #nextName = namer();
+
+  constructor(store: Store, options: CrewOptions) {
+    this.#store = store;
+    this.#options = options;
+  }
+
+  alive(role: Role): string[] {
+    return [...this.#members]
+      .filter(([name, { ready }]) => ready && name.startsWith(role))
+      .map(([name]) => name);
+  }
+
+  start(role: Role): string {
+    const name = this.#nextName(role);
+    const tell = (report: Report): void => this.#options.report(name, report);
+    const member: Member = { part: startPart(role, { name, store: this.#store, tell }), ready: false };
+    this.#members.set(name, member);
+    member.part.then(
+      () => (member.ready = true),
+      (error: unknown) => {
+        if (this.#members.delete(name)) this.#options.died(name, String(error));
+      },
+    );
+    return name;
+  }
+
+  /** A process cannot kill a part of itself: this one is given no time to finish. */
+  strike(name: string): string {
+    const left = this.#leave(name, '0s').finally(() => this.#leaving.delete(left));
+    this.#leaving.add(left);
+    return `${name} is stopped in the midst of its work`;
+  }
+
+  async stop(role: Role): Promise<void> {
+    const names = [...this.#members.keys()].filter((name) => name.startsWith(role));
+    await Promise.all([...names.map((name) => this.#leave(name, '4s')), ...this.#leaving]);
+  }
+
+  async #leave(name: string, timeout: '0s' | '4s'): Promise<void> {
+    const member = this.#members.get(name);
+    this.#members.delete(name);
+    // One that never began has nothing to stop.
+    const part = await member?.part.catch(() => undefined);
+    await part?.stop(timeout);
+  }
+}

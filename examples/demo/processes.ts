@@ -1,0 +1,76 @@
+import { fork, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { namer, type Crew, type CrewOptions, type Report, type Role } from './crew.js';
+import type { Place } from './places.js';
+
+interface Member {
+  readonly child: ChildProcess;
+  ready: boolean;
+}
+
+/** How long a child gets to stop before it is killed; more than it takes for itself. */
+const PATIENCE_MS = 8_000;
+const file = new URL('./child.ts', import.meta.url);
+
+/** A crew of child processes: starts them, listens to them, and ends them. */
+export class Processes implements Crew {
+  readonly accident = 'killed';
+  readonly #options: CrewOptions;
+  readonly #env: NodeJS.ProcessEnv;
+  readonly #members = new Map<string, Member>();
+  readonly #nextName = namer();
+
+  constructor({ url, space }: Place, options: CrewOptions) {
+    this.#options = options;
+    this.#env = { ...process.env, DEMO_URL: url, DEMO_SPACE: space };
+  }
+
+  alive(role: Role): string[] {
+    return [...this.#members]
+      .filter(([name, { ready }]) => ready && name.startsWith(role))
+      .map(([name]) => name);
+  }
+
+  start(role: Role): string {
+    const name = this.#nextName(role);
+    const child = fork(file, [role, name], {
+      execArgv: ['--import', 'tsx'],
+      env: this.#env,
+      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    });
+    const member = { child, ready: false };
+    this.#members.set(name, member);
+    child.on('message', (message) => {
+      const report = message as Report;
+      if (report.kind === 'ready') member.ready = true;
+      this.#options.report(name, report);
+    });
+    child.on('exit', (code) => {
+      if (this.#members.delete(name)) this.#options.died(name, code === null ? 'killed' : `code ${code}`);
+    });
+    return name;
+  }
+
+  /** As a crash would: no goodbye. */
+  strike(name: string): string {
+    const member = this.#members.get(name);
+    this.#members.delete(name);
+    member?.child.kill('SIGKILL');
+    return `${name} was killed with SIGKILL in the midst of its work`;
+  }
+
+  async stop(role: Role): Promise<void> {
+    const members = [...this.#members].filter(([name]) => name.startsWith(role));
+    await Promise.all(
+      members.map(async ([name, { child }]) => {
+        this.#members.delete(name);
+        if (child.exitCode !== null || child.signalCode !== null) return;
+        const exited = once(child, 'exit');
+        const limit = setTimeout(() => child.kill('SIGKILL'), PATIENCE_MS);
+        if (child.connected) child.disconnect();
+        await exited;
+        clearTimeout(limit);
+      }),
+    );
+  }
+}

@@ -1,0 +1,24 @@
+import type { Store } from '../../src/store/port.js';
+
+/** How a ground's own harm learns when to end, and tells what it did. */
+export interface Harm {
+  readonly going: () => boolean;
+  readonly done: (what: string) => void;
+}
+
+/** A database that chaos happens on. */
+export interface Ground {
+  /** Where worker processes find it: see place.ts. */
+  readonly address: string;
+  /** A store for the producer and the judge. */
+  readonly open: () => Store;
+  /** Does what can be done to the server itself, until nothing is going on any more. */
+  readonly harm: (harm: Harm) => Promise<void>;
+  /** The jobs whose effect was written inside their transaction, one for each effect. */
+  readonly effects: () => Promise<readonly string[]>;
+  /** Takes everything away. */
+  readonly clear: () => Promise<void>;
+}
+
+export const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+export const random = (limit: number): number => Math.floor(Math.random() * limit);

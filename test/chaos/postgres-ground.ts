@@ -1,0 +1,131 @@
+import { ServerError, type PostgresServer } from '@tidemill/servers';
+import pg from 'pg';
+import { postgres } from '../../src/postgres/index.js';
+import { random, sleep, type Ground, type Harm } from './ground.js';
+
+/** Small enough that another program can take what is left. */
+export const POSTGRES_SETTINGS = { max_connections: '60' } as const;
+const LEFT_OVER = 3;
+const HELD_MS = 2_500;
+
+/** PostgreSQL; its connections are ended and used up, rows and old snapshots are held, and the server is killed. */
+export async function postgresGround(server: PostgresServer): Promise<Ground> {
+  const name = `chaos_${String(Date.now())}`;
+  const address = server.url.replace(/postgres$/u, name);
+  await withClient(server.url, (client) => client.query(`create database ${name}`));
+  await withClient(address, (client) => client.query('create table effects (job text)'));
+  return {
+    address,
+    open: () => postgres({ url: address }),
+    harm: (harm) => harmServer(server, address, harm),
+    effects: () =>
+      withClient(address, async (client) => {
+        const { rows } = await client.query<{ job: string }>('select job from effects');
+        return rows.map(({ job }) => job);
+      }),
+    clear: async () => {
+      await withClient(server.url, (client) => client.query(`drop database ${name} with (force)`));
+    },
+  };
+}
+
+async function connected(url: string): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: url });
+  // Its connection may be ended with all the others.
+  client.on('error', () => undefined);
+  await client.connect();
+  return client;
+}
+
+const ended = (client: pg.Client): Promise<void> => client.end().catch(() => undefined);
+
+async function withClient<T>(url: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
+  const client = await connected(url);
+  try {
+    return await work(client);
+  } finally {
+    await ended(client);
+  }
+}
+
+/** What is done, one after the other. A harm that meets another one's results may fail itself. */
+async function harmServer(server: PostgresServer, url: string, { going, done }: Harm): Promise<void> {
+  const snapshot = holdSnapshot(url, going);
+  const harms: readonly (readonly [what: string, harm: () => Promise<unknown>])[] = [
+    ['connections ended', () => onOthers(url, 'pg_terminate_backend', 0.7)],
+    ['rows held', () => holdRows(url)],
+    ['queries cancelled', () => onOthers(url, 'pg_cancel_backend', 1)],
+    ['connections used up', () => useUp(url)],
+    ['server killed', () => kill(server)],
+  ];
+  for (let round = 0; going(); round += 1) {
+    await sleep(500 + random(1_000));
+    const [what, harm] = harms[round % harms.length] as (typeof harms)[number];
+    try {
+      await harm();
+      done(what);
+    } catch (error) {
+      if (error instanceof ServerError) throw error;
+    }
+  }
+  await snapshot;
+}
+
+/** A transaction that nobody ends keeps vacuum from everything that dies after its beginning. */
+async function holdSnapshot(url: string, going: () => boolean): Promise<void> {
+  while (going()) {
+    await withClient(url, async (client) => {
+      await client.query('begin isolation level repeatable read');
+      while (going()) {
+        await client.query('select count(*) from effects');
+        await sleep(500);
+      }
+    }).catch(() => sleep(200));
+  }
+}
+
+const onOthers = (url: string, what: string, share: number): Promise<unknown> =>
+  withClient(url, (client) =>
+    client.query(
+      `select ${what}(pid) from pg_stat_activity
+       where datname = current_database() and pid <> pg_backend_pid() and random() < $1`,
+      [share],
+    ),
+  );
+
+/** As a user's transaction might. */
+const holdRows = (url: string): Promise<unknown> =>
+  withClient(url, async (client) => {
+    await client.query('begin');
+    await client.query(
+      `select from tidemill.jobs where status in ('pending', 'processing') and random() < 0.3 for update skip locked`,
+    );
+    await sleep(HELD_MS);
+    await client.query('rollback');
+  });
+
+/** Another program takes every connection but a few, and those who had one have to find another. */
+async function useUp(url: string): Promise<void> {
+  const hog: pg.Client[] = [];
+  const take = async (): Promise<void> => {
+    for (;;) hog.push(await connected(url));
+  };
+  await take().catch(() => undefined);
+  try {
+    await Promise.all(hog.splice(0, LEFT_OVER).map(ended));
+    const own = `select pg_terminate_backend(pid) from pg_stat_activity
+      where datname = current_database() and application_name <> '' and random() < 0.5`;
+    await hog[0]?.query(own);
+    await take().catch(() => undefined);
+    await Promise.all(hog.splice(0, LEFT_OVER).map(ended));
+    await sleep(HELD_MS);
+  } finally {
+    await Promise.all(hog.map(ended));
+  }
+}
+
+async function kill(server: PostgresServer): Promise<void> {
+  server.kill('SIGKILL');
+  await sleep(random(2_500));
+  await server.restart();
+}

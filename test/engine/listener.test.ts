@@ -1,0 +1,79 @@
+import { describe, expect, it } from 'vitest';
+import { Listener } from '../../src/engine/listener.js';
+import { memory } from '../../src/memory/index.js';
+import type { Store, Watch, WatchHandlers } from '../../src/store/port.js';
+import { virtualClock } from '../../src/testing/index.js';
+
+/** A store whose wake-up channel opens, refuses and breaks as it is told. */
+function aListener() {
+  const clock = virtualClock();
+  const channel = { opened: 0, refuses: false, handlers: undefined as WatchHandlers | undefined };
+  const watch = (handlers: WatchHandlers): Promise<Watch> => {
+    if (channel.refuses) return Promise.reject(new Error('refused'));
+    channel.opened += 1;
+    channel.handlers = handlers;
+    return Promise.resolve({ close: () => Promise.resolve() });
+  };
+  const store: Store = Object.assign(Object.create(memory()) as Store, { kind: 'some', watch });
+  const errors: unknown[] = [];
+  const listener = new Listener({
+    store,
+    clock,
+    error: (error) => errors.push(error),
+    news: () => undefined,
+    unavailable: () => undefined,
+  });
+  const woken: number[] = [];
+  const seat = listener.join({
+    kind: 'jobs',
+    // As a claim loop does: it looks, and says that it is idle again.
+    wake: () => {
+      woken.push(clock.now());
+      void seat.idle();
+    },
+    cancel: () => undefined,
+  });
+  return { clock, channel, listener, seat, woken, errors };
+}
+
+describe('a wake-up channel', () => {
+  it('that breaks is opened again after a second, however rarely anybody polls', async () => {
+    const { clock, channel, listener, seat, woken, errors } = aListener();
+    await seat.idle();
+    expect(channel.opened).toBe(1);
+    channel.handlers?.broken(new Error('gone'));
+    // At once, for what was missed; the channel waits.
+    expect(woken).toHaveLength(1);
+    await clock.advance(999);
+    expect(channel.opened).toBe(1);
+    await clock.advance(1);
+    expect(channel.opened).toBe(2);
+    expect(errors).toHaveLength(1);
+    await listener.close();
+  });
+
+  it('that cannot be opened is tried ever more rarely, and soon again after it could', async () => {
+    const { clock, channel, listener, seat, woken } = aListener();
+    channel.refuses = true;
+    await seat.idle();
+    const start = clock.now();
+    await clock.advance('2m');
+    expect(woken.map((at) => (at - start) / 1_000)).toEqual([1, 3, 7, 15, 31, 61, 91]);
+    channel.refuses = false;
+    await clock.advance('30s');
+    expect(channel.opened).toBe(1);
+    channel.handlers?.broken(new Error('gone'));
+    await clock.advance('1s');
+    expect(channel.opened).toBe(2);
+    await listener.close();
+  });
+
+  it('is left alone once the instance has ended', async () => {
+    const { clock, channel, listener, seat } = aListener();
+    await seat.idle();
+    await listener.close();
+    channel.handlers?.broken(new Error('gone'));
+    await clock.advance('1m');
+    expect(channel.opened).toBe(1);
+  });
+});

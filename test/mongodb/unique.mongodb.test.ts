@@ -1,0 +1,44 @@
+import { fork, type ChildProcess } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { expect, it, onTestFinished } from 'vitest';
+import { mongodb } from '../../src/mongodb/index.js';
+import { aMill } from '../support/mills.js';
+import { freshUri } from '../support/stores.js';
+
+export type Answers = readonly (
+  { readonly id: string; readonly outcome: string } | { readonly error: string }
+)[];
+
+const PROCESSES = 4;
+const CALLS = 250;
+
+const heard = <T>(child: ChildProcess): Promise<T> =>
+  new Promise((resolve, reject) => {
+    child.once('message', (message) => resolve(message as T));
+    child.once('exit', (code) => reject(new Error(`a producer ended with ${String(code)}`)));
+  });
+
+async function aProducer(uri: string): Promise<ChildProcess> {
+  const file = fileURLToPath(new URL('producer.ts', import.meta.url));
+  const child = fork(file, [uri, String(CALLS)], { execArgv: ['--import', 'tsx'], stdio: 'inherit' });
+  onTestFinished(() => void child.kill());
+  await heard(child);
+  return child;
+}
+
+it('a thousand calls at once from four processes with one unique key give one job and a thousand answers', async () => {
+  const uri = freshUri();
+  const producers = await Promise.all(Array.from({ length: PROCESSES }, () => aProducer(uri)));
+  const mill = aMill(mongodb({ uri }));
+  for (const key of ['first', 'second', 'third']) {
+    const answers = producers.map((child) => heard<Answers>(child));
+    for (const child of producers) child.send(key);
+    const all = (await Promise.all(answers)).flat();
+    expect(all.filter((one) => 'error' in one)).toEqual([]);
+    expect(all).toHaveLength(PROCESSES * CALLS);
+    const { items } = await mill.jobs.find({ name: 'sync', uniqueKey: key });
+    expect(items).toHaveLength(1);
+    expect(new Set(all.map((one) => ('id' in one ? one.id : '')))).toEqual(new Set([items[0]?.id]));
+    expect(all.filter((one) => 'outcome' in one && one.outcome === 'created')).toHaveLength(1);
+  }
+}, 60_000);

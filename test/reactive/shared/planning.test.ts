@@ -1,0 +1,299 @@
+import { expect, it } from 'vitest';
+import type { ReactiveTaskDefinition, TaskContext, Tidemill } from '../../../src/index.js';
+import { gate, until } from '../../support/mills.js';
+import { eachYard, statusesOf, withBeacon, type Yard } from './yards.js';
+
+const PAID = {
+  task: 't',
+  collection: 'things',
+  debounce: 0,
+  filter: { status: 'paid' },
+  watchProjection: { status: 1, n: 1 },
+} as const;
+
+interface Runs {
+  readonly mill: Tidemill;
+  readonly of: (id: number) => readonly TaskContext[];
+  readonly ran: (id: number, times?: number) => Promise<void>;
+}
+
+/** A mill with one task that keeps a record of its runs. */
+async function started(
+  yard: Yard,
+  definition: Partial<ReactiveTaskDefinition> = {},
+  handler: (context: TaskContext) => unknown = () => undefined,
+): Promise<Runs> {
+  const mill = yard.mill();
+  const runs: TaskContext[] = [];
+  const of = (id: number): readonly TaskContext[] => runs.filter((run) => run.docId === id);
+  const done = gate();
+  mill.on('reconcile:complete', ({ tasks }) => {
+    if (tasks.includes('t')) done.open();
+  });
+  await mill.reactiveTask({
+    ...PAID,
+    ...definition,
+    handler: async (context) => {
+      runs.push(context);
+      await handler(context);
+    },
+  });
+  await withBeacon(mill);
+  await mill.start();
+  await done.promise;
+  return {
+    mill,
+    of,
+    ran: async (id, times = 1) => {
+      await until(`${String(id)} ran ${String(times)} times`, () => of(id).length >= times);
+    },
+  };
+}
+
+/** All that was written before is planned, and has run. */
+async function quiet({ planned, count }: Yard): Promise<void> {
+  await planned();
+  // A later batch than that of the first.
+  await planned();
+  await until('nothing is in flight', async () => {
+    const open = await Promise.all(
+      (['pending', 'processing', 'processing_dirty'] as const).map((status) => count({ status, task: 't' })),
+    );
+    return open.every((number) => number === 0);
+  });
+}
+
+eachYard('a change becomes a run', (aYard) => {
+  it('when a document comes to match, and not before', async () => {
+    const yard = await aYard();
+    const { of, ran } = await started(yard);
+    await yard.docs.insertMany([
+      { _id: 1, status: 'paid', n: 1 },
+      { _id: 2, status: 'new' },
+    ]);
+    await ran(1);
+    expect(of(1)[0]).toMatchObject({ attempt: 1, watchedValues: { status: 'paid', n: 1 } });
+    await quiet(yard);
+    expect(await yard.count({ task: 't' })).toBe(1);
+    await yard.docs.updateOne({ _id: 2 }, { $set: { status: 'paid' } });
+    await ran(2);
+  });
+
+  it('when watched fields change, and not when others do or they are written as they were', async () => {
+    const yard = await aYard();
+    const { of, ran } = await started(yard);
+    await yard.docs.insertOne({ _id: 1, status: 'paid', n: 1, other: 1 });
+    await ran(1);
+    await quiet(yard);
+    const before = await yard.raw('t', 1);
+    await yard.docs.updateOne({ _id: 1 }, { $set: { other: 2 } });
+    await yard.docs.updateOne({ _id: 1 }, { $set: { n: 1 } });
+    await quiet(yard);
+    expect(await yard.raw('t', 1)).toEqual(before);
+    await yard.docs.updateOne({ _id: 1 }, { $set: { n: 9 } });
+    await ran(1, 2);
+    expect(of(1)[1]?.watchedValues).toMatchObject({ n: 9 });
+  });
+
+  it('when any field changes, where no projection is given', async () => {
+    const yard = await aYard();
+    const { of, ran } = await started(yard, { watchProjection: undefined } as never);
+    await yard.docs.insertOne({ _id: 1, status: 'paid', n: 1 });
+    await ran(1);
+    expect(of(1)[0]?.watchedValues).toMatchObject({ _id: 1, status: 'paid', n: 1 });
+    await yard.docs.updateOne({ _id: 1 }, { $set: { other: 5 } });
+    await ran(1, 2);
+  });
+
+  it('again, with the same values, when a document that left or was deleted comes back', async () => {
+    const yard = await aYard();
+    const { ran } = await started(yard);
+    await yard.docs.insertOne({ _id: 1, status: 'paid', n: 1 });
+    await ran(1);
+    await yard.docs.updateOne({ _id: 1 }, { $set: { status: 'open' } });
+    await quiet(yard);
+    expect(await yard.raw('t', 1)).toMatchObject({ status: 'completed', matched: false });
+    await yard.docs.updateOne({ _id: 1 }, { $set: { status: 'paid' } });
+    await ran(1, 2);
+    await yard.docs.deleteOne({ _id: 1 });
+    await quiet(yard);
+    expect(await yard.raw('t', 1)).toMatchObject({ matched: false });
+    await yard.docs.insertOne({ _id: 1, status: 'paid', n: 1 });
+    await ran(1, 3);
+  });
+
+  it('of documents that were there before the task was defined', async () => {
+    const yard = await aYard();
+    await yard.docs.insertMany([
+      { _id: 1, status: 'paid' },
+      { _id: 2, status: 'new' },
+    ]);
+    const { of, ran } = await started(yard);
+    await ran(1);
+    await quiet(yard);
+    expect(of(2)).toEqual([]);
+  });
+
+  it('of a burst: one, with the last values', async () => {
+    const yard = await aYard();
+    const { of, ran } = await started(yard, { debounce: { wait: 700, maxWait: '10s' } });
+    await yard.docs.insertOne({ _id: 1, status: 'paid', n: 0 });
+    for (let n = 1; n <= 20; n += 1) await yard.docs.updateOne({ _id: 1 }, { $set: { n } });
+    await ran(1);
+    await quiet(yard);
+    expect(of(1).map(({ watchedValues }) => watchedValues['n'])).toEqual([20]);
+  });
+});
+
+eachYard('a document that changes while its task runs', (aYard) => {
+  it('makes it dirty, and gives it exactly one more run, however many changes there were', async () => {
+    const yard = await aYard();
+    const [inside, go] = [gate(), gate()];
+    const { mill, of, ran } = await started(yard, {}, async ({ watchedValues }) => {
+      if (watchedValues['n'] !== 1) return;
+      inside.open();
+      await go.promise;
+    });
+    await yard.docs.insertOne({ _id: 1, status: 'paid', n: 1 });
+    await inside.promise;
+    for (let n = 2; n <= 5; n += 1) await yard.docs.updateOne({ _id: 1 }, { $set: { n } });
+    await yard.planned();
+    await yard.reaches(mill, 't', 1, 'processing_dirty');
+    go.open();
+    await ran(1, 2);
+    await quiet(yard);
+    expect(of(1).map(({ watchedValues }) => watchedValues['n'])).toEqual([1, 5]);
+  });
+
+  it('is not answered by getDocument: the attempt is skipped, and the change runs', async () => {
+    const yard = await aYard();
+    const [inside, go] = [gate(), gate()];
+    const seen: unknown[] = [];
+    const { mill, ran } = await started(yard, {}, async ({ watchedValues, getDocument }) => {
+      if (watchedValues['n'] === 1) {
+        inside.open();
+        await go.promise;
+      }
+      seen.push(await getDocument());
+    });
+    await yard.docs.insertOne({ _id: 1, status: 'paid', n: 1 });
+    await inside.promise;
+    await yard.docs.updateOne({ _id: 1 }, { $set: { n: 2 } });
+    await yard.planned();
+    go.open();
+    await ran(1, 2);
+    const task = await yard.reaches(mill, 't', 1, 'completed');
+    expect(statusesOf(task)).toEqual(['skipped', 'completed']);
+    expect(seen).toMatchObject([{ _id: 1, n: 2, status: 'paid' }]);
+  });
+});
+
+eachYard('a document that leaves', (aYard) => {
+  it('is not handled if it left before its task was claimed, and is when it comes back', async () => {
+    const yard = await aYard();
+    const { mill, of, ran } = await started(yard);
+    await mill.tasks.pause('t');
+    await yard.docs.insertOne({ _id: 1, status: 'paid' });
+    await until('it is planned', async () => (await yard.raw('t', 1)) !== undefined);
+    await yard.docs.updateOne({ _id: 1 }, { $set: { status: 'open' } });
+    await yard.planned();
+    await mill.tasks.resume('t');
+    const task = await yard.reaches(mill, 't', 1, 'completed');
+    expect(statusesOf(task)).toEqual(['skipped']);
+    expect(of(1)).toEqual([]);
+    await yard.docs.updateOne({ _id: 1 }, { $set: { status: 'paid' } });
+    await ran(1);
+  });
+
+  it.each([
+    ['sourceDocumentDeleted', [1, 3]],
+    ['sourceDocumentDeletedOrNoLongerMatching', [3]],
+    ['never', [1, 2, 3]],
+  ] as const)('loses its task at once with keepFor 0: %s', async (deleteWhen, kept) => {
+    const yard = await aYard();
+    const { ran } = await started(yard, { cleanupPolicy: { deleteWhen, keepFor: 0 } });
+    await yard.docs.insertMany([1, 2, 3].map((_id) => ({ _id, status: 'paid' })));
+    await Promise.all([1, 2, 3].map((id) => ran(id)));
+    await quiet(yard);
+    await yard.docs.updateOne({ _id: 1 }, { $set: { status: 'open' } });
+    await yard.docs.deleteOne({ _id: 2 });
+    await quiet(yard);
+    const left = (await yard.tasks()).filter(({ task }) => task === 't').map((task) => task['sourceDocId']);
+    expect(left.sort()).toEqual(kept);
+  });
+});
+
+eachYard('managing tasks', (aYard) => {
+  it('finds, counts and retries by task, status, error, document and id', async () => {
+    const yard = await aYard();
+    const { mill, ran } = await started(
+      yard,
+      { retryPolicy: { type: 'fixed', interval: '1h', maxAttempts: 1 } },
+      ({ docId }) => {
+        if (docId === 2) throw new Error('the Service is down');
+      },
+    );
+    await yard.docs.insertMany([1, 2, 3].map((_id) => ({ _id, status: 'paid', n: _id })));
+    await Promise.all([1, 2, 3].map((id) => ran(id)));
+    await yard.reaches(mill, 't', 2, 'failed');
+    await quiet(yard);
+    const ids = async (filter: Parameters<Tidemill['tasks']['find']>[0]): Promise<unknown[]> =>
+      (await mill.tasks.find({ task: 't', ...filter })).items.map((task) => task.sourceDocId).sort();
+    expect(await ids({})).toEqual([1, 2, 3]);
+    expect(await ids({ status: ['failed', 'pending'] })).toEqual([2]);
+    expect(await ids({ errorMessage: 'Service' })).toEqual([2]);
+    expect(await ids({ errorMessage: /SERVICE\b.*down$/iu })).toEqual([2]);
+    expect(await ids({ hasError: false })).toEqual([1, 3]);
+    expect(await ids({ sourceDocFilter: { n: { $gt: 1 } } })).toEqual([2, 3]);
+    expect(await ids({ sourceDocFilter: { _id: 3 } })).toEqual([3]);
+    expect(await ids({ _id: { task: 't', id: 1 } })).toEqual([1]);
+    expect(await mill.tasks.count({ task: 't', status: 'completed' })).toBe(2);
+    expect(await mill.retryReactiveTasks({ task: 't', status: 'failed' })).toEqual({ modifiedCount: 1 });
+    await ran(2, 2);
+  });
+
+  it('pages through all of them in order, forwards and back', async () => {
+    const yard = await aYard();
+    const { mill } = await started(yard);
+    await yard.docs.insertMany(Array.from({ length: 25 }, (_, _id) => ({ _id, status: 'paid' })));
+    await until(
+      'all have run',
+      async () => (await mill.tasks.count({ task: 't', status: 'completed' })) === 25,
+    );
+    const seen: unknown[] = [];
+    const order = { limit: 10, sort: { createdAt: 1 } } as const;
+    let page = await mill.tasks.find({ task: 't' }, order);
+    for (;;) {
+      seen.push(...page.items.map(({ sourceDocId }) => sourceDocId));
+      if (page.next === null) break;
+      page = await mill.tasks.find({ task: 't' }, { ...order, cursor: page.next });
+    }
+    expect(new Set(seen).size).toBe(25);
+    expect(seen).toHaveLength(25);
+    const back = await mill.tasks.find({ task: 't' }, { ...order, cursor: page.previous ?? '' });
+    expect(back.items.map(({ sourceDocId }) => sourceDocId)).toEqual(seen.slice(10, 20));
+  });
+});
+
+eachYard('markCompleted', (aYard) => {
+  it('completes with the transaction, or not at all', async () => {
+    const yard = await aYard();
+    let tries = 0;
+    const { mill } = await started(
+      yard,
+      { retryPolicy: { type: 'fixed', interval: 1, maxAttempts: 3 } },
+      async ({ getDocument, markCompleted }) => {
+        tries += 1;
+        await mill.withTransaction(async (transaction) => {
+          expect(await getDocument({ transaction })).toMatchObject({ _id: 1, n: 1 });
+          await markCompleted({ transaction });
+          if (tries === 1) throw new Error('not yet');
+        });
+      },
+    );
+    await yard.docs.insertOne({ _id: 1, status: 'paid', n: 1 });
+    const task = await yard.reaches(mill, 't', 1, 'completed');
+    expect(tries).toBe(2);
+    expect(statusesOf(task)).toEqual(['failed', 'completed']);
+  });
+});

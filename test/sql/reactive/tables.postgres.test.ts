@@ -1,0 +1,205 @@
+import { describe, expect, it } from 'vitest';
+import { until } from '../../support/mills.js';
+import { Tables } from './tables.js';
+
+const ORDERS = 'create table orders (id integer primary key, status text, total numeric, info jsonb)';
+
+describe('a task is refused with the reason', () => {
+  it.each([
+    [
+      'a view',
+      [`create view seen as select 1 as id`],
+      { collection: 'seen' },
+      /is a view.*name the table behind it/u,
+    ],
+    [
+      'a materialized view',
+      [`create materialized view seen as select 1 as id`],
+      { collection: 'seen' },
+      /materialized view/u,
+    ],
+    [
+      'no primary key',
+      [`create table bare (id integer)`],
+      { collection: 'bare' },
+      /no primary key.*ADD PRIMARY KEY/u,
+    ],
+    [
+      'inheritance',
+      [`create table a (id integer primary key)`, `create table b () inherits (a)`],
+      { collection: 'a' },
+      /children by inheritance/u,
+    ],
+    [
+      'no such table',
+      [ORDERS],
+      { collection: 'order' },
+      /no table "order" on the search path\. Did you mean "orders"\?/u,
+    ],
+    ['no such schema', [ORDERS], { collection: 'sales.orders' }, /no table "orders" in the schema "sales"/u],
+    [
+      'no such column',
+      [ORDERS],
+      { collection: 'orders', filter: { stats: 1 } },
+      /no column "stats"\. Did you mean "status"\?/u,
+    ],
+    [
+      'no such column to watch',
+      [ORDERS],
+      { collection: 'orders', watchProjection: { totl: 1 } },
+      /Did you mean "total"\?/u,
+    ],
+    [
+      'a fragment that the server does not take',
+      [ORDERS],
+      { collection: 'orders', filter: { sql: 'totals > 1' } },
+      /refuses filter or watchProjection: column "totals" does not exist/u,
+    ],
+    [
+      'a value that is none of the type',
+      ['create table events (id integer primary key, at timestamptz)'],
+      { collection: 'events', filter: { at: { $gt: 'soon' } } },
+      /refuses filter or watchProjection: invalid input syntax/u,
+    ],
+    [
+      'a value of another type',
+      [ORDERS],
+      { collection: 'orders', filter: { sql: 'total > $1', values: ['x'] } },
+      /refuses filter/u,
+    ],
+  ])('where there is %s', async (_what, statements, definition, message) => {
+    const tables = await Tables.make(...statements);
+    const mill = tables.mill();
+    void tables.define(mill, definition);
+    await expect(mill.start()).rejects.toThrow(message);
+  });
+
+  it.each([
+    [{ collection: 'orders', database: 'other' }, /database is for MongoDB.*'sales\.orders'/u],
+    [{ collection: 'a.b.c' }, /such as 'orders' or 'sales\.orders'/u],
+    [{ collection: 'orders', watchProjection: { total: 0 } }, /must not exclude "total"/u],
+    [{ collection: 'orders', watchProjection: { total: { $add: [1, 2] } } }, /must not compute "total"/u],
+    [{ collection: 'orders', watchProjection: {} }, /must name columns/u],
+    [{ collection: 'orders', filter: { total: { $regex: 'a' } } }, /\$regex, which has no translation/u],
+  ])('at once: %o', async (definition, message) => {
+    const tables = await Tables.make(ORDERS);
+    const mill = tables.mill();
+    expect(() => mill.reactiveTask({ task: 't', handler: () => undefined, ...definition })).toThrow(message);
+  });
+
+  it('where the store may not make triggers: the error says what to run, and then it runs', async () => {
+    const tables = await Tables.make(ORDERS);
+    const careful = tables.mill(tables.store({ createTriggers: false }));
+    void tables.define(careful, { collection: 'orders' });
+    const error = await careful.start().then(
+      () => undefined,
+      (problem: unknown) => problem as Error,
+    );
+    expect(error?.message).toMatch(/createTriggers is off\. Run this as its owner/u);
+    await tables.ask(error?.message.slice(error.message.indexOf('\n')) ?? '');
+    const mill = tables.mill(tables.store({ createTriggers: false }));
+    void tables.define(mill, { collection: 'orders' });
+    await mill.start();
+    await tables.ask(`insert into orders values (1)`);
+    await tables.ran(1);
+  });
+});
+
+describe('names that mean mischief', () => {
+  it.each([
+    [`it's`, `id"; drop table x; --`],
+    [`a.b"c`, `"`],
+    ['$1', `') or true; --`],
+    ['ORDER', 'select'],
+    ['ünï $$ code', `\\'`],
+  ])('are names: table %s, column %s', async (table, column) => {
+    const quote = (name: string): string => `"${name.replaceAll('"', '""')}"`;
+    const tables = new Tables(`Odd "schema" 'of' ${Math.random().toString(36).slice(2)}`);
+    await tables.ask(`create schema ${tables.data}`);
+    await tables.ask(`create table ${quote(table)} (${quote(column)} text primary key, "va'l\\ue" jsonb)`);
+    const mill = tables.mill();
+    void tables.define(mill, {
+      task: `task '";--$1`,
+      collection: quote(table),
+      filter: { "va'l\\ue.k'\"\\.x": { $ne: `'); drop table y; --` }, [column]: { $gte: '' } },
+      watchProjection: { [column]: 1, "va'l\\ue.k'\"\\.x": 1 },
+    });
+    await mill.start();
+    const key = `'"; -- \\ $1 \u{1F600}`;
+    await tables.ask(`insert into ${quote(table)} values ($1, $2)`, [key, { 'k\'"\\': { x: 1 } }]);
+    const [run] = await tables.ran(key);
+    expect(run?.values).toEqual({ [column]: key, "va'l\\ue": { 'k\'"\\': { x: 1 } } });
+    expect(run?.document).toEqual({ [column]: key, "va'l\\ue": { 'k\'"\\': { x: 1 } } });
+    expect(await mill.tasks.count({ sourceDocFilter: { [column]: key } })).toBe(1);
+    expect(tables.errors).toEqual([]);
+  });
+});
+
+describe('a row on which the filter errors', () => {
+  it('is parked with the reason, and the others of its batch run', async () => {
+    const tables = await Tables.make(ORDERS);
+    const mill = await tables.started({ collection: 'orders', filter: { sql: '100 / total > 1' } });
+    await tables.ask(`insert into orders select n, 'x', n - 5 from generate_series(1, 20) n`);
+    await tables.ran(20);
+    await tables.quiet();
+    expect(tables.runs.map(({ id }) => id as number).sort((a, b) => a - b)).toEqual(
+      Array.from({ length: 15 }, (_, at) => at + 6),
+    );
+    const task = await tables.settled(mill, 5, 'failed');
+    expect(task.lastError).toMatch(/could not be planned: division by zero/u);
+    await tables.ask(`update orders set total = 1 where id = 5`);
+    await tables.ran(5);
+  });
+});
+
+describe('triggers that nobody needs any more', () => {
+  it('are listed and taken away on request, and not while a task runs on the table', async () => {
+    const tables = await Tables.make(ORDERS);
+    const mill = await tables.started({ collection: 'orders' });
+    const store = tables.store();
+    const holder = {};
+    await store.acquire(holder);
+    expect(await store.leftoverTables()).toEqual([]);
+    await expect(store.dropTriggers('orders')).rejects.toThrow(/live instances run task on it/u);
+    await mill.stop();
+    await until('it is a leftover', async () => (await store.leftoverTables()).length === 1);
+    expect(await store.leftoverTables()).toEqual([`${tables.data}.orders`]);
+    expect(await store.dropTriggers('orders')).toBe(true);
+    expect(await store.dropTriggers('orders')).toBe(false);
+    expect(await store.leftoverTables()).toEqual([]);
+    await tables.ask(`insert into orders values (1)`);
+    expect(await tables.ask(`select * from ${tables.schema}.changes`)).toEqual([]);
+    await store.release(holder);
+  });
+});
+
+describe('values', () => {
+  it('come as JSON has them, times with a zone as dates, long numbers as text', async () => {
+    const tables = await Tables.make(
+      `create table wide (id integer primary key, big bigint, small bigint, money numeric, at timestamptz, local timestamp,
+        day date, never timestamptz, list integer[], info jsonb, raw bytea, nothing text)`,
+    );
+    await tables.started({ collection: 'wide' });
+    await tables.ask(
+      `insert into wide values (1, 9223372036854775807, 5, 12345678901234567890.12, '2024-01-02T03:04:05.678Z', '2024-01-02 03:04',
+        '2024-01-02', 'infinity', '{1,2}', '{"at":"2024-01-01","n":9007199254740993}', '\\x00ff', null)`,
+    );
+    const [run] = await tables.ran(1);
+    const expected = {
+      id: 1,
+      big: '9223372036854775807',
+      small: 5,
+      money: '12345678901234567890.12',
+      at: new Date('2024-01-02T03:04:05.678Z'),
+      local: '2024-01-02T03:04:00',
+      day: '2024-01-02',
+      never: 'infinity',
+      list: [1, 2],
+      info: { at: '2024-01-01', n: '9007199254740993' },
+      raw: '\\x00ff',
+      nothing: null,
+    };
+    expect(run?.document).toEqual(expected);
+    expect(run?.values).toEqual(expected);
+  });
+});
