@@ -3,10 +3,11 @@ import type { Counting } from '../measure/tasks.js';
 
 type Query = (this: pg.Client, first: string | { readonly text?: string }, ...rest: unknown[]) => unknown;
 
-/** What a statement begins with; names of prepared ones change nothing. */
+/** The first word of a statement, comments left out. */
 function kindOf(first: string | { readonly text?: string }): string {
   const text = typeof first === 'string' ? first : (first.text ?? '');
-  return /\w+/u.exec(text)?.[0].toLowerCase() ?? 'other';
+  const bare = text.replaceAll(/--.*$|\/\*[\s\S]*?\*\//gmu, '');
+  return /\w+/u.exec(bare)?.[0].toLowerCase() ?? 'other';
 }
 
 /** Counts what all clients of one copy of node-postgres send. A pool's queries go through its clients. */
