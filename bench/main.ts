@@ -4,6 +4,7 @@ import { startMongo } from '@tidemill/servers';
 import { MongoClient } from 'mongodb';
 import { CONTENDERS, type ContenderName } from './contenders/contender.js';
 import type { Bench, Row } from './lib/bench.js';
+import { chosen } from './lib/flags.js';
 import { circumstances, tables, write } from './lib/report.js';
 import { targets, targetTable } from './lib/targets.js';
 import { enqueueing } from './measure/enqueueing.js';
@@ -40,16 +41,10 @@ const { values: flags } = parseArgs({
     quick: { type: 'boolean', default: false },
     memory: { type: 'boolean', default: false },
     reconcile: { type: 'boolean', default: false },
+    /** On PostgreSQL, with contenders and sections of its own. */
+    postgres: { type: 'boolean', default: false },
   },
 });
-
-function chosen<T extends string>(flag: string, given: string, known: readonly T[]): readonly T[] {
-  const names = given.split(',').map((name) => name.trim());
-  const unknown = names.filter((name) => !known.includes(name as T));
-  if (unknown.length > 0)
-    throw new Error(`--${flag}: ${unknown.join(', ')} unknown; known are ${known.join(', ')}`);
-  return names as T[];
-}
 
 const SECTION_NAMES = Object.keys(SECTIONS) as (keyof typeof SECTIONS)[];
 
@@ -66,7 +61,7 @@ const expanded = (given: string): string =>
 function makeBench(
   uri: string,
   client: MongoClient,
-  mongodPid: number | undefined,
+  serverPid: number | undefined,
   only: readonly ContenderName[],
   allSections: boolean,
 ): Bench {
@@ -75,7 +70,7 @@ function makeBench(
   return {
     uri,
     client,
-    mongodPid,
+    serverPid,
     quick: flags.quick,
     complete: !flags.quick && only.length === CONTENDERS.length && allSections,
     rounds: Number(flags.rounds ?? (flags.quick ? 1 : 3)),
@@ -133,4 +128,5 @@ async function main(): Promise<void> {
 
 if (flags.memory) await import('./memory.js');
 else if (flags.reconcile) await import('./reconcile.js');
+else if (flags.postgres) await import('./postgres.js');
 else await main();

@@ -4,7 +4,7 @@ import type { ContenderName } from '../contenders/contender.js';
 /** One line of the results. */
 export interface Row {
   readonly section: string;
-  readonly contender: ContenderName;
+  readonly contender: string;
   readonly variant: string;
   /** What the table shows, by column. */
   readonly figures: Readonly<Record<string, number | string | null>>;
@@ -12,27 +12,31 @@ export interface Row {
   readonly runs: readonly unknown[];
 }
 
-/** What every section needs to know, and where it puts what it found. */
-export interface Bench {
+/** What every section needs to know, whatever the database, and where it puts what it found. */
+export interface BenchOn<Name extends string> {
   readonly uri: string;
-  readonly client: MongoClient;
-  readonly mongodPid: number | undefined;
+  readonly serverPid: number | undefined;
   readonly quick: boolean;
   /** Everybody and every section, with the usual counts: figures to keep. */
   readonly complete: boolean;
   readonly rounds: number;
   readonly rows: Row[];
-  wants(contender: ContenderName): boolean;
+  wants(contender: Name): boolean;
   /** A database that nobody has used yet, and that is dropped afterwards. */
   within<T>(work: (database: string) => Promise<T>): Promise<T>;
+  add(row: Row): void;
+}
+
+/** On MongoDB. */
+export interface Bench extends BenchOn<ContenderName> {
+  readonly client: MongoClient;
   /** Writes everything to disk, so that no checkpoint of an earlier measurement falls into the next one. */
   readonly settle: () => Promise<void>;
-  add(row: Row): void;
 }
 
 /** A contender that cannot be measured is said to be so; the others go on. */
 export async function tried<T>(
-  bench: Bench,
+  bench: Pick<Bench, 'add'>,
   row: Pick<Row, 'section' | 'contender' | 'variant'>,
   work: () => Promise<T>,
 ): Promise<T | undefined> {

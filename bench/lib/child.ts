@@ -1,11 +1,11 @@
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import type { ContenderName, Place } from '../contenders/contender.js';
+import type { Place } from '../contenders/contender.js';
 
 /** What a child process is to do. */
 export interface Assignment extends Place {
-  readonly contender: ContenderName;
+  readonly contender: string;
   readonly task: string;
   readonly [setting: string]: unknown;
 }

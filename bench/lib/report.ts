@@ -48,51 +48,66 @@ const versionIn = (folder: string, name: string): string | undefined => {
     : undefined;
 };
 
-async function described(): Promise<Record<string, unknown>> {
-  const entries = CONTENDERS.map(async (name) => {
-    const { title, variants, packages } = await load(name);
+/** What is written of a contender, whatever its database. */
+interface Described {
+  readonly title: string;
+  readonly variants: object;
+  readonly packages: readonly string[];
+}
+
+export async function described<Name extends string>(
+  names: readonly Name[],
+  loadOne: (name: Name) => Promise<Described>,
+): Promise<Record<string, unknown>> {
+  const entries = names.map(async (name) => {
+    const { title, variants, packages } = await loadOne(name);
     const versions = packages.map((one) => [one, versionIn(HERE, one) ?? 'not installed']);
     return [name, { title, versions: Object.fromEntries(versions) as unknown, settings: variants }];
   });
   return Object.fromEntries(await Promise.all(entries)) as Record<string, unknown>;
 }
 
+/** The version of a package of the repository's root. */
+export const rootVersion = (name: string): string | undefined => versionIn(dirname(HERE), name);
+
 const reactiveSettings = async (): Promise<Record<string, unknown>> =>
   Object.fromEntries(
     await Promise.all(REACTIVE.map(async (name) => [name, (await loadReactive(name)).variants] as const)),
   );
+
+export const machine = (): object => ({
+  cores: cpus().length,
+  cpu: cpus()[0]?.model ?? '',
+  memoryGb: round(totalmem() / 2 ** 30),
+  platform: process.platform,
+});
 
 /** Who was measured, on what, and how. */
 export async function circumstances(bench: Bench): Promise<Record<string, unknown>> {
   const { version } = await bench.client.db('admin').command({ buildInfo: 1 });
   const pulse = join(HERE, 'node_modules', '@pulsecron', 'pulse');
   return {
-    machine: {
-      cores: cpus().length,
-      cpu: cpus()[0]?.model ?? '',
-      memoryGb: round(totalmem() / 2 ** 30),
-      platform: process.platform,
-    },
+    machine: machine(),
     versions: {
       node: process.version,
       mongod: String(version),
-      driver: versionIn(dirname(HERE), 'mongodb'),
+      driver: rootVersion('mongodb'),
       'driver of pulse': versionIn(pulse, 'mongodb'),
     },
     server: 'replica set of one node, data on disk, journal on, WiredTiger cache 1 GB',
     writeConcern: 'majority, for everybody, set on the client',
     rounds: bench.rounds,
     quick: bench.quick,
-    contenders: await described(),
+    contenders: await described(CONTENDERS, load),
     reactive: await reactiveSettings(),
   };
 }
 
 /** Quick and partial runs are for trying out: they do not overwrite figures that somebody may quote. */
-export function write(bench: Bench, results: object): string {
-  const folder = join(HERE, 'results', ...(bench.complete ? [] : ['tmp']));
+export function write({ complete }: Pick<Bench, 'complete'>, results: object, suffix = ''): string {
+  const folder = join(HERE, 'results', ...(complete ? [] : ['tmp']));
   mkdirSync(folder, { recursive: true });
-  const file = join(folder, `${new Date().toISOString().slice(0, 10)}.json`);
+  const file = join(folder, `${new Date().toISOString().slice(0, 10)}${suffix}.json`);
   writeFileSync(file, `${JSON.stringify(results, null, 1)}\n`);
   return file;
 }

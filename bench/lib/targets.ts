@@ -15,7 +15,7 @@ const SEVERAL = [
 ] as const;
 
 /** Looks a figure up; NaN where this run did not measure it. */
-type Figure = (
+export type Figure = (
   section: string,
   contender: string,
   variant: string,
@@ -23,7 +23,7 @@ type Figure = (
   also?: (row: Row) => boolean,
 ) => number;
 
-const figuresOf =
+export const figuresOf =
   (rows: readonly Row[]): Figure =>
   (section, contender, variant, column, also) => {
     const row = rows.find(
@@ -45,7 +45,7 @@ const check = (target: string, value: number, met: boolean, unit = ''): Target =
 export const atLeast = (target: string, value: number, limit: number, unit = ''): Target =>
   check(target, value, value >= limit, unit);
 
-const atMost = (target: string, value: number, limit: number, unit = ''): Target =>
+export const atMost = (target: string, value: number, limit: number, unit = ''): Target =>
   check(target, value, value <= limit, unit);
 
 /** What was promised, against what was measured in this run. Null where this run did not measure it. */

@@ -1,9 +1,11 @@
 import type { Assignment } from './child.js';
 import type { MongoClient } from 'mongodb';
-import { load } from '../contenders/contender.js';
+import { load, type ContenderName } from '../contenders/contender.js';
+import { loadPostgres, type PostgresName } from '../contenders/postgres/contender.js';
 import { loadReactive, type ReactiveName } from '../contenders/reactive/contender.js';
 import { reactiveTasks } from '../measure/reactive/tasks.js';
-import { tasks } from '../measure/tasks.js';
+import { tasks, type Counting } from '../measure/tasks.js';
+import { countingStatements } from './statements.js';
 
 /** How a task talks to the process that gave it. */
 export interface Parent {
@@ -24,6 +26,9 @@ const parent: Parent = {
     }),
 };
 
+/** A library that does not stop by then is left behind. */
+const STOP_MS = 5_000;
+
 // A library that is cut off by the end of its client may reject into nothing.
 let leaving = false;
 process.on('unhandledRejection', (error) => {
@@ -36,15 +41,32 @@ process.on('uncaughtException', (error) => {
   setTimeout(() => process.exit(1), 100);
 });
 
+interface Performed {
+  readonly value: unknown;
+  readonly stop: () => Promise<void>;
+}
+
+const countingCommands =
+  (client: MongoClient): Counting =>
+  () => {
+    const commands: Record<string, number> = {};
+    const count = ({ commandName }: { commandName: string }): void => {
+      commands[commandName] = (commands[commandName] ?? 0) + 1;
+    };
+    client.on('commandStarted', count);
+    return () => {
+      client.off('commandStarted', count);
+      return commands;
+    };
+  };
+
 /** Opens what the assignment speaks of: a queue, or a library's reactive tasks. */
-async function perform(
-  assignment: Assignment,
-  client: MongoClient,
-): Promise<{ value: unknown; stop: () => Promise<void> }> {
+async function perform(assignment: Assignment, client: MongoClient): Promise<Performed> {
   const reactive = reactiveTasks[assignment.task];
   if (reactive === undefined) {
-    const contender = await (await load(assignment.contender)).open(client, assignment);
-    const value = await tasks[assignment.task]!({ assignment, client, contender, parent });
+    const contender = await (await load(assignment.contender as ContenderName)).open(client, assignment);
+    const counting = countingCommands(client);
+    const value = await tasks[assignment.task]!({ assignment, counting, contender, parent });
     return { value, stop: () => contender.stop() };
   }
   const module = await loadReactive(assignment.contender as ReactiveName);
@@ -53,10 +75,8 @@ async function perform(
   return { value, stop: () => contender.stop() };
 }
 
-/** The entry of every child: opens one contender, does one task, and leaves. */
-async function main(): Promise<void> {
-  const assignment = JSON.parse(process.argv[2] ?? '') as Assignment;
-  const contenderModule = await load(assignment.contender);
+async function onMongodb(assignment: Assignment): Promise<Performed> {
+  const contenderModule = await load(assignment.contender as ContenderName);
   const Client = await contenderModule.driver();
   const client = new Client(assignment.uri, {
     monitorCommands: assignment['monitor'] === true,
@@ -64,9 +84,31 @@ async function main(): Promise<void> {
   });
   await client.connect();
   const { value, stop } = await perform(assignment, client);
+  return {
+    value,
+    stop: async () => {
+      await stop().catch(() => undefined);
+      await client.close();
+    },
+  };
+}
+
+async function onPostgres(assignment: Assignment): Promise<Performed> {
+  const library = await loadPostgres(assignment.contender as PostgresName);
+  const contender = await library.open(assignment);
+  const counting = countingStatements(await library.pg());
+  const value = await tasks[assignment.task]!({ assignment, counting, contender, parent });
+  return { value, stop: () => contender.stop() };
+}
+
+/** The entry of every child: opens one contender, does one task, and leaves. */
+async function main(): Promise<void> {
+  const assignment = JSON.parse(process.argv[2] ?? '') as Assignment;
+  const open = assignment.uri.startsWith('postgres') ? onPostgres : onMongodb;
+  const { value, stop } = await open(assignment);
   leaving = true;
-  await Promise.race([stop().catch(() => undefined), new Promise((resolve) => setTimeout(resolve, 5_000))]);
-  await client.close().catch(() => undefined);
+  const patience = new Promise((resolve) => setTimeout(resolve, STOP_MS));
+  await Promise.race([stop().catch(() => undefined), patience]);
   // A long answer is still on its way when `send` returns, and would be lost with the channel.
   await new Promise((resolve) => process.send?.({ kind: 'result', value }, undefined, undefined, resolve));
   process.disconnect();

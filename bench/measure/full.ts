@@ -40,7 +40,7 @@ export async function fullCollection(bench: Bench): Promise<void> {
 }
 
 const cost = (runs: readonly ProcessingResult[]): number =>
-  round(median(runs.map((run) => (run.mongodCpuSeconds / run.handled) * 1e6)));
+  round(median(runs.map((run) => (run.serverCpuSeconds / run.handled) * 1e6)));
 
 const jobsOf = (bench: Bench, database: string): Collection =>
   bench.client.db(database).collection('tidemill_jobs');
@@ -63,7 +63,7 @@ async function prepare(bench: Bench, database: string): Promise<void> {
 
 /** What an earlier turn finished is taken away again: both collections must keep their sizes. */
 async function drain(bench: Bench, database: string): Promise<ProcessingResult> {
-  const { uri, mongodPid, settle } = bench;
+  const { uri, serverPid, settle } = bench;
   const jobs = bench.quick ? JOBS / 10 : JOBS;
   const since = new Date();
   const result = await processing({
@@ -73,7 +73,7 @@ async function drain(bench: Bench, database: string): Promise<ProcessingResult> 
     variant: 'tuned100',
     jobs,
     processes: 1,
-    mongodPid,
+    serverPid,
     settle,
   });
   await jobsOf(bench, database).deleteMany({ status: 'completed', createdAt: { $gte: since } });

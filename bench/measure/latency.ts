@@ -14,7 +14,7 @@ const ENTRIES: readonly { readonly contender: ContenderName; readonly variant: s
 ];
 
 export type Sent = Readonly<Record<number, { readonly called: string; readonly answered: string }>>;
-type Started = Readonly<Record<number, string>>;
+export type Started = Readonly<Record<number, string>>;
 
 /** From the call of enqueue, and from its answer, to the start of the handler. Both clocks are the machine's monotonic one. */
 function delays(sent: Sent, started: Started): { fromCall: number[]; fromAnswer: number[]; missing: number } {
@@ -44,8 +44,8 @@ export function delayFigures(sent: Sent, started: Started): Pick<Row, 'figures' 
   return { figures, runs: [{ fromCall, fromAnswer }] };
 }
 
-async function across(
-  base: { uri: string; contender: ContenderName; variant: string; database: string },
+export async function across(
+  base: { uri: string; contender: string; variant: string; database: string },
   samples: number,
 ): Promise<{ sent: Sent; started: Started }> {
   const worker = new Child({ ...base, task: 'listen' });

@@ -1,4 +1,3 @@
-import type { ContenderName } from '../contenders/contender.js';
 import { Child, inChild } from '../lib/child.js';
 import { nanos, sinceMs, sleep } from '../lib/clock.js';
 import { cpuSeconds } from '../lib/cpu.js';
@@ -7,11 +6,11 @@ import { round } from '../lib/stats.js';
 export interface ProcessingRequest {
   readonly uri: string;
   readonly database: string;
-  readonly contender: ContenderName;
+  readonly contender: string;
   readonly variant: string;
   readonly jobs: number;
   readonly processes: number;
-  readonly mongodPid: number | undefined;
+  readonly serverPid: number | undefined;
   /** Brings the server to rest before the clock starts. */
   readonly settle?: () => Promise<void>;
   readonly limitMs?: number;
@@ -26,7 +25,7 @@ export interface ProcessingResult {
   readonly firstMs: number | null;
   readonly tenths: readonly number[];
   readonly workerCpuSeconds: number;
-  readonly mongodCpuSeconds: number;
+  readonly serverCpuSeconds: number;
   readonly extra: readonly Record<string, unknown>[];
   readonly timedOut: boolean;
 }
@@ -47,7 +46,7 @@ export async function processing(request: ProcessingRequest): Promise<Processing
   try {
     await Promise.all(children.map((child) => child.hear('ready')));
     await request.settle?.();
-    const mongodBefore = cpuSeconds(request.mongodPid);
+    const serverBefore = cpuSeconds(request.serverPid);
     const counts = children.map(() => 0);
     children.forEach((child, index) =>
       child.on('count', (message) => (counts[index] = Number(message['count']))),
@@ -58,7 +57,7 @@ export async function processing(request: ProcessingRequest): Promise<Processing
     while (total() < jobs && sinceMs(began) < limitMs) await sleep(5);
     const timedOut = total() < jobs;
     const ended = timedOut ? nanos() : await recorded(children[0]!);
-    const mongodCpuSeconds = round(cpuSeconds(request.mongodPid) - mongodBefore, 2);
+    const serverCpuSeconds = round(cpuSeconds(request.serverPid) - serverBefore, 2);
     const worked = await Promise.all(children.map(stopped));
     const seconds = sinceMs(began, ended) / 1_000;
     const handled = worked.reduce((sum, { count }) => sum + count, 0);
@@ -73,7 +72,7 @@ export async function processing(request: ProcessingRequest): Promise<Processing
         worked.reduce((sum, one) => sum + one.cpuSeconds, 0),
         2,
       ),
-      mongodCpuSeconds,
+      serverCpuSeconds,
       extra: worked.map(({ extra }) => extra),
       timedOut,
     };

@@ -1,13 +1,15 @@
-import type { MongoClient } from 'mongodb';
 import type { Contender } from '../contenders/contender.js';
 import type { Assignment } from '../lib/child.js';
 import { nanos, sinceMs, sleep } from '../lib/clock.js';
 import { round } from '../lib/stats.js';
 import type { Parent } from '../lib/task.js';
 
+/** Counts what is asked of the server from now on; the answer ends it, and tells how often, by kind. */
+export type Counting = () => () => Readonly<Record<string, number>>;
+
 interface TaskContext {
   readonly assignment: Assignment;
-  readonly client: MongoClient;
+  readonly counting: Counting;
   readonly contender: Contender;
   readonly parent: Parent;
 }
@@ -124,18 +126,29 @@ const alone: Task = async ({ assignment, contender }) => {
 };
 
 /** Counts what an idle worker asks of the server. The driver's own monitoring is not in it. */
-const idle: Task = async ({ assignment, client, contender }) => {
+const idle: Task = async ({ assignment, counting, contender }) => {
   await contender.start(() => undefined);
   await sleep(Number(assignment['settleMs']));
-  const commands: Record<string, number> = {};
-  const count = ({ commandName }: { commandName: string }): void => {
-    commands[commandName] = (commands[commandName] ?? 0) + 1;
-  };
-  client.on('commandStarted', count);
+  const counted = counting();
   await sleep(Number(assignment['watchMs']));
-  client.off('commandStarted', count);
+  const commands = counted();
   const total = Object.values(commands).reduce((sum, one) => sum + one, 0);
   return { perSecond: round(total / (Number(assignment['watchMs']) / 1_000), 2), commands };
+};
+
+/** Sends batches at a steady pace until told to stop; answers how many jobs that were. */
+const trickle: Task = async ({ assignment, contender, parent }) => {
+  const [perSecond, batch] = [Number(assignment['perSecond']), Number(assignment['batch'])];
+  const stop = new AbortController();
+  void parent.hear('stop').then(() => stop.abort());
+  const began = nanos();
+  let sent = 0;
+  while (!stop.signal.aborted) {
+    await contender.enqueueMany?.(Array.from({ length: batch }, (_, index) => ({ n: sent + index })));
+    sent += batch;
+    await sleep(Math.max(0, (sent / perSecond) * 1_000 - sinceMs(began)));
+  }
+  return sent;
 };
 
 /** Heap after a forced collection, every so many jobs; the process needs --expose-gc. */
@@ -168,5 +181,6 @@ export const tasks: Readonly<Record<string, Task>> = {
   produce,
   alone,
   idle,
+  trickle,
   memory,
 };

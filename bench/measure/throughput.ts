@@ -46,9 +46,9 @@ async function rounds(
       if (!bench.wants(entry.contender) || failed.has(entry)) continue;
       const { contender, variant, processes = 1 } = entry;
       const jobs = bench.quick ? Math.ceil(entry.jobs / 10) : entry.jobs;
-      const { uri, mongodPid, settle } = bench;
+      const { uri, serverPid, settle } = bench;
       const run = (database: string): Promise<ProcessingResult> =>
-        processing({ uri, database, contender, variant, jobs, processes, mongodPid, settle });
+        processing({ uri, database, contender, variant, jobs, processes, serverPid, settle });
       const result = await tried(bench, { section, contender, variant }, () => bench.within(run));
       if (result === undefined) failed.add(entry);
       else results.set(entry, [...(results.get(entry) ?? []), result]);
@@ -70,7 +70,7 @@ export async function throughput(bench: Bench): Promise<void> {
       highest: Math.max(...runs.map((run) => run.perSecond)),
       jobs,
       'worker CPU µs/job': round(of(runs, (run) => (run.workerCpuSeconds / run.handled) * 1e6)),
-      'mongod CPU µs/job': round(of(runs, (run) => (run.mongodCpuSeconds / run.handled) * 1e6)),
+      'mongod CPU µs/job': round(of(runs, (run) => (run.serverCpuSeconds / run.handled) * 1e6)),
       note: runs.some((run) => run.timedOut) ? 'did not finish in two minutes' : '',
     };
     bench.add({ section, contender, variant, figures, runs });

@@ -12,7 +12,8 @@ export class Attempt<W extends Work = Work> implements AttemptControl {
   readonly startedAt: number;
   readonly note: AttemptControl['note'];
   inTransaction = false;
-  readonly #controller = new AbortController();
+  /** Made when somebody asks for it: most handlers never look at their signal, and making one takes its time. */
+  #controller: AbortController | undefined;
 
   constructor(work: W, startedAt: number, note: (attempt: Attempt<W>) => AttemptControl['note']) {
     this.work = work;
@@ -22,11 +23,15 @@ export class Attempt<W extends Work = Work> implements AttemptControl {
   }
 
   get signal(): AbortSignal {
-    return this.#controller.signal;
+    return this.#made().signal;
   }
 
   abort(reason: Error): void {
-    this.#controller.abort(reason);
+    this.#made().abort(reason);
+  }
+
+  #made(): AbortController {
+    return (this.#controller ??= new AbortController());
   }
 }
 

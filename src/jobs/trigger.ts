@@ -206,13 +206,16 @@ class Run {
 
   #context(data: unknown): JobContext {
     const { id, name, failCount, uniqueKey, scheduledFor } = this.#job;
+    const attempt = this.#attempt;
     return {
       id,
       name,
       data,
       failCount,
       attempt: failCount + 1,
-      signal: this.#attempt.signal,
+      get signal() {
+        return attempt.signal;
+      },
       ...(uniqueKey === undefined ? {} : { uniqueKey }),
       ...(scheduledFor === undefined ? {} : { scheduledFor }),
       progress: (value) => {

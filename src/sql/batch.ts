@@ -1,14 +1,17 @@
 /** A column of a batch: its name and its type in SQL. */
 export type BatchColumn = readonly [name: string, type: string];
 
-/** A batch as parameters: what all rows share is said once, since the server takes its time over every value. */
+/**
+ * A batch as parameters: what all rows share is said once, and where they differ each column is one array. Reading
+ * rows out of JSON takes the server several times as long (ADR 14). $2 and $3 are left for ringing.
+ */
 export interface Batch {
-  /** A query that gives the rows, with all the columns. */
+  /** A query that gives the rows, with all the columns, and `at`: their positions, from 0. */
   readonly rows: string;
-  /** The JSON of each row, as far as they differ; $1 is a list of these. */
-  readonly own: readonly string[];
-  /** $4: what they share. */
-  readonly shared: string;
+  /** How many characters each row takes. */
+  readonly sizes: readonly number[];
+  /** $1 and those from $4 on, for the rows from one position to before another. */
+  readonly values: (from: number, to: number) => { readonly shared: string; readonly own: readonly string[] };
 }
 
 type BatchRow = Readonly<Record<string, unknown>>;
@@ -19,23 +22,51 @@ const isShared = (rows: readonly BatchRow[], column: string): boolean => {
   return rows.every((row) => row[column] === first);
 };
 
-/** The statement has $2 and $3 for ringing. */
+/** A value as an element of an array's text. */
+function element(value: unknown, type: string): string {
+  if (value === undefined || value === null) return 'NULL';
+  if (typeof value === 'string' && type !== 'jsonb') return quotedElement(value);
+  return quotedElement(JSON.stringify(value));
+}
+
+const quotedElement = (text: string): string => `"${text.replaceAll(/[\\"]/gu, '\\$&')}"`;
+
+const OWN_FROM = 4;
+
 export function batchOf(columns: readonly BatchColumn[], rows: readonly BatchRow[]): Batch {
   const shared = columns.filter(([name]) => isShared(rows, name));
   const own = columns.filter((column) => !shared.includes(column));
-  const list = (some: readonly BatchColumn[]): string =>
-    some.map(([name, type]) => `${name} ${type}`).join(', ');
-  const pick = (row: BatchRow, some: readonly BatchColumn[]): object =>
-    Object.fromEntries(some.flatMap(([name]) => (row[name] === undefined ? [] : [[name, row[name]]])));
+  const cells = own.map(([name, type]) => rows.map((row) => element(row[name], type)));
+  const [first = {}] = rows;
+  const sharedText = JSON.stringify(Object.fromEntries(shared.map(([name]) => [name, first[name]])));
+  return {
+    rows: rowsQuery(shared, own),
+    sizes: rows.map((_row, at) => cells.reduce((sum, column) => sum + (column[at]?.length ?? 0), 0)),
+    values: (from, to) => ({
+      shared: sharedText,
+      own:
+        own.length === 0
+          ? [String(to - from)]
+          : cells.map((column) => `{${column.slice(from, to).join(',')}}`),
+    }),
+  };
+}
+
+function rowsQuery(shared: readonly BatchColumn[], own: readonly BatchColumn[]): string {
+  const arrays = own.map((_column, index) => `$${String(OWN_FROM + index)}::text::text[]`).join(', ');
+  const names = [...own.map(([name]) => name), 'place'].join(', ');
+  // Rows that differ in nothing have no array to be counted by.
   const ownRows =
     own.length === 0
-      ? 'json_array_elements($1::text::json) as o'
-      : `json_to_recordset($1::text::json) as o(${list(own)})`;
+      ? `generate_series(1, $${String(OWN_FROM)}::text::integer) as o(place)`
+      : `unnest(${arrays}) with ordinality as o(${names})`;
+  const list = shared.map(([name, type]) => `${name} ${type}`).join(', ');
   const sharedRow =
-    shared.length === 0 ? '(select $4::text) as s' : `json_to_record($4::text::json) as s(${list(shared)})`;
-  return {
-    rows: `select ${columns.map(([name]) => name).join(', ')} from ${ownRows} cross join ${sharedRow}`,
-    own: rows.map((row) => JSON.stringify(pick(row, own))),
-    shared: JSON.stringify(pick(rows[0] ?? {}, shared)),
-  };
+    shared.length === 0 ? '(select $1::text) as s' : `json_to_record($1::text::json) as s(${list})`;
+  const picked = [
+    '(o.place - 1)::integer as at',
+    ...own.map(([name, type]) => (type === 'text' ? `o.${name}` : `o.${name}::${type} as ${name}`)),
+    ...shared.map(([name]) => `s.${name}`),
+  ];
+  return `select ${picked.join(', ')} from ${ownRows} cross join ${sharedRow}`;
 }

@@ -16,7 +16,6 @@ const TRIES = 50;
 const MOST_CHARACTERS = 50_000_000;
 
 const COLUMNS_GIVEN: readonly BatchColumn[] = [
-  ['at', 'integer'],
   ['id', 'text'],
   ['name', 'text'],
   ['data', 'jsonb'],
@@ -60,10 +59,9 @@ export const winnersStatement = ({ names }: Sql): string => `
     limit 1
   ) w`;
 
-function storedJob(job: Identified, at: number): Readonly<Record<string, unknown>> {
+function storedJob(job: Identified): Readonly<Record<string, unknown>> {
   const { claim } = job;
   return {
-    at,
     id: job.id,
     name: job.name,
     data: toStored(job.data),
@@ -145,30 +143,31 @@ async function store(
   const waking = ring ? open.map((at) => asked[at]).find((job) => job?.wake === true) : undefined;
   const batch = batchOf(
     COLUMNS_GIVEN,
-    open.map((at) => storedJob(asked[at] as Identified, at)),
+    open.map((at) => storedJob(asked[at] as Identified)),
   );
-  const texts = piecesOf(batch.own);
-  for (const [index, text] of texts.entries()) {
-    const message = waking !== undefined && index === texts.length - 1 ? wakeMessage(waking) : '';
-    const values = [text, sql.names.channel, message, batch.shared];
+  for (const [from, to] of piecesOf(batch.sizes)) {
+    const message = waking !== undefined && to === open.length ? wakeMessage(waking) : '';
+    const { shared, own } = batch.values(from, to);
+    const values = [shared, sql.names.channel, message, ...own];
     for (const id of await rows<string>(on, insertStatement(sql, batch.rows), values)) stored.add(id);
   }
   return stored;
 }
 
-/** Lists of JSON, each short enough for one statement. */
-function piecesOf(items: readonly string[]): string[] {
-  const pieces: string[][] = [[]];
+/** Where each piece begins and ends, so that it is short enough for one statement. */
+function piecesOf(sizes: readonly number[]): (readonly [from: number, to: number])[] {
+  const pieces: (readonly [number, number])[] = [];
+  let from = 0;
   let length = 0;
-  for (const item of items) {
-    if (length > 0 && length + item.length > MOST_CHARACTERS) {
-      pieces.push([]);
+  for (const [at, size] of sizes.entries()) {
+    if (at > from && length + size > MOST_CHARACTERS) {
+      pieces.push([from, at]);
+      from = at;
       length = 0;
     }
-    pieces.at(-1)?.push(item);
-    length += item.length;
+    length += size;
   }
-  return pieces.map((piece) => `[${piece.join(',')}]`);
+  return [...pieces, [from, sizes.length]];
 }
 
 /** Fills in the answers of refused jobs; those whose winner is gone already are to be tried again. */

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type { Attempt, JobRecord, LogLine } from '../core/job.js';
 import type { NewJob } from '../store/port.js';
 import type { Queryable } from './driver.js';
-import { fromStored, mayBeMarked, readable, toStored } from './values.js';
+import { fromStored, mayBeMarked, readable, timeText, toStored } from './values.js';
 
 /** A time as milliseconds: the text of a timestamptz follows the session's time zone, which may be anybody's. */
 export const ms = (expression: string): string => `(extract(epoch from ${expression}) * 1000)::bigint`;
@@ -66,9 +66,12 @@ const RARE = [
 const isTime = (column: string): boolean => Object.hasOwn(TIMES, column);
 const rareRow = RARE.map((column) => (isTime(column) ? time(column) : column)).join(', ');
 
+/** A condition: some of these are not null. */
+const isRare = (columns: readonly string[]): string => `num_nonnulls(${columns.join(', ')}) > 0`;
+
 const LEAN = [
   ...COMMON,
-  `case when num_nonnulls(${RARE.join(', ')}) > 0 then (select row_to_json(x) from (select ${rareRow}) x) end as rare`,
+  `case when ${isRare(RARE)} then (select row_to_json(x) from (select ${rareRow}) x) end as rare`,
 ];
 /** Null is a value too, and JSON has one null only: whether there is a result or progress is said beside it. */
 const VALUES = [
@@ -84,6 +87,58 @@ const VALUES = [
 export const COLUMNS: string = [...LEAN, ...VALUES].join(', ');
 /** Judging work needs no payload. */
 export const LEAN_COLUMNS: string = LEAN.join(', ');
+
+/**
+ * What a claim answers of each job: what it has just written itself need not be told, and what most jobs have nothing
+ * in is told only of the others. A list without names is shorter for both sides.
+ */
+export const CLAIMED: string = `json_build_array(id, name, priority, fail_count, ${ms('next_run_at')},
+    ${ms('created_at')}, data, case when ${isRare([...RARE, 'result', 'progress', 'logs'])} then (select row_to_json(x)
+      from (select ${[rareRow, ...VALUES.slice(1)].join(', ')}) x) end)::text`;
+
+type ClaimedRow = readonly [
+  id: string,
+  name: string,
+  priority: number,
+  failCount: number,
+  nextRunAt: number,
+  createdAt: number,
+  data: unknown,
+  rest: Row | null,
+];
+
+/** Of one claim: who holds its jobs, by which token, since when. */
+export interface Holding {
+  readonly claimedBy: string;
+  readonly leaseToken: string;
+  readonly heartbeatInterval: number;
+  readonly at: Date;
+}
+
+/** A job that was just claimed. */
+export function claimedRecord(json: string, holding: Holding): JobRecord {
+  const [id, name, priority, failCount, nextRunAt, createdAt, data, rest] = JSON.parse(json) as ClaimedRow;
+  const { claimedBy, leaseToken, heartbeatInterval, at } = holding;
+  const marked = mayBeMarked(json);
+  const record = {
+    key: id,
+    id,
+    name,
+    status: 'processing' as const,
+    priority,
+    claimedBy,
+    leaseToken,
+    heartbeatInterval,
+    failCount,
+    nextRunAt: new Date(nextRunAt),
+    createdAt: new Date(createdAt),
+    updatedAt: at,
+    lockedAt: at,
+    lastHeartbeat: at,
+    data: marked ? fromStored(data) : data,
+  };
+  return rest === null ? record : { ...record, ...rareFields(rest, marked) };
+}
 
 /** Every statement that answers jobs ends like this: each is one text. */
 export const answering = (columns: string, from: string): string =>
@@ -105,7 +160,19 @@ export function recordOf(json: string): JobRecord {
 
 export function toRecord(answer: Row, marked: boolean): JobRecord {
   const row: Row = answer['rare'] === null ? answer : { ...answer, ...(answer['rare'] as Row) };
-  const record: Record<string, unknown> = { key: row['id'], lockedAt: null };
+  const data = marked ? fromStored(row['data']) : row['data'];
+  const record: Record<string, unknown> = {
+    key: row['id'],
+    lockedAt: null,
+    ...rareFields(row, marked),
+    ...(data === undefined ? {} : { data }),
+  };
+  return record as unknown as JobRecord;
+}
+
+/** Whatever of a job's fields, but its payload, is in a row. */
+function rareFields(row: Row, marked: boolean): Partial<JobRecord> {
+  const record: Record<string, unknown> = {};
   for (const [column, field] of PLAIN_ENTRIES) {
     const value = row[column];
     if (value !== null && value !== undefined) record[field] = value;
@@ -119,26 +186,22 @@ export function toRecord(answer: Row, marked: boolean): JobRecord {
     record['uniqueKey'] = row['schedule_key'];
   if (row['retry_policy'] !== null && row['retry_policy'] !== undefined)
     record['retryPolicy'] = value(row['retry_policy']);
-  if (row['data'] !== undefined) record['data'] = value(row['data']);
   if (row['has_result'] === true) record['result'] = value(row['result']);
   if (row['has_progress'] === true) record['progress'] = value(row['progress']);
   if (Array.isArray(row['history'])) record['history'] = row['history'].map(attemptOf);
   if (Array.isArray(row['logs'])) record['logs'] = row['logs'].map(lineOf);
-  return record as unknown as JobRecord;
+  return record;
 }
 
 const PLAIN_ENTRIES = Object.entries(PLAIN);
 const TIME_ENTRIES = Object.entries(TIMES);
 
 /** An attempt for the history. Its texts come from anywhere, and must not keep its outcome from being recorded. */
-export function storedAttempt({ startedAt, finishedAt, error, ...rest }: Attempt): unknown {
-  return {
-    ...rest,
-    instanceId: readable(rest.instanceId),
-    startedAt: startedAt.toISOString(),
-    finishedAt: finishedAt.toISOString(),
-    ...(error === undefined ? {} : { error: mapTexts(error) }),
-  };
+export function storedAttempt(entry: Attempt): unknown {
+  const { startedAt, finishedAt, error, attempt, status, durationMs, instanceId } = entry;
+  const times = { startedAt: timeText(startedAt), finishedAt: timeText(finishedAt) };
+  const stored = { attempt, status, durationMs, instanceId: readable(instanceId), ...times };
+  return error === undefined ? stored : { ...stored, error: mapTexts(error) };
 }
 
 const mapTexts = (error: object): object =>

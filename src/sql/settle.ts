@@ -44,34 +44,35 @@ interface Shape {
   readonly all: ReadonlySet<Field>;
   readonly entries: boolean;
   readonly logs: boolean;
+  /** Whether some are to be removed, and whether some are not. */
   readonly removes: boolean;
+  readonly keeps: boolean;
   /** What somebody's open transaction holds is left for another time. */
   readonly skipsLocked: boolean;
 }
 
 function shapeOf(settlements: readonly Settlement[]): Shape {
+  // What is removed needs no fields.
+  const kept = settlements.filter(({ remove = false }) => !remove);
   const has = (field: Field) => (one: Settlement) => one.set[field] !== undefined;
-  const some = FIELDS.filter((field) => settlements.some(has(field)));
+  const some = FIELDS.filter((field) => kept.some(has(field)));
   return {
     some,
-    all: new Set(some.filter((field) => settlements.every(has(field)))),
-    entries: settlements.some(({ entry }) => entry !== undefined),
-    logs: settlements.some(({ logs = [] }) => logs.length > 0),
-    removes: settlements.some(({ remove = false }) => remove),
+    all: new Set(some.filter((field) => kept.every(has(field)))),
+    entries: kept.some(({ entry }) => entry !== undefined),
+    logs: kept.some(({ logs = [] }) => logs.length > 0),
+    removes: kept.length < settlements.length,
+    keeps: kept.length > 0,
     skipsLocked: settlements.every(({ by }) => by === 'reclaimer'),
   };
 }
 
-function storedSettlement(
-  settlement: Settlement,
-  at: number,
-  shape: Shape,
-): Readonly<Record<string, unknown>> {
+function storedSettlement(settlement: Settlement, shape: Shape): Readonly<Record<string, unknown>> {
   const { lease, status, set, ifRev, entry, historyLimit, logs = [], remove = false, by } = settlement;
-  const row: Record<string, unknown> = { at, id: lease.id, token: lease.token, status, rev: ifRev };
+  const row: Record<string, unknown> = { id: lease.id, token: lease.token, status, rev: ifRev };
   if (lease.token === null) row['locked'] = lease.lockedAt === null ? null : timeText(lease.lockedAt);
   if (by === 'holder') row['holder'] = true;
-  if (remove) row['remove'] = true;
+  if (remove) return { ...row, remove };
   for (const field of shape.some) {
     const value = set[field];
     if (value === undefined) continue;
@@ -86,7 +87,6 @@ function storedSettlement(
 }
 
 const columnsOf = (shape: Shape): readonly BatchColumn[] => [
-  ['at', 'integer'],
   ['id', 'text'],
   ['token', 'text'],
   ['locked', 'timestamptz(3)'],
@@ -172,10 +172,16 @@ function settleStatement({ names: { jobs } }: Sql, shape: Shape, rowsGiven: stri
     delete from ${jobs} j using given g where ${PRECONDITION} and g.remove ${only}
     returning g.at
   )`;
-  const done = shape.removes
-    ? 'select at from written union all select at from removed'
-    : 'select at from written';
-  const steps = [given, ...(shape.skipsLocked ? [free] : []), written, ...(shape.removes ? [removed] : [])];
+  const done = [
+    ...(shape.keeps ? ['select at from written'] : []),
+    ...(shape.removes ? ['select at from removed'] : []),
+  ].join(' union all ');
+  const steps = [
+    given,
+    ...(shape.skipsLocked ? [free] : []),
+    ...(shape.keeps ? [written] : []),
+    ...(shape.removes ? [removed] : []),
+  ];
   return `with ${steps.join(', ')}
   select json_build_array(g.at, case
       when j.id is null then case when g.remove then 'settled' else 'lost' end
@@ -203,11 +209,12 @@ async function settleOn(
   const shape = shapeOf(settlements);
   const batch = batchOf(
     columnsOf(shape),
-    settlements.map((settlement, at) => storedSettlement(settlement, at, shape)),
+    settlements.map((settlement) => storedSettlement(settlement, shape)),
   );
   const message = ring && wakes(settlements) ? wakeMessage() : '';
   const answers = settlements.map((): SettleAnswer => 'settled');
-  const values = [`[${batch.own.join(',')}]`, sql.names.channel, message, batch.shared];
+  const { shared, own } = batch.values(0, settlements.length);
+  const values = [shared, sql.names.channel, message, ...own];
   const text = settleStatement(sql, shape, batch.rows);
   for (const [at, answer] of await rows<[number, SettleAnswer]>(on, text, values)) answers[at] = answer;
   return answers;

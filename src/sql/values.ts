@@ -64,7 +64,17 @@ export const readable = (text: string): string => text.replaceAll(/\0|\p{Surroga
 /** The years that PostgreSQL reads as ISO 8601 has them. */
 const FIRST = Date.parse('0001-01-01T00:00:00Z');
 
+/** Outcomes of the same moment have the same times, and writing one out is slow. */
+const written = new Map<number, string>();
+const MOST_WRITTEN = 1_000;
+
 /** A time for a parameter. A year of five digits has a sign in JavaScript, and none in PostgreSQL. */
 export function timeText(at: Date): string {
-  return new Date(Math.max(FIRST, at.getTime())).toISOString().replace(/^\+0?/u, '');
+  const time = Math.max(FIRST, at.getTime());
+  const known = written.get(time);
+  if (known !== undefined) return known;
+  if (written.size === MOST_WRITTEN) written.clear();
+  const text = new Date(time).toISOString().replace(/^\+0?/u, '');
+  written.set(time, text);
+  return text;
 }

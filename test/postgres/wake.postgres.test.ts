@@ -1,6 +1,7 @@
 import { describe, expect, inject, it } from 'vitest';
 import { namesIn } from '../../src/sql/names.js';
 import { aMill, until } from '../support/mills.js';
+import { aClaim, aJob, anInstance, opened } from '../support/port.js';
 import { freshPostgres, rawPool } from '../support/stores.js';
 
 const pool = rawPool();
@@ -20,6 +21,28 @@ describe('wake-ups', () => {
       const job = await producer.enqueue('x', {});
       expect(await producer.jobs.result(job.id, { timeout: '20s' })).toBe('ran');
     }
+  });
+
+  it('that name a job claim it, and leave it where it is paused, not due, held by somebody, or without room', async () => {
+    const store = await opened(freshPostgres());
+    const later = new Date(Date.now() + 3_600_000);
+    const inserted = await store.jobs.insert([
+      aJob(),
+      aJob({ name: 'paused' }),
+      aJob({ nextRunAt: later }),
+      aJob({ name: 'other' }),
+      aJob({ priority: 5 }),
+    ]);
+    await store.jobs.pauseName('paused');
+    const hints = inserted.slice(0, 4).map(({ job }) => ({ key: job.key, name: job.name }));
+    const request = (): ReturnType<typeof aClaim> =>
+      aClaim(anInstance(), { names: ['work', 'paused'], hints });
+    const first = await store.jobs.claim(request());
+    expect(first.jobs.map(({ id }) => id)).toEqual([inserted[0]!.job.id]);
+    expect(first.jobs[0]).toEqual(await store.jobs.get(inserted[0]!.job.id));
+    expect((await store.jobs.claim(request())).jobs).toEqual([]);
+    const rest = await store.jobs.claim(aClaim(anInstance(), { names: ['work', 'paused'] }));
+    expect(rest.jobs.map(({ id }) => id)).toEqual([inserted[4]!.job.id]);
   });
 
   it('come again after the listening connection was killed', async () => {

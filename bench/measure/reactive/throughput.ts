@@ -48,7 +48,7 @@ async function run(bench: Bench, entry: Entry, database: string, monitor: boolea
     child.on('count', ({ count }) => (handled = Number(count)));
     await sleep(1_000);
     await bench.settle();
-    const mongodBefore = cpuSeconds(bench.mongodPid);
+    const mongodBefore = cpuSeconds(bench.serverPid);
     child.say('go');
     const began = nanos();
     // Who is driven writes for itself.
@@ -58,7 +58,7 @@ async function run(bench: Bench, entry: Entry, database: string, monitor: boolea
     await when(() => handled >= documents, LIMIT_MS);
     const recorded = handled < documents ? undefined : await when(() => scene.finished(documents), LIMIT_MS);
     const seconds = sinceMs(began, recorded) / 1_000;
-    const mongodCpuSeconds = round(cpuSeconds(bench.mongodPid) - mongodBefore, 2);
+    const mongodCpuSeconds = round(cpuSeconds(bench.serverPid) - mongodBefore, 2);
     const { started, ...reacted } = await ended(child);
     return {
       ...reacted,

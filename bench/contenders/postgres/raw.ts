@@ -1,0 +1,113 @@
+import { randomUUID } from 'node:crypto';
+import pg, { type Pool } from 'pg';
+import { dropOtherIndexes, drained, EXPIRY, insertJobs, makeSchema } from '../../lib/rows.js';
+import type { Contender, Payload, Place } from '../contender.js';
+import { CONNECTIONS, type PostgresModule } from './contender.js';
+
+const ALL = 'all of Tidemill';
+const ONE = 'primary key and the one of the claim';
+
+const variants = {
+  all100: { size: 100, indexes: ALL, completes: 'updates' },
+  all500: { size: 500, indexes: ALL, completes: 'updates' },
+  claim100: { size: 100, indexes: ONE, completes: 'updates' },
+  claim500: { size: 500, indexes: ONE, completes: 'updates' },
+  /** As those do who keep no finished jobs. */
+  'claim500 deletes': { size: 500, indexes: ONE, completes: 'deletes' },
+  /** A notification within each insert, whose arrival is the handler's start. */
+  notify: { size: 1, indexes: ALL, completes: 'never' },
+};
+
+const CLAIM = `
+  with head as (
+    select id from tidemill.jobs
+    where name = 'noop' and status = 'pending' and next_run_at <= now()
+    order by priority desc, next_run_at, id limit $1 for update skip locked
+  )
+  update tidemill.jobs j set status = 'processing', claimed_by = 'raw', lease_token = $2,
+    locked_at = now(), updated_at = now()
+  from head where j.id = head.id returning j.id, j.data`;
+
+const OURS = `where id = any($1::text[]) and lease_token = $2 and status = 'processing'`;
+
+const COMPLETE = {
+  updates: `update tidemill.jobs set status = 'completed', locked_at = null, claimed_by = null,
+    finished_at = now(), updated_at = now(), expires_at = ${EXPIRY} ${OURS}`,
+  deletes: `delete from tidemill.jobs ${OURS}`,
+};
+
+/** Batched claim and set-based completion, one batch after the other, both prepared. */
+async function work(
+  pool: Pool,
+  { size, completes }: { size: number; completes: 'updates' | 'deletes' },
+  run: (data: Payload) => void,
+): Promise<void> {
+  const client = await pool.connect();
+  for (;;) {
+    const token = randomUUID();
+    const { rows } = await client.query<{ id: string; data: Payload }>({
+      name: 'claim',
+      text: CLAIM,
+      values: [size, token],
+    });
+    if (rows.length === 0) break;
+    for (const row of rows) run(row.data);
+    await client.query({
+      name: 'complete',
+      text: COMPLETE[completes],
+      values: [rows.map(({ id }) => id), token],
+    });
+  }
+  client.release();
+}
+
+const INSERT = `insert into tidemill.jobs (id, name, data) values ($1, 'noop', $2)`;
+const RINGING = `with stored as (${INSERT} returning data) select pg_notify('raw', data::text) from stored`;
+const INSERT_MANY = `insert into tidemill.jobs (id, name, data)
+  select id, 'noop', data from unnest($1::text[], $2::jsonb[]) as given(id, data)`;
+
+/** The plain driver: no library could be faster by the same statements. Nothing is retried, nobody is looked after. */
+async function open({ uri, variant }: Place): Promise<Contender> {
+  const { size, indexes, completes } = variants[variant as keyof typeof variants];
+  const pool = new pg.Pool({ connectionString: uri, max: CONNECTIONS });
+  const { rows } = await pool.query(`select to_regclass('tidemill.jobs') as made`);
+  if (rows[0].made === null) {
+    await makeSchema(pool, uri);
+    if (indexes === ONE) await dropOtherIndexes(pool);
+  }
+  const listener = new pg.Client({ connectionString: uri });
+  const listen = async (run: (data: Payload) => void): Promise<void> => {
+    await listener.connect();
+    listener.on('notification', ({ payload = '' }) => run(JSON.parse(payload) as Payload));
+    await listener.query('listen raw');
+  };
+  const text = variant === 'notify' ? RINGING : INSERT;
+  return {
+    enqueue: (data) => pool.query({ name: 'insert', text, values: [randomUUID(), JSON.stringify(data)] }),
+    enqueueMany: (data) =>
+      pool.query({
+        name: 'many',
+        text: INSERT_MANY,
+        values: [data.map(() => randomUUID()), data.map((one) => JSON.stringify(one))],
+      }),
+    fill: (count) => insertJobs(pool, count),
+    start: async (run) => {
+      if (variant === 'notify') await listen(run);
+      else if (completes !== 'never')
+        void work(pool, { size, completes: completes as 'updates' | 'deletes' }, run);
+    },
+    finished: () => drained(pool),
+    stop: async () => {
+      if (variant === 'notify') await listener.end();
+      await pool.end();
+    },
+  };
+}
+
+export const contender: PostgresModule = {
+  title: 'raw driver',
+  variants,
+  packages: [],
+  pg: () => Promise.resolve(pg),
+  open,
+};

@@ -1,0 +1,90 @@
+import type { Row } from './bench.js';
+import { atLeast, atMost, figuresOf, type Figure, type Target } from './targets.js';
+
+const SETTINGS = ['default', 'tuned100', 'tuned500'];
+const DELETING = SETTINGS.map((setting) => `${setting} deletes`);
+
+/** What was promised on PostgreSQL, against what was measured in this run. */
+export function postgresTargets(rows: readonly Row[]): Target[] {
+  const figure = figuresOf(rows);
+  return [...processingTargets(figure), ...latencyTargets(figure), ...otherTargets(figure)];
+}
+
+function processingTargets(figure: Figure): Target[] {
+  const rate = (contender: string, variant: string): number =>
+    figure('processing', contender, variant, 'jobs/s');
+  const best = (variants: readonly string[]): number =>
+    Math.max(...variants.map((variant) => rate('tidemill', variant)));
+  const [kept, deleted] = [best(SETTINGS), best(DELETING)];
+  const boss = rate('pg-boss', 'batch500');
+  const graphile = rate('graphile-worker', 'local500');
+  const times = (target: string, value: number): Target => atLeast(target, value, 1, ' times');
+  const half = (target: string, value: number): Target => atLeast(target, value, 0.5);
+  return [
+    times("processing ahead of pg-boss's best, best settings", kept / boss),
+    times("processing ahead of pg-boss's best, our defaults", rate('tidemill', 'default') / boss),
+    times("processing level with graphile-worker's best, both delete finished jobs", deleted / graphile),
+    times(
+      "processing level with graphile-worker's best, both delete finished jobs, our defaults",
+      rate('tidemill', 'default deletes') / graphile,
+    ),
+    times("processing level with graphile-worker's best, we keep them and it does not", kept / graphile),
+    half('processing at least half of raw batches of 100, same indexes', kept / rate('raw', 'all100')),
+    half('processing at least half of raw batches of 500, same indexes', kept / rate('raw', 'all500')),
+    half('processing at least half of raw batches of 500, one index', kept / rate('raw', 'claim500')),
+    half(
+      'processing at least half of raw batches of 500, one index, both delete finished jobs',
+      deleted / rate('raw', 'claim500 deletes'),
+    ),
+  ];
+}
+
+/** Graphile-worker's best is the lower of its two rows. */
+function latencyTargets(figure: Figure): Target[] {
+  return ['two processes', 'one process'].flatMap((place) => {
+    const of = (contender: string, variant: string, column: string): number =>
+      figure(`latency, ${place}`, contender, variant, column);
+    return ['p99 ms', 'p50 ms'].flatMap((column) => {
+      const ours = of('tidemill', 'default', column);
+      const graphile = Math.min(
+        ...['local500', 'jobs24'].map((variant) => of('graphile-worker', variant, column)),
+      );
+      const boss = of('pg-boss', 'batch500', column);
+      return [
+        atMost(`latency, ${place}: ${column} at most graphile-worker's best`, ours / graphile, 1, ' times'),
+        atMost(`latency, ${place}: ${column} below pg-boss's`, ours / boss, 1, ' times'),
+      ];
+    });
+  });
+}
+
+function otherTargets(figure: Figure): Target[] {
+  const several = ['default', 'tuned100'].flatMap((variant) => {
+    const of = (processes: number, column: string): number =>
+      figure(
+        'several processes',
+        'tidemill',
+        variant,
+        column,
+        (row) => row.figures['processes'] === processes,
+      );
+    return [
+      atLeast(
+        `two processes at least as fast as one: ${variant}`,
+        of(2, 'jobs/s') / of(1, 'jobs/s'),
+        1,
+        ' times',
+      ),
+      atMost(`empty or short claims of four processes: ${variant}`, of(4, 'wasted %'), 10, ' %'),
+    ];
+  });
+  return [
+    ...several,
+    atLeast(
+      '500,000 finished rows: within 10 % of empty',
+      figure('500,000 finished rows', 'tidemill', 'tuned100', 'full / empty'),
+      0.9,
+    ),
+    atMost('idle: at most 0.5 statements/s', figure('idle', 'tidemill', 'default', 'statements/s'), 0.5),
+  ];
+}

@@ -1,0 +1,47 @@
+import type { Pool } from 'pg';
+import { postgres } from '../../src/postgres/index.js';
+
+/** Tidemill's table as its migrations make it, in an empty database. */
+export async function makeSchema(pool: Pool, url: string): Promise<void> {
+  await pool.query(postgres({ url }).migrationScript());
+}
+
+/** Leaves the primary key and the index of the claim. */
+export async function dropOtherIndexes(pool: Pool): Promise<void> {
+  const { rows } = await pool.query<{ name: string }>(
+    `select indexname as name from pg_indexes where schemaname = 'tidemill' and tablename = 'jobs'
+     and indexname not in ('jobs_pkey', 'jobs_claim')`,
+  );
+  for (const { name } of rows) await pool.query(`drop index tidemill.${name}`);
+}
+
+/** A week, as Tidemill keeps completed jobs by default. */
+export const EXPIRY = "now() + interval '7 days'";
+
+/** $1: how many. Their ids begin with `old`. */
+export const FINISHED = `
+  insert into tidemill.jobs (id, name, data, status, finished_at, expires_at, lease_token, history)
+  select 'old' || lpad(n::text, 12, '0'), 'noop', jsonb_build_object('n', n), 'completed', now(), ${EXPIRY}, 'gone.' || n,
+    jsonb_build_array(jsonb_build_object('attempt', 1, 'status', 'completed', 'durationMs', 0, 'startedAt', now(),
+      'finishedAt', now(), 'instanceId', 'host-1-00000000'))
+  from generate_series(1, $1::integer) n`;
+
+/** Ids grow as those that the library makes. */
+const DUE = `
+  insert into tidemill.jobs (id, name, data)
+  select md5(now()::text) || lpad(n::text, 8, '0'), 'noop', jsonb_build_object('n', n)
+  from generate_series(1, $1::integer) n`;
+
+/** Jobs as Tidemill stores them; the raw limits use the same shape. */
+export async function insertJobs(pool: Pool, count: number): Promise<void> {
+  await pool.query(DUE, [count]);
+}
+
+/** True where nothing is left to run or to record. */
+export async function drained(pool: Pool): Promise<boolean> {
+  const { rowCount } = await pool.query(
+    `(select from tidemill.jobs where name = 'noop' and status = 'pending' limit 1)
+     union all (select from tidemill.jobs where status = 'processing' limit 1)`,
+  );
+  return rowCount === 0;
+}
