@@ -3,44 +3,64 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { expect, it } from 'vitest';
+import { expect, inject, it } from 'vitest';
 import { mongodb } from '../../src/mongodb/index.js';
+import { postgres } from '../../src/postgres/index.js';
+import type { Store } from '../../src/store/port.js';
 import { aMill, until } from '../support/mills.js';
-import { freshUri } from '../support/stores.js';
+import { freshUri, rawPool } from '../support/stores.js';
 import { readLines } from './journal.js';
 
 const LEASE_MS = 1_000;
+const pool = rawPool();
 
-it('runs the work of a process that was killed with SIGKILL elsewhere, within a lease and five seconds', async () => {
-  const uri = freshUri();
-  const file = join(mkdtempSync(join(tmpdir(), 'tidemill-kill-')), 'effects.log');
-  writeFileSync(file, '');
-  const worker = fileURLToPath(new URL('worker.ts', import.meta.url));
-  const child = fork(worker, [uri, file, String(LEASE_MS)], {
-    execArgv: ['--import', 'tsx'],
-    stdio: 'ignore',
-  });
-  const mill = aMill(mongodb({ uri }), { leaseDuration: LEASE_MS });
-  const jobs = await mill.enqueueMany(
-    Array.from({ length: 6 }, () => ({ name: 'long', data: { ms: 60_000, failures: 0 } })),
-  );
-  const started = await until('the child runs all of them', () => {
-    const lines = readLines(file).filter((line) => line.what === 'start');
-    return lines.length === jobs.length && lines;
-  });
-  expect(new Set(started.map((line) => line.pid))).toEqual(new Set([child.pid]));
-  const attempts: number[] = [];
-  mill.job('long', (job) => attempts.push(job.attempt));
-  await mill.start();
-  child.kill('SIGKILL');
-  const killedAt = performance.now();
-  await Promise.all(jobs.map((job) => mill.jobs.result(job.id)));
-  expect(performance.now() - killedAt).toBeLessThan(LEASE_MS + 5_000);
-  expect(attempts).toEqual(jobs.map(() => 2));
-  for (const job of jobs) {
-    expect((await mill.jobs.get(job.id))?.history?.map((entry) => entry.status)).toEqual([
-      'crashed',
-      'completed',
-    ]);
-  }
-});
+/** A database of the caller's own, as worker processes are told of it. */
+const places: Readonly<Record<string, () => Promise<{ address: string; store: Store }>>> = {
+  mongodb: () => {
+    const address = freshUri();
+    return Promise.resolve({ address, store: mongodb({ uri: address }) });
+  },
+  postgres: async () => {
+    const name = `test_kill_${String(Date.now())}`;
+    await pool.query(`create database ${name}`);
+    const address = inject('postgresUrl').replace(/postgres$/u, name);
+    return { address, store: postgres({ url: address }) };
+  },
+};
+
+it.each(Object.keys(places))(
+  'runs the work of a process that was killed with SIGKILL elsewhere, within a lease and five seconds (%s)',
+  async (kind) => {
+    const { address, store } = (await places[kind]?.()) as { address: string; store: Store };
+    const file = join(mkdtempSync(join(tmpdir(), 'tidemill-kill-')), 'effects.log');
+    writeFileSync(file, '');
+    const worker = fileURLToPath(new URL('worker.ts', import.meta.url));
+    const child = fork(worker, [address, file, String(LEASE_MS)], {
+      execArgv: ['--import', 'tsx'],
+      stdio: 'ignore',
+    });
+    const mill = aMill(store, { leaseDuration: LEASE_MS });
+    const jobs = await mill.enqueueMany(
+      Array.from({ length: 6 }, () => ({ name: 'long', data: { ms: 60_000, failures: 0 } })),
+    );
+    const started = await until('the child runs all of them', () => {
+      const lines = readLines(file).filter((line) => line.what === 'start');
+      return lines.length === jobs.length && lines;
+    });
+    expect(new Set(started.map((line) => line.pid))).toEqual(new Set([child.pid]));
+    const attempts: number[] = [];
+    mill.job('long', (job) => attempts.push(job.attempt));
+    await mill.start();
+    child.kill('SIGKILL');
+    const killedAt = performance.now();
+    await Promise.all(jobs.map((job) => mill.jobs.result(job.id)));
+    expect(performance.now() - killedAt).toBeLessThan(LEASE_MS + 5_000);
+    expect(attempts).toEqual(jobs.map(() => 2));
+    for (const job of jobs) {
+      expect((await mill.jobs.get(job.id))?.history?.map((entry) => entry.status)).toEqual([
+        'crashed',
+        'completed',
+      ]);
+    }
+  },
+);

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { namesIn } from '../../src/sql/names.js';
 import type { PostgresStore } from '../../src/postgres/index.js';
 import { aMill, gate, until } from '../support/mills.js';
@@ -122,6 +122,7 @@ describe("a job that somebody's open transaction holds", () => {
     const mill = aMill(store);
     const retryPolicy = { type: 'fixed', interval: 10 } as const;
     const client = await pool.connect();
+    onTestFinished(() => client.release(true));
     const pid = (await client.query<{ pid: number }>('select pg_backend_pid() as pid')).rows[0]?.pid;
     const over = gate();
     mill.job('careless', { retryPolicy, ...options }, async (job) => {
@@ -141,7 +142,6 @@ describe("a job that somebody's open transaction holds", () => {
     for (let n = 0; n < 3; n += 1)
       expect(await mill.jobs.result((await mill.enqueue('neighbour', n)).id)).toBe('recorded');
     await client.query('rollback');
-    client.release();
     over.open();
     await mill.jobs.result(careless.id);
     expect(await mill.jobs.get(careless.id)).toMatchObject({ status: 'completed', failCount: 1 });
