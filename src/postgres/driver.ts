@@ -1,4 +1,4 @@
-import { Client, Pool } from 'pg';
+import { Client, Pool, type PoolClient } from 'pg';
 import { TidemillError } from '../core/errors.js';
 import type { Driver, Listening, ListenHandlers, Queryable } from '../sql/driver.js';
 import { quoted } from '../sql/names.js';
@@ -31,16 +31,28 @@ export function borrowed(pool: PostgresPool, listenUrl?: string): Driver {
   };
 }
 
+/** A statement that waits for somebody's lock does not hold up the end for longer than this. */
+const CLOSE_LIMIT_MS = 5_000;
+
 /** A pool of our own. */
 export function opened(url: string, connections: number, listenUrl: string = url): Driver {
   const pool = new Pool({ connectionString: url, max: connections, application_name: 'tidemill' });
   // An idle connection that breaks is replaced with the next query; without a listener it would end the process.
   pool.on('error', () => undefined);
-  return {
-    ...borrowed(pool, listenUrl),
-    close: () => pool.end(),
+  const busy = new Set<PoolClient>();
+  pool.on('acquire', (client) => busy.add(client));
+  pool.on('release', (_error, client) => busy.delete(client));
+  const close = async (): Promise<void> => {
+    // Ending a client that waits for an answer closes its connection.
+    const cutOff = (): void => busy.forEach((client) => void endOf(client).catch(() => undefined));
+    const limit = setTimeout(cutOff, CLOSE_LIMIT_MS);
+    await pool.end().finally(() => clearTimeout(limit));
   };
+  return { ...borrowed(pool, listenUrl), close };
 }
+
+/** The client of a pool has it, too; its type does not say so. */
+const endOf = (client: PoolClient): Promise<void> => (client as unknown as Client).end();
 
 /** A connection outside the pool: one that listens would be missing there. */
 async function connectAlone(url: string): Promise<PostgresClient> {

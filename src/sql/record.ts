@@ -154,7 +154,7 @@ export async function records(
   return answer.rows.flatMap(({ json }) => (typeof json === 'string' && json !== '' ? [recordOf(json)] : []));
 }
 
-export function recordOf(json: string): JobRecord {
+function recordOf(json: string): JobRecord {
   return toRecord(JSON.parse(json) as Row, mayBeMarked(json));
 }
 

@@ -146,4 +146,21 @@ describe("a job that somebody's open transaction holds", () => {
     await mill.jobs.result(careless.id);
     expect(await mill.jobs.get(careless.id)).toMatchObject({ status: 'completed', failCount: 1 });
   });
+
+  it('does not hold up the end of the instance: its outcome is named as not recorded', async () => {
+    const { store, lock } = await withLocks();
+    const lines: string[] = [];
+    const line = (_fields: object, message: string): void => void lines.push(message);
+    const mill = aMill(store, { logger: { debug: line, info: line, warn: line, error: line } });
+    const finish = gate();
+    mill.job('x', () => finish.promise);
+    await mill.start();
+    const job = await mill.enqueue('x', {});
+    await until('it runs', async () => (await mill.jobs.get(job.id))?.status === 'processing');
+    const unlock = await lock(job.id);
+    finish.open();
+    await mill.stop();
+    expect(lines.join()).toMatch(/1 outcomes? could not be recorded/u);
+    await unlock();
+  }, 60_000);
 });

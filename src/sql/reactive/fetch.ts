@@ -77,6 +77,8 @@ export class Fetcher {
   async fetch(request: Request): Promise<Fetched> {
     const { plan, lease, options, transaction } = request;
     check(plan, options);
+    // In the name of each caller: a query may be shared with one who is not inside a transaction.
+    if (transaction === undefined) this.#sources.sql.driver.checkOutside?.();
     const kind = JSON.stringify([plan.task, lease.token, options]);
     const fetched =
       transaction === undefined
