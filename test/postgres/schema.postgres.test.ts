@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
 import { describe, expect, inject, it } from 'vitest';
 import { postgres, type PostgresStore } from '../../src/postgres/index.js';
 import { migrations } from '../../src/sql/migrations/index.js';
@@ -40,6 +41,30 @@ describe('the schema', () => {
     await store.jobs.insert([aJob()]);
     expect(await store.jobs.count({})).toBe(1);
     expect(await store.schemaFaults()).toEqual([]);
+  });
+
+  it('goes back step by step by the statements of the guide, and comes again', async () => {
+    const schema = aSchema();
+    const guide = await readFile(new URL('../../docs/postgres.md', import.meta.url), 'utf8');
+    const steps = [...guide.matchAll(/```sql\n(?<sql>-- from \d[^`]+)```/gu)].map(({ groups }) =>
+      (groups?.['sql'] ?? '').replaceAll('tidemill.', `${schema}.`).replaceAll("'tidemill'", `'${schema}'`),
+    );
+    expect(steps).toHaveLength(migrations.length);
+    await pool.query(`create table public.${schema} (id integer primary key)`);
+    const mill = aMill(inSchema(schema));
+    await mill.reactiveTask({ task: 'watch', collection: `public.${schema}`, handler: () => undefined });
+    await mill.start();
+    await mill.stop();
+    const left = async (): Promise<readonly object[]> => {
+      const text = `select relname from pg_class where relnamespace = $1::regnamespace`;
+      return (await pool.query<{ relname: string }>(text, [schema])).rows;
+    };
+    for (const step of steps) await pool.query(step);
+    expect(await left()).toEqual([]);
+    // No trigger is left behind that would fail.
+    await pool.query(`insert into public.${schema} values (1)`);
+    await opened(inSchema(schema));
+    expect(await left()).not.toEqual([]);
   });
 
   it('tells what has drifted away from it', async () => {
