@@ -39,7 +39,8 @@ async function sampled(bench: PostgresBench, database: string, table: string): P
 
 interface Grown {
   readonly sent: number;
-  readonly handled: number;
+  /** Jobs that nobody had run when the last was sent. */
+  readonly behind: number;
   readonly samples: readonly Sample[];
 }
 
@@ -58,6 +59,8 @@ async function sustained(
     batch: BATCH,
   });
   try {
+    let handled = 0;
+    worker.on('count', ({ count }) => (handled = Number(count)));
     worker.say('go');
     const samples: Sample[] = [];
     for (let turn = 0; turn < times; turn += 1) {
@@ -66,11 +69,12 @@ async function sustained(
     }
     producer.say('stop');
     const { value: sent } = await producer.hear<{ value: number }>('result');
-    await sleep(1_000);
+    const behind = sent - handled;
+    worker.say('check');
+    await worker.hear('finished');
     worker.say('stop');
-    const { value } = await worker.hear<{ value: { count: number } }>('result');
     await Promise.all([worker.end(), producer.end()]);
-    return { sent, handled: value.count, samples };
+    return { sent, behind, samples };
   } finally {
     worker.kill();
     producer.kill();
@@ -99,7 +103,7 @@ async function everybody(bench: PostgresBench): Promise<void> {
       const last = grown.samples.at(-1)!;
       const figures = {
         sent: grown.sent,
-        handled: grown.handled,
+        'behind at the end': grown.behind,
         'dead rows, every 10 s': grown.samples.map(({ dead }) => dead.toLocaleString('en-US')).join(' · '),
         'rows at the end': last.live,
         'table MB': last.tableMb,
