@@ -68,6 +68,23 @@ export class StoreError extends TidemillError {
   }
 }
 
+/** What an error says. */
+export const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+/** What a driver threw, as an error of ours: whether waiting helps, and whether the write may exist. */
+export function driverError(
+  what: string,
+  error: unknown,
+  { transient, outcomeUnknown }: { readonly transient: boolean; readonly outcomeUnknown: boolean },
+): StoreError {
+  const unknown = transient && outcomeUnknown;
+  const hint = unknown
+    ? ' It may have been stored all the same; a call with the same `id` is safe to repeat.'
+    : '';
+  const message = `${what}: ${reasonOf(error)}.${hint}`;
+  return new StoreError(message, { cause: error, transient, outcomeUnknown: unknown });
+}
+
 /** `withLock` waited, and somebody else has the lock still. */
 export class LockTakenError extends TidemillError {
   static override readonly brand: string = 'LockTakenError';

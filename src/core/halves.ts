@@ -1,3 +1,5 @@
+import { reasonOf } from './errors.js';
+
 /** An item that a statement chokes on, and why. */
 export interface Choked<T> {
   readonly item: T;
@@ -29,7 +31,7 @@ export async function inHalves<T>(
     const fault = blame(error);
     if (fault === 'again') throw error;
     const [item] = items as readonly [T];
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = reasonOf(error);
     if (items.length === 1) return [{ item, reason, blocked: fault === 'blocked' }];
     const half = Math.ceil(items.length / 2);
     return [

@@ -5,7 +5,7 @@ import {
   MongoServerError,
   MongoServerSelectionError,
 } from 'mongodb';
-import { OptionError, StoreError, TidemillError } from '../core/errors.js';
+import { driverError, OptionError, reasonOf, TidemillError } from '../core/errors.js';
 
 /** Driver errors are sorted here, once, by code or label. */
 const DUPLICATE_KEY = 11_000;
@@ -72,13 +72,9 @@ export function duplicatesOf(error: unknown): readonly number[] {
 /** A driver's error as one of ours; ours pass through. */
 export function sorted(what: string, error: unknown, outcomeUnknown: boolean): TidemillError {
   if (error instanceof TidemillError) return error;
-  const reason = error instanceof Error ? error.message : String(error);
-  if (isTooLarge(error))
-    return new OptionError(`${what}: MongoDB refused it as too large: ${reason}`, { cause: error });
-  const transient = isTransient(error);
-  const unknown = transient && outcomeUnknown;
-  const hint = unknown
-    ? ' It may have been stored all the same; a call with the same `id` is safe to repeat.'
-    : '';
-  return new StoreError(`${what}: ${reason}.${hint}`, { cause: error, transient, outcomeUnknown: unknown });
+  if (isTooLarge(error)) {
+    const message = `${what}: MongoDB refused it as too large: ${reasonOf(error)}`;
+    return new OptionError(message, { cause: error });
+  }
+  return driverError(what, error, { transient: isTransient(error), outcomeUnknown });
 }

@@ -1,4 +1,5 @@
 import type { Clock } from '../core/clock.js';
+import { reasonOf } from '../core/errors.js';
 
 interface Trouble {
   readonly since: number;
@@ -16,7 +17,7 @@ export class Troubles {
 
   begin(about: string, problem: unknown): void {
     const since = this.#open.get(about)?.since ?? this.#clock.monotonic();
-    this.#open.set(about, { since, reason: problem instanceof Error ? problem.message : String(problem) });
+    this.#open.set(about, { since, reason: reasonOf(problem) });
   }
 
   end(about: string): void {

@@ -1,4 +1,4 @@
-import { OptionError, StoreError, TidemillError } from '../core/errors.js';
+import { driverError, OptionError, reasonOf, TidemillError } from '../core/errors.js';
 
 /** Errors are sorted here, once, by their SQLSTATE; both drivers carry it as `code`. */
 export const sqlState = (error: unknown): string | undefined => {
@@ -38,15 +38,11 @@ const isTransient = (error: unknown): boolean => {
 /** A driver's error as one of ours; ours pass through. */
 export function sorted(what: string, error: unknown, outcomeUnknown = false): TidemillError {
   if (error instanceof TidemillError) return error;
-  const reason = error instanceof Error ? error.message : String(error);
-  if (isUnstorable(error))
-    return new OptionError(`${what}: the database refused it for good: ${reason}`, { cause: error });
-  const transient = isTransient(error);
-  const unknown = transient && outcomeUnknown;
-  const hint = unknown
-    ? ' It may have been stored all the same; a call with the same `id` is safe to repeat.'
-    : '';
-  return new StoreError(`${what}: ${reason}.${hint}`, { cause: error, transient, outcomeUnknown: unknown });
+  if (isUnstorable(error)) {
+    const message = `${what}: the database refused it for good: ${reasonOf(error)}`;
+    return new OptionError(message, { cause: error });
+  }
+  return driverError(what, error, { transient: isTransient(error), outcomeUnknown });
 }
 
 /** Runs statements and sorts what they throw. */

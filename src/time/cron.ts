@@ -1,5 +1,5 @@
 import { Cron } from 'croner';
-import { OptionError } from '../core/errors.js';
+import { OptionError, reasonOf } from '../core/errors.js';
 import { show } from '../core/options.js';
 import { checkZone, nextTransition, offsetAt } from './zone.js';
 
@@ -136,7 +136,7 @@ export function parseCron(where: string, text: unknown, timezone = 'UTC'): CronT
   try {
     cron = new ZonedCron(String(text).trim(), fields, zone);
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
+    const reason = reasonOf(cause);
     throw new OptionError(`${where}: cron ${show(text)} is not valid: ${reason}.`, { cause });
   }
   if (!everMatches(cron)) {

@@ -1,6 +1,6 @@
 /** Source documents -> tasks. The server evaluates filter and projection, compares with the snapshot, and writes. */
 import type { Document } from 'mongodb';
-import { OptionError } from '../../core/errors.js';
+import { OptionError, reasonOf } from '../../core/errors.js';
 import type { Poisoned, TaskPlan } from '../../store/reactive.js';
 import { literal, run } from '../context.js';
 import { isOtherCollation, isTransient } from '../errors.js';
@@ -324,7 +324,7 @@ export async function ask(where: string, sources: Sources, of: TaskPlan): Promis
     await source.aggregate(pipeline, { maxTimeMS: 10_000 }).toArray();
   } catch (error) {
     if (isTransient(error)) throw error;
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = reasonOf(error);
     throw new OptionError(`${where}: MongoDB refuses filter or watchProjection: ${reason}`, { cause: error });
   }
 }

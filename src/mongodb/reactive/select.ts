@@ -1,6 +1,6 @@
 /** Which tasks a filter means: what the task itself says, and what its document says. */
 import { BSONRegExp, type Document, type Filter } from 'mongodb';
-import { OptionError, StoreError } from '../../core/errors.js';
+import { OptionError, reasonOf, StoreError } from '../../core/errors.js';
 import type { Source, TaskFilter } from '../../store/reactive.js';
 import { run } from '../context.js';
 import { isTransient } from '../errors.js';
@@ -116,7 +116,7 @@ async function judge(what: string, { source }: Place, query: Document): Promise<
       .toArray();
   } catch (error) {
     if (isTransient(error)) return;
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = reasonOf(error);
     throw new OptionError(
       `${what}: MongoDB refuses sourceDocFilter: ${reason}. It must be a query such as { vip: true }; put an ` +
         'expression into { $expr: … }.',

@@ -1,4 +1,4 @@
-import { OptionError } from '../../core/errors.js';
+import { OptionError, reasonOf } from '../../core/errors.js';
 import { show } from '../../core/options.js';
 import type { ReactiveStore, Source, TaskPlan, TaskStore } from '../../store/reactive.js';
 import type { Queryable } from '../driver.js';
@@ -50,7 +50,7 @@ async function ask(sources: Sources, of: TaskPlan, shape: Shape): Promise<void> 
   } catch (error) {
     const problem = sorted('prepare tasks', error);
     if ('transient' in problem && problem.transient === true) throw problem;
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = reasonOf(error);
     throw new OptionError(`${whereOf(of)}: PostgreSQL refuses filter or watchProjection: ${reason}`, {
       cause: error,
     });
