@@ -3,7 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { TaskConditionFailedError, type TaskContext, type Tidemill } from '../../src/index.js';
 import type { MongodbStore } from '../../src/mongodb/index.js';
 import { gate, until } from '../support/mills.js';
-import { statusesOf, withBeacon, workshop } from './workshop.js';
+import { statusesOf, withBeacon } from './beacons.js';
+import { workshop } from './workshop.js';
 
 type Context = TaskContext<Record<string, unknown>, ClientSession>;
 

@@ -3,7 +3,8 @@ import { fileURLToPath } from 'node:url';
 import { MongoServerError, UUID, type ClientSession } from 'mongodb';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { gate, until } from '../support/mills.js';
-import { statusesOf, withBeacon, workshop, type Row } from './workshop.js';
+import { statusesOf, withBeacon } from './beacons.js';
+import { workshop, type Row } from './workshop.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 const QUICK = { type: 'fixed', interval: 10, maxAttempts: 5 } as const;

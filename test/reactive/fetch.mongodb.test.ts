@@ -4,7 +4,8 @@ import type { GetDocumentOptions, TaskContext } from '../../src/index.js';
 import { mongodb } from '../../src/mongodb/index.js';
 import { aMill, gate } from '../support/mills.js';
 import { freshUri } from '../support/stores.js';
-import { statusesOf, workshop } from './workshop.js';
+import { statusesOf } from './beacons.js';
+import { workshop } from './workshop.js';
 
 const ONCE = { type: 'fixed', interval: 0, maxAttempts: 1 } as const;
 const TASK = { task: 't', collection: 'things', debounce: 0 } as const;

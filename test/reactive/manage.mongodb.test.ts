@@ -3,7 +3,8 @@ import { describe, expect, it } from 'vitest';
 import type { Task, TasksFilter, Tidemill } from '../../src/index.js';
 import type { MongodbStore } from '../../src/mongodb/index.js';
 import { gate, until } from '../support/mills.js';
-import { statusesOf, withBeacon, workshop, type Row, type Workshop } from './workshop.js';
+import { statusesOf, withBeacon } from './beacons.js';
+import { workshop, type Row, type Workshop } from './workshop.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 const ONCE = { type: 'fixed', interval: 1, maxAttempts: 1 } as const;

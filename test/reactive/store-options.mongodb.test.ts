@@ -99,13 +99,16 @@ describe('createIndexes: false', () => {
   });
 
   it('speaks of the collections that collections.tasks names', async () => {
-    const { client, db } = workshop();
+    const { client, db, docs } = workshop();
     const tasks = (name: string): string => `${name}_work`;
     const store = mongodb({ client, collections: { tasks } });
     const mill = aMill(store);
     await mill.reactiveTask({ ...TASK, handler: () => undefined });
     await mill.start();
     expect(await store.indexFaults({ sources: ['things'] })).toEqual([]);
+    // The planner looks after them once more when it begins to lead.
+    await docs.insertOne({ _id: 1 });
+    await completed(mill);
     await db.collection('things_work').dropIndex('tidemill_by_status');
     expect(await store.indexFaults({ sources: ['things'] })).toEqual([
       'things_work: index tidemill_by_status is missing',

@@ -4,7 +4,8 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { AttemptTimeoutError, StoppingError } from '../../src/index.js';
 import { gate, until } from '../support/mills.js';
-import { statusesOf, withBeacon, workshop, type Row } from './workshop.js';
+import { statusesOf, withBeacon } from './beacons.js';
+import { workshop, type Row } from './workshop.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 const ONCE = { type: 'fixed', interval: 1, maxAttempts: 1 } as const;

@@ -4,6 +4,7 @@ import { onTestFinished } from 'vitest';
 import type { Task, TaskStatus, Tidemill, TidemillOptions } from '../../src/index.js';
 import { mongodb, type MongodbStore } from '../../src/mongodb/index.js';
 import { aMill, until } from '../support/mills.js';
+import { plannedUpTo } from './beacons.js';
 import { freshUri } from '../support/stores.js';
 
 export type Row = Document & { _id: string | number };
@@ -43,7 +44,6 @@ export function workshop(): Workshop {
   const stored = db.collection<Row>('things_tasks');
   const raw = (task: string, id: unknown): Promise<Row | null> =>
     stored.findOne({ _id: { task, id } as never });
-  let beacons = 0;
   return {
     uri,
     client,
@@ -61,22 +61,9 @@ export function workshop(): Workshop {
         },
         limitMs,
       ),
-    planned: async () => {
-      beacons += 1;
-      const id = `beacon-${String(beacons)}`;
-      await db.collection<Row>('beacons').insertOne({ _id: id });
-      await until('the planner has come this far', async () => {
-        const seen = await db.collection<Row>('beacons_tasks').findOne({ sourceDocId: id });
-        return seen !== null;
-      });
-    },
+    planned: plannedUpTo({
+      light: (id) => db.collection<Row>('beacons').insertOne({ _id: id }),
+      isSeen: async (id) => (await db.collection<Row>('beacons_tasks').findOne({ sourceDocId: id })) !== null,
+    }),
   };
 }
-
-/** Defines the task that `planned()` waits for; it does nothing. */
-export const withBeacon = (mill: Tidemill<MongodbStore>): Promise<void> =>
-  mill.reactiveTask({ task: 'beacon', collection: 'beacons', debounce: 0, handler: () => undefined });
-
-/** What the history says, in order. */
-export const statusesOf = (task: Task | undefined): readonly string[] =>
-  (task?.executionHistory ?? []).map((entry) => entry.status);

@@ -1,7 +1,8 @@
 import { expect, it } from 'vitest';
 import type { ReactiveTaskDefinition, TaskContext, Tidemill } from '../../../src/index.js';
 import { gate, until } from '../../support/mills.js';
-import { eachYard, statusesOf, withBeacon, type Yard } from './yards.js';
+import { statusesOf, withBeacon } from '../beacons.js';
+import { eachYard, type Yard } from './yards.js';
 
 const PAID = {
   task: 't',

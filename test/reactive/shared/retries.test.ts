@@ -1,7 +1,8 @@
 import { expect, it } from 'vitest';
 import { FatalError, type ReactiveTaskDefinition } from '../../../src/index.js';
 import { gate, until } from '../../support/mills.js';
-import { eachYard, statusesOf, withBeacon, type Yard } from './yards.js';
+import { statusesOf, withBeacon } from '../beacons.js';
+import { eachYard, type Yard } from './yards.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 const HOUR_MS = 3_600_000;

@@ -8,6 +8,7 @@ import { mongodb } from '../../../src/mongodb/index.js';
 import { postgres } from '../../../src/postgres/index.js';
 import type { Store } from '../../../src/store/port.js';
 import { aMill, until } from '../../support/mills.js';
+import { plannedUpTo } from '../beacons.js';
 import { freshEmbedded, freshUri, sharedEmbedded, useEmbedded } from '../../support/stores.js';
 
 /** What the watched rows and documents may have. */
@@ -153,7 +154,6 @@ async function open(database: () => Promise<Database>): Promise<Yard> {
   const { docs, tasks, makeDue, store, beacon } = await database();
   const matches = (task: StoredTask, which: Partial<StoredTask>): boolean =>
     Object.entries(which).every(([field, value]) => task[field] === value);
-  let beacons = 0;
   return {
     docs,
     tasks,
@@ -180,24 +180,12 @@ async function open(database: () => Promise<Database>): Promise<Yard> {
         await eye.release(holder);
       }
     },
-    planned: async () => {
-      beacons += 1;
-      const id = `beacon-${String(beacons)}`;
-      await beacon(id);
-      await until('the planner has come this far', async () =>
-        (await tasks()).some((one) => matches(one, { task: 'beacon', sourceDocId: id })),
-      );
-    },
+    planned: plannedUpTo({
+      light: beacon,
+      isSeen: async (id) => (await tasks()).some((one) => matches(one, { task: 'beacon', sourceDocId: id })),
+    }),
   };
 }
-
-/** Defines the task that `planned()` waits for; it does nothing. */
-export const withBeacon = (mill: Tidemill): Promise<void> =>
-  mill.reactiveTask({ task: 'beacon', collection: 'beacons', debounce: 0, handler: () => undefined });
-
-/** What the history says, in order. */
-export const statusesOf = (task: Task | undefined): readonly string[] =>
-  (task?.executionHistory ?? []).map((entry) => entry.status);
 
 /** Runs the same facts on every store whose data can be watched. */
 export function eachYard(what: string, facts: (yard: () => Promise<Yard>) => void): void {

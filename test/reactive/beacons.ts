@@ -1,0 +1,35 @@
+/** How far the planner has come: a collection of its own, whose tasks do nothing. */
+import type { Task, Tidemill } from '../../src/index.js';
+import type { Store } from '../../src/store/port.js';
+import { until } from '../support/mills.js';
+
+export interface Beacons {
+  readonly light: (id: string) => Promise<unknown>;
+  readonly isSeen: (id: string) => Promise<boolean>;
+}
+
+/**
+ * Waits until the planner has planned everything that was written before. The tasks of one batch are planned side by
+ * side, in any order; so a second light, written after the first was seen, tells that the whole batch is over.
+ */
+export function plannedUpTo({ light, isSeen }: Beacons): () => Promise<void> {
+  let lit = 0;
+  const one = async (): Promise<void> => {
+    lit += 1;
+    const id = `beacon-${String(lit)}`;
+    await light(id);
+    await until('the planner has come this far', () => isSeen(id));
+  };
+  return async () => {
+    await one();
+    await one();
+  };
+}
+
+/** Defines the task that `planned()` waits for; it does nothing. */
+export const withBeacon = <S extends Store>(mill: Tidemill<S>): Promise<void> =>
+  mill.reactiveTask({ task: 'beacon', collection: 'beacons', debounce: 0, handler: () => undefined });
+
+/** What the history says, in order. */
+export const statusesOf = (task: Task | undefined): readonly string[] =>
+  (task?.executionHistory ?? []).map((entry) => entry.status);
