@@ -113,7 +113,8 @@ export class Plant {
   /** Waits until a document's handler was called this often, and fails if it was called more often. */
   async ran(id: unknown, times = 1, task = 'task'): Promise<readonly Run[]> {
     await until(
-      `${task} ran ${times} times for ${JSON.stringify(id)}; errors: ${this.errors.map(String).join('; ')}`,
+      () =>
+        `${task} ran ${times} times for ${JSON.stringify(id)}; errors: ${this.errors.map(String).join('; ')}`,
       () => this.of(id, task).length >= times,
     );
     if (this.of(id, task).length > times) throw new Error(`${task} ran ${this.of(id, task).length} times`);

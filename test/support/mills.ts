@@ -2,6 +2,9 @@ import { afterEach } from 'vitest';
 import { Tidemill, type TidemillOptions } from '../../src/index.js';
 import type { Store } from '../../src/store/port.js';
 
+/** The poll finds nothing while a test lasts: whatever runs was woken. */
+export const rarely = { min: '1h', max: '1h' } as const;
+
 const open: Tidemill[] = [];
 
 afterEach(async () => {
@@ -22,9 +25,9 @@ export function gate<T = void>(): { readonly promise: Promise<T>; readonly open:
   return { promise, open: resolve };
 }
 
-/** Asks until the answer is there; fails with what was last seen. */
+/** Asks until the answer is there; `what` may be a function that says what was seen instead. */
 export async function until<T>(
-  what: string,
+  what: string | (() => string),
   ask: () => Promise<T | false | undefined> | T | false | undefined,
   limitMs = 45_000,
 ): Promise<T> {
@@ -32,7 +35,10 @@ export async function until<T>(
   for (;;) {
     const answer = await ask();
     if (answer !== false && answer !== undefined) return answer;
-    if (performance.now() > end) throw new Error(`waited ${String(limitMs)} ms in vain until ${what}`);
+    if (performance.now() > end) {
+      const text = typeof what === 'string' ? what : what();
+      throw new Error(`waited ${String(limitMs)} ms in vain until ${text}`);
+    }
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }

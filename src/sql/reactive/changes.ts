@@ -17,18 +17,22 @@ export interface Noted {
 interface Answer {
   /** Every transaction below has ended, and what it committed is seen. */
   readonly xmin: number;
-  /** No transaction from here on had begun. */
-  readonly xmax: number;
+  /** The next transaction to write begins here. Unlike the snapshot's own end, which open transactions may lie beyond. */
+  readonly next: number;
   /** The newest number that was given out. */
   readonly last: number;
   readonly rows: readonly Noted[];
 }
 
-/** $1 spans to look into, in order · $2 the most to read */
+/**
+ * $1 spans to look into, in order · $2 the most to read
+ * The age of a transaction counts from the next one: so the id of that is known without using one up.
+ */
 export const readStatement = (sql: Sql): string => {
   const { changes, changeNumbers } = namesOf(sql);
   return `select json_build_object(
-      'xmin', pg_snapshot_xmin(s.now)::text::bigint, 'xmax', pg_snapshot_xmax(s.now)::text::bigint,
+      'xmin', pg_snapshot_xmin(s.now)::text::bigint,
+      'next', pg_snapshot_xmax(s.now)::text::bigint + age(pg_snapshot_xmax(s.now)::xid),
       'last', (select case when is_called then last_value else 0 end from ${changeNumbers}),
       'rows', (
         select coalesce(json_agg(json_build_object('seq', c.seq, 'source', c.source, 'key', c.key, 'kind', c.kind,
@@ -52,9 +56,9 @@ export class ChangeReader {
   readonly #sql: Sql;
   readonly #ledger: Ledger;
   readonly #limit: number;
-  /** The newest number of an earlier look, and a transaction that begins later than whoever has it. */
   #highest = 0;
-  #mark: { readonly last: number; readonly xmax?: number } | undefined;
+  /** The newest number of an earlier look, and a transaction that begins later than whoever has it. */
+  #mark: { readonly last: number; readonly next?: number } | undefined;
 
   constructor(sql: Sql, ledger: Ledger, limit: number) {
     this.#sql = sql;
@@ -81,12 +85,12 @@ export class ChangeReader {
     this.#highest = last;
   }
 
-  /** Its numbers are read after the snapshot was taken, so a mark is complete only with the snapshot after that. */
-  #decide({ xmin, xmax, last, rows: read }: Answer): void {
+  /** Whoever has the newest number began before the look after that: a mark is complete only with the next one. */
+  #decide({ xmin, next, last, rows: read }: Answer): void {
     const mark = this.#mark;
     if (mark === undefined) this.#mark = { last };
-    else if (mark.xmax === undefined) this.#mark = { ...mark, xmax };
-    else if (xmin >= mark.xmax) {
+    else if (mark.next === undefined) this.#mark = { ...mark, next };
+    else if (xmin >= mark.next) {
       const seen = read.length < this.#limit ? mark.last : Math.min(mark.last, (read.at(-1)?.seq ?? 1) - 1);
       this.#ledger.decided(seen);
       this.#mark = { last };

@@ -97,7 +97,8 @@ export class Tables {
   async ran(id: unknown, times = 1): Promise<readonly Run[]> {
     const errors = (): string => this.errors.map(String).join('; ');
     await until(
-      `the task of ${JSON.stringify(id)} ran ${String(times)} times; ran: ${JSON.stringify(this.runs.map((run) => run.id))}; errors: ${errors()}`,
+      () =>
+        `the task of ${JSON.stringify(id)} ran ${String(times)} times; ${String(this.runs.length)} runs; errors: ${errors()}`,
       () => this.of(id).length >= times,
     );
     return this.of(id);
