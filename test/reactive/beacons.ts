@@ -26,6 +26,17 @@ export function plannedUpTo({ light, isSeen }: Beacons): () => Promise<void> {
   };
 }
 
+/**
+ * Starts a mill, and waits until the documents of its task were looked at once: from here on only changes are planned.
+ * A look that comes later may touch a task that runs.
+ */
+export async function startedUp<S extends Store>(mill: Tidemill<S>, task: string): Promise<void> {
+  let isOver = false;
+  mill.on('reconcile:complete', ({ tasks }) => (isOver ||= tasks.includes(task)));
+  await mill.start();
+  await until(`${task} was looked at once`, () => isOver);
+}
+
 /** Defines the task that `planned()` waits for; it does nothing. */
 export const withBeacon = <S extends Store>(mill: Tidemill<S>): Promise<void> =>
   mill.reactiveTask({ task: 'beacon', collection: 'beacons', debounce: 0, handler: () => undefined });

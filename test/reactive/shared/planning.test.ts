@@ -137,12 +137,23 @@ eachYard('a change becomes a run', (aYard) => {
 
   it('of a burst: one, with the last values', async () => {
     const yard = await aYard();
-    const { of, ran } = await started(yard, { debounce: { wait: 700, maxWait: '10s' } });
+    const { of } = await started(yard, { debounce: '1h' });
     await yard.docs.insertOne({ _id: 1, status: 'paid', n: 0 });
     for (let n = 1; n <= 20; n += 1) await yard.docs.updateOne({ _id: 1 }, { $set: { n } });
-    await ran(1);
+    await yard.planned();
+    expect(of(1)).toEqual([]);
+    await yard.makeDue('t');
     await quiet(yard);
     expect(of(1).map(({ watchedValues }) => watchedValues['n'])).toEqual([20]);
+  });
+
+  it('once its debounce is over, and not before', async () => {
+    const yard = await aYard();
+    const { mill, ran } = await started(yard, { debounce: 300 });
+    await yard.docs.insertOne({ _id: 1, status: 'paid' });
+    await ran(1);
+    const task = await yard.reaches(mill, 't', 1, 'completed');
+    expect(task.scheduledAt.getTime() - task.updatedAt.getTime()).toBe(300);
   });
 });
 
