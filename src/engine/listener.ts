@@ -29,6 +29,9 @@ export interface Seat {
 const BUSY_MS = 1_000;
 const REOPEN_MS = 1_000;
 const LONGEST_REOPEN_MS = 30_000;
+/** A server may be deaf for good, or so busy that it only seemed to be. */
+const UNHEARD_MS = 5_000;
+const LONGEST_UNHEARD_MS = 300_000;
 
 /** Listens for wake-ups while there is little to do, for everybody who waits in this instance. */
 export class Listener {
@@ -41,6 +44,7 @@ export class Listener {
   #reopening: Timer | undefined;
   #failures = 0;
   #unavailable = false;
+  #retrying: Promise<void> | undefined;
   #closed = false;
 
   constructor(options: ListenerOptions) {
@@ -60,6 +64,7 @@ export class Listener {
     this.#closed = true;
     this.#reopening?.cancel();
     await this.#opening;
+    await this.#retrying;
     await this.#shut();
   }
 
@@ -78,21 +83,23 @@ export class Listener {
   }
 
   async #open(): Promise<void> {
-    const { store, unavailable } = this.#options;
-    if (this.#watch !== undefined || this.#unavailable || this.#closed || this.#reopening !== undefined)
-      return;
+    if (this.#watch !== undefined || this.#closed || this.#reopening !== undefined) return;
+    await this.#tryToOpen();
+  }
+
+  async #tryToOpen(): Promise<void> {
     try {
-      const watch = await store.watch({
+      const watch = await this.#options.store.watch({
         wake: (kind, hint) => this.#tell(kind, (one) => one.wake(hint)),
         cancel: () => this.#tell('jobs', (one) => one.cancel()),
         news: () => this.#options.news(),
         broken: (problem) => this.#broken(problem),
       });
-      this.#failures = 0;
-      if ('close' in watch) this.#watch = watch;
+      if ('unavailable' in watch) this.#unheard(watch.unavailable);
       else {
-        this.#unavailable = true;
-        unavailable(watch.unavailable);
+        this.#watch = watch;
+        this.#failures = 0;
+        this.#unavailable = false;
       }
     } catch (problem) {
       this.#failed(problem);
@@ -114,6 +121,22 @@ export class Listener {
     this.#failed(problem);
     // What was missed while nobody listened is found by a look.
     this.#wakeAll();
+  }
+
+  /** Nobody waits for the next try: it takes a while to know that nothing is heard. */
+  #unheard(reason: string): void {
+    if (!this.#unavailable) this.#options.unavailable(reason);
+    this.#unavailable = true;
+    if (this.#closed) return;
+    const waitMs = Math.min(UNHEARD_MS * 2 ** this.#failures, LONGEST_UNHEARD_MS);
+    this.#failures += 1;
+    this.#reopening = this.#options.clock.timer(waitMs, () => {
+      this.#retrying = this.#tryToOpen().finally(() => {
+        if (this.#watch === undefined) return;
+        this.#reopening = undefined;
+        this.#wakeAll();
+      });
+    });
   }
 
   /** A look opens the next channel, and the poll may be as rare as once an hour: so they are woken for it. */

@@ -1,14 +1,20 @@
 import { describe, expect, it } from 'vitest';
 import { Listener } from '../../src/engine/listener.js';
 import { memory } from '../../src/memory/index.js';
-import type { Store, Watch, WatchHandlers } from '../../src/store/port.js';
+import type { Store, WatchHandlers } from '../../src/store/port.js';
 import { virtualClock } from '../../src/testing/index.js';
 
 /** A store whose wake-up channel opens, refuses and breaks as it is told. */
 function aListener() {
   const clock = virtualClock();
-  const channel = { opened: 0, refuses: false, handlers: undefined as WatchHandlers | undefined };
-  const watch = (handlers: WatchHandlers): Promise<Watch> => {
+  const channel = {
+    opened: 0,
+    refuses: false,
+    deaf: false,
+    handlers: undefined as WatchHandlers | undefined,
+  };
+  const watch: Store['watch'] = (handlers) => {
+    if (channel.deaf) return Promise.resolve({ unavailable: 'nothing is heard' });
     if (channel.refuses) return Promise.reject(new Error('refused'));
     channel.opened += 1;
     channel.handlers = handlers;
@@ -16,12 +22,13 @@ function aListener() {
   };
   const store: Store = Object.assign(Object.create(memory()) as Store, { kind: 'some', watch });
   const errors: unknown[] = [];
+  const warned: string[] = [];
   const listener = new Listener({
     store,
     clock,
     error: (error) => errors.push(error),
     news: () => undefined,
-    unavailable: () => undefined,
+    unavailable: (reason) => warned.push(reason),
   });
   const woken: number[] = [];
   const seat = listener.join({
@@ -33,7 +40,7 @@ function aListener() {
     },
     cancel: () => undefined,
   });
-  return { clock, channel, listener, seat, woken, errors };
+  return { clock, channel, listener, seat, woken, errors, warned };
 }
 
 describe('a wake-up channel', () => {
@@ -65,6 +72,24 @@ describe('a wake-up channel', () => {
     channel.handlers?.broken(new Error('gone'));
     await clock.advance('1s');
     expect(channel.opened).toBe(2);
+    await listener.close();
+  });
+
+  it('on which nothing is heard is warned of once, and tried again beside the poll', async () => {
+    const { clock, channel, listener, seat, woken, warned } = aListener();
+    channel.deaf = true;
+    await seat.idle();
+    await seat.idle();
+    expect(listener.wakeUp).toBe('poll');
+    await clock.advance('40s');
+    expect(warned).toEqual(['nothing is heard']);
+    expect(woken).toEqual([]);
+    channel.deaf = false;
+    await clock.advance('5m');
+    expect(channel.opened).toBe(1);
+    expect(listener.wakeUp).toBe('stream');
+    // For what was missed until then.
+    expect(woken).toHaveLength(1);
     await listener.close();
   });
 
