@@ -6,6 +6,8 @@ import { leaseOf, type SettleAnswer, type WorkStore } from '../store/port.js';
 import type { Conclusion, Extra, Trigger } from './trigger.js';
 
 const BATCH = 500;
+/** While the store writes one batch, the next is made ready and sent, if it is full. */
+const AT_ONCE = 2;
 const MOST_REFUSALS = 2;
 const FIRST_WAIT_MS = 50;
 const LONGEST_WAIT_MS = 2_000;
@@ -30,15 +32,17 @@ export interface SettlerOptions<W extends Work, S> {
 }
 
 /**
- * Records outcomes. Those of the same moment go in one command, one command at a time. A database that does not
+ * Records outcomes. Those of the same moment go in one command; a second one goes beside it only where a full batch
+ * waits. Their order does not matter: work is claimed again only after its outcome is written. A database that does not
  * answer is asked again until it does: its own trouble never becomes a job's failure, and it alone says who holds what.
  */
 export class Settler<W extends Work, S> {
   readonly #options: SettlerOptions<W, S>;
   #queue: Settling<W>[] = [];
-  #writing: readonly Settling<W>[] = [];
-  #begunAt = 0;
-  #flushing: Promise<void> | undefined;
+  /** Batches under way, and when each was begun. */
+  readonly #writing = new Map<readonly Settling<W>[], number>();
+  readonly #flushes = new Set<Promise<void>>();
+  #flushing = 0;
   readonly #giveUp = new AbortController();
 
   constructor(options: SettlerOptions<W, S>) {
@@ -51,13 +55,13 @@ export class Settler<W extends Work, S> {
   }
 
   ids(): string[] {
-    return [...this.#queue, ...this.#writing].map(({ work }) => work.id);
+    return [...this.#queue, ...[...this.#writing.keys()].flat()].map(({ work }) => work.id);
   }
 
   push(settling: Settling<W>): void {
     if (this.#giveUp.signal.aborted) return;
     this.#queue.push(settling);
-    this.#flushing ??= this.#start();
+    if (this.#flushing < (this.#queue.length < BATCH ? 1 : AT_ONCE)) this.#start();
   }
 
   /** Resolves when everything is recorded, or given up after `limitMs`; answers how many were not. */
@@ -68,38 +72,41 @@ export class Settler<W extends Work, S> {
     const givenUp = new Promise<void>((resolve) => {
       signal.addEventListener('abort', () => resolve(), { once: true });
     });
-    while (this.#flushing !== undefined && !signal.aborted) await Promise.race([this.#flushing, givenUp]);
+    while (this.#flushes.size > 0 && !signal.aborted)
+      await Promise.race([Promise.all(this.#flushes), givenUp]);
     timer.cancel();
     // Whatever comes from now on finds no store any more.
     this.#giveUp.abort();
-    return this.#queue.length + this.#writing.length;
+    return [...this.#writing.keys()].reduce((sum, batch) => sum + batch.length, this.#queue.length);
   }
 
-  /** Milliseconds since the batch that is being written was begun. */
+  /** Milliseconds since the oldest batch that is being written was begun. */
   get writingMs(): number {
-    return this.#writing.length === 0 ? 0 : this.#options.clock.monotonic() - this.#begunAt;
+    const now = this.#options.clock.monotonic();
+    return [...this.#writing.values()].reduce((most, begunAt) => Math.max(most, now - begunAt), 0);
   }
 
-  #start(): Promise<void> {
+  #start(): void {
+    this.#flushing += 1;
     const flushing = this.#flush();
+    this.#flushes.add(flushing);
+    void flushing.then(() => this.#flushes.delete(flushing));
     this.#options.clock.track?.(flushing);
-    return flushing;
   }
 
   async #flush(): Promise<void> {
     // One turn of the event loop gathers everything that ends in it.
     await new Promise((resolve) => setImmediate(resolve));
-    while (this.#queue.length > 0 && !this.#giveUp.signal.aborted) {
+    while (this.#queue.length >= (this.#flushing > 1 ? BATCH : 1) && !this.#giveUp.signal.aborted) {
       const batch = this.#queue.slice(0, BATCH);
       this.#queue = this.#queue.slice(BATCH);
-      this.#writing = batch;
-      this.#begunAt = this.#options.clock.monotonic();
+      this.#writing.set(batch, this.#options.clock.monotonic());
       const left = await this.#persist(batch);
-      this.#writing = [];
+      this.#writing.delete(batch);
       this.#queue.unshift(...left);
       this.#options.drained();
     }
-    this.#flushing = undefined;
+    this.#flushing -= 1;
   }
 
   /** Until the store has answered for each; what is left had to be given up. */
