@@ -57,12 +57,14 @@ export function borrowed(database: EmbeddedDatabase): Driver {
         'any other call would wait for the transaction, which waits for the call.',
     );
   };
+  const query: Queryable['query'] = async (text, values) => {
+    checkOutside();
+    return database.query(text, values).finally(turn);
+  };
   return {
     checkOutside,
-    query: async (text, values) => {
-      checkOutside();
-      return database.query(text, values).finally(turn);
-    },
+    query,
+    often: { query },
     transaction: async (work) => {
       checkOutside();
       const answer = database.transaction((transaction) => inside.run(transaction, () => work(transaction)));

@@ -2,6 +2,7 @@ import { Client, Pool, type PoolClient } from 'pg';
 import { TidemillError } from '../core/errors.js';
 import type { Driver, Listening, ListenHandlers, Queryable } from '../sql/driver.js';
 import { quoted } from '../sql/names.js';
+import { Prepared } from './prepared.js';
 
 /** What is used of a client of node-postgres. */
 export interface PostgresClient extends Queryable {
@@ -25,6 +26,7 @@ export function borrowed(pool: PostgresPool, listenUrl?: string): Driver {
   const listener = listenUrl === undefined ? () => pool.connect() : () => connectAlone(listenUrl);
   return {
     query: (text, values) => pool.query(text, values),
+    often: pool,
     transaction: (work) => inTransaction(pool, work),
     listen: async (channel, handlers) => listen(await listener(), channel, handlers),
     close: () => Promise.resolve(),
@@ -48,7 +50,7 @@ export function opened(url: string, connections: number, listenUrl: string = url
     const limit = setTimeout(cutOff, CLOSE_LIMIT_MS);
     await pool.end().finally(() => clearTimeout(limit));
   };
-  return { ...borrowed(pool, listenUrl), close };
+  return { ...borrowed(pool, listenUrl), often: new Prepared(pool), close };
 }
 
 /** The client of a pool has it, too; its type does not say so. */

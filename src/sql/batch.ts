@@ -26,10 +26,12 @@ const isShared = (rows: readonly BatchRow[], column: string): boolean => {
 function element(value: unknown, type: string): string {
   if (value === undefined || value === null) return 'NULL';
   if (typeof value === 'string' && type !== 'jsonb') return quotedElement(value);
-  return quotedElement(JSON.stringify(value));
+  // JSON has no control characters, so its quotes and backslashes are all that is escaped: as in an array, and quickly.
+  return JSON.stringify(JSON.stringify(value));
 }
 
-const quotedElement = (text: string): string => `"${text.replaceAll(/[\\"]/gu, '\\$&')}"`;
+const quotedElement = (text: string): string =>
+  `"${text.replaceAll('\\', String.raw`\\`).replaceAll('"', String.raw`\"`)}"`;
 
 const OWN_FROM = 4;
 

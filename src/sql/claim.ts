@@ -2,6 +2,7 @@ import type { JobRecord } from '../core/job.js';
 import type { ClaimAnswer, ClaimRequest, Instance } from '../store/port.js';
 import { clusterJson, readCluster, type ClusterRow } from './cluster.js';
 import type { Sql } from './connection.js';
+import type { Queryable } from './driver.js';
 import { run } from './errors.js';
 import { answering, CLAIMED, claimedRecord, COLUMNS, records } from './record.js';
 import { isStorable } from './values.js';
@@ -112,20 +113,21 @@ export async function claim(sql: Sql, request: ClaimRequest): Promise<ClaimAnswe
   const ids = hintedIds(request);
   if (ids.length === 0) {
     const limits = limitsOf(request);
-    return claimBy(sql, request, claimStatement(sql), limits, limits);
+    return claimBy(sql, sql.driver, request, claimStatement(sql), limits, limits);
   }
-  return claimBy(sql, request, hintedStatement(sql), ids, []);
+  return claimBy(sql, sql.driver.often, request, hintedStatement(sql), ids, []);
 }
 
 async function claimBy(
   sql: Sql,
+  on: Queryable,
   { instance, token, heartbeatMs, total }: ClaimRequest,
   text: string,
   what: readonly unknown[],
   limits: readonly { readonly name: string; readonly max: number }[],
 ): Promise<ClaimAnswer> {
   const values = [JSON.stringify(what), total, instance.instanceId, token, heartbeatMs];
-  const { rows } = await run('claim', () => sql.driver.query(text, values));
+  const { rows } = await run('claim', () => on.query(text, values));
   const texts = rows.map(({ json }) => json as string);
   const { cluster, offered } = JSON.parse(texts[0] ?? '') as Summary;
   const now = new Date(cluster.now);

@@ -25,6 +25,8 @@ export interface Listening {
 
 /** An open database. A query is a statement by itself; those of a transaction go through its own handle. */
 export interface Driver extends Queryable {
+  /** The same for statements on few rows that are asked again and again: their plan may be kept for a while. */
+  readonly often: Queryable;
   /** Runs `work` at READ COMMITTED; commits where it resolves, rolls back where it rejects. */
   transaction<T>(work: (transaction: Queryable) => Promise<T>): Promise<T>;
   /** Throws inside a transaction, where it is the only connection that there is. */

@@ -85,15 +85,19 @@ function storedJob(job: Identified): Readonly<Record<string, unknown>> {
 }
 
 function checked(job: NewJob, now: number): Identified {
-  for (const [option, text] of Object.entries({ id: job.id, name: job.name, uniqueKey: job.uniqueKey })) {
-    const fault = text === undefined ? null : refusesText(text);
-    if (fault !== null) throw new OptionError(`enqueue: ${option} ${fault}; use another one.`);
-  }
-  return { ...job, id: job.id ?? newId(now) };
+  checkStorable('id', job.id);
+  checkStorable('name', job.name);
+  checkStorable('uniqueKey', job.uniqueKey);
+  return job.id === undefined ? { ...job, id: newId(now) } : (job as Identified);
+}
+
+function checkStorable(option: string, text: string | undefined): void {
+  const fault = text === undefined ? null : refusesText(text);
+  if (fault !== null) throw new OptionError(`enqueue: ${option} ${fault}; use another one.`);
 }
 
 export const insert = (sql: Sql, jobs: readonly NewJob[]): Promise<readonly Inserted[]> =>
-  run('enqueue', () => insertOn(sql, sql.driver, jobs, true), true);
+  run('enqueue', () => insertOn(sql, sql.driver.often, jobs, true), true);
 
 /** In the caller's transaction. Its errors are the driver's own, by which the caller knows what to do. */
 export const insertIn = (

@@ -229,20 +229,37 @@ const lineOf = (stored: LogLine): LogLine => ({
 
 /** The record of a job that was just stored: nothing needs to be read to know it. */
 export function recordOfNew(job: NewJob & { readonly id: string }): JobRecord {
-  const { wake, ownId, claim, ...fields } = job;
-  const holder =
-    claim === undefined
-      ? {}
-      : {
-          status: 'processing' as const,
-          lockedAt: job.createdAt,
-          lastHeartbeat: job.createdAt,
-          claimedBy: claim.instance.instanceId,
-          leaseToken: claim.token,
-          heartbeatInterval: claim.heartbeatMs,
-        };
-  return { ...fields, key: job.id, failCount: 0, updatedAt: job.createdAt, lockedAt: null, ...holder };
+  const { id, name, data, status, priority, nextRunAt, createdAt, claim } = job;
+  // Spelled out, since leaving fields out of a copy takes longer than all the rest of an insert of many.
+  const record: Writable<JobRecord> = {
+    key: id,
+    id,
+    name,
+    data,
+    status,
+    priority,
+    nextRunAt,
+    createdAt,
+    updatedAt: createdAt,
+    lockedAt: null,
+    failCount: 0,
+  };
+  if (job.uniqueKey !== undefined) record.uniqueKey = job.uniqueKey;
+  if (job.retryPolicy !== undefined) record.retryPolicy = job.retryPolicy;
+  if (job.timeoutMs !== undefined) record.timeoutMs = job.timeoutMs;
+  if (claim === undefined) return record;
+  return {
+    ...record,
+    status: 'processing',
+    lockedAt: createdAt,
+    lastHeartbeat: createdAt,
+    claimedBy: claim.instance.instanceId,
+    leaseToken: claim.token,
+    heartbeatInterval: claim.heartbeatMs,
+  };
 }
+
+type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
 
 const own = randomBytes(5).toString('hex');
 let serial = 0;

@@ -125,6 +125,10 @@ export function appended(list: string, more: string, keep: string): string {
   end`;
 }
 
+/** Most jobs run once: their first entry is a list by itself. */
+const history = `case when j.history is null and g.entry is not null then jsonb_build_array(g.entry)
+    else ${appended('j.history', 'g.entry', 'g.keep')} end`;
+
 function assignments({ some, all, entries, logs }: Shape): string {
   const fields = some.map((field) => {
     const { name } = COLUMN_OF[field];
@@ -138,7 +142,7 @@ function assignments({ some, all, entries, logs }: Shape): string {
     'lease_token = case when g.holder then j.lease_token end',
     'updated_at = statement_timestamp()',
     ...fields,
-    ...(entries ? [`history = ${appended('j.history', 'g.entry', 'g.keep')}`] : []),
+    ...(entries ? [`history = ${history}`] : []),
     ...(logs ? [`logs = ${appended('j.logs', 'g.lines', String(LOG_LIMIT))}`] : []),
   ].join(',\n      ');
 }
@@ -223,7 +227,9 @@ async function settleOn(
 export async function settle(sql: Sql, settlements: readonly Settlement[]): Promise<readonly SettleAnswer[]> {
   return run('settle', async () => {
     try {
-      return await settleOn(sql, sql.driver, settlements, true);
+      // A plan for one is not good for many.
+      const on = settlements.length === 1 ? sql.driver.often : sql.driver;
+      return await settleOn(sql, on, settlements, true);
     } catch (error) {
       if (!isUnstorable(error)) throw error;
       // Asking again would give the same answer for ever.

@@ -1,0 +1,71 @@
+import { randomBytes } from 'node:crypto';
+import pg from 'pg';
+import { expect, inject, it, onTestFinished } from 'vitest';
+import { Prepared } from '../../src/postgres/prepared.js';
+
+/** One connection, so that a test sees what it has kept. */
+function alone(): pg.Pool {
+  const pool = new pg.Pool({ connectionString: inject('postgresUrl'), max: 1 });
+  onTestFinished(() => pool.end());
+  return pool;
+}
+
+const KEPT = 'select name, statement from pg_prepared_statements';
+
+it('keeps each statement once for each connection', async () => {
+  const pool = alone();
+  const prepared = new Prepared(pool);
+  const twice = 'select ($1::integer * 2)::text as json';
+  for (const value of [1, 2, 3]) {
+    const { rows } = await prepared.query(twice, [value]);
+    expect(rows).toEqual([{ json: String(value * 2) }]);
+  }
+  const { rows } = await pool.query<{ name: string; statement: string }>(KEPT);
+  expect(rows.map(({ statement }) => statement)).toEqual([twice]);
+  expect(rows[0]?.name).toMatch(/^tidemill_[\da-f]{24}$/u);
+});
+
+it('goes on without names where a pooler gives it connections that do not know them', async () => {
+  const pool = alone();
+  const prepared = new Prepared(pool);
+  const ask = () => prepared.query('select $1::text as json', ['hello']);
+  await ask();
+  await pool.query('deallocate all');
+  expect((await ask()).rows).toEqual([{ json: 'hello' }]);
+  expect((await pool.query(KEPT)).rows).toEqual([]);
+  expect((await ask()).rows).toEqual([{ json: 'hello' }]);
+});
+
+it('lets other errors through, and the connection serves on', async () => {
+  const prepared = new Prepared(alone());
+  await expect(prepared.query('select 1 / $1::integer', [0])).rejects.toMatchObject({ code: '22012' });
+  expect((await prepared.query('select $1::text as json', ['on'])).rows).toEqual([{ json: 'on' }]);
+});
+
+it('plans anew after a while: what was right for a small table is not for a large one', async () => {
+  const pool = alone();
+  const table = `t_${randomBytes(6).toString('hex')}`;
+  onTestFinished(async () => {
+    await pool.query(`drop table ${table}`);
+  });
+  await pool.query(`create table ${table} (id integer primary key) with (autovacuum_enabled = false)`);
+  await pool.query(`insert into ${table} values (1)`);
+  await pool.query(`vacuum analyze ${table}`);
+  const text = `select id::text as json from ${table} where id = $1::integer`;
+  const planOf = async (): Promise<string> => {
+    const { rows } = await pool.query<{ name: string }>(KEPT);
+    const plan = await pool.query<Record<string, string>>(`explain execute ${rows[0]?.name ?? ''} (1)`);
+    return plan.rows.map((row) => row['QUERY PLAN']).join('\n');
+  };
+  // Without it the server keeps a plan only after some calls, if that seems cheaper.
+  await pool.query('set plan_cache_mode = force_generic_plan');
+  const lasting = new Prepared(pool);
+  await lasting.query(text, [1]);
+  await pool.query(`insert into ${table} select generate_series(2, 50000)`);
+  await lasting.query(text, [1]);
+  expect(await planOf()).toContain('Seq Scan');
+  const forgetful = new Prepared(pool, 0);
+  await forgetful.query(text, [1]);
+  await forgetful.query(text, [1]);
+  expect(await planOf()).toContain('Index');
+});
