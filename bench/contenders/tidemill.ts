@@ -1,6 +1,5 @@
 import { MongoClient } from 'mongodb';
-import { Tidemill } from '../../src/index.js';
-import { mongodb } from '../../src/mongodb/index.js';
+import { built } from '../lib/built.js';
 import { documents } from '../lib/documents.js';
 import type { Contender, ContenderModule, Payload, Place } from './contender.js';
 
@@ -18,6 +17,7 @@ const variants = {
 
 async function open(client: MongoClient, { database, variant }: Place): Promise<Contender> {
   const { mill: options, job } = variants[variant as keyof typeof variants];
+  const [{ Tidemill }, { mongodb }] = await Promise.all([built('index'), built('mongodb')]);
   const mill = new Tidemill({ store: mongodb({ client, database }), ...options });
   await mill.jobs.find({}, { limit: 1 }); // opens the connection and creates the indexes
   const jobs = client.db(database).collection('tidemill_jobs');

@@ -16,8 +16,8 @@ function processingTargets(figure: Figure): Target[] {
   const best = (variants: readonly string[]): number =>
     Math.max(...variants.map((variant) => rate('tidemill', variant)));
   const [kept, deleted] = [best(SETTINGS), best(DELETING)];
-  const boss = rate('pg-boss', 'batch500');
-  const graphile = rate('graphile-worker', 'local500');
+  const boss = Math.max(rate('pg-boss', 'batch500'), rate('pg-boss', 'twice500'));
+  const graphile = Math.max(rate('graphile-worker', 'local500'), rate('graphile-worker', 'local1000'));
   const times = (target: string, value: number): Target => atLeast(target, value, 1, ' times');
   const half = (target: string, value: number): Target => atLeast(target, value, 0.5);
   return [

@@ -21,15 +21,16 @@ export const EXPIRY = "now() + interval '7 days'";
 /** $1: how many. Their ids begin with `old`. */
 export const FINISHED = `
   insert into tidemill.jobs (id, name, data, status, finished_at, expires_at, lease_token, history)
-  select 'old' || lpad(n::text, 12, '0'), 'noop', jsonb_build_object('n', n), 'completed', now(), ${EXPIRY}, 'gone.' || n,
+  select 'old' || lpad(n::text, 23, '0'), 'noop', jsonb_build_object('n', n), 'completed', now(), ${EXPIRY}, 'gone.' || n,
     jsonb_build_array(jsonb_build_object('attempt', 1, 'status', 'completed', 'durationMs', 0, 'startedAt', now(),
       'finishedAt', now(), 'instanceId', 'host-1-00000000'))
   from generate_series(1, $1::integer) n`;
 
-/** Ids grow as those that the library makes. */
+/** Ids as long as those that the library makes, and growing like them. */
 const DUE = `
   insert into tidemill.jobs (id, name, data)
-  select md5(now()::text) || lpad(n::text, 8, '0'), 'noop', jsonb_build_object('n', n)
+  select lpad(to_hex((extract(epoch from now()) * 1000)::bigint), 11, '0') || lpad(to_hex(n), 5, '0') || '0123456789',
+    'noop', jsonb_build_object('n', n)
   from generate_series(1, $1::integer) n`;
 
 /** Jobs as Tidemill stores them; the raw limits use the same shape. */

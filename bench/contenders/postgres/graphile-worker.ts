@@ -10,6 +10,13 @@ const variants = {
     completeJobBatchDelay: 0,
     failJobBatchDelay: 0,
   },
+  /** A local queue twice as long. */
+  local1000: {
+    concurrentJobs: 24,
+    localQueue: { size: 1_000 },
+    completeJobBatchDelay: 0,
+    failJobBatchDelay: 0,
+  },
   /** As many jobs at once, without the local queue. */
   jobs24: { concurrentJobs: 24 },
   /** Its own defaults: one job at a time. */

@@ -1,6 +1,5 @@
 import pg from 'pg';
-import { Tidemill } from '../../../src/index.js';
-import { postgres } from '../../../src/postgres/index.js';
+import { built } from '../../lib/built.js';
 import { drained, insertJobs } from '../../lib/rows.js';
 import type { Contender, Payload, Place } from '../contender.js';
 import { type PostgresModule } from './contender.js';
@@ -21,6 +20,7 @@ const optionsOf = (variant: string): { mill: object; job: object } => {
 
 async function open({ uri, variant }: Place): Promise<Contender> {
   const { mill: options, job } = optionsOf(variant);
+  const [{ Tidemill }, { postgres }] = await Promise.all([built('index'), built('postgres')]);
   const mill = new Tidemill({ store: postgres({ url: uri }), ...options });
   await mill.jobs.find({}, { limit: 1 }); // opens the connection and creates the schema
   const pool = new pg.Pool({ connectionString: uri, max: 1 });

@@ -1,6 +1,5 @@
 import type { MongoClient } from 'mongodb';
-import { Tidemill } from '../../../src/index.js';
-import { mongodb } from '../../../src/mongodb/index.js';
+import { built } from '../../lib/built.js';
 import {
   passed,
   SOURCE,
@@ -19,6 +18,7 @@ const variants = {
 async function open(client: MongoClient, place: ReactivePlace): Promise<ReactiveContender> {
   const { database, variant, fetch = false, debounce, runs = true } = place;
   const options = variants[variant as keyof typeof variants];
+  const [{ Tidemill }, { mongodb }] = await Promise.all([built('index'), built('mongodb')]);
   const mill = new Tidemill({
     store: mongodb({ client, database }),
     reactive: { ...options, ...(runs ? {} : { filter: () => false }) },

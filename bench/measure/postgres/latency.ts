@@ -4,7 +4,17 @@ import { inChild } from '../../lib/child.js';
 import { across, delayFigures, type Sent, type Started } from '../latency.js';
 import type { PostgresBench } from './bench.js';
 
-const ENTRIES: readonly { readonly contender: PostgresName; readonly variant: string }[] = [
+interface Entry {
+  readonly contender: PostgresName;
+  readonly variant: string;
+}
+
+interface Heard {
+  readonly sent: Sent;
+  readonly started: Started;
+}
+
+const ENTRIES: readonly Entry[] = [
   { contender: 'raw', variant: 'notify' },
   { contender: 'tidemill', variant: 'default' },
   { contender: 'pg-boss', variant: 'batch500' },
@@ -12,23 +22,52 @@ const ENTRIES: readonly { readonly contender: PostgresName; readonly variant: st
   { contender: 'graphile-worker', variant: 'jobs24' },
   { contender: 'bullmq', variant: 'jobs100' },
 ];
+const SECTIONS = ['latency, two processes', 'latency, one process'];
+/** Of each round; those that are not compared need fewer. */
+const SAMPLES = 120;
+const FEW_SAMPLES = 25;
+/** Everybody's first jobs find code that was never run and connections that were never opened: they are left out. */
+const WARMING_UP = 5;
 
-/** One job every 100 to 200 ms: everybody is idle when it comes. */
+/** The samples of all rounds as those of one. */
+function pooled(rounds: readonly Heard[]): Heard {
+  const all = (one: keyof Heard): object =>
+    Object.fromEntries(
+      rounds.flatMap((heard, round) =>
+        Object.entries(heard[one])
+          .filter(([n]) => Number(n) >= WARMING_UP)
+          .map(([n, times]) => [`${String(round)}${n.padStart(4, '0')}`, times]),
+      ),
+    );
+  return { sent: all('sent') as Sent, started: all('started') as Started };
+}
+
+/** One job every 100 to 200 ms: everybody is idle when it comes. In turns, so that a busy minute hits all alike. */
 export async function latency(bench: PostgresBench): Promise<void> {
-  for (const { contender, variant } of ENTRIES) {
-    if (!bench.wants(contender)) continue;
-    const important = contender !== 'raw' && contender !== 'bullmq';
-    const samples = bench.quick ? 30 : important ? 150 : 60;
-    const base = { uri: bench.uri, contender, variant };
-    for (const section of ['latency, two processes', 'latency, one process']) {
-      await tried(bench, { section, contender, variant }, async () => {
-        const { sent, started } = await bench.within((database) =>
-          section.endsWith('two processes')
-            ? across({ ...base, database }, samples)
-            : inChild<{ sent: Sent; started: Started }>({ ...base, database, task: 'alone', samples }),
-        );
-        bench.add({ section, contender, variant, ...delayFigures(sent, started) });
-      });
+  for (const section of SECTIONS) {
+    const heard = new Map<Entry, Heard[]>(ENTRIES.map((entry) => [entry, []]));
+    for (let turn = 0; turn < bench.rounds; turn += 1) {
+      for (const [entry, runs] of heard) {
+        if (!bench.wants(entry.contender)) continue;
+        const run = await tried(bench, { section, ...entry }, () => once(bench, section, entry));
+        if (run === undefined) heard.delete(entry);
+        else runs.push(run);
+      }
+    }
+    for (const [entry, runs] of heard) {
+      const { sent, started } = pooled(runs);
+      if (runs.length > 0) bench.add({ section, ...entry, ...delayFigures(sent, started) });
     }
   }
+}
+
+function once(bench: PostgresBench, section: string, entry: Entry): Promise<Heard> {
+  const compared = entry.contender !== 'raw' && entry.contender !== 'bullmq';
+  const samples = bench.quick || !compared ? FEW_SAMPLES : SAMPLES;
+  const { uri } = bench;
+  return bench.within((database) =>
+    section.endsWith('two processes')
+      ? across({ uri, ...entry, database }, samples)
+      : inChild<Heard>({ uri, ...entry, database, task: 'alone', samples }),
+  );
 }

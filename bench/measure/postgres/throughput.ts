@@ -15,16 +15,23 @@ const ONE: readonly Entry[] = [
   { contender: 'tidemill', variant: 'tuned100 deletes', jobs: 60_000 },
   { contender: 'tidemill', variant: 'tuned500 deletes', jobs: 60_000 },
   { contender: 'pg-boss', variant: 'batch500', jobs: 60_000 },
+  { contender: 'pg-boss', variant: 'twice500', jobs: 60_000 },
   { contender: 'pg-boss', variant: 'default', jobs: 5 },
   { contender: 'graphile-worker', variant: 'local500', jobs: 60_000 },
+  { contender: 'graphile-worker', variant: 'local1000', jobs: 60_000 },
   { contender: 'graphile-worker', variant: 'default', jobs: 2_000 },
   { contender: 'bullmq', variant: 'jobs100', jobs: 4_000 },
   { contender: 'bullmq', variant: 'default', jobs: 1_000 },
 ];
 
 const SEVERAL: readonly Entry[] = [
-  ...['default', 'tuned100'].flatMap((variant) =>
-    [1, 2, 4].map((processes) => ({ contender: 'tidemill' as const, variant, jobs: 60_000, processes })),
+  ...['default', 'tuned100', 'tuned500 deletes'].flatMap((variant) =>
+    (variant.endsWith('deletes') ? [1, 2] : [1, 2, 4]).map((processes) => ({
+      contender: 'tidemill' as const,
+      variant,
+      jobs: 60_000,
+      processes,
+    })),
   ),
   { contender: 'pg-boss', variant: 'batch500', jobs: 60_000, processes: 2 },
   { contender: 'graphile-worker', variant: 'local500', jobs: 60_000, processes: 2 },

@@ -1,0 +1,16 @@
+/** The library as its users get it: built. From its source, the loader wraps every function, which nobody else pays for. */
+import type * as Index from '../../src/index.js';
+import type * as Mongodb from '../../src/mongodb/index.js';
+import type * as Postgres from '../../src/postgres/index.js';
+
+interface Entries {
+  readonly index: typeof Index;
+  readonly mongodb: typeof Mongodb;
+  readonly postgres: typeof Postgres;
+}
+
+/** An entry of the package, made by `npm run build`. */
+export async function built<Entry extends keyof Entries>(entry: Entry): Promise<Entries[Entry]> {
+  const { href } = new URL(`../../dist/${entry}.mjs`, import.meta.url);
+  return (await import(href)) as Entries[Entry];
+}
