@@ -140,6 +140,7 @@ describe('keepFor', () => {
     await shop.docs.insertOne({ _id: 1, n: 1 });
     const first = await shop.reaches(mill, 't', 1, 'completed');
     await shop.docs.deleteOne({ _id: 1 });
+    await shop.planned();
     await cleanedAgain(shop, 't');
     expect(await shop.raw('t', 1)).toMatchObject({ status: 'completed', matched: false });
     await shop.docs.insertOne({ _id: 1, n: 1 });
@@ -176,6 +177,7 @@ describe('keepFor', () => {
     await shop.docs.insertOne({ _id: 1 });
     await started.promise;
     await shop.docs.deleteOne({ _id: 1 });
+    await shop.planned();
     await cleanedAgain(shop, 't');
     expect(await shop.raw('t', 1)).toMatchObject({ status: 'processing' });
     go.open();
@@ -196,7 +198,8 @@ describe('keepFor', () => {
     });
     await mill.start();
     await shop.docs.insertMany([
-      { _id: 1, until: new Date(Date.now() + 2_000) },
+      // Long enough to be planned and run before it is over.
+      { _id: 1, until: new Date(Date.now() + 6_000) },
       { _id: 2, until: new Date(Date.now() + HOUR_MS) },
     ]);
     await shop.reaches(mill, 't', 1, 'completed');

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { TaskConditionFailedError, type TaskContext, type Tidemill } from '../../src/index.js';
 import type { MongodbStore } from '../../src/mongodb/index.js';
 import { gate, until } from '../support/mills.js';
-import { statusesOf, withBeacon } from './beacons.js';
+import { startedUp, statusesOf, withBeacon } from './beacons.js';
 import { workshop } from './workshop.js';
 
 type Context = TaskContext<Record<string, unknown>, ClientSession>;
@@ -315,7 +315,7 @@ describe('getDocument', () => {
         );
       },
     });
-    await mill.start();
+    await startedUp(mill, 't');
     await docs.insertOne({ _id: 1, total: 1 });
     await reaches(mill, 't', 1, 'completed');
     expect(fetched).toEqual([{ _id: 1, total: 1, note: 'mine' }]);
@@ -392,8 +392,12 @@ describe('getDocument', () => {
         fetched.push((await getDocument())['_id'] === docId);
       },
     });
+    // All are planned before the first claim, so that few claims take them.
+    await mill.tasks.pause('t');
     await mill.start();
     await docs.insertMany(Array.from({ length: count }, (_, _id) => ({ _id, value: _id })));
+    await until('all are planned', async () => (await stored.countDocuments()) === count);
+    await mill.tasks.resume('t');
     await until('all were fetched', () => fetched.length === count);
     await stored.db.command({ profile: 0 });
     const queries = await stored.db.collection('system.profile').countDocuments({

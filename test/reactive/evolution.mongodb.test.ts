@@ -5,7 +5,7 @@ import { aMill, gate, until } from '../support/mills.js';
 import { freshUri, rawClient } from '../support/stores.js';
 import { collect, globalsOf, keepLines } from './mills.js';
 
-const fast: Partial<TidemillOptions> = { leaseDuration: '2s', pollInterval: { min: 10, max: 200 } };
+const fast: Partial<TidemillOptions> = { pollInterval: { min: 10, max: 200 } };
 
 interface Deployment {
   readonly mill: Tidemill;
@@ -225,7 +225,7 @@ describe('two deployments at once', () => {
     expect(await older.mill.tasks.get('work', 10)).toBeUndefined();
     await newer.mill.stop();
     // The rollback: what the older filter takes in is found by looking, without a change.
-    await until('the older filter counts', () => older.runs.includes(10), 15_000);
+    await until('the older filter counts', () => older.runs.includes(10));
     await docs.insertOne({ _id: 12, kind: 'old' });
     await until('it is planned by', () => older.runs.includes(12));
     expect(lines.filter(({ level }) => level === 'error')).toEqual([]);

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { MongoServerError, UUID, type ClientSession } from 'mongodb';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { gate, until } from '../support/mills.js';
-import { statusesOf, withBeacon } from './beacons.js';
+import { startedUp, statusesOf, withBeacon } from './beacons.js';
 import { workshop, type Row } from './workshop.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
@@ -30,15 +30,13 @@ describe('markCompleted', () => {
         await end.promise;
       },
     });
-    const reconciled = gate();
-    mill.on('reconcile:complete', () => reconciled.open());
-    await mill.start();
     // The first look at all documents would be one more write.
-    await reconciled.promise;
+    await startedUp(mill, 't');
     const writes: unknown[] = [];
     const stream = stored.watch([], { fullDocument: 'updateLookup' });
     onTestFinished(() => stream.close());
     stream.on('change', (event) => writes.push(event));
+    await until('the stream is open', () => stream.resumeToken !== undefined);
     await docs.insertOne({ _id: 1 });
     await committed.promise;
     const task = await raw('t', 1);
@@ -137,7 +135,7 @@ describe('markCompleted', () => {
           if (first && what === 'defers') deferCurrent(10);
         },
       });
-      await mill.start();
+      await startedUp(mill, 't');
       await docs.insertOne({ _id: 1 });
       const task = await reaches(mill, 't', 1, 'completed');
       expect(statusesOf(task)).toEqual([status, 'completed']);
@@ -169,7 +167,7 @@ describe('markCompleted', () => {
         );
       },
     });
-    await mill.start();
+    await startedUp(mill, 't');
     await docs.insertOne({ _id: 1 });
     const task = await reaches(mill, 't', 1, 'completed');
     expect(tries).toBe(3);
@@ -204,7 +202,7 @@ describe('markCompleted', () => {
       },
     });
     await withBeacon(mill);
-    await mill.start();
+    await startedUp(mill, 't');
     await docs.insertOne({ _id: 1, n: 1 });
     await until('the second version was handled', async () => {
       const task = await mill.tasks.get('t', 1);
@@ -267,7 +265,7 @@ describe('markCompleted', () => {
       },
     });
     await withBeacon(mill);
-    await mill.start();
+    await startedUp(mill, 't');
     await docs.insertOne({ _id: 1, n: 1 });
     await marked.promise;
     await docs.insertOne({ _id: 2 });
@@ -279,7 +277,8 @@ describe('markCompleted', () => {
 });
 
 describe('a process that is killed at one step of a transactional handler', () => {
-  const LEASE_MS = 1_000;
+  /** Of the one that is killed; long enough that it does not lose it before. */
+  const LEASE_MS = 3_000;
 
   it.each(['before the transaction', 'before markCompleted', 'before the commit', 'after the commit'])(
     'has its effect exactly once: %s',
@@ -302,7 +301,7 @@ describe('a process that is killed at one step of a transactional handler', () =
       // The server would end it by itself, but only after a minute.
       if (session !== undefined)
         await client.db('admin').command({ killSessions: [{ id: new UUID(session) }] });
-      const mill = aMill({ leaseDuration: LEASE_MS });
+      const mill = aMill();
       const attempts: number[] = [];
       await mill.reactiveTask({
         ...AT_ONCE,

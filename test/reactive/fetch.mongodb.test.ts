@@ -26,7 +26,10 @@ async function fetchedWith(
     filter: { name: 'ada' },
     retryPolicy: ONCE,
     handler: async ({ getDocument }: TaskContext<object, never>) => {
-      client.on('commandStarted', ({ command }) => commands.push(command));
+      // The mill sends others meanwhile, such as those that open its streams.
+      client.on('commandStarted', ({ command }) => {
+        if (/^things/u.test(String(Object.values(command)[0]))) commands.push(command);
+      });
       try {
         seen.open(await getDocument(options));
       } catch (error) {

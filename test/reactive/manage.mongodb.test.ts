@@ -2,7 +2,7 @@ import { ObjectId } from 'mongodb';
 import { describe, expect, it } from 'vitest';
 import type { Task, TasksFilter, Tidemill } from '../../src/index.js';
 import type { MongodbStore } from '../../src/mongodb/index.js';
-import { gate, until } from '../support/mills.js';
+import { gate, rarely, until } from '../support/mills.js';
 import { statusesOf, withBeacon } from './beacons.js';
 import { workshop, type Row, type Workshop } from './workshop.js';
 
@@ -421,7 +421,7 @@ describe('getReactiveTasks', () => {
 describe('tasks.pause and tasks.resume', () => {
   it('hold back one task in the whole cluster, and let it go on', async () => {
     const { docs, mill: aMill, planned } = workshop();
-    const mills = [aMill(), aMill()];
+    const mills = [aMill({ pollInterval: rarely }), aMill({ pollInterval: rarely })];
     const ran: string[] = [];
     for (const mill of mills) {
       for (const task of ['held', 'free'])
@@ -435,10 +435,8 @@ describe('tasks.pause and tasks.resume', () => {
     await planned();
     expect(ran).not.toContain('held');
     expect(await mills[1]?.countReactiveTasks({ task: 'held', status: 'pending' })).toBe(10);
-    const resumedAt = performance.now();
     await mills[1]?.tasks.resume('held');
     await until('it went on', () => ran.filter((task) => task === 'held').length === 10);
-    expect(performance.now() - resumedAt).toBeLessThan(2_000);
   });
 
   it('let what runs end, and give back what was taken ahead', async () => {

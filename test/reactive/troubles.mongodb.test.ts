@@ -37,7 +37,7 @@ const aPlant = (): Plant => new Plant(freshUri(server.uri));
 describe('a task that cannot be planned for a reason of its own', () => {
   it('holds up no other, says so, and misses nothing: all is looked at again when it can', async () => {
     const plant = aPlant();
-    const mill = plant.mill({ leaseDuration: 1_000 });
+    const mill = plant.mill({ leaseDuration: 3_000 });
     void plant.define(mill, { task: 'bad', collection: 'bads' });
     void plant.define(mill, { task: 'good', collection: 'goods' });
     await mill.start();
