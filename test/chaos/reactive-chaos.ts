@@ -105,10 +105,11 @@ class ReactiveChaos {
     const { everyMs = 4_000 } = this.#options;
     while (this.#harming) {
       await sleep(everyMs / 2 + random(everyMs));
-      const leads = this.#leader !== undefined && Math.random() < 0.5;
-      const victim = leads ? this.#leader : [...this.#children][random(this.#children.size)];
-      if (victim === undefined || !this.#children.has(victim)) continue;
-      const who = victim === this.#leader ? 'leader' : 'worker';
+      const leader = [...this.#children].find((child) => child === this.#leader);
+      const other = [...this.#children][random(this.#children.size)];
+      const victim = Math.random() < 0.5 ? (leader ?? other) : other;
+      if (victim === undefined) continue;
+      const who = victim === leader ? 'leader' : 'worker';
       const dice = Math.random();
       if (dice < 0.6) {
         this.#done(`${who} killed`);

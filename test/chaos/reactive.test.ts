@@ -24,7 +24,7 @@ describe('chaos of reactive tasks', () => {
     });
     promisesKept(report);
     expect(counted(report, /^(?:leader|worker)/u)).toBeGreaterThan(2);
-  }, 120_000);
+  }, 300_000);
 
   it('does so while the primary steps down and is killed as well', async () => {
     await using server = await startMongo({ nodes: 3 });
@@ -37,5 +37,5 @@ describe('chaos of reactive tasks', () => {
     });
     promisesKept(report);
     expect(counted(report, /step down|primary/u)).toBeGreaterThan(1);
-  }, 120_000);
+  }, 300_000);
 });

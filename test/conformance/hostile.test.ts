@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { leaseOf, type Registration } from '../../src/store/port.js';
-import { aMill, gate, until } from '../support/mills.js';
+import { aMill, gate, rarely, until } from '../support/mills.js';
 import { aClaim, aJob, anInstance, opened } from '../support/port.js';
 import { eachStore } from '../support/stores.js';
 
@@ -78,7 +78,7 @@ eachStore('what a hostile reader tried', ({ open }) => {
   });
 
   it('uses a slot that becomes free for what fell due while there was none', async () => {
-    const mill = aMill(open(), { pollInterval: { min: '1h', max: '1h' } });
+    const mill = aMill(open(), { pollInterval: rarely });
     const [running, finish] = [gate(), gate()];
     mill.job<string>('narrow', { concurrency: 1 }, async (job) => {
       if (job.data !== 'first') return 'second';
@@ -92,7 +92,7 @@ eachStore('what a hostile reader tried', ({ open }) => {
     const second = await mill.enqueue('narrow', 'second', { delay: 50 });
     await mill.jobs.result((await mill.enqueue('wide', {}, { delay: 100 })).id);
     finish.open();
-    expect(await mill.jobs.result(second.id, { timeout: '20s' })).toBe('second');
+    expect(await mill.jobs.result(second.id, { timeout: '45s' })).toBe('second');
   });
 
   it('does not start what was taken ahead of a name that has been paused', async () => {
@@ -110,7 +110,11 @@ eachStore('what a hostile reader tried', ({ open }) => {
     await mill.start();
     await slow.promise;
     await mill.jobs.pause('quick');
-    await until('the buffer is handed back', () => mill.health().buffered === 0);
+    // A claim that was under way may bring some more.
+    await until(
+      'the buffer is handed back',
+      async () => (await mill.jobs.count({ status: 'processing' })) === 1,
+    );
     go.open();
     await until('nothing runs', () => mill.health().running === 0);
     expect(runs).toBe(50);

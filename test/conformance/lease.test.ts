@@ -1,6 +1,8 @@
 import { expect, it } from 'vitest';
 import { LeaseLostError } from '../../src/core/errors.js';
+import { memory } from '../../src/memory/index.js';
 import { leaseOf, type Registration } from '../../src/store/port.js';
+import { virtualClock } from '../../src/testing/index.js';
 import { aMill, gate, until } from '../support/mills.js';
 import { aClaim, aJob, anInstance, done, opened } from '../support/port.js';
 import { eachStore } from '../support/stores.js';
@@ -82,7 +84,7 @@ eachStore('leases', ({ open }) => {
     await store.instances.register(dead);
     await store.jobs.insert([aJob({ name: 'work', data: 7 })]);
     await store.jobs.claim(aClaim(dead));
-    const mill = aMill(store, { leaseDuration: 600 });
+    const mill = aMill(store);
     const recovered = gate<{ count: number }>();
     mill.on('stale:recovered', recovered.open);
     mill.job<number>('work', (job) => ({ data: job.data, attempt: job.attempt }));
@@ -114,11 +116,7 @@ eachStore('leases', ({ open }) => {
       const job = await until('it is claimed', async () => (await store.jobs.claim(request)).jobs[0]);
       await store.jobs.begin(leaseOf(job));
       await store.instances.renew({ ...victim, leaseMs: -1 });
-      await until(
-        'it is handed on',
-        async () => (await store.jobs.get(job.id))?.status !== 'processing',
-        30_000,
-      );
+      await until('it is handed on', async () => (await store.jobs.get(job.id))?.status !== 'processing');
       expect(await store.jobs.get(job.id)).toMatchObject({
         failCount: crash,
         status: crash < 3 ? 'pending' : 'failed',
@@ -162,7 +160,7 @@ eachStore('leases', ({ open }) => {
 
   it('aborts the handlers of an instance that was fenced, refuses their outcome, and goes on under a new life', async () => {
     const store = await opened(open());
-    const mill = aMill(store, { leaseDuration: 900, instanceId: 'fenced-one' });
+    const mill = aMill(store, { leaseDuration: 6_000, instanceId: 'fenced-one' });
     const [running, aborted, handedOn, lost] = [gate(), gate<unknown>(), gate(), gate<{ reason: string }>()];
     mill.on('lease:lost', lost.open);
     mill.on('stale:recovered', () => handedOn.open());
@@ -193,12 +191,13 @@ eachStore('leases', ({ open }) => {
 
   it('keeps the lease of a healthy long job, so that nobody else runs it', async () => {
     const store = await opened(open());
-    const first = aMill(store, { leaseDuration: 500 });
-    const second = aMill(store, { leaseDuration: 500 });
+    // No rest of a busy machine may be as long as a lease.
+    const first = aMill(store, { leaseDuration: 2_000 });
+    const second = aMill(store, { leaseDuration: 2_000 });
     let runs = 0;
     const handler = async (): Promise<void> => {
       runs += 1;
-      await new Promise((resolve) => setTimeout(resolve, 1_800));
+      await new Promise((resolve) => setTimeout(resolve, 4_500));
     };
     first.job('long', handler);
     second.job('long', handler);
@@ -230,4 +229,22 @@ eachStore('leases', ({ open }) => {
     expect((await lost.promise).jobs.map(({ id }) => id)).toEqual([job.id]);
     expect(await mill.jobs.get(job.id)).toMatchObject({ status: 'failed', failReason: 'reclaimed' });
   });
+});
+
+it('the work of a process that died runs elsewhere within a lease and five seconds', async () => {
+  const clock = virtualClock(Date.now());
+  const store = await opened(memory({ clock }));
+  const dead = registration({ leaseMs: 30_000 });
+  await store.instances.register(dead);
+  const diedAt = clock.now();
+  await store.jobs.insert([aJob({ nextRunAt: new Date(diedAt) })]);
+  await store.jobs.claim(aClaim(dead));
+  const mill = aMill(store);
+  const ranAt: number[] = [];
+  mill.job('work', () => void ranAt.push(clock.now()));
+  await mill.start();
+  await clock.advance('29s');
+  expect(ranAt).toEqual([]);
+  await clock.advance('6s');
+  expect(ranAt).toHaveLength(1);
 });

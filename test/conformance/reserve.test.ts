@@ -1,22 +1,9 @@
 import { expect, it, vi } from 'vitest';
 import { StoreError } from '../../src/core/errors.js';
-import type { Tidemill } from '../../src/index.js';
-import type { Store } from '../../src/store/port.js';
 import { aMill, gate, until } from '../support/mills.js';
 import { aJob, anInstance, opened } from '../support/port.js';
+import { atRest } from '../support/rest.js';
 import { eachStore } from '../support/stores.js';
-
-/** Jobs of the name run until one of them need not queue: the instance is at rest. */
-async function atRest(store: Store, mill: Tidemill, name: string): Promise<void> {
-  await mill.start();
-  const insert = vi.spyOn(store.jobs, 'insert');
-  await until('a job need not queue', async () => {
-    await mill.jobs.result((await mill.enqueue(name, {})).id);
-    return insert.mock.lastCall?.[0][0]?.claim !== undefined;
-  });
-  insert.mockRestore();
-  await until('its slot is free', () => mill.health().running === 0);
-}
 
 eachStore('a job for which a slot is free where it is asked for', ({ open }) => {
   it('is stored as claimed, and runs without a claim', async () => {

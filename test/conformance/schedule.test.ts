@@ -122,12 +122,14 @@ eachStore('schedules', ({ open }) => {
     const mill = aMill(open());
     mill.job('tick', () => undefined);
     await mill.start();
-    const until1 = new Date(Math.ceil(Date.now() / 1000) * 1000 + 1_000);
-    const { id } = await mill.schedule(everySecond, 'tick', {}, { repeatUntil: until1 });
+    // Its only time, however late the run is.
+    const last = new Date(Math.ceil(Date.now() / 1_000) * 1_000 + 4_000);
+    const cron = `${String(last.getUTCSeconds())} ${String(last.getUTCMinutes())} ${String(last.getUTCHours())} * * *`;
+    const { id } = await mill.schedule(cron, 'tick', {}, { repeatUntil: last });
     await until('it has ended', async () => (await mill.jobs.get(id))?.status === 'completed');
     expect(await mill.schedules.get('tick')).toMatchObject({ status: 'completed', nextRunAt: null });
-    expect((await mill.jobs.get(id))?.scheduledFor).toEqual(until1);
-    await expect(mill.schedule(everySecond, 'tick', {}, { repeatUntil: until1 })).rejects.toThrow(
+    expect((await mill.jobs.get(id))?.scheduledFor).toEqual(last);
+    await expect(mill.schedule(everySecond, 'tick', {}, { repeatUntil: last })).rejects.toThrow(
       'repeatUntil',
     );
     expect(await mill.schedule('0 3 * * *', 'tick')).toMatchObject({ id, status: 'pending' });

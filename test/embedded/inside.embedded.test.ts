@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { LeaseClock } from '../../src/embedded/lease-clock.js';
 import { embedded, type Queryable } from '../../src/embedded/index.js';
 import { namesIn } from '../../src/sql/names.js';
-import { aMill, gate, until } from '../support/mills.js';
+import { aMill, gate, rarely, until } from '../support/mills.js';
 import { aClaim, aJob, anInstance, done, opened } from '../support/port.js';
 import { freshEmbedded, sharedEmbedded, useEmbedded } from '../support/stores.js';
 
@@ -89,12 +89,12 @@ describe('one connection for everything', () => {
 
   it('wakes other mills of the process', async () => {
     const store = freshEmbedded();
-    const worker = aMill(store, { pollInterval: { min: '1h', max: '1h' } });
+    const worker = aMill(store, { pollInterval: rarely });
     const producer = aMill(store);
     worker.job('x', () => 'ran');
     await worker.start();
     await until('it listens', () => worker.health().wakeUp === 'stream');
-    expect(await producer.jobs.result((await producer.enqueue('x', {})).id, { timeout: '20s' })).toBe('ran');
+    expect(await producer.jobs.result((await producer.enqueue('x', {})).id, { timeout: '45s' })).toBe('ran');
   });
 });
 

@@ -91,7 +91,7 @@ describe('what a hostile reader tried on MongoDB', () => {
       .db()
       .collection('tidemill_jobs')
       .updateOne({ _id: held?.key as never }, { $set: { status: 'completed' } }, { session });
-    const mill = aMill(store, { leaseDuration: 600 });
+    const mill = aMill(store);
     const ran: unknown[] = [];
     mill.job('x', (job) => ran.push(job.data));
     await mill.start();
@@ -134,7 +134,7 @@ describe('what a hostile reader tried on MongoDB', () => {
 
   it('a long transaction that completes its job as its last write commits at the first try', async () => {
     const client = new MongoClient(freshUri());
-    const mill = aMill(mongodb({ client }), { leaseDuration: '1s' });
+    const mill = aMill(mongodb({ client }), { leaseDuration: '2s' });
     let tries = 0;
     mill.job('exact', async (job) => {
       job.log('held back until the end');
@@ -142,7 +142,7 @@ describe('what a hostile reader tried on MongoDB', () => {
         session.withTransaction(async () => {
           tries += 1;
           await client.db().collection('effects').insertOne({ job: job.id }, { session });
-          await new Promise((resolve) => setTimeout(resolve, 1_900));
+          await new Promise((resolve) => setTimeout(resolve, 3_500));
           await job.complete({ transaction: session, result: 'exact' });
         }),
       );
@@ -179,7 +179,7 @@ describe('what a hostile reader tried on MongoDB', () => {
     await locked.promise;
     await until('its attempt has timed out', () => mill.health().abandoned === 1);
     const others = await mill.enqueueMany(Array.from({ length: 20 }, () => ({ name: 'fine' })));
-    const results = await Promise.all(others.map((job) => mill.jobs.result(job.id, { timeout: '20s' })));
+    const results = await Promise.all(others.map((job) => mill.jobs.result(job.id, { timeout: '45s' })));
     expect(results).toEqual(others.map(() => 'ran'));
     release.open();
     await until('it has ended', () => mill.health().abandoned === 0);

@@ -48,7 +48,7 @@ describe('a sharded cluster', () => {
     await client
       .db('admin')
       .command({ moveChunk: 'app.tidemill_jobs', find: { part: 3_000 }, to: other?._id });
-    const [a, b] = [aMill(mongodb({ uri }), { leaseDuration: '2s' }), aMill(mongodb({ uri }))];
+    const [a, b] = [aMill(mongodb({ uri })), aMill(mongodb({ uri }))];
     const runs = new Map<number, number>();
     const all = gate();
     for (const mill of [a, b]) {
@@ -107,9 +107,9 @@ describe('a sharded cluster', () => {
 describe("a user's long transaction", () => {
   it('costs no other job of the instance its lease, and commits at the first try', async () => {
     const client = new MongoClient(freshUri());
-    // Proportions of the real thing (a lease of 30 s, a transaction of 55 s), at a fifteenth of its length.
-    const mill = aMill(mongodb({ client }), { leaseDuration: '2s', concurrency: 60 });
-    const rival = aMill(mongodb({ client }), { leaseDuration: '2s' });
+    // Proportions of the real thing (a lease of 30 s, a transaction of 55 s), at a tenth of its length.
+    const mill = aMill(mongodb({ client }), { leaseDuration: '3s', concurrency: 60 });
+    const rival = aMill(mongodb({ client }), { leaseDuration: '3s' });
     const lost: unknown[] = [];
     mill.on('lease:lost', (event) => lost.push(event));
     let [tries, runs] = [0, 0];
@@ -125,7 +125,7 @@ describe("a user's long transaction", () => {
           tries += 1;
           await client.db().collection('effects').insertOne({ job: job.id }, { session });
           await job.complete({ transaction: session, result: 'exact' });
-          await new Promise((resolve) => setTimeout(resolve, 3_700));
+          await new Promise((resolve) => setTimeout(resolve, 5_500));
         });
       });
     });

@@ -1,11 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { mongodb } from '../../src/mongodb/index.js';
-import { aMill, gate, until } from '../support/mills.js';
+import { aMill, gate, rarely, until } from '../support/mills.js';
 import { aClaim, aJob, anInstance, opened } from '../support/port.js';
 import { freshUri } from '../support/stores.js';
-
-/** A poll that would come far too late to be the reason for anything here. */
-const rarely = { min: '1h', max: '1h' } as const;
 
 describe('wake-ups', () => {
   it('reach an idle worker in another process through the change stream', async () => {
@@ -16,7 +13,7 @@ describe('wake-ups', () => {
     for (let n = 0; n < 5; n += 1) {
       await until('it is idle', () => worker.health().running === 0);
       const job = await producer.enqueue('x', {});
-      expect(await producer.jobs.result(job.id, { timeout: '20s' })).toBe('ran');
+      expect(await producer.jobs.result(job.id, { timeout: '45s' })).toBe('ran');
     }
   });
 
@@ -46,7 +43,7 @@ describe('wake-ups', () => {
     await until('all are back in the queue', pending);
     expect(ran).toEqual([]);
     await producer.jobs.resume('x');
-    for (const job of jobs) await producer.jobs.result(job.id, { timeout: '20s' });
+    for (const job of jobs) await producer.jobs.result(job.id, { timeout: '45s' });
     expect(ran).toHaveLength(20);
     expect(await producer.jobs.get(jobs[0]?.id ?? '')).toMatchObject({ failCount: 0 });
   });
@@ -63,13 +60,13 @@ describe('wake-ups', () => {
     worker.job('tick', () => ticked.open());
     await worker.start();
     const job = await operator.enqueue('x', {});
-    await expect(operator.jobs.result(job.id, { timeout: '20s' })).rejects.toThrow('not yet');
+    await expect(operator.jobs.result(job.id, { timeout: '45s' })).rejects.toThrow('not yet');
     fail = false;
     await operator.jobs.retry(job.id);
-    expect(await operator.jobs.result(job.id, { timeout: '20s' })).toBe('ran');
+    expect(await operator.jobs.result(job.id, { timeout: '45s' })).toBe('ran');
     const later = await operator.enqueue('x', {}, { delay: '1d' });
     await operator.jobs.reschedule(later.id, 0);
-    expect(await operator.jobs.result(later.id, { timeout: '20s' })).toBe('ran');
+    expect(await operator.jobs.result(later.id, { timeout: '45s' })).toBe('ran');
     await operator.schedule('0 3 1 1 *', 'tick');
     await operator.schedules.runNow('tick');
     await ticked.promise;

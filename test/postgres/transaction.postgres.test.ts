@@ -2,7 +2,7 @@ import pg from 'pg';
 import { describe, expect, it } from 'vitest';
 import type { Queryable } from '../../src/postgres/index.js';
 import { namesIn } from '../../src/sql/names.js';
-import { aMill, gate, until } from '../support/mills.js';
+import { aMill, gate, rarely, until } from '../support/mills.js';
 import { opened } from '../support/port.js';
 import { freshPostgres, rawPool } from '../support/stores.js';
 
@@ -135,13 +135,13 @@ describe("a user's own transaction", () => {
   it('wakes an idle worker within a second, and at once with notify: commit', async () => {
     for (const notify of ['later', 'commit'] as const) {
       const schema = `test_wake_${notify}_${Math.random().toString(36).slice(2)}`;
-      const worker = aMill(freshPostgres({ schema }), { pollInterval: { min: '1h', max: '1h' } });
+      const worker = aMill(freshPostgres({ schema }), { pollInterval: rarely });
       const producer = aMill(freshPostgres({ schema, notify }));
       worker.job('x', () => 'ran');
       await worker.start();
       await until('it listens', () => worker.health().wakeUp === 'stream');
       const job = await inTransaction((transaction) => producer.enqueue('x', {}, { transaction }));
-      expect(await producer.jobs.result(job.id, { timeout: '20s' })).toBe('ran');
+      expect(await producer.jobs.result(job.id, { timeout: '45s' })).toBe('ran');
     }
   });
 });

@@ -56,7 +56,7 @@ it('leaves no server and no folder behind, even when it is killed', { timeout },
   await vi.waitFor(async () => {
     expect(await listens(port)).toBe(false);
     expect(await readdir(temporary).then(serverFolders)).toEqual([]);
-  }, 10_000);
+  }, 40_000);
 });
 
 it('names the servers it knows when asked for another', { timeout }, async () => {

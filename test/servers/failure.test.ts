@@ -34,7 +34,7 @@ it('passes on what mongod says about a port that is taken, and what to do', { ti
   const member = await server.primary();
   member.kill('SIGKILL');
   // The killed process holds the port a little longer than the signal takes.
-  const squatter = await vi.waitFor(() => listenOn(member.port), 10_000);
+  const squatter = await vi.waitFor(() => listenOn(member.port), 40_000);
   try {
     const failure = await member.restart().catch((error: unknown) => error);
     expect(failure).toBeInstanceOf(ServerError);

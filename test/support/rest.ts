@@ -1,0 +1,16 @@
+import { vi } from 'vitest';
+import type { Tidemill } from '../../src/index.js';
+import type { Store } from '../../src/store/port.js';
+import { until } from './mills.js';
+
+/** Jobs of the name run until one of them need not queue: the instance is at rest. */
+export async function atRest(store: Store, mill: Tidemill, name: string): Promise<void> {
+  await mill.start();
+  const insert = vi.spyOn(store.jobs, 'insert');
+  await until('a job need not queue', async () => {
+    await mill.jobs.result((await mill.enqueue(name, {})).id);
+    return insert.mock.lastCall?.[0][0]?.claim !== undefined;
+  });
+  insert.mockRestore();
+  await until('its slot is free', () => mill.health().running === 0);
+}
