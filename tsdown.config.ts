@@ -5,6 +5,7 @@ import { defineConfig } from 'tsdown';
 export default defineConfig({
   entry: {
     index: 'src/index.ts',
+    documents: 'src/documents/index.ts',
     embedded: 'src/embedded/index.ts',
     memory: 'src/memory/index.ts',
     mongodb: 'src/mongodb/index.ts',

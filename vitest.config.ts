@@ -9,7 +9,10 @@ export default defineConfig({
     // The package by its name is its source, as in tsconfig.json.
     alias: [
       { find: /^tidemill$/, replacement: src('index.ts') },
-      { find: /^tidemill\/(embedded|memory|mongodb|postgres|testing)$/, replacement: src('$1/index.ts') },
+      {
+        find: /^tidemill\/(documents|embedded|memory|mongodb|postgres|testing)$/,
+        replacement: src('$1/index.ts'),
+      },
     ],
   },
   test: {

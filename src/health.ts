@@ -13,8 +13,8 @@ export interface Health {
   /** How often this instance, leading, found that changes had been missed for good, and had everything looked at again. */
   readonly historyLost: number;
   /**
-   * What has gone wrong with the planning of reactive tasks for longer than a lease, in words; on the leader. It leaves
-   * `ok` alone: other work goes on, and a restart would mend nothing.
+   * What has gone wrong for long, in words: with the planning of reactive tasks, on the leader, and with schedules of
+   * documents. It leaves `ok` alone: other work goes on, and a restart would mend nothing.
    */
   readonly troubles: readonly string[];
   readonly lastContactAt: Date | undefined;

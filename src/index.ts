@@ -1,9 +1,10 @@
 // The mill
-export { Tidemill, type JobType, type NamedItem } from './tidemill.js';
+export { Tidemill } from './tidemill.js';
 export type { Health } from './health.js';
 export type { TidemillOptions } from './mill-options.js';
 
 // Jobs
+export type { JobType, NamedItem } from './job-types.js';
 export {
   defineJob,
   type DefinitionOptions,
@@ -34,6 +35,12 @@ export type { TaskPage, Tasks, TasksFilter, TasksPageOptions } from './reactive/
 export type { ReactiveOptions } from './reactive/options.js';
 export { TaskStatus, type Task } from './core/task.js';
 export type { Role } from './shift.js';
+
+// Document schedules
+export type { DocumentOptions, DocumentSchedule } from './document-schedules.js';
+export type { DocumentContext, HookContext, ScheduleErrorContext } from './documents/options.js';
+export type { DocumentMissedPolicy } from './documents/next.js';
+export type { DocumentFailure, DocumentFields, DocumentJob } from './store/documents.js';
 
 // Locks
 export type { LockContext } from './engine/lock-hold.js';

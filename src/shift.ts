@@ -1,7 +1,9 @@
 import { within } from './core/clock.js';
 import type { Emitter } from './core/emitter.js';
+import { OptionError } from './core/errors.js';
 import { toJob, type JobRecord } from './core/job.js';
 import type { Logger } from './core/logger.js';
+import { checkOneOf, show } from './core/options.js';
 import { toTask } from './core/task.js';
 import type { Work } from './core/work.js';
 import { Engine } from './engine/engine.js';
@@ -22,7 +24,14 @@ import type { Cluster, Glance, Settlement, Store } from './store/port.js';
 
 /** What an instance does: run handlers, plan reactive tasks, look after the cluster. */
 export type Role = 'work' | 'plan' | 'maintain';
-export const ROLES: readonly Role[] = ['work', 'plan', 'maintain'];
+const ROLES: readonly Role[] = ['work', 'plan', 'maintain'];
+
+/** The roles of an instance; all where none are given. */
+export function rolesOf(given: readonly Role[] = ROLES): ReadonlySet<Role> {
+  if (!Array.isArray(given) || given.length === 0)
+    throw new OptionError(`start: roles must be a list of ${ROLES.join(', ')}; got ${show(given)}.`);
+  return new Set(given.map((role: Role) => checkOneOf('start', 'roles', role, ROLES)));
+}
 
 export interface ShiftOptions {
   readonly settings: MillSettings;

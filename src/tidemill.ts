@@ -3,7 +3,7 @@ import { Emitter } from './core/emitter.js';
 import { asError, OptionError } from './core/errors.js';
 import type { Job } from './core/job.js';
 import { safeLogger, type Logger } from './core/logger.js';
-import { checkFunction, checkKeys, checkOneOf, show } from './core/options.js';
+import { checkFunction, checkKeys, show } from './core/options.js';
 import type { LockContext } from './engine/lock-hold.js';
 import type { AnyHandler, JobHandler } from './jobs/context.js';
 import {
@@ -22,7 +22,9 @@ import { Queue, type EnqueuedJob, type EnqueueOptions, type ScheduleOptions } fr
 import { Registry } from './jobs/registry.js';
 import { Results } from './jobs/results.js';
 import { Schedules } from './jobs/schedules.js';
+import { DocumentSchedules, type DocumentOptions, type DocumentSchedule } from './document-schedules.js';
 import { healthOf, type Health } from './health.js';
+import { checkItems, type JobType, type NamedItem, type Payload } from './job-types.js';
 import { Locks, type LockOptions } from './locks.js';
 import { checkMillOptions, type MillSettings, type TidemillOptions } from './mill-options.js';
 import { openStore } from './open-store.js';
@@ -35,40 +37,9 @@ import {
   type TasksFilter,
   type TasksPageOptions,
 } from './reactive/manager.js';
-import { ROLES, Shift, type Role } from './shift.js';
+import { rolesOf, Shift, type Role } from './shift.js';
 import type { Store, TransactionOf } from './store/port.js';
 import { toMs, type Duration } from './time/duration.js';
-
-/** A job type: its name with its payload's type, ready to be asked for. */
-export interface JobType<Input, Tx> {
-  readonly name: string;
-  enqueue(data: Input, options?: EnqueueOptions<Tx>): Promise<EnqueuedJob<Input>>;
-  enqueueMany(
-    items: readonly ({ readonly data: Input } & EnqueueOptions<Tx>)[],
-  ): Promise<EnqueuedJob<Input>[]>;
-  now(data: Input): Promise<EnqueuedJob<Input>>;
-  schedule(cron: string, data: Input, options?: ScheduleOptions): Promise<Job<Input>>;
-}
-
-/** A payload may be left out only where its type allows that. */
-type Payload<Input, Rest extends readonly unknown[]> = undefined extends Input
-  ? [data?: Input, ...rest: Rest]
-  : [data: Input, ...rest: Rest];
-
-/** One job of `enqueueMany`. */
-export type NamedItem<Tx> = { readonly name: string; readonly data?: unknown } & EnqueueOptions<Tx>;
-
-function checkItems<T extends object>(items: readonly T[]): readonly T[] {
-  const wrong = !Array.isArray(items) || items.some((item) => typeof item !== 'object' || item === null);
-  if (!wrong) return items as readonly T[];
-  throw new OptionError(`enqueueMany: expected a list of { name, data, ...options }, got ${show(items)}.`);
-}
-
-function rolesOf(given: readonly Role[] = ROLES): ReadonlySet<Role> {
-  if (!Array.isArray(given) || given.length === 0)
-    throw new OptionError(`start: roles must be a list of ${ROLES.join(', ')}; got ${show(given)}.`);
-  return new Set(given.map((role: Role) => checkOneOf('start', 'roles', role, ROLES)));
-}
 
 /**
  * The front door. The constructor starts nothing and opens nothing: a producer that only enqueues never has to
@@ -87,6 +58,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   readonly #queue: Queue<TransactionOf<S>>;
   readonly #results: Results;
   readonly #locks: Locks;
+  readonly #documents: DocumentSchedules;
   readonly #given: S | string;
   #historyLost = 0;
   #resolved: Promise<Store<TransactionOf<S>>> | undefined;
@@ -106,6 +78,12 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     const due = (): void => this.#shift?.notify();
     this.#results = new Results(store);
     this.#locks = new Locks(store, this.instanceId, (error, where) => this.#fault(error, where));
+    this.#documents = new DocumentSchedules({
+      settings: this.#settings,
+      log: this.#log,
+      store: typeof options.store === 'string' ? () => this.#resolve() : options.store,
+      fault: (error, where) => this.#fault(error, where),
+    });
     this.#queue = new Queue(() => this.#store(), this.#registry, {
       due,
       reserve: (name, id) => this.#shift?.reserve(name, id),
@@ -231,6 +209,14 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     return added;
   }
 
+  /**
+   * Runs documents of a collection, or rows of a table, when their own `sleepUntil` says so. Those defined before `start`
+   * begin with it; each has a `start` and a `stop` of its own as well.
+   */
+  documents<Doc = Record<string, unknown>>(options: DocumentOptions<Doc>): DocumentSchedule<Doc> {
+    return this.#documents.add(options);
+  }
+
   /** One page of reactive tasks; the same as `tasks.find`. */
   getReactiveTasks(filter?: TasksFilter, page?: TasksPageOptions): Promise<TaskPage> {
     return this.tasks.find(filter, page);
@@ -308,7 +294,11 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   health(): Health {
     const store = typeof this.#given === 'string' ? (this.#given.split(':')[0] ?? '') : this.#given.kind;
     const { leads: leader = false, troubles = [] } = this.#shift ?? {};
-    const planning = { leader, troubles, historyLost: this.#historyLost };
+    const planning = {
+      leader,
+      troubles: [...troubles, ...this.#documents.troubles],
+      historyLost: this.#historyLost,
+    };
     return healthOf(store, this.#shift?.state, planning, this.#settings);
   }
 
@@ -337,12 +327,16 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     };
   }
 
-  /** The open store; opened with the first call that needs it, and again after a stop. */
-  async #store(): Promise<Store<TransactionOf<S>>> {
+  #resolve(): Promise<Store<TransactionOf<S>>> {
     this.#resolved ??= (
       typeof this.#given === 'string' ? openStore(this.#given) : Promise.resolve(this.#given)
     ) as Promise<Store<TransactionOf<S>>>;
-    const store = await this.#resolved;
+    return this.#resolved;
+  }
+
+  /** The open store; opened with the first call that needs it, and again after a stop. */
+  async #store(): Promise<Store<TransactionOf<S>>> {
+    const store = await this.#resolve();
     const { globalsCollection } = this.#settings.reactive;
     if (globalsCollection !== undefined) reactiveOf(store).useGlobals(globalsCollection);
     await store.acquire(this);
@@ -364,8 +358,12 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
       });
       await shift.start();
       this.#shift = shift;
+      if (roles.has('work')) await this.#documents.start();
     } catch (error) {
       this.#starting = undefined;
+      // A schedule of documents that cannot start ends what was begun before it.
+      await this.#shift?.stop(0);
+      this.#shift = undefined;
       throw error;
     }
   }
@@ -375,7 +373,11 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     const timeoutMs =
       options.timeout === undefined ? this.#settings.shutdownMs : toMs('stop', 'timeout', options.timeout);
     await this.#starting?.catch(() => undefined);
-    await Promise.all([this.#shift?.stop(timeoutMs), this.#locks.stop(timeoutMs)]);
+    await Promise.all([
+      this.#documents.stop(timeoutMs),
+      this.#shift?.stop(timeoutMs),
+      this.#locks.stop(timeoutMs),
+    ]);
     this.#locks.abandon();
     this.#shift = undefined;
     this.#starting = undefined;

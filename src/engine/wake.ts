@@ -21,6 +21,11 @@ export class Wake {
     else this.#end('notified');
   }
 
+  /** Forgets what came while nobody waited: whoever is about to look needs no reason to. */
+  clear(): void {
+    this.#pending = false;
+  }
+
   wait(delayMs: number, stop: AbortSignal): Promise<Reason> {
     if (stop.aborted) return Promise.resolve('stopped');
     if (this.#pending) {

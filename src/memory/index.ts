@@ -12,3 +12,4 @@ export function memory(options: MemoryOptions = {}): MemoryStore {
 
 export { MemoryStore, type MemoryOptions };
 export { MemoryTransaction } from './transaction.js';
+export { MemoryCollection, type MemoryDocument } from './collection.js';

@@ -1,6 +1,9 @@
 import { systemClock, type Clock } from '../core/clock.js';
 import type { PayloadRules } from '../core/payload.js';
 import type { InstanceStore, JobStore, LockStore, Store, Watch, WatchHandlers } from '../store/port.js';
+import type { DocumentJobStore, DocumentPlace } from '../store/documents.js';
+import { MemoryCollection, type MemoryDocument } from './collection.js';
+import { memoryDocuments } from './documents.js';
 import { MemoryInstances } from './instances.js';
 import { memoryJobs } from './jobs.js';
 import { MemoryLocks } from './locks.js';
@@ -25,6 +28,7 @@ export class MemoryStore implements Store<MemoryTransaction> {
   readonly instances: InstanceStore;
   readonly locks: LockStore;
   readonly #listeners = new Set<WatchHandlers>();
+  readonly #collections = new Map<string, MemoryCollection>();
 
   constructor(options: MemoryOptions) {
     this.clock = options.clock ?? systemClock;
@@ -40,6 +44,17 @@ export class MemoryStore implements Store<MemoryTransaction> {
       wake: () => this.#tell((listener) => listener.wake('jobs')),
       cancel: () => this.#tell((listener) => listener.cancel()),
     });
+  }
+
+  /** Documents for `mill.documents`, by the name of their collection; made at the first call. */
+  collection(name: string): MemoryCollection {
+    const collection = this.#collections.get(name) ?? new MemoryCollection();
+    this.#collections.set(name, collection);
+    return collection;
+  }
+
+  documents(place: DocumentPlace): DocumentJobStore<MemoryDocument> {
+    return memoryDocuments(this.collection(place.collection), this.clock, place);
   }
 
   // Nothing is opened, so nothing is to be closed; the jobs stay for as long as the store object does.

@@ -6,6 +6,7 @@ import type { Clock } from '../core/clock.js';
 import type { Attempt, JobRecord, JobStatus, LogLine, MissedPolicy } from '../core/job.js';
 import type { PayloadRules } from '../core/payload.js';
 import type { FailureKind } from '../core/work.js';
+import type { DocumentJobStore, DocumentPlace } from './documents.js';
 import type { LockStore } from './lock.js';
 import type { ReactiveStore } from './reactive.js';
 import type {
@@ -270,6 +271,8 @@ export interface Store<Tx = unknown> {
   readonly locks: LockStore;
   /** Left out where data cannot be watched. */
   readonly reactive?: ReactiveStore<Tx>;
+  /** The documents of one place, for a scheduler. It opens and closes the store by itself. */
+  documents?(place: DocumentPlace): DocumentJobStore;
   /** Opens what is needed, once; safe to call again. Each mill holds the store until it lets go. */
   acquire(holder: object): Promise<void>;
   /** The last holder's release closes the connections that the store opened itself. */

@@ -92,7 +92,7 @@ async function runBoth(folder: string, use: string): Promise<string[]> {
 // Checking every declaration, Node's own too, takes its time on a busy machine.
 describe('the built package', { timeout: 120_000 }, () => {
   it('compiles and loads without any driver, but for the stores that need one', async () => {
-    const entries = ['tidemill', 'tidemill/memory', 'tidemill/testing'];
+    const entries = ['tidemill', 'tidemill/documents', 'tidemill/memory', 'tidemill/testing'];
     await compileAndRun(await makeApplication('without-driver', [], entries));
   });
 

@@ -1,0 +1,95 @@
+import { OptionError } from './core/errors.js';
+import type { Logger } from './core/logger.js';
+import { checkKeys, checkText, show } from './core/options.js';
+import { SCHEDULE_KEYS, type ScheduleOptions } from './documents/options.js';
+import { Scheduler } from './documents/scheduler.js';
+import type { MillSettings } from './mill-options.js';
+import type { DocumentJobStore, DocumentPlace } from './store/documents.js';
+import type { Store } from './store/port.js';
+
+/** Documents of the user's that are run when their own schedule says so. */
+export interface DocumentOptions<Doc = Record<string, unknown>> extends ScheduleOptions<Doc>, DocumentPlace {}
+
+/** What `mill.documents` answers. */
+export type DocumentSchedule<Doc = Record<string, unknown>> = Omit<Scheduler<Doc>, 'failingMs'>;
+
+export interface DocumentSchedulesOptions {
+  readonly settings: MillSettings;
+  readonly log: Logger;
+  /** The mill's store, or how it is opened. */
+  readonly store: Store | (() => Promise<Store>);
+  readonly fault: (error: unknown, where: string) => void;
+}
+
+const PLACE_KEYS = ['collection', 'database', 'fields', 'condition'];
+/** Trouble that lasts longer than this share of a lease is worth a word. */
+const TROUBLE_SHARE = 2 / 3;
+
+function placed<Doc>(store: Store, place: DocumentPlace): DocumentJobStore<Doc> {
+  if (store.documents === undefined)
+    throw new OptionError(
+      `The store ${show(store.kind)} cannot run documents; its \`documents\` is missing.`,
+    );
+  return store.documents(place) as unknown as DocumentJobStore<Doc>;
+}
+
+/** The schedulers of one mill. */
+export class DocumentSchedules {
+  readonly #options: DocumentSchedulesOptions;
+  readonly #schedulers = new Map<Scheduler<never>, string>();
+
+  constructor(options: DocumentSchedulesOptions) {
+    this.#options = options;
+  }
+
+  add<Doc>(given: DocumentOptions<Doc>): DocumentSchedule<Doc> {
+    checkKeys('documents', given, [...PLACE_KEYS, ...SCHEDULE_KEYS]);
+    const { collection, database, fields, condition, ...options } = given;
+    const where = `documents(${show(checkText('documents', 'collection', collection))})`;
+    const place = {
+      collection,
+      ...(database === undefined ? {} : { database }),
+      ...(fields === undefined ? {} : { fields }),
+      ...(condition === undefined ? {} : { condition }),
+    };
+    const { store, log, fault, settings } = this.#options;
+    const { min, maxWithoutWakeUp: max } = settings.pollMs;
+    const scheduler = new Scheduler<Doc>(
+      {
+        ...options,
+        store:
+          typeof store === 'function'
+            ? async () => placed<Doc>(await store(), place)
+            : placed<Doc>(store, place),
+        logger: log,
+        pollInterval: { min, max },
+      },
+      { where, fallback: (error, what) => fault(error, `${where}: ${what}`) },
+    );
+    this.#schedulers.set(scheduler as unknown as Scheduler<never>, where);
+    return scheduler;
+  }
+
+  /** All of them, or none. */
+  async start(): Promise<void> {
+    const starts = [...this.#schedulers.keys()].map((scheduler) => scheduler.start());
+    const refused = (await Promise.allSettled(starts)).find((start) => start.status === 'rejected');
+    if (refused === undefined) return;
+    await this.stop(0);
+    throw refused.reason;
+  }
+
+  async stop(timeout: number): Promise<void> {
+    await Promise.all([...this.#schedulers.keys()].map((scheduler) => scheduler.stop({ timeout })));
+  }
+
+  /** What has gone wrong for longer than a while, in words. */
+  get troubles(): readonly string[] {
+    const limitMs = this.#options.settings.leaseMs * TROUBLE_SHARE;
+    return [...this.#schedulers].flatMap(([{ failingMs }, where]) =>
+      failingMs > limitMs
+        ? [`${where}: the store has failed for ${String(Math.round(failingMs / 1000))} s`]
+        : [],
+    );
+  }
+}

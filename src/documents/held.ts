@@ -1,0 +1,92 @@
+import type { Clock, Timer } from '../core/clock.js';
+import { LeaseLostError } from '../core/errors.js';
+import { idText } from '../core/paths.js';
+import type { Work } from '../core/work.js';
+import type { DocumentJob, DocumentWrite, Fenced } from '../store/documents.js';
+
+/** What a lock wrote, and until when it holds by this process's reckoning. */
+export interface Lock {
+  readonly until: Date;
+  /** Monotonic; Infinity where there is no lock. */
+  readonly endsAt: number;
+  /** False with a lock duration of 0: its value says nothing about who wrote it. */
+  readonly fenced: boolean;
+}
+
+/** What the end of a run writes. */
+export type Ending = DocumentWrite extends infer W
+  ? W extends unknown
+    ? Omit<W, 'id' | keyof Fenced>
+    : never
+  : never;
+
+/** A document that this scheduler has locked. */
+export class Held<Doc> implements Work {
+  readonly key: unknown;
+  readonly id: string;
+  readonly name = 'documents';
+  readonly lockedAt = null;
+  readonly job: DocumentJob<Doc>;
+  /** Decided once, when the run has ended. */
+  ending: Ending | undefined;
+  /** A final write was not answered: it may have been made. */
+  isDoubtful = false;
+  /** Given up by a stop: what its handler still comes to is nobody's business. */
+  isAbandoned = false;
+  /** What `sleepUntil` may be, if nobody else wrote it; the likeliest first. */
+  #values: readonly Date[];
+  #endsAt: number;
+  #deadline: Timer | undefined;
+  readonly #fenced: boolean;
+  readonly #controller = new AbortController();
+
+  constructor(job: DocumentJob<Doc>, lock: Lock) {
+    this.key = job.id;
+    this.id = idText(job.id);
+    this.job = job;
+    this.#values = [lock.until];
+    this.#endsAt = lock.endsAt;
+    this.#fenced = lock.fenced;
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** Every precondition under which a write of this run may be made. */
+  get fences(): readonly Fenced[] {
+    return this.#fenced ? this.#values.map((ifSleepUntil) => ({ ifSleepUntil })) : [{}];
+  }
+
+  /** True where the lock is over by this process's reckoning, so that others may have it by right. */
+  isOver(clock: Clock): boolean {
+    return clock.monotonic() >= this.#endsAt;
+  }
+
+  /** Aborts the handler's signal when the lock ends before it was renewed. */
+  arm(clock: Clock): void {
+    this.#deadline?.cancel();
+    if (this.#endsAt === Infinity) return;
+    const lose = (): void =>
+      this.abort(new LeaseLostError(`${this.id}: its lock could not be renewed in time.`));
+    this.#deadline = clock.timer(this.#endsAt - clock.monotonic(), lose);
+  }
+
+  disarm(): void {
+    this.#deadline?.cancel();
+  }
+
+  renewed({ until, endsAt }: Lock): void {
+    this.#values = [until];
+    this.#endsAt = endsAt;
+  }
+
+  /** A renewal was not answered: either value may be there now. */
+  mayBeRenewed({ until }: Lock): void {
+    this.#values = [until, ...this.#values];
+  }
+
+  abort(reason: Error): void {
+    this.#controller.abort(reason);
+  }
+}

@@ -1,0 +1,24 @@
+/** Document schedules: work that lives in documents of your own. The scheduler knows no database. */
+export { Scheduler, type StopOptions } from './scheduler.js';
+export type {
+  DocumentContext,
+  HookContext,
+  ScheduleErrorContext,
+  ScheduleOptions,
+  SchedulerOptions,
+} from './options.js';
+export type { DocumentMissedPolicy } from './next.js';
+export type {
+  DocumentChanges as JobChanges,
+  DocumentFailure,
+  DocumentFields,
+  DocumentJob,
+  DocumentJobStore as JobStore,
+  DocumentLook,
+  DocumentPlace,
+  DocumentWatch,
+  DocumentWrite,
+  Fenced,
+  Misfit,
+  StoreCall,
+} from '../store/documents.js';

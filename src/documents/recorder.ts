@@ -1,0 +1,83 @@
+import type { Clock } from '../core/clock.js';
+import { LeaseLostError } from '../core/errors.js';
+import { Settler } from '../engine/settler.js';
+import type { SettleAnswer } from '../store/work.js';
+import type { Ending, Held } from './held.js';
+import { writeEndings, type Opened } from './writes.js';
+
+export interface RecorderOptions<Doc> {
+  readonly opened: Opened<Doc>;
+  readonly clock: Clock;
+  /** Resolves when no renewal is under way that could change what a write has to match. */
+  readonly settled: () => Promise<unknown>;
+  readonly error: (error: unknown, held?: Held<Doc>) => void;
+}
+
+interface Settlement<Doc> {
+  readonly held: Held<Doc>;
+  readonly ending: Ending;
+}
+
+/** Records how runs have ended, by the engine's settler: those of the same moment together, until the store answers. */
+export class Recorder<Doc> {
+  readonly #options: RecorderOptions<Doc>;
+  readonly #settler: Settler<Held<Doc>, Settlement<Doc>>;
+  readonly #waiting = new Map<Held<Doc>, (recorded: boolean) => void>();
+
+  constructor(options: RecorderOptions<Doc>) {
+    this.#options = options;
+    this.#settler = new Settler<Held<Doc>, Settlement<Doc>>({
+      store: { settle: (settlements) => this.#settle(settlements), held: async () => [] },
+      clock: options.clock,
+      trigger: {
+        conclude: (held) => ({ settlement: { held, ending: held.ending as Ending } }),
+        recorded: (held) => this.#done(held, true),
+      },
+      lost: (held) => this.#lost(held),
+      error: (error) => options.error(error),
+      drained: () => undefined,
+    });
+  }
+
+  /** Answers whether it was written; not where somebody else has the document, or has given it another time. */
+  record(held: Held<Doc>, ending: Ending): Promise<boolean> {
+    held.ending = ending;
+    const finishedAt = this.#options.clock.now();
+    return new Promise((resolve) => {
+      this.#waiting.set(held, resolve);
+      this.#settler.push({ work: held, finished: { outcome: { kind: 'released' }, finishedAt } });
+    });
+  }
+
+  /** Resolves when everything is recorded, or given up after `limitMs`; answers how many were not. */
+  async drain(limitMs: number): Promise<number> {
+    const left = await this.#settler.drain(limitMs);
+    for (const held of [...this.#waiting.keys()]) this.#done(held, false);
+    return left;
+  }
+
+  #done(held: Held<Doc>, recorded: boolean): void {
+    this.#waiting.get(held)?.(recorded);
+    this.#waiting.delete(held);
+  }
+
+  async #settle(settlements: readonly Settlement<Doc>[]): Promise<readonly SettleAnswer[]> {
+    await this.#options.settled();
+    try {
+      const answers = await writeEndings(this.#options.opened, settlements);
+      return answers.map((written) => (written ? 'settled' : 'lost'));
+    } catch (error) {
+      for (const { held } of settlements) held.isDoubtful = true;
+      throw error;
+    }
+  }
+
+  /** Somebody who wrote the document within its lock meant to; a lock that ran out is worth a word. */
+  #lost(held: Held<Doc>): void {
+    if (!held.isDoubtful && held.isOver(this.#options.clock)) {
+      const message = `${held.id}: its lock ran out before its end could be recorded; it may run twice.`;
+      this.#options.error(new LeaseLostError(message), held);
+    }
+    this.#done(held, false);
+  }
+}

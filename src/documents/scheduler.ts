@@ -1,0 +1,235 @@
+import { pause, systemClock, type Clock } from '../core/clock.js';
+import { safeLogger, type Logger } from '../core/logger.js';
+import { checkKeys } from '../core/options.js';
+import type { DocumentJob, DocumentJobStore } from '../store/documents.js';
+import { toMs, type Duration } from '../time/duration.js';
+import { conclude } from './conclude.js';
+import { Hooks, type Fallback } from './hooks.js';
+import { Intervals } from './interval.js';
+import {
+  checkJobStore,
+  checkScheduler,
+  type PollMs,
+  type SchedulerOptions,
+  type ScheduleSettings,
+} from './options.js';
+import { timeOf, type Time } from './time.js';
+import { Turn } from './turn.js';
+
+export interface StopOptions {
+  /** How long to wait for handlers; then their signals abort, and their documents are due again. Default: for ever. */
+  readonly timeout?: Duration;
+  /** Ends that wait. */
+  readonly signal?: AbortSignal;
+}
+
+interface Open<Doc> {
+  readonly store: DocumentJobStore<Doc>;
+  readonly time: Time;
+}
+
+/** What only the mill says. */
+export interface SchedulerExtras {
+  /** Names the scheduler in messages. */
+  readonly where?: string;
+  readonly fallback?: Fallback;
+}
+
+const WHERE = 'new Scheduler';
+
+function checkStop(options: StopOptions): {
+  readonly timeoutMs: number;
+  readonly signal: AbortSignal | undefined;
+} {
+  checkKeys('stop', options, ['timeout', 'signal']);
+  const { timeout, signal } = options;
+  return { timeoutMs: timeout === undefined ? Infinity : toMs('stop', 'timeout', timeout), signal };
+}
+
+/**
+ * Runs documents when their own schedule says so, wherever they are kept.
+ *
+ * States: `stopped`, `starting`, `running`, `stopping`. stopped -> starting -> running: `start`; back to stopped where
+ * `onStart` throws. running -> stopping -> stopped: `stop`, or the signal that `start` was given.
+ */
+export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable {
+  readonly #options: SchedulerOptions<Doc>;
+  readonly #settings: ScheduleSettings;
+  readonly #pollMs: PollMs;
+  readonly #where: string;
+  readonly #log: Logger;
+  readonly #hooks: Hooks<Doc>;
+  #isRunning = false;
+  #opening: Promise<Open<Doc>> | undefined;
+  #starting: Promise<void> | undefined;
+  #stopping: Promise<void> | undefined;
+  #stop = new AbortController();
+  /** Aborts when a stop is not to wait for handlers any longer. */
+  #hurry = new AbortController();
+  #clock: Clock;
+  #turn: Turn<Doc> | undefined;
+
+  constructor(options: SchedulerOptions<Doc>, extras: SchedulerExtras = {}) {
+    this.#where = extras.where ?? WHERE;
+    const { settings, pollMs } = checkScheduler(this.#where, options);
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#settings = settings;
+    this.#pollMs = pollMs;
+    this.#log = safeLogger(options.logger);
+    const logged: Fallback = (error, where) =>
+      this.#log.error({ error, where }, `${where}: ${error.message}`);
+    this.#hooks = new Hooks(options, extras.fallback ?? logged);
+  }
+
+  /** True from `start` until `stop` is called. */
+  isRunning(): boolean {
+    return this.#isRunning;
+  }
+
+  /** True while a document runs, or its end is being recorded. */
+  isProcessing(): boolean {
+    return this.#turn?.isBusy === true;
+  }
+
+  /** True when the last look found nothing to do, until something is found. */
+  isIdle(): boolean {
+    return this.#hooks.isIdle;
+  }
+
+  /** Milliseconds since the store first failed to answer; 0 where it does answer. */
+  get failingMs(): number {
+    return this.#turn?.failingMs ?? 0;
+  }
+
+  /** Resolves when `onStart` has; called again, it does nothing. `signal` stops the scheduler when it aborts. */
+  async start(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    checkKeys('start', options, ['signal']);
+    options.signal?.throwIfAborted();
+    if (this.#stopping !== undefined) await this.#stopping;
+    this.#starting ??= this.#begin(options.signal);
+    await this.#starting;
+  }
+
+  /** Resolves when no document runs any more and `onStop` has been called. Called again, it answers the same. */
+  async stop(options: StopOptions = {}): Promise<void> {
+    const { timeoutMs, signal } = checkStop(options);
+    this.#isRunning = false;
+    this.#stop.abort();
+    this.#stopping ??= this.#end().finally(() => {
+      this.#stopping = undefined;
+      this.#hurry = new AbortController();
+    });
+    const stopping = this.#stopping;
+    // Also where an earlier call would wait for longer.
+    const hurry = this.#hurry;
+    const end = new AbortController();
+    const limit = signal === undefined ? end.signal : AbortSignal.any([signal, end.signal]);
+    const late = pause(this.#clock, timeoutMs, limit).then((elapsed) => {
+      if (elapsed || signal?.aborted === true) hurry.abort();
+    });
+    await stopping.finally(() => end.abort());
+    await late;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop();
+  }
+
+  /**
+   * Plans the next run of a document as if it had just run, or removes it where none is left. False where its
+   * `sleepUntil` is not, or is not any more, what the document says.
+   */
+  async reschedule(document: Doc | DocumentJob<Doc>): Promise<boolean> {
+    const { store, time } = await this.#open();
+    const job = store.read?.(document as Doc) ?? (document as DocumentJob<Doc>);
+    await time.refresh();
+    const about = { settings: this.#settings, intervals: new Intervals(), now: new Date(time.clock.now()) };
+    const conclusion = conclude(job, { kind: 'returned', result: undefined }, about);
+    if (conclusion?.problem !== undefined) throw conclusion.problem;
+    const fenced = { ifSleepUntil: job.sleepUntil ?? null, signal: this.#stop.signal };
+    const ending = conclusion?.ending;
+    if (ending === undefined) return false;
+    return 'remove' in ending ? store.remove(job.id, fenced) : store.update(job.id, ending.changes, fenced);
+  }
+
+  /** What is missing for polls to be cheap, as text; empty where all is well, or where the store cannot tell. */
+  async indexFaults(): Promise<readonly string[]> {
+    const { store } = await this.#open();
+    return (await store.indexFaults?.()) ?? [];
+  }
+
+  /** Opened with the first call that needs it; a stop closes it. */
+  #open(): Promise<Open<Doc>> {
+    const opening = (this.#opening ??= this.#connect());
+    opening.catch(() => {
+      if (this.#opening === opening) this.#opening = undefined;
+    });
+    return opening;
+  }
+
+  async #connect(): Promise<Open<Doc>> {
+    const { store: given, clock } = this.#options;
+    const store = typeof given === 'function' ? await given() : given;
+    checkJobStore(this.#where, store);
+    await store.open?.();
+    return { store, time: timeOf(store as DocumentJobStore<never>, clock) };
+  }
+
+  async #begin(signal: AbortSignal | undefined): Promise<void> {
+    this.#isRunning = true;
+    this.#stop = new AbortController();
+    const onAbort = (): void => void this.stop();
+    signal?.addEventListener('abort', onAbort, { once: true });
+    this.#stop.signal.addEventListener('abort', () => signal?.removeEventListener('abort', onAbort));
+    try {
+      const { store, time } = await this.#open();
+      this.#clock = time.clock;
+      await time.refresh();
+      await this.#hooks.start({ signal: this.#stop.signal });
+      this.#turn = new Turn({
+        store,
+        ...time,
+        settings: this.#settings,
+        pollMs: this.#pollMs,
+        hooks: this.#hooks,
+        log: this.#log,
+      });
+      this.#turn.begin();
+      this.#advise(store);
+    } catch (error) {
+      this.#isRunning = false;
+      this.#starting = undefined;
+      this.#stop.abort();
+      await this.#close();
+      throw error;
+    }
+  }
+
+  async #end(): Promise<void> {
+    await this.#starting?.catch(() => undefined);
+    if (this.#turn !== undefined) {
+      await this.#turn.end(this.#hurry.signal);
+      await this.#hooks.stop({ signal: this.#stop.signal });
+    }
+    this.#turn = undefined;
+    this.#starting = undefined;
+    await this.#close();
+  }
+
+  async #close(): Promise<void> {
+    const opened = await this.#opening?.catch(() => undefined);
+    this.#opening = undefined;
+    await opened?.store.close?.();
+  }
+
+  /** Nobody waits for it: a missing index makes polls dear, not wrong. */
+  #advise(store: DocumentJobStore<Doc>): void {
+    void store
+      .indexFaults?.()
+      .then((faults) => {
+        if (faults.length > 0) this.#log.warn({ faults }, faults.join('; '));
+      })
+      .catch(() => undefined);
+  }
+}

@@ -1,0 +1,111 @@
+import { within, type Clock } from '../core/clock.js';
+import type { Logger } from '../core/logger.js';
+import { Wake } from '../engine/wake.js';
+import type { DocumentJobStore, DocumentWatch } from '../store/documents.js';
+import type { Hooks } from './hooks.js';
+import { Locks } from './locks.js';
+import { Lookout } from './lookout.js';
+import { Loop } from './loop.js';
+import type { PollMs, ScheduleSettings } from './options.js';
+import { Runner } from './runner.js';
+import type { Opened } from './writes.js';
+
+export interface TurnOptions<Doc> {
+  readonly store: DocumentJobStore<Doc>;
+  readonly clock: Clock;
+  /** Learns the store's time anew, where that is due. */
+  readonly refresh: () => Promise<void>;
+  readonly settings: ScheduleSettings;
+  readonly pollMs: PollMs;
+  readonly hooks: Hooks<Doc>;
+  readonly log: Logger;
+}
+
+/** How long a stop waits for a lock that is under way. */
+const LOCK_LIMIT_MS = 10_000;
+
+/** One turn of work, made by a start and ended by a stop. */
+export class Turn<Doc> {
+  readonly #options: TurnOptions<Doc>;
+  /** Ends the search for documents. */
+  readonly #stop = new AbortController();
+  /** Ends calls to the store. */
+  readonly #abort = new AbortController();
+  readonly #wake: Wake;
+  readonly #loop: Loop;
+  readonly #runner: Runner<Doc>;
+  #looping: Promise<void> = Promise.resolve();
+  #watch: DocumentWatch | undefined;
+
+  constructor(options: TurnOptions<Doc>) {
+    this.#options = options;
+    const { store, clock, settings, pollMs, hooks, log, refresh } = options;
+    const opened: Opened<Doc> = { store, signal: this.#abort.signal };
+    const { signal: stop } = this.#stop;
+    this.#wake = new Wake(clock);
+    const locks = new Locks({ opened, clock, lockMs: settings.lockMs, refresh, stop });
+    this.#runner = new Runner({
+      opened,
+      clock,
+      settings,
+      hooks,
+      log,
+      mint: () => locks.mint(),
+      freed: () => this.#loop.freed(),
+      planned: (at) => this.#loop.planned(at),
+    });
+    this.#loop = new Loop({
+      clock,
+      wake: this.#wake,
+      settings,
+      pollMs: () =>
+        this.#watch?.direct === true && store.look !== undefined ? { ...pollMs, max: Infinity } : pollMs,
+      room: () => this.#runner.room,
+      lock: (limit) =>
+        // What is locked after the end has come is given back.
+        locks.lock(limit, (job, lock) => this.#runner[stop.aborted ? 'release' : 'start'](job, lock)),
+      look: new Lookout(opened, hooks).look,
+      busy: () => this.#runner.isBusy,
+      idle: () => hooks.idle({ signal: stop }),
+      error: (error) => hooks.error(error, { where: 'lock' }),
+    });
+  }
+
+  get isBusy(): boolean {
+    return this.#runner.isBusy;
+  }
+
+  get failingMs(): number {
+    return this.#loop.failingMs;
+  }
+
+  begin(): void {
+    this.#looping = this.#loop.run(this.#stop.signal);
+    void this.#listen();
+  }
+
+  /** `hurry` aborts when handlers are not to be waited for any longer. */
+  async end(hurry: AbortSignal): Promise<void> {
+    const { clock, hooks } = this.#options;
+    this.#stop.abort();
+    // What a lock under way still brings is given back. A store that does not answer must not hold up the end: what it
+    // locked is free again when the lock ends.
+    await within(clock, LOCK_LIMIT_MS, this.#looping);
+    await this.#runner.end(hurry);
+    this.#abort.abort();
+    await this.#watch?.close().catch((error: unknown) => hooks.error(error, { where: 'watch' }));
+  }
+
+  /** Wake-ups cut a wait short; whoever set `idleDelay` wants it whole. */
+  async #listen(): Promise<void> {
+    const { store, settings, hooks } = this.#options;
+    if (store.watch === undefined || settings.idleMs > 0) return;
+    try {
+      const watch = await store.watch(() => this.#wake.notify());
+      if (this.#abort.signal.aborted) await watch.close();
+      else this.#watch = watch;
+    } catch (error) {
+      await hooks.error(error, { where: 'watch' });
+    }
+  }
+}

@@ -1,0 +1,29 @@
+import { OptionError } from './core/errors.js';
+import type { Job } from './core/job.js';
+import { show } from './core/options.js';
+import type { EnqueuedJob, EnqueueOptions, ScheduleOptions } from './jobs/queue.js';
+
+/** A job type: its name with its payload's type, ready to be asked for. */
+export interface JobType<Input, Tx> {
+  readonly name: string;
+  enqueue(data: Input, options?: EnqueueOptions<Tx>): Promise<EnqueuedJob<Input>>;
+  enqueueMany(
+    items: readonly ({ readonly data: Input } & EnqueueOptions<Tx>)[],
+  ): Promise<EnqueuedJob<Input>[]>;
+  now(data: Input): Promise<EnqueuedJob<Input>>;
+  schedule(cron: string, data: Input, options?: ScheduleOptions): Promise<Job<Input>>;
+}
+
+/** A payload may be left out only where its type allows that. */
+export type Payload<Input, Rest extends readonly unknown[]> = undefined extends Input
+  ? [data?: Input, ...rest: Rest]
+  : [data: Input, ...rest: Rest];
+
+/** One job of `enqueueMany`. */
+export type NamedItem<Tx> = { readonly name: string; readonly data?: unknown } & EnqueueOptions<Tx>;
+
+export function checkItems<T extends object>(items: readonly T[]): readonly T[] {
+  const wrong = !Array.isArray(items) || items.some((item) => typeof item !== 'object' || item === null);
+  if (!wrong) return items as readonly T[];
+  throw new OptionError(`enqueueMany: expected a list of { name, data, ...options }, got ${show(items)}.`);
+}

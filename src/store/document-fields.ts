@@ -1,0 +1,89 @@
+/** Where a document keeps its schedule, and how that is read. */
+import { OptionError } from '../core/errors.js';
+import { checkKeys, show } from '../core/options.js';
+import { valueAt, withValueAt } from '../core/paths.js';
+import type { DocumentFailure, DocumentFields, DocumentJob } from './documents.js';
+
+const DEFAULT_FIELDS: DocumentFields = {
+  sleepUntil: 'sleepUntil',
+  interval: 'interval',
+  repeatUntil: 'repeatUntil',
+  autoRemove: 'autoRemove',
+  timezone: 'timezone',
+  failure: 'scheduleFailure',
+};
+
+const OPTIONAL: ReadonlySet<string> = new Set(['timezone', 'failure']);
+
+const isPath = (path: unknown): path is string =>
+  typeof path === 'string' &&
+  path.split('.').every((key) => key !== '' && !key.startsWith('$') && key !== '__proto__');
+
+/** Refuses what is no path, and two parts at one place. */
+export function checkFields(where: string, given: unknown): DocumentFields {
+  const at = `${where}: fields`;
+  checkKeys(at, given, Object.keys(DEFAULT_FIELDS));
+  const fields = { ...DEFAULT_FIELDS, ...(given as Partial<DocumentFields> | undefined) };
+  for (const [name, path] of Object.entries(fields) as [string, unknown][]) {
+    if (isPath(path) || (path === null && OPTIONAL.has(name))) continue;
+    const off = OPTIONAL.has(name) ? ', or null' : '';
+    throw new OptionError(`${at}.${name} must be a path such as 'cron.${name}'${off}, got ${show(path)}.`);
+  }
+  const paths = Object.values(fields).filter((path) => path !== null);
+  const twice = paths.find((path, index) =>
+    paths.some((other, place) => place !== index && `${other}.`.startsWith(`${path}.`)),
+  );
+  if (twice !== undefined)
+    throw new OptionError(`${at}: two of them are at ${show(twice)}, or inside it; give each its own path.`);
+  return fields;
+}
+
+const dateOf = (value: unknown): Date | undefined => {
+  const at = typeof value === 'string' ? new Date(value) : value;
+  return at instanceof Date && !Number.isNaN(at.getTime()) ? at : undefined;
+};
+
+/** What was kept of failures; null for anything that this library did not write. */
+function failureOf(value: unknown): DocumentFailure | null {
+  if (typeof value !== 'object' || value === null) return null;
+  const { count, reason, firstAt, at, scheduledFor, ended } = value as Record<string, unknown>;
+  const [first, last, slot] = [dateOf(firstAt), dateOf(at), dateOf(scheduledFor)];
+  if (typeof count !== 'number' || typeof reason !== 'string' || first === undefined || last === undefined)
+    return null;
+  const known = { count, reason, firstAt: first, at: last, ended: ended === true };
+  return slot === undefined ? known : { ...known, scheduledFor: slot };
+}
+
+/** The schedule of a document. Values are handed on as they are: whoever plans says what is wrong with them. */
+export function jobOf<Doc extends Readonly<Record<string, unknown>>>(
+  id: unknown,
+  document: Doc,
+  fields: DocumentFields,
+): DocumentJob<Doc> {
+  const value = (path: string | null): never =>
+    (path === null ? undefined : valueAt(document, path)) as never;
+  return {
+    id,
+    sleepUntil: value(fields.sleepUntil),
+    interval: value(fields.interval),
+    repeatUntil: value(fields.repeatUntil),
+    autoRemove: value(fields.autoRemove),
+    timezone: value(fields.timezone),
+    failure: failureOf(value(fields.failure)),
+    get data() {
+      return dataOf(document, fields);
+    },
+    document,
+  };
+}
+
+/** The other fields. Few handlers ask for them apart, so they are gathered when one does. */
+function dataOf(
+  document: Readonly<Record<string, unknown>>,
+  fields: DocumentFields,
+): Record<string, unknown> {
+  let rest = { ...document };
+  for (const path of Object.values(fields) as (string | null)[])
+    if (path !== null) rest = withValueAt(rest, path, undefined);
+  return rest;
+}

@@ -1,0 +1,143 @@
+/**
+ * What a scheduler of documents needs of a database: three methods. The others are abilities: a store that has one is
+ * used by it, one that has not is served by the three.
+ */
+import type { Clock } from '../core/clock.js';
+
+/** A document, as its schedule sees it. */
+export interface DocumentJob<Doc = Record<string, unknown>> {
+  /** Any value that identifies the document to its store. */
+  readonly id: unknown;
+  /** When it was due, as it stood before the lock. */
+  readonly sleepUntil?: Date | null;
+  /** Cron text, `@daily`, `@every 1h30m`; none: it runs once. */
+  readonly interval?: string | null;
+  /** No run is planned after it. */
+  readonly repeatUntil?: Date | null;
+  /** Delete the document when no run is left. */
+  readonly autoRemove?: boolean | null;
+  /** The zone in which the interval is read. */
+  readonly timezone?: string | null;
+  /** What went wrong so far. */
+  readonly failure?: DocumentFailure | null;
+  /** The other fields. */
+  readonly data?: Readonly<Record<string, unknown>>;
+  /** The whole document, as handlers get it. Default: the fields above and those of `data`, together. */
+  readonly document?: Doc;
+}
+
+/** Kept in the document, under a path of its own. */
+export interface DocumentFailure {
+  /** Failures in a row. */
+  readonly count: number;
+  readonly reason: string;
+  readonly firstAt: Date;
+  readonly at: Date;
+  /** The time that the failed run was for; a later success plans from it. */
+  readonly scheduledFor?: Date;
+  /** No attempt is left, or the schedule cannot be read. */
+  readonly ended: boolean;
+}
+
+/** Undefined leaves a field as it is. Null sets it to null, or, for `failure`, takes it off. */
+export interface DocumentChanges {
+  readonly sleepUntil?: Date | null;
+  readonly autoRemove?: boolean | null;
+  readonly failure?: DocumentFailure | null;
+}
+
+export interface StoreCall {
+  /** Aborts when nobody waits for the answer any more. */
+  readonly signal: AbortSignal;
+}
+
+export interface Fenced {
+  /** Write only if `sleepUntil` has this value; null: if it has none. Left out: write in any case. */
+  readonly ifSleepUntil?: Date | null;
+}
+
+/** One write of a batch. */
+export type DocumentWrite = Fenced & { readonly id: unknown } & (
+    { readonly changes: DocumentChanges } | { readonly remove: true }
+  );
+
+export interface DocumentLook {
+  /** How far away the earliest due time is; 0 or less: it is due. Null: none is within what was asked. */
+  readonly dueInMs: number | null;
+  /** Documents whose `sleepUntil` is neither a date nor null. */
+  readonly misfits: readonly Misfit[];
+}
+
+export interface Misfit {
+  readonly id: unknown;
+  readonly value: unknown;
+}
+
+export interface DocumentWatch {
+  /** True where no wake-up can be lost: then nobody polls, as long as the store can also look. Default: false. */
+  readonly direct?: boolean;
+  close(): Promise<void>;
+}
+
+/** Where documents are, for a scheduler. */
+export interface DocumentJobStore<Doc = Record<string, unknown>> {
+  /** Finds the next document that is due, sets its `sleepUntil` to `lockUntil`, and answers it as it was before. Atomic. */
+  lockNext(lockUntil: Date, call: StoreCall): Promise<DocumentJob<Doc> | null | undefined>;
+  /** False: the precondition did not hold, or the document is gone. */
+  update(id: unknown, changes: DocumentChanges, options: Fenced & StoreCall): Promise<boolean>;
+  remove(id: unknown, options: Fenced & StoreCall): Promise<boolean>;
+
+  /** The clock by which documents are due. Without it the clock of the process is used. */
+  now?(): Promise<Date>;
+  /** The same for those that live in this process, or keep an estimate of their server's. */
+  readonly clock?: Clock;
+  /** As `lockNext`, for up to `limit` documents. */
+  lockMany?(
+    lockUntil: Date,
+    options: { readonly limit: number } & StoreCall,
+  ): Promise<readonly DocumentJob<Doc>[]>;
+  /** Several writes at once, each under its own precondition; answers for each, in order. */
+  settle?(writes: readonly DocumentWrite[], call: StoreCall): Promise<readonly boolean[]>;
+  /** Extends locks: as `update` of `sleepUntil`, for several. */
+  renew?(
+    locks: readonly ({ readonly id: unknown } & Fenced)[],
+    lockUntil: Date,
+    call: StoreCall,
+  ): Promise<readonly boolean[]>;
+  /** What is due within a while. `known` are ids of misfits that need not be named again. */
+  look?(
+    options: { readonly withinMs: number; readonly known: readonly unknown[] } & StoreCall,
+  ): Promise<DocumentLook>;
+  /** Calls back when something may be due. It only shortens a wait. */
+  watch?(wake: () => void): Promise<DocumentWatch>;
+  /** The schedule of a document that was read elsewhere. */
+  read?(document: Doc): DocumentJob<Doc>;
+  /** Called by the scheduler's start, and by its stop. */
+  open?(): Promise<void>;
+  close?(): Promise<void>;
+  /** What is missing for a poll to be cheap, as text; empty where all is well. */
+  indexFaults?(): Promise<readonly string[]>;
+}
+
+/** Where a document keeps the parts of its schedule: dot paths. */
+export interface DocumentFields {
+  readonly sleepUntil: string;
+  readonly interval: string;
+  readonly repeatUntil: string;
+  readonly autoRemove: string;
+  /** Null: documents have no zone of their own. */
+  readonly timezone: string | null;
+  /** Reason and count of failures. Null: they are kept nowhere. */
+  readonly failure: string | null;
+}
+
+/** The documents of one collection, or the rows of one table. */
+export interface DocumentPlace {
+  readonly collection: string;
+  /** MongoDB: another database than the store's. */
+  readonly database?: string;
+  /** Where the parts of a schedule are. Default: at their own names, `failure` at `scheduleFailure`. */
+  readonly fields?: Partial<DocumentFields>;
+  /** Only documents that match: a query on MongoDB, comparisons or `{ sql, values }` on tables, a function in memory. */
+  readonly condition?: unknown;
+}

@@ -1,0 +1,106 @@
+import { describe, expect, it } from 'vitest';
+import { OptionError } from '../../src/core/errors.js';
+import { Scheduler, type SchedulerOptions } from '../../src/documents/index.js';
+import { gate } from '../support/mills.js';
+import { aBench, at, open } from './bench.js';
+import { OwnStore } from './own-store.js';
+
+describe('reschedule', () => {
+  it('plans the next run of a document as if it had run, if it is still as given', async () => {
+    const { store, scheduler } = aBench();
+    const job = { ...store.insert({ interval: '@hourly' }) };
+    expect(await scheduler.reschedule(job)).toBe(true);
+    expect(store.jobs.get('job-1')?.sleepUntil).toEqual(at('13:00:00.000'));
+    expect(await scheduler.reschedule(job)).toBe(false);
+  });
+
+  it('removes one that has no run left and asks for it, and revives one that is parked', async () => {
+    const { store, scheduler } = aBench();
+    expect(await scheduler.reschedule({ ...store.insert({ autoRemove: true }) })).toBe(true);
+    expect(store.jobs.size).toBe(0);
+    const parked = store.insert({ sleepUntil: null, interval: '@hourly' });
+    expect(await scheduler.reschedule({ ...parked })).toBe(true);
+    expect(parked.sleepUntil).toEqual(at('13:00:00.000'));
+  });
+
+  it('throws where the interval cannot be read, and writes nothing', async () => {
+    const { store, scheduler } = aBench();
+    const job = store.insert({ interval: 'often' });
+    await expect(scheduler.reschedule({ ...job })).rejects.toThrow(OptionError);
+    expect(job.sleepUntil).toEqual(at('12:00:00.000'));
+  });
+});
+
+describe('abilities', () => {
+  it('uses the clock of a store that tells it', async () => {
+    const store = new OwnStore({ now: () => Date.now() + 3_600_000 });
+    const ran = gate();
+    const ahead = Object.assign(store, { now: async () => new Date(Date.now() + 3_600_000) });
+    store.insert({});
+    const scheduler = new Scheduler({ store: ahead, onDocument: () => ran.open(), logger: false });
+    open.push(scheduler);
+    await scheduler.start();
+    await ran.promise;
+    expect(store.locks[0]!.getTime() - Date.now()).toBeGreaterThan(4_000_000);
+  });
+
+  it('wakes up, looks, and opens and closes with a store that can', async () => {
+    const { clock, store, seen } = aBench();
+    let wake: () => void = () => undefined;
+    const able = Object.assign(store, {
+      open: async () => void seen.push('open'),
+      close: async () => void seen.push('close'),
+      watch: async (callback: () => void) => {
+        wake = callback;
+        return { close: async () => void seen.push('unwatched') };
+      },
+      look: async () => {
+        store.calls.push('look');
+        return { dueInMs: null, misfits: [{ id: 'odd', value: 7 }] };
+      },
+    });
+    const errors: string[] = [];
+    const scheduler = new Scheduler({
+      store: () => able,
+      clock,
+      logger: false,
+      onDocument: () => undefined,
+      onError: (error) => void errors.push(error.message),
+    });
+    open.push(scheduler);
+    await scheduler.start();
+    await clock.advance(20);
+    store.calls.length = 0;
+    wake();
+    await clock.advance(20);
+    expect(store.calls).toEqual(['look']);
+    await scheduler.stop();
+    expect(seen).toEqual(['open', 'unwatched', 'close']);
+    expect(errors[0]).toContain('document odd: sleepUntil must be a date');
+  });
+});
+
+describe('bad options', () => {
+  it.each([
+    [{ store: undefined }, 'store must have lockNext, update, remove'],
+    [{ store: { lockNext: () => null } }, 'no update, no remove'],
+    [{ onDocument: undefined }, 'onDocument must be a function'],
+    [{ onIdle: 'x' }, 'onIdle must be a function'],
+    [{ lockDuration: 'long' }, 'lockDuration must be a duration'],
+    [{ concurrency: 0 }, 'concurrency must be a whole number'],
+    [{ timezone: 'Mars' }, 'timezone must be an IANA name'],
+    [{ missed: 'never' }, 'missed must be one of once, skip, all, seed'],
+    [{ nextDely: 1 }, 'Did you mean "nextDelay"?'],
+    [{ retryPolicy: { type: 'fixed' } }, 'interval must be a duration'],
+    [{ pollInterval: { min: '2s', max: '1s' } }, 'pollInterval.max must not be less'],
+  ])('are refused with the option and the fix: %o', (options, message) => {
+    const given = { store: new OwnStore(), onDocument: () => undefined, ...options };
+    expect(() => new Scheduler(given as unknown as SchedulerOptions)).toThrow(message);
+  });
+
+  it('are refused by start and stop as well', async () => {
+    const { scheduler } = aBench();
+    await expect(scheduler.start({ singal: 1 } as never)).rejects.toThrow('Did you mean "signal"?');
+    await expect(scheduler.stop({ timeout: 'x' })).rejects.toThrow('timeout must be a duration');
+  });
+});

@@ -1,0 +1,155 @@
+import { describe, expect, it } from 'vitest';
+import { LeaseLostError } from '../../src/core/errors.js';
+import { gate } from '../support/mills.js';
+import { aBench, at } from './bench.js';
+
+describe('the lock', () => {
+  it('is as long as lockDuration, a little more at most, and never the same twice', async () => {
+    const { store, scheduler, clock } = aBench({ lockDuration: '1m' });
+    for (let count = 0; count < 50; count += 1) store.insert({});
+    await scheduler.start();
+    await clock.advance(20);
+    const untils = store.locks.map((until) => until.getTime());
+    const asked = at('12:01:00.000').getTime();
+    expect(Math.min(...untils)).toBeGreaterThanOrEqual(asked);
+    expect(Math.max(...untils)).toBeLessThan(asked + 4_000);
+    expect(new Set(untils).size).toBe(untils.length);
+  });
+
+  it('is renewed while the handler runs, so that a long one is not run twice', async () => {
+    const end = gate();
+    const { store, scheduler, seen, clock } = aBench({
+      lockDuration: '30s',
+      onDocument: async (_document, { job }) => {
+        seen.push(String(job.id));
+        await end.promise;
+      },
+    });
+    store.insert({});
+    await scheduler.start();
+    await clock.advance('10m');
+    expect(store.jobs.get('job-1')?.sleepUntil?.getTime()).toBeGreaterThan(clock.now());
+    end.open();
+    await clock.advance('1s');
+    expect(seen).toEqual(['job-1']);
+    expect(store.jobs.get('job-1')?.sleepUntil).toBeNull();
+  });
+
+  it('leaves a sleepUntil alone that the handler wrote', async () => {
+    const { store, scheduler, errors, clock } = aBench({
+      onDocument: () => void (store.jobs.get('job-1')!.sleepUntil = at('18:00:00.000')),
+    });
+    store.insert({ interval: '* * * * *', autoRemove: true });
+    await scheduler.start();
+    await clock.advance('1s');
+    expect(store.jobs.get('job-1')?.sleepUntil).toEqual(at('18:00:00.000'));
+    expect(errors).toEqual([]);
+  });
+
+  it('is lost where somebody else writes sleepUntil: the signal aborts, and nothing is written', async () => {
+    const aborted = gate<unknown>();
+    const { store, scheduler, clock, errors } = aBench({
+      lockDuration: '30s',
+      onDocument: (_document, { signal }) =>
+        new Promise<void>((resolve) => {
+          signal.addEventListener('abort', () => {
+            aborted.open(signal.reason);
+            resolve();
+          });
+        }),
+    });
+    store.insert({});
+    await scheduler.start();
+    await clock.advance('1s');
+    store.jobs.get('job-1')!.sleepUntil = at('20:00:00.000');
+    await clock.advance('1m');
+    expect(await aborted.promise).toBeInstanceOf(LeaseLostError);
+    expect(store.jobs.get('job-1')?.sleepUntil).toEqual(at('20:00:00.000'));
+    expect(errors).toEqual([]);
+  });
+
+  it('is lost where it cannot be renewed in time, and the loss is told', async () => {
+    const aborted = gate<unknown>();
+    const { store, scheduler, clock, errors } = aBench({
+      lockDuration: '30s',
+      onDocument: (_document, { signal }) =>
+        new Promise<void>((resolve) => {
+          signal.addEventListener('abort', () => {
+            aborted.open(signal.reason);
+            resolve();
+          });
+        }),
+    });
+    store.insert({});
+    await scheduler.start();
+    await clock.advance('1s');
+    store.before = () => {
+      throw new Error('away');
+    };
+    await clock.advance('40s');
+    expect(String(await aborted.promise)).toContain('could not be renewed in time');
+    // Somebody else took it meanwhile.
+    store.jobs.get('job-1')!.sleepUntil = at('13:00:00.000');
+    store.before = () => undefined;
+    await clock.advance('10s');
+    expect(store.jobs.get('job-1')?.sleepUntil).toEqual(at('13:00:00.000'));
+    expect(new Set(errors.map(({ where }) => where))).toEqual(new Set(['renew', 'record']));
+  });
+
+  it('of no duration is no lock: writes have no precondition', async () => {
+    const { store, scheduler, clock, seen } = aBench({ lockDuration: 0 });
+    store.insert({});
+    await scheduler.start();
+    await clock.advance('1s');
+    expect(seen).toEqual(['job-1']);
+    expect(store.fences).toEqual([undefined]);
+  });
+});
+
+describe('answers that are lost', () => {
+  it('a lock: the document runs when its lock has ended', async () => {
+    const { store, scheduler, seen, clock } = aBench({ lockDuration: '1m' });
+    let lost = 1;
+    store.after = (method) => {
+      if (method === 'lockNext' && (lost -= 1) >= 0) throw new Error('reset by peer');
+    };
+    store.insert({});
+    await scheduler.start();
+    await clock.advance('59s');
+    expect(seen).toEqual([]);
+    await clock.advance('10s');
+    expect(seen).toEqual(['job-1']);
+  });
+
+  it('the record: it is written once, and nobody calls the lock lost', async () => {
+    const { store, scheduler, seen, clock, errors } = aBench();
+    let lost = 2;
+    store.after = (method) => {
+      if (method === 'update' && (lost -= 1) >= 0) throw new Error('reset by peer');
+    };
+    store.insert({ interval: '0 * * * *' });
+    await scheduler.start();
+    await clock.advance('61m');
+    expect(seen).toEqual(['job-1', 'job-1']);
+    expect(store.jobs.get('job-1')?.sleepUntil).toEqual(at('14:00:00.000'));
+    expect(errors.map(({ where }) => where)).toEqual(['record', 'record']);
+  });
+
+  it('a renewal: whichever value is there, the record finds it', async () => {
+    for (const moment of ['before', 'after'] as const) {
+      const end = gate();
+      const { store, scheduler, clock } = aBench({ lockDuration: '30s', onDocument: () => end.promise });
+      store.insert({});
+      await scheduler.start();
+      await clock.advance('9s');
+      let lost = 1;
+      store[moment] = () => {
+        if ((lost -= 1) >= 0) throw new Error('reset by peer');
+      };
+      await clock.advance('2s');
+      end.open();
+      await clock.advance('1s');
+      expect(store.jobs.get('job-1')?.sleepUntil).toBeNull();
+    }
+  });
+});

@@ -1,0 +1,190 @@
+import { describe, expect, it } from 'vitest';
+import { FatalError, OptionError } from '../../src/core/errors.js';
+import { aBench, at, times } from './bench.js';
+
+describe('failures', () => {
+  it('without a policy: the document stays locked, and runs again when the lock ends', async () => {
+    const { store, scheduler, seen, clock, errors } = aBench({
+      lockDuration: '1m',
+      onDocument: () => {
+        seen.push(times(clock).slice(0, 5));
+        throw new Error('bad');
+      },
+    });
+    store.insert({ autoRemove: true });
+    await scheduler.start();
+    await clock.advance('2m59s');
+    expect(seen).toEqual(['12:00', '12:01', '12:02']);
+    expect(errors.map(({ where }) => where)).toEqual(['onDocument', 'onDocument', 'onDocument']);
+    expect(store.jobs.get('job-1')?.failure).toBeUndefined();
+  });
+
+  it('with a policy: they are counted in the document, and end there', async () => {
+    const { store, scheduler, seen, clock } = aBench({
+      retryPolicy: { type: 'fixed', interval: '10s', maxAttempts: 3 },
+      onDocument: () => {
+        seen.push(times(clock));
+        throw new Error('bad');
+      },
+    });
+    store.insert({ autoRemove: true });
+    await scheduler.start();
+    await clock.advance('5s');
+    expect(store.jobs.get('job-1')).toMatchObject({
+      sleepUntil: at('12:00:10.000'),
+      failure: { count: 1, reason: 'bad', ended: false, scheduledFor: at('12:00:00.000') },
+    });
+    await clock.advance('1h');
+    expect(seen).toEqual(['12:00:00.000', '12:00:10.000', '12:00:20.000']);
+    expect(store.jobs.get('job-1')).toMatchObject({
+      sleepUntil: null,
+      failure: { count: 3, ended: true, firstAt: at('12:00:00.000'), at: at('12:00:20.000') },
+    });
+  });
+
+  it('with a policy: a recurring document goes on, counts anew, and success takes the count off', async () => {
+    let fails = 3;
+    const { store, scheduler, seen, clock } = aBench({
+      retryPolicy: { type: 'fixed', interval: '10s', maxAttempts: 2 },
+      onDocument: () => {
+        seen.push(times(clock));
+        if ((fails -= 1) >= 0) throw new Error('bad');
+      },
+    });
+    store.insert({ interval: '@hourly' });
+    await scheduler.start();
+    await clock.advance('30m');
+    expect(store.jobs.get('job-1')).toMatchObject({
+      sleepUntil: at('13:00:00.000'),
+      failure: { count: 2, ended: true },
+    });
+    await clock.advance('31m');
+    expect(seen).toEqual(['12:00:00.000', '12:00:10.000', '13:00:00.000', '13:00:10.000']);
+    expect(store.jobs.get('job-1')).toMatchObject({ sleepUntil: at('14:00:00.000'), failure: null });
+  });
+
+  it('with a policy: a fatal one ends at once', async () => {
+    const { store, scheduler, seen, clock } = aBench({
+      retryPolicy: { type: 'fixed', interval: '10s' },
+      onDocument: () => {
+        seen.push('ran');
+        throw new FatalError('never');
+      },
+    });
+    store.insert({});
+    await scheduler.start();
+    await clock.advance('1h');
+    expect(seen).toEqual(['ran']);
+    expect(store.jobs.get('job-1')?.failure).toMatchObject({ count: 1, ended: true, reason: 'never' });
+  });
+});
+
+describe('documents that cannot be planned', () => {
+  it.each([
+    ['too few fields', { interval: '0 3 * *' }, 'needs 5 fields'],
+    ['a date that never comes', { interval: '0 0 30 2 *' }, 'never matches'],
+    ['an unknown name', { interval: '@often' }, '@often'],
+    ['a wrong distance', { interval: '@every soon' }, 'must be a duration'],
+    ['an unknown zone', { interval: 'CRON_TZ=Mars/Olympus 0 3 * * *' }, 'Mars/Olympus'],
+    ['a zone of its own that is unknown', { interval: '@daily', timezone: 'Mars' }, 'Mars'],
+    ['an interval that is no text', { interval: 5 as unknown as string }, 'got 5'],
+    ['a bound that is no date', { interval: '@daily', repeatUntil: 'May' as unknown as Date }, 'got "May"'],
+  ])('parks one with %s: with the reason, not deleted, not run again', async (_what, schedule, reason) => {
+    const { store, scheduler, clock, seen, errors } = aBench();
+    store.insert({ ...schedule, autoRemove: true });
+    await scheduler.start();
+    await clock.advance('5m');
+    expect(seen).toEqual(['job-1']);
+    expect(errors).toHaveLength(1);
+    expect(errors[0]).toMatchObject({ where: 'interval', error: expect.any(OptionError) as unknown });
+    expect(errors[0]?.error.message).toContain(reason);
+    expect(errors[0]?.error.message).toContain('job-1');
+    const parked = store.jobs.get('job-1');
+    expect(parked).toMatchObject({ sleepUntil: null, failure: { ended: true, count: 0 } });
+    expect(parked?.failure?.reason).toContain(reason);
+  });
+
+  it('does not run one whose sleepUntil is no date, and says so once', async () => {
+    const { store, scheduler, clock, seen, errors } = aBench();
+    store.insert({ sleepUntil: '2020-01-01' as unknown as Date });
+    await scheduler.start();
+    await clock.advance('1h');
+    expect(seen).toEqual([]);
+    expect(errors.map(({ where }) => where)).toEqual(['sleepUntil']);
+    expect(errors[0]?.error.message).toContain('got "2020-01-01"');
+  });
+});
+
+describe('missed runs', () => {
+  const late = { sleepUntil: at('09:00:00.000'), interval: '0 * * * *' };
+
+  it('once: one run, then the next regular time', async () => {
+    const { store, scheduler, clock, seen } = aBench();
+    store.insert(late);
+    await scheduler.start();
+    await clock.advance('1m');
+    expect(seen).toHaveLength(1);
+    expect(store.jobs.get('job-1')?.sleepUntil).toEqual(at('13:00:00.000'));
+  });
+
+  it('skip: no run, and the next regular time', async () => {
+    const { store, scheduler, clock, seen } = aBench({ missed: 'skip' });
+    store.insert(late);
+    await scheduler.start();
+    await clock.advance('1m');
+    expect(seen).toEqual([]);
+    expect(store.jobs.get('job-1')?.sleepUntil).toEqual(at('13:00:00.000'));
+    await clock.advance('1h');
+    expect(seen).toHaveLength(1);
+  });
+
+  it('skip: a document without an interval runs, however late', async () => {
+    const { store, scheduler, clock, seen } = aBench({ missed: 'skip' });
+    store.insert({ sleepUntil: at('09:00:00.000') });
+    await scheduler.start();
+    await clock.advance('1m');
+    expect(seen).toHaveLength(1);
+  });
+
+  it('all: one run after the other, each for its own time', async () => {
+    const { store, scheduler, clock, seen } = aBench({
+      missed: 'all',
+      onDocument: (_document, { job }) => void seen.push(String(job.sleepUntil?.toISOString().slice(11, 16))),
+    });
+    store.insert(late);
+    await scheduler.start();
+    await clock.advance('1m');
+    expect(seen).toEqual(['09:00', '10:00', '11:00', '12:00']);
+    expect(store.jobs.get('job-1')?.sleepUntil).toEqual(at('13:00:00.000'));
+  });
+
+  it('seed: an overdue document runs again at once, even past repeatUntil; by default it does not', async () => {
+    for (const [missed, runs] of [
+      ['seed', 2],
+      ['once', 1],
+    ] as const) {
+      const { store, scheduler, clock, seen } = aBench({ missed });
+      store.insert({ ...late, repeatUntil: at('11:00:00.000') });
+      await scheduler.start();
+      await clock.advance('5h');
+      expect(seen).toHaveLength(runs);
+      expect(store.jobs.get('job-1')?.sleepUntil).toBeNull();
+    }
+  });
+
+  it('runs a document at its repeatUntil, and not after it', async () => {
+    const { store, scheduler, clock, seen } = aBench({ onDocument: () => void seen.push(times(clock)) });
+    store.insert({ interval: '0 * * * *', repeatUntil: at('14:00:00.000') });
+    await scheduler.start();
+    await clock.advance('5h');
+    expect(seen).toEqual(['12:00:00.000', '13:00:00.000', '14:00:00.000']);
+  });
+
+  it('counts reprocessDelay from the time that the run was for', async () => {
+    const { store, scheduler, clock } = aBench({ reprocessDelay: '90s' });
+    store.insert({ interval: '* * * * *' });
+    await scheduler.start();
+    await clock.advance('1s');
+    expect(store.jobs.get('job-1')?.sleepUntil).toEqual(at('12:02:00.000'));
+  });
+});

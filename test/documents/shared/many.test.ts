@@ -1,0 +1,122 @@
+import { expect, it } from 'vitest';
+import { gate, until } from '../../support/mills.js';
+import { eachPlace, future, past, watched, type Place } from './places.js';
+
+const COUNT = 60;
+
+async function insertMany(place: Place, fields: Record<string, unknown> = {}): Promise<string[]> {
+  return Promise.all(
+    Array.from({ length: COUNT }, (_, at) => place.insert({ sleepUntil: past(1_000 + at), ...fields })),
+  );
+}
+
+const allDone = async (place: Place, ids: readonly string[]): Promise<boolean> =>
+  (await Promise.all(ids.map((id) => place.get(id)))).every((one) => one?.['sleepUntil'] === null);
+
+eachPlace('many documents', ({ open }) => {
+  it.each([1, 8])('are each run once by several schedulers with a concurrency of %i', async (concurrency) => {
+    const place = await open();
+    const schedulers = [place.store, place.another(), place.another()].map((store) =>
+      watched(
+        place,
+        { concurrency, onDocument: () => new Promise((resolve) => setImmediate(resolve)) },
+        store,
+      ),
+    );
+    const ids = await insertMany(place);
+    await Promise.all(schedulers.map(({ schedule }) => schedule.start()));
+    await until('all are done', () => allDone(place, ids));
+    expect(schedulers.flatMap(({ ran }) => ran).sort()).toEqual([...ids].sort());
+    expect(schedulers.flatMap(({ errors }) => errors)).toEqual([]);
+  });
+
+  it('run as many at once as asked for, and are recorded together, each in its own way', async () => {
+    const place = await open();
+    const full = gate();
+    let running = 0;
+    let most = 0;
+    const kinds = ['once', 'gone', 'again', 'wrong', 'fails'] as const;
+    const { schedule, ran } = watched(place, {
+      concurrency: 20,
+      retryPolicy: { type: 'fixed', interval: '1h' },
+      onDocument: async (document) => {
+        most = Math.max(most, (running += 1));
+        if (most === 20) full.open();
+        await full.promise;
+        running -= 1;
+        if (document['kind'] === 'fails') throw new Error('bad');
+      },
+    });
+    const ids = await Promise.all(
+      Array.from({ length: COUNT }, (_, at) => {
+        const kind = kinds[at % kinds.length]!;
+        return place.insert({
+          kind,
+          sleepUntil: past(),
+          ...(kind === 'gone' ? { autoRemove: true } : {}),
+          ...(kind === 'again' ? { interval: '@yearly' } : {}),
+          ...(kind === 'wrong' ? { interval: 'now and then' } : {}),
+        });
+      }),
+    );
+    await schedule.start();
+    await until('it is idle', () => schedule.isIdle());
+    expect(most).toBe(20);
+    expect([...ran].sort()).toEqual([...ids].sort());
+    const documents = await Promise.all(ids.map((id) => place.get(id)));
+    const left = (kind: string): unknown[] => documents.filter((one) => one?.['kind'] === kind);
+    expect(documents.filter((one) => one === undefined)).toHaveLength(COUNT / 5);
+    expect(left('once').every((one) => (one as Record<string, unknown>)['sleepUntil'] === null)).toBe(true);
+    for (const kind of ['again', 'fails'])
+      for (const one of left(kind))
+        expect(Number((one as Record<string, unknown>)['sleepUntil'])).toBeGreaterThan(Date.now());
+    for (const one of left('wrong'))
+      expect(one).toMatchObject({ sleepUntil: null, scheduleFailure: { ended: true } });
+    for (const one of left('fails'))
+      expect(one).toMatchObject({ scheduleFailure: { count: 1, ended: false } });
+  });
+
+  it('are left to others by a stop, but for those that run', async () => {
+    const place = await open();
+    const end = gate();
+    const { schedule, ran } = watched(place, { concurrency: 5, onDocument: () => end.promise });
+    const ids = await insertMany(place);
+    await schedule.start();
+    await until('some run', () => ran.length === 5);
+    const stopping = schedule.stop();
+    end.open();
+    await stopping;
+    expect(ran).toHaveLength(5);
+    const documents = await Promise.all(ids.map((id) => place.get(id)));
+    expect(documents.filter((one) => one?.['sleepUntil'] === null)).toHaveLength(5);
+    expect(documents.every((one) => Number(one?.['sleepUntil']) < Date.now())).toBe(true);
+  });
+
+  it('are caught up with one by one where all missed runs are wanted', async () => {
+    const place = await open();
+    const times: number[] = [];
+    const { schedule } = watched(place, {
+      missed: 'all',
+      onDocument: (_document, { job }) => void times.push(Number(job.sleepUntil)),
+    });
+    const first = Math.floor(Date.now() / 60_000) * 60_000 - 180_000;
+    const id = await place.insert({
+      sleepUntil: new Date(first),
+      interval: '* * * * *',
+      repeatUntil: new Date(first + 120_000),
+    });
+    await schedule.start();
+    await until('it has ended', () => allDone(place, [id]));
+    expect(times).toEqual([first, first + 60_000, first + 120_000]);
+  });
+
+  it('are skipped where they are late and that is wanted', async () => {
+    const place = await open();
+    const { schedule, ran } = watched(place, { missed: 'skip' });
+    const id = await place.insert({ sleepUntil: past(7_200_000), interval: '@hourly' });
+    await schedule.start();
+    await until('it is planned', async () => Number((await place.get(id))?.['sleepUntil']) > Date.now());
+    await until('it is idle', () => schedule.isIdle());
+    if (Number((await place.get(id))?.['sleepUntil']) > future(5_000).getTime()) expect(ran).toEqual([]);
+  });
+});

@@ -1,0 +1,92 @@
+import { afterEach, describe } from 'vitest';
+import { Tidemill, type DocumentOptions, type DocumentSchedule } from '../../../src/index.js';
+import { memory } from '../../../src/memory/index.js';
+import type { MemoryStore } from '../../../src/memory/store.js';
+import type { Store } from '../../../src/store/port.js';
+
+type Doc = Record<string, unknown>;
+
+/** Documents of one test, wherever they are kept. */
+export interface Place {
+  readonly store: Store;
+  readonly collection: string;
+  /** A store of another process's, on the same documents. */
+  readonly another: () => Store;
+  /** Keeps a document; answers its id. */
+  insert(document: Doc): Promise<string>;
+  get(id: string): Promise<Doc | undefined>;
+  change(id: string, fields: Doc): Promise<void>;
+}
+
+export interface PlaceCase {
+  readonly name: 'memory' | 'mongodb' | 'postgres' | 'embedded';
+  readonly open: () => Promise<Place>;
+}
+
+function inMemory(): Place {
+  const store: MemoryStore = memory();
+  const documents = store.collection('reminders');
+  return {
+    store,
+    collection: 'reminders',
+    another: () => store,
+    insert: async (document) => String(documents.insert(document)._id),
+    get: async (id) => documents.get(id),
+    change: async (id, fields) => documents.set({ ...documents.get(id), ...fields }),
+  };
+}
+
+const places: readonly (PlaceCase & { readonly prepare?: () => void })[] = [
+  { name: 'memory', open: async () => inMemory() },
+];
+
+/** Runs the same facts on the documents of every store. */
+export function eachPlace(what: string, facts: (place: PlaceCase) => void): void {
+  for (const place of places) {
+    describe(`${what} (${place.name})`, () => {
+      place.prepare?.();
+      facts(place);
+    });
+  }
+}
+
+const mills: Tidemill[] = [];
+afterEach(async () => {
+  await Promise.all(mills.splice(0).map((mill) => mill.stop({ timeout: 0 })));
+});
+
+export interface Watched {
+  readonly schedule: DocumentSchedule;
+  readonly mill: Tidemill;
+  readonly errors: { readonly error: Error; readonly where: string }[];
+  /** Ids of documents that ran, in order. */
+  readonly ran: string[];
+}
+
+const idOf = (id: unknown): string => String(id);
+
+/** A schedule on the place, by a mill of its own that is stopped after the test. */
+export function watched(
+  place: Place,
+  options: Partial<DocumentOptions> = {},
+  store: Store = place.store,
+): Watched {
+  const mill = new Tidemill({ store, logger: false });
+  mills.push(mill);
+  const errors: Watched['errors'] = [];
+  const ran: string[] = [];
+  const { onDocument, ...rest } = options;
+  const schedule = mill.documents({
+    collection: place.collection,
+    onError: (error, { where }) => void errors.push({ error, where }),
+    ...rest,
+    onDocument: async (document, context) => {
+      ran.push(idOf(context.job.id));
+      await onDocument?.(document, context);
+    },
+  });
+  return { schedule, mill, errors, ran };
+}
+
+export const past = (ms = 1_000): Date => new Date(Date.now() - ms);
+export const future = (ms: number): Date => new Date(Date.now() + ms);

@@ -1,0 +1,173 @@
+import { expect, it } from 'vitest';
+import { LeaseLostError } from '../../../src/core/errors.js';
+import { gate, until } from '../../support/mills.js';
+import { eachPlace, future, past, watched, type Place } from './places.js';
+
+const sleepUntil = async (place: Place, id: string): Promise<unknown> =>
+  (await place.get(id))?.['sleepUntil'];
+
+eachPlace('documents in trouble', ({ open }) => {
+  it('parks a document whose interval cannot be read, with the reason in it', async () => {
+    const place = await open();
+    const { schedule, errors, ran } = watched(place);
+    const id = await place.insert({ sleepUntil: past(), interval: '0 0 30 2 *', autoRemove: true });
+    await schedule.start();
+    await until('it is parked', async () => (await sleepUntil(place, id)) === null);
+    await until('it is idle', () => schedule.isIdle());
+    expect(ran).toEqual([id]);
+    expect(errors.map(({ where }) => where)).toEqual(['interval']);
+    expect((await place.get(id))?.['scheduleFailure']).toMatchObject({
+      ended: true,
+      reason: expect.stringContaining('never matches') as unknown,
+    });
+  });
+
+  it('leaves a failed document locked, without a policy', async () => {
+    const place = await open();
+    const { schedule, errors } = watched(place, {
+      onDocument: () => {
+        throw new Error('bad');
+      },
+    });
+    const id = await place.insert({ sleepUntil: past() });
+    await schedule.start();
+    await until('it has failed', () => errors.length > 0);
+    await until('it is idle', () => schedule.isIdle());
+    expect(schedule.isProcessing()).toBe(false);
+    expect(Number(await sleepUntil(place, id))).toBeGreaterThan(Date.now() + 300_000);
+    expect((await place.get(id))?.['scheduleFailure'] ?? null).toBeNull();
+  });
+
+  it('counts failures in the document with a policy, and ends there', async () => {
+    const place = await open();
+    const { schedule, ran } = watched(place, {
+      retryPolicy: { type: 'fixed', interval: '10ms', maxAttempts: 3 },
+      onDocument: () => {
+        throw new Error(`bad '";--$`);
+      },
+    });
+    const id = await place.insert({ sleepUntil: past(), autoRemove: true });
+    await schedule.start();
+    await until('it has ended', async () => (await sleepUntil(place, id)) === null);
+    expect(ran).toEqual([id, id, id]);
+    expect((await place.get(id))?.['scheduleFailure']).toMatchObject({
+      count: 3,
+      ended: true,
+      reason: `bad '";--$`,
+    });
+  });
+
+  it('takes the count off when a document succeeds', async () => {
+    const place = await open();
+    let fails = 2;
+    const { schedule, ran } = watched(place, {
+      retryPolicy: { type: 'fixed', interval: '10ms' },
+      onDocument: () => {
+        if ((fails -= 1) >= 0) throw new Error('bad');
+      },
+    });
+    const id = await place.insert({ sleepUntil: past(), interval: '@hourly' });
+    await schedule.start();
+    await until(
+      'it has succeeded',
+      async () => ran.length === 3 && Number(await sleepUntil(place, id)) > Date.now(),
+    );
+    await schedule.stop();
+    expect((await place.get(id))?.['scheduleFailure'] ?? null).toBeNull();
+  });
+
+  it('keeps a sleepUntil that the handler wrote', async () => {
+    const place = await open();
+    const wish = future(7_200_000);
+    const { schedule, errors } = watched(place, {
+      onDocument: async (_document, { job }) => place.change(String(job.id), { sleepUntil: wish }),
+    });
+    const id = await place.insert({ sleepUntil: past(), interval: '* * * * * *', autoRemove: true });
+    await schedule.start();
+    await until('it is idle', () => schedule.isIdle());
+    expect(await sleepUntil(place, id)).toEqual(wish);
+    expect(errors).toEqual([]);
+  });
+
+  it('lets nobody record a document that another has taken over', async () => {
+    const place = await open();
+    const [first, second] = [gate(), gate()];
+    const slow = watched(place, { onDocument: () => first.promise });
+    const quick = watched(place, { onDocument: () => second.promise }, place.another());
+    const id = await place.insert({ sleepUntil: past(), autoRemove: true });
+    await slow.schedule.start();
+    await until('the first has it', () => slow.ran.length === 1);
+    // As if its lock had ended while its process stood still.
+    await place.change(id, { sleepUntil: past() });
+    await quick.schedule.start();
+    await until('the second has it', () => quick.ran.length === 1);
+    const locked = await sleepUntil(place, id);
+    first.open();
+    await until('the first is over', () => !slow.schedule.isProcessing());
+    expect(await sleepUntil(place, id)).toEqual(locked);
+    second.open();
+    await until('the second has recorded it', async () => (await place.get(id)) === undefined);
+  });
+
+  it('renews a lock while the handler runs, so that nobody else gets the document', async () => {
+    const place = await open();
+    const end = gate();
+    const lockDuration = '3s';
+    const holder = watched(place, { lockDuration, onDocument: () => end.promise });
+    const rival = watched(place, { lockDuration }, place.another());
+    const id = await place.insert({ sleepUntil: past() });
+    await holder.schedule.start();
+    await until('it runs', () => holder.ran.length === 1);
+    const first = Number(await sleepUntil(place, id));
+    await rival.schedule.start();
+    await until('its first lock would be over', () => Date.now() > first + 500);
+    expect(Number(await sleepUntil(place, id))).toBeGreaterThan(first);
+    end.open();
+    await until('it is recorded', async () => (await sleepUntil(place, id)) === null);
+    expect([holder.ran, rival.ran]).toEqual([[id], []]);
+  });
+
+  it('aborts the signal of a handler whose document somebody else has given another time', async () => {
+    const place = await open();
+    const reason = gate<unknown>();
+    const { schedule, ran } = watched(place, {
+      lockDuration: '600ms',
+      onDocument: (_document, { signal }) =>
+        new Promise<void>((resolve) => {
+          signal.addEventListener('abort', () => {
+            reason.open(signal.reason);
+            resolve();
+          });
+        }),
+    });
+    const id = await place.insert({ sleepUntil: past() });
+    await schedule.start();
+    await until('it runs', () => ran.length === 1);
+    const wish = future(3_600_000);
+    await place.change(id, { sleepUntil: wish });
+    expect(await reason.promise).toBeInstanceOf(LeaseLostError);
+    await until('it is over', () => !schedule.isProcessing());
+    expect(await sleepUntil(place, id)).toEqual(wish);
+  });
+
+  it('runs without a lock where its duration is 0', async () => {
+    const place = await open();
+    const { schedule, ran } = watched(place, { lockDuration: 0 });
+    const id = await place.insert({ sleepUntil: past() });
+    await schedule.start();
+    await until('it is done', async () => (await sleepUntil(place, id)) === null);
+    await until('it is idle', () => schedule.isIdle());
+    expect(ran).toEqual([id]);
+  });
+
+  it('gives a document back whose handler outlasts a stop', async () => {
+    const place = await open();
+    const due = past(5_000);
+    const { schedule, ran } = watched(place, { onDocument: () => new Promise(() => undefined) });
+    const id = await place.insert({ sleepUntil: due });
+    await schedule.start();
+    await until('it runs', () => ran.length === 1);
+    await schedule.stop({ timeout: 0 });
+    expect(await sleepUntil(place, id)).toEqual(due);
+  });
+});
