@@ -1,5 +1,5 @@
-/** How far the planner has come: a collection of its own, whose tasks do nothing. */
-import type { Task, Tidemill } from '../../src/index.js';
+/** How far planner and workers have come. Beacons are a collection of their own, whose tasks do nothing. */
+import type { Task, TaskStatus, Tidemill } from '../../src/index.js';
 import type { Store } from '../../src/store/port.js';
 import { until } from '../support/mills.js';
 
@@ -40,6 +40,18 @@ export async function startedUp<S extends Store>(mill: Tidemill<S>, task: string
 /** Defines the task that `planned()` waits for; it does nothing. */
 export const withBeacon = <S extends Store>(mill: Tidemill<S>): Promise<void> =>
   mill.reactiveTask({ task: 'beacon', collection: 'beacons', debounce: 0, handler: () => undefined });
+
+/** Waits until a task is in a state. */
+export const reaches = <S extends Store>(
+  mill: Tidemill<S>,
+  task: string,
+  id: unknown,
+  status: TaskStatus,
+): Promise<Task> =>
+  until(`task ${task} of ${String(id)} is ${status}`, async () => {
+    const found = await mill.tasks.get(task, id);
+    return found?.status === status && found;
+  });
 
 /** What the history says, in order. */
 export const statusesOf = (task: Task | undefined): readonly string[] =>

@@ -1,10 +1,10 @@
 /** A database of a test's own, with a watched collection, its tasks and mills that are stopped at the end. */
 import { MongoClient, type Collection, type Db, type Document } from 'mongodb';
 import { onTestFinished } from 'vitest';
-import type { Task, TaskStatus, Tidemill, TidemillOptions } from '../../src/index.js';
+import type { Tidemill, TidemillOptions } from '../../src/index.js';
 import { mongodb, type MongodbStore } from '../../src/mongodb/index.js';
-import { aMill, until } from '../support/mills.js';
-import { plannedUpTo } from './beacons.js';
+import { aMill } from '../support/mills.js';
+import { plannedUpTo, reaches } from './beacons.js';
 import { freshUri } from '../support/stores.js';
 
 export type Row = Document & { _id: string | number };
@@ -21,13 +21,7 @@ export interface Workshop {
   /** The stored task of one document, as it is. */
   readonly raw: (task: string, id: unknown) => Promise<Row | null>;
   /** Waits until a task is in a state. */
-  readonly reaches: (
-    mill: Tidemill<MongodbStore>,
-    task: string,
-    id: unknown,
-    status: TaskStatus,
-    limitMs?: number,
-  ) => Promise<Task>;
+  readonly reaches: typeof reaches;
   /** Waits until the planner has seen everything that was written before. */
   readonly planned: () => Promise<void>;
 }
@@ -52,15 +46,7 @@ export function workshop(): Workshop {
     stored,
     raw,
     mill: (options) => aMill(mongodb({ client }), options) as Tidemill<MongodbStore>,
-    reaches: (mill, task, id, status, limitMs) =>
-      until(
-        `task ${task} of ${String(id)} is ${status}`,
-        async () => {
-          const found = await mill.tasks.get(task, id);
-          return found?.status === status && found;
-        },
-        limitMs,
-      ),
+    reaches,
     planned: plannedUpTo({
       light: (id) => db.collection<Row>('beacons').insertOne({ _id: id }),
       isSeen: async (id) => (await db.collection<Row>('beacons_tasks').findOne({ sourceDocId: id })) !== null,

@@ -1,5 +1,10 @@
 import { expect, it } from 'vitest';
-import { FatalError, type ReactiveTaskDefinition } from '../../../src/index.js';
+import {
+  FatalError,
+  type ReactiveTaskDefinition,
+  type TaskContext,
+  type Tidemill,
+} from '../../../src/index.js';
 import { gate, until } from '../../support/mills.js';
 import { statusesOf, withBeacon } from '../beacons.js';
 import { eachYard, type Yard } from './yards.js';
@@ -290,6 +295,33 @@ eachYard('a task that fails', (aYard) => {
   });
 });
 
+/** A document that changes while its task runs for the first time, which ends only then. */
+async function changedMeanwhile(
+  { docs, mill: aMill, reaches }: Yard,
+  definition: Partial<ReactiveTaskDefinition>,
+  handler: (context: TaskContext) => unknown,
+): Promise<Tidemill> {
+  const mill = aMill();
+  const [started, go] = [gate(), gate()];
+  await mill.reactiveTask({
+    ...AT_ONCE,
+    task: 't',
+    ...definition,
+    handler: async (context) => {
+      started.open();
+      await go.promise;
+      await handler(context);
+    },
+  });
+  await mill.start();
+  await docs.insertOne({ _id: 1, n: 1 });
+  await started.promise;
+  await docs.updateOne({ _id: 1 }, { $set: { n: 2 } });
+  await reaches(mill, 't', 1, 'processing_dirty');
+  go.open();
+  return mill;
+}
+
 eachYard('a document that changes between attempts', (aYard) => {
   it.each([
     ['waits for its retry', '1h', 5, 'pending'],
@@ -374,80 +406,38 @@ eachYard('a document that changes between attempts', (aYard) => {
     expect(task.firstErrorAt).toEqual(failed.firstErrorAt);
   });
 
+  const KEEPING = { type: 'fixed', interval: 1, maxAttempts: 2 } as const;
+
   it('counts the attempt during which it changed, where the policy keeps attempts', async () => {
-    const { docs, mill: aMill, reaches } = await aYard();
-    const mill = aMill();
+    const yard = await aYard();
     const attempts: number[] = [];
-    const [started, go] = [gate(), gate()];
-    await mill.reactiveTask({
-      ...AT_ONCE,
-      task: 't',
-      retryPolicy: { type: 'fixed', interval: 1, maxAttempts: 2, resetRetriesOnDataChange: false },
-      handler: async ({ attempt }) => {
-        attempts.push(attempt);
-        started.open();
-        await go.promise;
-        throw new Error('no');
-      },
+    const retryPolicy = { ...KEEPING, resetRetriesOnDataChange: false };
+    const mill = await changedMeanwhile(yard, { retryPolicy }, ({ attempt }) => {
+      attempts.push(attempt);
+      throw new Error('no');
     });
-    await mill.start();
-    await docs.insertOne({ _id: 1, n: 1 });
-    await started.promise;
-    await docs.updateOne({ _id: 1 }, { $set: { n: 2 } });
-    await reaches(mill, 't', 1, 'processing_dirty');
-    go.open();
-    await reaches(mill, 't', 1, 'failed');
+    await yard.reaches(mill, 't', 1, 'failed');
     expect(attempts).toEqual([1, 2]);
   });
 
   it.each([true, false])(
     'runs with attempt 1 after a success during which it changed (resetRetriesOnDataChange: %s)',
     async (resetRetriesOnDataChange) => {
-      const { docs, mill: aMill, reaches } = await aYard();
-      const mill = aMill();
+      const yard = await aYard();
       const attempts: number[] = [];
-      const [started, go] = [gate(), gate()];
-      await mill.reactiveTask({
-        ...AT_ONCE,
-        task: 't',
-        retryPolicy: { type: 'fixed', interval: 1, maxAttempts: 2, resetRetriesOnDataChange },
-        handler: async ({ attempt }) => {
-          attempts.push(attempt);
-          started.open();
-          await go.promise;
-        },
-      });
-      await mill.start();
-      await docs.insertOne({ _id: 1, n: 1 });
-      await started.promise;
-      await docs.updateOne({ _id: 1 }, { $set: { n: 2 } });
-      await reaches(mill, 't', 1, 'processing_dirty');
-      go.open();
-      await reaches(mill, 't', 1, 'completed');
+      const retryPolicy = { ...KEEPING, resetRetriesOnDataChange };
+      const mill = await changedMeanwhile(yard, { retryPolicy }, ({ attempt }) => attempts.push(attempt));
+      await yard.reaches(mill, 't', 1, 'completed');
       expect(attempts).toEqual([1, 1]);
     },
   );
 
   it('runs again although its last attempt has failed for good meanwhile', async () => {
-    const { docs, mill: aMill, reaches } = await aYard();
-    const mill = aMill();
-    const [started, go] = [gate(), gate()];
-    await mill.reactiveTask({
-      ...AT_ONCE,
-      task: 't',
-      handler: async ({ watchedValues }) => {
-        started.open();
-        await go.promise;
-        if (watchedValues['n'] === 1) throw new FatalError('for good');
-      },
+    const yard = await aYard();
+    const mill = await changedMeanwhile(yard, {}, ({ watchedValues }) => {
+      if (watchedValues['n'] === 1) throw new FatalError('for good');
     });
-    await mill.start();
-    await docs.insertOne({ _id: 1, n: 1 });
-    await started.promise;
-    await docs.updateOne({ _id: 1 }, { $set: { n: 2 } });
-    await reaches(mill, 't', 1, 'processing_dirty');
-    go.open();
-    const task = await reaches(mill, 't', 1, 'completed');
+    const task = await yard.reaches(mill, 't', 1, 'completed');
     expect(statusesOf(task)).toEqual(['failed', 'completed']);
     expect(task).toMatchObject({ attempts: 1 });
   });

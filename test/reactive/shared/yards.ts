@@ -3,12 +3,12 @@ import { randomBytes } from 'node:crypto';
 import { MongoClient } from 'mongodb';
 import pg from 'pg';
 import { describe, inject, onTestFinished } from 'vitest';
-import type { Task, TaskStatus, Tidemill, TidemillOptions } from '../../../src/index.js';
+import type { TaskStatus, Tidemill, TidemillOptions } from '../../../src/index.js';
 import { mongodb } from '../../../src/mongodb/index.js';
 import { postgres } from '../../../src/postgres/index.js';
 import type { Store } from '../../../src/store/port.js';
-import { aMill, until } from '../../support/mills.js';
-import { plannedUpTo } from '../beacons.js';
+import { aMill } from '../../support/mills.js';
+import { plannedUpTo, reaches } from '../beacons.js';
 import { freshEmbedded, freshUri, sharedEmbedded, useEmbedded } from '../../support/stores.js';
 
 /** What the watched rows and documents may have. */
@@ -44,13 +44,8 @@ export interface Yard extends Pick<Database, 'docs' | 'tasks' | 'makeDue'> {
   /** The stored task of one document, as it is. */
   readonly raw: (task: string, id: unknown) => Promise<StoredTask | undefined>;
   readonly count: (which: Partial<StoredTask>) => Promise<number>;
-  readonly reaches: (
-    mill: Tidemill,
-    task: string,
-    id: unknown,
-    status: TaskStatus,
-    limitMs?: number,
-  ) => Promise<Task>;
+  /** Waits until a task is in a state. */
+  readonly reaches: typeof reaches;
   /** The tasks that are held back in the whole cluster. */
   readonly paused: () => Promise<ReadonlySet<string>>;
   /** Waits until the planner has seen everything that was written before. */
@@ -161,15 +156,7 @@ async function open(database: () => Promise<Database>): Promise<Yard> {
     mill: (options) => aMill(store(), options),
     raw: async (task, id) => (await tasks()).find((one) => matches(one, { task, sourceDocId: id })),
     count: async (which) => (await tasks()).filter((one) => matches(one, which)).length,
-    reaches: (mill, task, id, status, limitMs) =>
-      until(
-        `task ${task} of ${String(id)} is ${status}`,
-        async () => {
-          const found = await mill.tasks.get(task, id);
-          return found?.status === status && found;
-        },
-        limitMs,
-      ),
+    reaches,
     paused: async () => {
       const [eye, holder] = [store(), {}];
       await eye.acquire(holder);
