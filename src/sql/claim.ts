@@ -58,13 +58,13 @@ const claimed = ({ names: { jobs } }: Sql, places: string): string => `claimed a
       heartbeat_interval = $5::double precision,
       locked_at = statement_timestamp(), last_heartbeat = statement_timestamp(), updated_at = statement_timestamp()
     where j.ctid = any(array(${places}))
-    returning j.*
+    returning ${CLAIMED} as json
   )`;
 
 const answer = (sql: Sql, offered: string): string => `
   select json_build_object('cluster', ${clusterJson(sql)}, 'offered', ${offered})::text as json
   union all
-  select ${CLAIMED} from claimed`;
+  select json from claimed`;
 
 /**
  * Jobs that a wake-up named, as far as they are to be had: planned in a fraction of the time that the claim above takes,

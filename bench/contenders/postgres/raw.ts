@@ -66,15 +66,24 @@ const RINGING = `with stored as (${INSERT} returning data) select pg_notify('raw
 const INSERT_MANY = `insert into tidemill.jobs (id, name, data)
   select id, 'noop', data from unnest($1::text[], $2::jsonb[]) as given(id, data)`;
 
+/** Two processes may begin at the same time. */
+async function makeOnce(pool: Pool, make: () => Promise<void>): Promise<void> {
+  const client = await pool.connect();
+  await client.query('select pg_advisory_lock(1)');
+  const { rows } = await client.query(`select to_regclass('tidemill.jobs') as made`);
+  if (rows[0].made === null) await make();
+  await client.query('select pg_advisory_unlock(1)');
+  client.release();
+}
+
 /** The plain driver: no library could be faster by the same statements. Nothing is retried, nobody is looked after. */
 async function open({ uri, variant }: Place): Promise<Contender> {
   const { size, indexes, completes } = variants[variant as keyof typeof variants];
   const pool = new pg.Pool({ connectionString: uri, max: CONNECTIONS });
-  const { rows } = await pool.query(`select to_regclass('tidemill.jobs') as made`);
-  if (rows[0].made === null) {
+  await makeOnce(pool, async () => {
     await makeSchema(pool, uri);
     if (indexes === ONE) await dropOtherIndexes(pool);
-  }
+  });
   const listener = new pg.Client({ connectionString: uri });
   const listen = async (run: (data: Payload) => void): Promise<void> => {
     await listener.connect();

@@ -36,7 +36,7 @@ function pooled(rounds: readonly Heard[]): Heard {
       rounds.flatMap((heard, round) =>
         Object.entries(heard[one])
           .filter(([n]) => Number(n) >= WARMING_UP)
-          .map(([n, times]) => [`${String(round)}${n.padStart(4, '0')}`, times]),
+          .map(([n, times]) => [round * SAMPLES + Number(n), times]),
       ),
     );
   return { sent: all('sent') as Sent, started: all('started') as Started };
