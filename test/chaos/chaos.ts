@@ -1,12 +1,13 @@
-import { fork, type ChildProcess } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { StoreError, Tidemill } from '../../src/index.js';
+import { Crew } from './crew.js';
 import { random, sleep, type Ground } from './ground.js';
 import { readLines, writeLine } from './journal.js';
 import { violations } from './judge.js';
+import { limited, PATIENCE_MS } from './limits.js';
 
 export interface ChaosOptions {
   readonly ground: Ground;
@@ -35,7 +36,7 @@ export interface ChaosReport {
  * worker held in a transaction when it was killed moves on when the server ends that: long before.
  */
 const STALLED_MS = 30_000;
-const WORKER = fileURLToPath(new URL('worker.ts', import.meta.url));
+const WORKER = new URL('worker.ts', import.meta.url);
 
 /** Workers that are killed, frozen and restarted, and a server that is harmed as well, while jobs keep coming. */
 class Chaos {
@@ -43,7 +44,7 @@ class Chaos {
   readonly #leaseMs: number;
   readonly #file = join(mkdtempSync(join(tmpdir(), 'tidemill-chaos-')), 'effects.log');
   readonly #mill: Tidemill;
-  readonly #children = new Set<ChildProcess>();
+  readonly #crew: Crew;
   readonly #harm: Record<string, number> = {};
   #harming = true;
   #ending = false;
@@ -52,30 +53,32 @@ class Chaos {
     this.#options = options;
     this.#leaseMs = options.leaseMs ?? 2_000;
     this.#mill = new Tidemill({ store: options.ground.open(), logger: false });
+    this.#crew = new Crew(WORKER, () => [options.ground.address, this.#file, this.#leaseMs]);
   }
 
   async run(): Promise<ChaosReport> {
-    for (let n = 0; n < this.#options.workers; n += 1) this.#spawn();
-    const ended = sleep(this.#options.harmMs).then(() => (this.#harming = false));
-    const produced = this.#produce();
-    const harm = { going: () => this.#harming, done: (what: string) => this.#done(what) };
-    await Promise.all([produced, this.#harmWorkers(), this.#options.ground.harm(harm), ended]);
-    const unfinished = await this.#finish();
-    const report = await this.#report(await produced, unfinished);
-    await this.#end();
-    return report;
+    try {
+      const report = await this.#judged();
+      await this.#end();
+      return report;
+    } catch (error) {
+      // What went wrong first is what matters; the server may be gone.
+      await this.#end().catch(() => undefined);
+      throw error;
+    }
   }
 
-  #spawn(): void {
-    const child = fork(WORKER, [this.#options.ground.address, this.#file, String(this.#leaseMs)], {
-      execArgv: ['--import', 'tsx'],
-      stdio: 'ignore',
-    });
-    this.#children.add(child);
-    child.once('exit', () => {
-      this.#children.delete(child);
-      if (!this.#ending) this.#spawn();
-    });
+  async #judged(): Promise<ChaosReport> {
+    const { ground, workers, harmMs } = this.#options;
+    this.#crew.start(workers);
+    const limitMs = harmMs + PATIENCE_MS;
+    const ended = sleep(harmMs).then(() => (this.#harming = false));
+    const produced = limited('every job to be accepted', this.#produce(), limitMs);
+    const harm = { going: () => this.#harming, done: (what: string) => this.#done(what) };
+    const harmed = limited('the end of the harm to the server', ground.harm(harm), limitMs);
+    await Promise.all([produced, this.#harmWorkers(), harmed, ended]);
+    const unfinished = await this.#finish();
+    return limited('the report', this.#report(await produced, unfinished));
   }
 
   #done(what: string): void {
@@ -86,7 +89,7 @@ class Chaos {
   async #harmWorkers(): Promise<void> {
     while (this.#harming) {
       await sleep(300 + random(900));
-      const victim = [...this.#children][random(this.#children.size)];
+      const victim = this.#crew.anyone();
       if (victim?.pid === undefined) continue;
       const [dice, pid] = [Math.random(), victim.pid];
       if (dice < 0.4) this.#signal(victim, pid, 'kill');
@@ -128,7 +131,7 @@ class Chaos {
     const data = { ms: name === 'long' ? 300 + random(this.#leaseMs) : random(25), failures: random(3) };
     const key = name === 'keyed' ? { uniqueKey: `key-${String(random(10))}` } : {};
     const id = `job-${String(n)}`;
-    for (;;) {
+    while (!this.#ending) {
       try {
         const job = await this.#mill.enqueue(name, data, { id, ...key });
         if (job.id === id) {
@@ -156,8 +159,9 @@ class Chaos {
       );
     let [completed, since] = [-1, Date.now()];
     while (Date.now() - since < STALLED_MS) {
-      if ((await left()).length === 0) return [];
-      const now = await this.#mill.jobs.count({ status: 'completed' }).catch(() => completed);
+      if ((await limited('the list of unfinished jobs', left())).length === 0) return [];
+      const count = this.#mill.jobs.count({ status: 'completed' }).catch(() => completed);
+      const now = await limited('the number of completed jobs', count);
       if (now !== completed) [completed, since] = [now, Date.now()];
       await sleep(100);
     }
@@ -185,9 +189,10 @@ class Chaos {
 
   async #end(): Promise<void> {
     this.#ending = true;
-    for (const child of this.#children) child.kill('SIGKILL');
-    await this.#mill.stop();
-    await this.#options.ground.clear();
+    this.#harming = false;
+    this.#crew.end();
+    await limited('the producer to stop', this.#mill.stop());
+    await limited('the database to be dropped', this.#options.ground.clear());
   }
 }
 

@@ -14,7 +14,7 @@ export interface Ground {
   readonly open: () => Store;
   /** Does what can be done to the server itself, until nothing is going on any more. */
   readonly harm: (harm: Harm) => Promise<void>;
-  /** The jobs whose effect was written inside their transaction, one for each effect. */
+  /** What was written inside transactions that complete work: the job, or the state of a document; one for each effect. */
   readonly effects: () => Promise<readonly string[]>;
   /** Takes everything away. */
   readonly clear: () => Promise<void>;

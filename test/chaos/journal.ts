@@ -4,7 +4,18 @@ import { appendFileSync, readFileSync } from 'node:fs';
 export interface Line {
   readonly at: number;
   readonly pid: number;
-  readonly what: 'start' | 'end' | 'settled' | 'lost' | 'kill' | 'stop' | 'cont' | 'accepted' | 'handled';
+  readonly what:
+    | 'start'
+    | 'end'
+    | 'settled'
+    | 'lost'
+    | 'kill'
+    | 'stop'
+    | 'cont'
+    | 'accepted'
+    | 'handled'
+    /** A stop that did not end. */
+    | 'overdue';
   readonly id?: string;
   readonly key?: string;
   readonly attempt?: number;

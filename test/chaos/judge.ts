@@ -52,6 +52,9 @@ function overlaps(lines: readonly Line[], group: readonly Run[], leaseMs: number
   );
 }
 
+export const overdue = (lines: readonly Line[]): string[] =>
+  lines.flatMap(({ what, pid }) => (what === 'overdue' ? [`${String(pid)} did not come to its end`] : []));
+
 /** Everything that contradicts the promises; empty where they were kept. */
 export function violations(lines: readonly Line[], leaseMs: number): string[] {
   const runs = runsOf(lines);
@@ -67,6 +70,7 @@ export function violations(lines: readonly Line[], leaseMs: number): string[] {
     (line) => line.id ?? '',
   );
   return [
+    ...overdue(lines),
     ...[...settled].filter(([, all]) => all.length > 1).map(([id]) => `${id} was settled twice`),
     ...[...byId.values()].flatMap((group) => overlaps(lines, group, leaseMs)),
     ...[...byKey.values()].flatMap((group) => overlaps(lines, group, leaseMs)),

@@ -1,9 +1,9 @@
 /**
- * The long form: `npm run chaos -- --minutes 10 --nodes 3 --jobs 20000`, `-- --store postgres --minutes 10`, or
- * `-- --reactive --minutes 10`.
+ * The long form: `npm run chaos -- --minutes 10 --nodes 3 --jobs 20000`, `-- --store postgres --minutes 10`; with
+ * `--reactive` tasks in the place of jobs, on either store.
  */
 import { parseArgs } from 'node:util';
-import { startMongo, startPostgres, type MongoServer } from '@tidemill/servers';
+import { startMongo, startPostgres } from '@tidemill/servers';
 import { runChaos } from './chaos.js';
 import type { Ground } from './ground.js';
 import { mongodbGround, TRANSACTION_SECONDS } from './mongodb-ground.js';
@@ -24,9 +24,6 @@ const { values } = parseArgs({
 const harmMs = Number(values.minutes) * 60_000;
 const workers = Number(values.workers);
 
-const mongo = (): Promise<MongoServer> =>
-  startMongo({ nodes: values.nodes === '1' ? 1 : 3, transactionSeconds: TRANSACTION_SECONDS });
-
 async function jobChaos(ground: Ground): Promise<boolean> {
   const jobs = Number(values.jobs ?? Math.round(harmMs / 15));
   const report = await runChaos({ ground, workers, jobs, harmMs });
@@ -35,32 +32,34 @@ async function jobChaos(ground: Ground): Promise<boolean> {
     report.violations.length === 0 &&
     report.unfinished.length === 0 &&
     report.completed === report.accepted &&
-    report.exact.effects === report.exact.jobs
+    report.exact.effects === report.exact.jobs &&
+    report.exact.distinct === report.exact.jobs
   );
 }
 
-async function reactiveChaos(): Promise<boolean> {
-  await using server = await mongo();
-  const report = await runReactiveChaos({ server, workers, documents: Number(values.documents), harmMs });
+async function reactiveChaos(ground: Ground): Promise<boolean> {
+  const report = await runReactiveChaos({ ground, workers, documents: Number(values.documents), harmMs });
   console.log(JSON.stringify(report, null, 2));
-  return report.unhandled.length === 0 && report.stuck.length === 0;
+  const { unhandled, stuck, twice, violations } = report;
+  return [unhandled, stuck, twice, violations].every(({ length }) => length === 0);
 }
 
-async function onMongodb(): Promise<boolean> {
-  await using server = await mongo();
-  return await jobChaos(mongodbGround(server));
-}
+const stores: Readonly<Record<string, (chaos: typeof jobChaos) => Promise<boolean>>> = {
+  mongodb: async (chaos) => {
+    const nodes = values.nodes === '1' ? 1 : 3;
+    await using server = await startMongo({ nodes, transactionSeconds: TRANSACTION_SECONDS });
+    return await chaos(mongodbGround(server));
+  },
+  postgres: async (chaos) => {
+    await using server = await startPostgres({ settings: POSTGRES_SETTINGS });
+    return await chaos(await postgresGround(server));
+  },
+};
 
-async function onPostgres(): Promise<boolean> {
-  await using server = await startPostgres({ settings: POSTGRES_SETTINGS });
-  return await jobChaos(await postgresGround(server));
-}
-
-console.log(`${values.workers} workers, ${values.minutes} minutes of harm on ${values.store}`);
-const kept = await (values.reactive
-  ? reactiveChaos()
-  : values.store === 'postgres'
-    ? onPostgres()
-    : onMongodb());
+const store = stores[values.store];
+if (store === undefined) throw new Error(`--store is one of ${Object.keys(stores).join(', ')}`);
+const what = values.reactive ? 'reactive tasks' : 'jobs';
+console.log(`${what}: ${values.workers} workers, ${values.minutes} minutes of harm on ${values.store}`);
+const kept = await store(values.reactive ? reactiveChaos : jobChaos);
 console.log(kept ? 'All promises were kept.' : 'PROMISES WERE BROKEN.');
 process.exit(kept ? 0 : 1);

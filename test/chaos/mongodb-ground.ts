@@ -15,8 +15,8 @@ export function mongodbGround(server: MongoServer): Ground {
     harm: (harm) => harmPrimary(server, address, harm),
     effects: () =>
       withClient(address, async (client) => {
-        const effects = await client.db().collection<{ job: string }>('effects').find().toArray();
-        return effects.map(({ job }) => job);
+        const effects = await client.db().collection<{ what: string }>('effects').find().toArray();
+        return effects.map(({ what }) => what);
       }),
     clear: async () => {
       await withClient(address, (client) => client.db().dropDatabase());

@@ -1,20 +1,16 @@
-/** The worker's side of a ground: a store, and a way to write an effect together with the job's completion. */
+/** The worker's side of a ground: a store, and a way to write an effect together with the completion of work. */
 import { MongoClient } from 'mongodb';
 import pg from 'pg';
 import type { Store } from '../../src/store/port.js';
 import { mongodb } from '../../src/mongodb/index.js';
 import { postgres } from '../../src/postgres/index.js';
-import { sleep } from './ground.js';
 
-interface ExactJob {
-  readonly id: string;
-  readonly ms: number;
-  readonly complete: (transaction: never) => Promise<void>;
-}
+/** What is done inside one transaction; `effect` writes there, too. */
+type Exact = (transaction: never, effect: (what: string) => Promise<unknown>) => Promise<void>;
 
 export interface Place {
   readonly store: Store<never>;
-  readonly exactly: (job: ExactJob) => Promise<void>;
+  readonly exactly: (work: Exact) => Promise<void>;
   readonly close: () => Promise<void>;
 }
 
@@ -23,16 +19,13 @@ export const placeAt = (address: string): Place =>
 
 function onMongodb(uri: string): Place {
   const client = new MongoClient(uri);
+  const effects = client.db().collection<{ what: string }>('effects');
   return {
     store: mongodb({ client }) as unknown as Store<never>,
-    exactly: ({ id, ms, complete }) =>
+    exactly: (work) =>
       client.withSession((session) =>
         session.withTransaction(
-          async () => {
-            await client.db().collection<{ job: string }>('effects').insertOne({ job: id }, { session });
-            await sleep(ms);
-            await complete(session as never);
-          },
+          () => work(session as never, (what) => effects.insertOne({ what }, { session })),
           { writeConcern: { w: 'majority' } },
         ),
       ),
@@ -47,12 +40,12 @@ function onPostgres(url: string): Place {
   const store = postgres({ pool });
   return {
     store: store as unknown as Store<never>,
-    exactly: ({ id, ms, complete }) =>
-      store.transaction(async (transaction) => {
-        await transaction.query('insert into effects (job) values ($1)', [id]);
-        await sleep(ms);
-        await complete(transaction as never);
-      }),
+    exactly: (work) =>
+      store.transaction((transaction) =>
+        work(transaction as never, (what) =>
+          transaction.query('insert into effects (what) values ($1)', [what]),
+        ),
+      ),
     close: () => pool.end(),
   };
 }

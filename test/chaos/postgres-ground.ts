@@ -1,27 +1,34 @@
-import { ServerError, type PostgresServer } from '@tidemill/servers';
+import type { PostgresServer } from '@tidemill/servers';
 import pg from 'pg';
 import { postgres } from '../../src/postgres/index.js';
 import { random, sleep, type Ground, type Harm } from './ground.js';
+import { limited } from './limits.js';
 
 /** Small enough that another program can take what is left. */
 export const POSTGRES_SETTINGS = { max_connections: '60' } as const;
 const LEFT_OVER = 3;
 const HELD_MS = 2_500;
+/** A server that accepts and does not answer must not hold up the harm. */
+const ANSWER_MS = 30_000;
+const GOODBYE_MS = 5_000;
 
 /** PostgreSQL; its connections are ended and used up, rows and old snapshots are held, and the server is killed. */
 export async function postgresGround(server: PostgresServer): Promise<Ground> {
   const name = `chaos_${String(Date.now())}`;
   const address = server.url.replace(/postgres$/u, name);
   await withClient(server.url, (client) => client.query(`create database ${name}`));
-  await withClient(address, (client) => client.query('create table effects (job text)'));
+  await withClient(address, (client) =>
+    client.query(`create table effects (what text);
+      create table docs (_id integer primary key, version bigint not null, active boolean not null)`),
+  );
   return {
     address,
     open: () => postgres({ url: address }),
     harm: (harm) => harmServer(server, address, harm),
     effects: () =>
       withClient(address, async (client) => {
-        const { rows } = await client.query<{ job: string }>('select job from effects');
-        return rows.map(({ job }) => job);
+        const { rows } = await client.query<{ what: string }>('select what from effects');
+        return rows.map(({ what }) => what);
       }),
     clear: async () => {
       await withClient(server.url, (client) => client.query(`drop database ${name} with (force)`));
@@ -30,14 +37,19 @@ export async function postgresGround(server: PostgresServer): Promise<Ground> {
 }
 
 async function connected(url: string): Promise<pg.Client> {
-  const client = new pg.Client({ connectionString: url });
+  const client = new pg.Client({
+    connectionString: url,
+    connectionTimeoutMillis: ANSWER_MS,
+    query_timeout: ANSWER_MS,
+  });
   // Its connection may be ended with all the others.
   client.on('error', () => undefined);
   await client.connect();
   return client;
 }
 
-const ended = (client: pg.Client): Promise<void> => client.end().catch(() => undefined);
+const ended = (client: pg.Client): Promise<void> =>
+  limited('the end of a connection', client.end(), GOODBYE_MS).catch(() => undefined);
 
 async function withClient<T>(url: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
   const client = await connected(url);
@@ -48,6 +60,8 @@ async function withClient<T>(url: string, work: (client: pg.Client) => Promise<T
   }
 }
 
+const KILL = 'server killed';
+
 /** What is done, one after the other. A harm that meets another one's results may fail itself. */
 async function harmServer(server: PostgresServer, url: string, { going, done }: Harm): Promise<void> {
   const snapshot = holdSnapshot(url, going);
@@ -56,7 +70,7 @@ async function harmServer(server: PostgresServer, url: string, { going, done }: 
     ['rows held', () => holdRows(url)],
     ['queries cancelled', () => onOthers(url, 'pg_cancel_backend', 1)],
     ['connections used up', () => useUp(url)],
-    ['server killed', () => kill(server)],
+    [KILL, () => kill(server)],
   ];
   for (let round = 0; going(); round += 1) {
     await sleep(500 + random(1_000));
@@ -65,10 +79,11 @@ async function harmServer(server: PostgresServer, url: string, { going, done }: 
       await harm();
       done(what);
     } catch (error) {
-      if (error instanceof ServerError) throw error;
+      // Without its server there is nothing left to harm, or to wait for.
+      if (what === KILL) throw error;
     }
   }
-  await snapshot;
+  await limited('the old snapshot to be let go', snapshot);
 }
 
 /** A transaction that nobody ends keeps vacuum from everything that dies after its beginning. */
@@ -97,9 +112,11 @@ const onOthers = (url: string, what: string, share: number): Promise<unknown> =>
 const holdRows = (url: string): Promise<unknown> =>
   withClient(url, async (client) => {
     await client.query('begin');
-    await client.query(
-      `select from tidemill.jobs where status in ('pending', 'processing') and random() < 0.3 for update skip locked`,
-    );
+    for (const work of ['jobs', 'tasks'])
+      await client.query(
+        `select from tidemill.${work} where status in ('pending', 'processing') and random() < 0.3
+         for update skip locked`,
+      );
     await sleep(HELD_MS);
     await client.query('rollback');
   });
@@ -127,5 +144,5 @@ async function useUp(url: string): Promise<void> {
 async function kill(server: PostgresServer): Promise<void> {
   server.kill('SIGKILL');
   await sleep(random(2_500));
-  await server.restart();
+  await limited('PostgreSQL to start again', server.restart());
 }

@@ -1,15 +1,17 @@
-import { fork, type ChildProcess } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import type { MongoServer } from '@tidemill/servers';
-import { MongoClient, type Document } from 'mongodb';
+import { Tidemill } from '../../src/index.js';
+import { Crew } from './crew.js';
+import { documentsAt, writeOnce, type Documents } from './documents.js';
+import { random, sleep, type Ground } from './ground.js';
 import { readLines } from './journal.js';
-import { writeOnce, type Doc } from './reactive-writer.js';
+import { overdue } from './judge.js';
+import { limited, PATIENCE_MS, reached } from './limits.js';
 
 export interface ReactiveChaosOptions {
-  readonly server: MongoServer;
+  readonly ground: Ground;
   readonly workers: number;
   readonly documents: number;
   /** How long documents are written and harm is done; afterwards the last states have to be handled. */
@@ -20,79 +22,84 @@ export interface ReactiveChaosOptions {
 }
 
 export interface ReactiveChaosReport {
-  /** Documents that match at the end, and how many runs there were. */
+  /** Documents that match at the end, how many runs there were, and how many effects of transactions. */
   readonly matching: number;
   readonly runs: number;
+  readonly effects: number;
   readonly harm: Readonly<Record<string, number>>;
-  /** Documents whose last state was not handled, though nothing moves any more. */
+  /** Documents whose last state was not handled by one of the tasks, though nothing moves any more. */
   readonly unhandled: readonly string[];
+  /** States whose effect was written twice, though its transaction completes the task as well. */
+  readonly twice: readonly string[];
   /** Tasks that had not ended. */
-  readonly stuck: readonly Document[];
+  readonly stuck: readonly unknown[];
+  readonly violations: readonly string[];
 }
 
-const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
-const random = (limit: number): number => Math.floor(Math.random() * limit);
 /** A busy machine is slow, but never still: longer than this without a run means that work is stuck. */
 const STALLED_MS = 30_000;
-const WORKER = fileURLToPath(new URL('reactive-worker.ts', import.meta.url));
+const WORKER = new URL('reactive-worker.ts', import.meta.url);
 
-/** Processes that write and work, killed and frozen at random, leaders first, while the primary comes and goes. */
+/** Processes that write and work, killed and frozen at random, leaders first, while the server is harmed as well. */
 class ReactiveChaos {
   readonly #options: ReactiveChaosOptions;
   readonly #leaseMs: number;
   readonly #file = join(mkdtempSync(join(tmpdir(), 'tidemill-reactive-')), 'effects.log');
-  readonly #uri: string;
-  readonly #client: MongoClient;
-  readonly #children = new Set<ChildProcess>();
+  readonly #documents: Documents;
+  readonly #mill: Tidemill;
+  readonly #crew: Crew;
   readonly #harm: Record<string, number> = {};
   #leader: ChildProcess | undefined;
   #harming = true;
-  #ending = false;
 
   constructor(options: ReactiveChaosOptions) {
+    const { ground, documents, leaseMs = 1_000 } = options;
     this.#options = options;
-    this.#leaseMs = options.leaseMs ?? 1_000;
-    this.#uri = options.server.uri.replace('/?', `/chaos_${String(Date.now())}?`);
-    this.#client = new MongoClient(this.#uri);
+    this.#leaseMs = leaseMs;
+    this.#documents = documentsAt(ground.address);
+    this.#mill = new Tidemill({ store: ground.open(), logger: false });
+    const args = () => [ground.address, this.#file, leaseMs, documents, this.#harming ? 'yes' : 'no'];
+    this.#crew = new Crew(WORKER, args, (child) => (this.#leader = child));
     writeFileSync(this.#file, '');
   }
 
   async run(): Promise<ReactiveChaosReport> {
     try {
-      for (let n = 0; n < this.#options.workers; n += 1) this.#spawn();
-      while (this.#leader === undefined) await sleep(50);
-      const ended = sleep(this.#options.harmMs).then(() => (this.#harming = false));
-      await Promise.all([this.#write(), this.#harmWorkers(), this.#harmServer(), ended]);
-      for (const child of this.#children) child.send('quiet', () => undefined);
-      return await this.#finish();
-    } finally {
-      this.#ending = true;
-      for (const child of this.#children) child.kill('SIGKILL');
-      await this.#client.db().dropDatabase();
-      await this.#client.close();
+      const report = await this.#judged();
+      await this.#end();
+      return report;
+    } catch (error) {
+      // What went wrong first is what matters; the server may be gone.
+      await this.#end().catch(() => undefined);
+      throw error;
     }
   }
 
-  #spawn(): void {
-    const { documents } = this.#options;
-    const args = [this.#uri, this.#file, this.#leaseMs, documents, this.#harming ? 'yes' : 'no'].map(String);
-    const child = fork(WORKER, args, {
-      execArgv: ['--import', 'tsx'],
-      stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
-    });
-    this.#children.add(child);
-    child.on('message', () => (this.#leader = child));
-    child.once('exit', () => {
-      this.#children.delete(child);
-      if (!this.#ending) this.#spawn();
-    });
+  async #judged(): Promise<ReactiveChaosReport> {
+    const { ground, workers, harmMs } = this.#options;
+    this.#crew.start(workers);
+    await reached('a leader', () => this.#leader !== undefined);
+    const limitMs = harmMs + PATIENCE_MS;
+    const ended = sleep(harmMs).then(() => (this.#harming = false));
+    const harm = { going: () => this.#harming, done: (what: string) => this.#done(what) };
+    const harmed = limited('the end of the harm to the server', ground.harm(harm), limitMs);
+    const written = limited('the last write', this.#write(), limitMs);
+    await Promise.all([written, this.#harmWorkers(), harmed, ended]);
+    this.#crew.tell('quiet');
+    return this.#finish();
+  }
+
+  async #end(): Promise<void> {
+    this.#harming = false;
+    this.#crew.end();
+    await limited('the judge to stop', Promise.all([this.#mill.stop(), this.#documents.close()]));
+    await limited('the database to be dropped', this.#options.ground.clear());
   }
 
   /** One writer is never killed, so that there is always something to follow. */
   async #write(): Promise<void> {
-    const docs = this.#client.db().collection<Doc>('docs');
     while (this.#harming) {
-      await writeOnce(docs, this.#options.documents);
+      await writeOnce(this.#documents, this.#options.documents);
       await sleep(random(10));
     }
   }
@@ -105,85 +112,78 @@ class ReactiveChaos {
     const { everyMs = 4_000 } = this.#options;
     while (this.#harming) {
       await sleep(everyMs / 2 + random(everyMs));
-      const leader = [...this.#children].find((child) => child === this.#leader);
-      const other = [...this.#children][random(this.#children.size)];
-      const victim = Math.random() < 0.5 ? (leader ?? other) : other;
-      if (victim === undefined) continue;
-      const who = victim === leader ? 'leader' : 'worker';
-      const dice = Math.random();
-      if (dice < 0.6) {
-        this.#done(`${who} killed`);
-        victim.kill('SIGKILL');
-      } else if (dice < 0.8) {
-        this.#done(`${who} frozen`);
-        victim.kill('SIGSTOP');
-        setTimeout(() => victim.kill('SIGCONT'), this.#leaseMs * 1.6);
-      } else {
-        this.#done(`${who} stopped`);
-        victim.kill('SIGTERM');
-      }
+      // A leader that is gone, and followed by nobody yet, is not waited for.
+      const leader = this.#leader !== undefined && this.#crew.has(this.#leader) ? this.#leader : undefined;
+      const victim = Math.random() < 0.5 ? (leader ?? this.#crew.anyone()) : this.#crew.anyone();
+      if (victim !== undefined) this.#harmOne(victim);
     }
   }
 
-  /** Only a set of three can lose its primary and go on. */
-  async #harmServer(): Promise<void> {
-    const { server } = this.#options;
-    if (server.members.length < 3) return;
-    for (let round = 0; this.#harming; round += 1) {
-      await sleep(3_000);
-      const primary = await server.primary();
-      if (round % 3 === 2) {
-        this.#done('primary killed');
-        primary.kill('SIGKILL');
-        await sleep(2_000);
-        await primary.restart();
-      } else {
-        this.#done('step down');
-        const command = { replSetStepDown: 3, secondaryCatchUpPeriodSecs: 1, force: true };
-        await this.#client
-          .db('admin')
-          .command(command)
-          .catch(() => undefined);
-      }
+  #harmOne(victim: ChildProcess): void {
+    const who = victim === this.#leader ? 'leader' : 'worker';
+    const dice = Math.random();
+    if (dice < 0.6) {
+      this.#done(`${who} killed`);
+      victim.kill('SIGKILL');
+    } else if (dice < 0.8) {
+      this.#done(`${who} frozen`);
+      victim.kill('SIGSTOP');
+      setTimeout(() => victim.kill('SIGCONT'), this.#leaseMs * 1.6);
+    } else {
+      this.#done(`${who} stopped`);
+      victim.kill('SIGTERM');
     }
   }
 
   /** Waits until every last state was handled, or nothing has moved for a long time. */
   async #finish(): Promise<ReactiveChaosReport> {
-    let [report, since] = [await this.#report(), Date.now()];
+    const look = (): Promise<ReactiveChaosReport> => limited('a look at the documents', this.#report());
+    let [report, since] = [await look(), Date.now()];
     while (report.unhandled.length + report.stuck.length > 0 && Date.now() - since < STALLED_MS) {
       await sleep(200);
-      const next = await this.#report().catch(() => report);
-      const moved = next.runs !== report.runs || next.stuck.length !== report.stuck.length;
-      if (moved) since = Date.now();
+      const next = await look();
+      if (moves(next) !== moves(report)) since = Date.now();
       report = next;
     }
     return report;
   }
 
   async #report(): Promise<ReactiveChaosReport> {
-    const db = this.#client.db();
-    const matching = await db
-      .collection<{ _id: number; version: number }>('docs')
-      .find({ active: true })
-      .toArray();
-    const handled = readLines(this.#file).filter((line) => line.what === 'handled');
-    const states = new Set(handled.map((line) => `${line.id ?? ''}@${String(line.version)}`));
+    const unfinished = { status: ['pending', 'processing', 'processing_dirty'] as const };
+    const { items: stuck } = await this.#mill.getReactiveTasks(unfinished, { limit: 20 });
+    const states = (await this.#documents.matching()).map(({ _id, version }) => stateOf(_id, version));
+    const lines = readLines(this.#file);
+    const handled = lines.flatMap(({ what, id, version }) =>
+      what === 'handled' ? [stateOf(id, version)] : [],
+    );
+    const effects = await this.#options.ground.effects();
     return {
-      matching: matching.length,
+      matching: states.length,
       runs: handled.length,
+      effects: effects.length,
       harm: this.#harm,
-      unhandled: matching
-        .map(({ _id, version }) => `${String(_id)}@${String(version)}`)
-        .filter((state) => !states.has(state)),
-      stuck: await db
-        .collection('docs_tasks')
-        .find({ status: { $nin: ['completed', 'failed'] } })
-        .limit(20)
-        .toArray(),
+      unhandled: [...missing('follow', states, handled), ...missing('exact', states, effects)],
+      twice: repeated(effects),
+      stuck,
+      violations: overdue(lines),
     };
   }
 }
+
+const stateOf = (id: unknown, version: unknown): string => `${String(id)}@${String(version)}`;
+
+function repeated(states: readonly string[]): string[] {
+  const seen = new Set<string>();
+  return states.filter((state) => seen.size === seen.add(state).size);
+}
+
+function missing(task: string, states: readonly string[], handled: readonly string[]): string[] {
+  const seen = new Set(handled);
+  return states.filter((state) => !seen.has(state)).map((state) => `${task} ${state}`);
+}
+
+const moves = ({ runs, effects, stuck }: ReactiveChaosReport): string =>
+  `${String(runs)} ${String(effects)} ${String(stuck.length)}`;
 
 export const runReactiveChaos = (options: ReactiveChaosOptions): Promise<ReactiveChaosReport> =>
   new ReactiveChaos(options).run();

@@ -3,6 +3,7 @@ import { Tidemill } from '../../src/index.js';
 import { sleep } from './ground.js';
 import { writeLine } from './journal.js';
 import { placeAt } from './place.js';
+import { live } from './worker-life.js';
 
 const [address = '', file = '', leaseMs = '2000'] = process.argv.slice(2);
 const place = placeAt(address);
@@ -34,10 +35,13 @@ for (const name of ['short', 'long', 'keyed']) {
   });
 }
 
-mill.job<Work>('exact', { concurrency: 4, retryPolicy: patient }, async (job) => {
-  const complete = (transaction: never): Promise<void> => job.complete({ transaction });
-  await place.exactly({ id: job.id, ms: job.data.ms, complete });
-});
+mill.job<Work>('exact', { concurrency: 4, retryPolicy: patient }, (job) =>
+  place.exactly(async (transaction, effect) => {
+    await effect(job.id);
+    await sleep(job.data.ms);
+    await job.complete({ transaction });
+  }),
+);
 
 mill.on('job:complete', ({ job }) => writeLine(file, { what: 'settled', id: job.id }));
 // Only the end of the instance's own lease excuses a second holder; a refused outcome is what must not come without it.
@@ -45,23 +49,4 @@ mill.on('lease:lost', ({ reason }) => {
   if (!reason.startsWith('its outcome')) writeLine(file, { what: 'lost' });
 });
 
-process.on('SIGTERM', () => {
-  void mill.stop({ timeout: '5s' }).then(async () => {
-    await place.close();
-    process.exit(0);
-  });
-});
-
-// A parent that was killed takes its children with it.
-process.on('disconnect', () => process.exit(1));
-
-async function begin(): Promise<void> {
-  try {
-    await mill.start();
-  } catch {
-    // The server may be away just now.
-    await sleep(200);
-    await begin();
-  }
-}
-await begin();
+await live(mill, file, () => place.close());

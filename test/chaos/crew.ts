@@ -1,0 +1,56 @@
+import { fork, type ChildProcess } from 'node:child_process';
+import { random } from './ground.js';
+
+/** Worker processes. One that ends, however it does, is followed by another, until the crew itself is ended. */
+export class Crew {
+  readonly #file: URL;
+  readonly #args: () => readonly (string | number)[];
+  readonly #heard: (child: ChildProcess) => void;
+  readonly #children = new Set<ChildProcess>();
+  #ending = false;
+
+  /** `heard` is called when a process says something. */
+  constructor(
+    file: URL,
+    args: () => readonly (string | number)[],
+    heard: (child: ChildProcess) => void = () => undefined,
+  ) {
+    this.#file = file;
+    this.#args = args;
+    this.#heard = heard;
+  }
+
+  start(workers: number): void {
+    for (let n = 0; n < workers; n += 1) this.#spawn();
+  }
+
+  has(child: ChildProcess): boolean {
+    return this.#children.has(child);
+  }
+
+  anyone(): ChildProcess | undefined {
+    return [...this.#children][random(this.#children.size)];
+  }
+
+  tell(message: string): void {
+    for (const child of this.#children) child.send(message, () => undefined);
+  }
+
+  end(): void {
+    this.#ending = true;
+    for (const child of this.#children) child.kill('SIGKILL');
+  }
+
+  #spawn(): void {
+    const child = fork(this.#file, this.#args().map(String), {
+      execArgv: ['--import', 'tsx'],
+      stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+    });
+    this.#children.add(child);
+    child.on('message', () => this.#heard(child));
+    child.once('exit', () => {
+      this.#children.delete(child);
+      if (!this.#ending) this.#spawn();
+    });
+  }
+}
