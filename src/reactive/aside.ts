@@ -34,7 +34,7 @@ export class Aside {
     const ids = choked.filter(({ blocked }) => blocked).map(({ id }) => id);
     if (ids.length === 0) return;
     this.#ids.set(task, [...(this.#ids.get(task) ?? []), ...ids]);
-    this.#catchingUp ??= this.#catchUp().finally(() => (this.#catchingUp = undefined));
+    this.#catchingUp ??= this.#catchUp();
   }
 
   /** Until nothing is left, or it was stopped. True where nothing is left. */
@@ -43,20 +43,27 @@ export class Aside {
     return this.#ids.size === 0;
   }
 
+  /** What is added while the resume point is being kept is caught up with as well: nobody else would. */
   async #catchUp(): Promise<void> {
-    const { clock, stop, retry, emptied, error } = this.#options;
+    const { clock, stop, emptied, error } = this.#options;
     while (this.#ids.size > 0 && (await pause(clock, EVERY_MS, stop))) {
-      const round = this.#ids;
-      this.#ids = new Map();
-      for (const [task, ids] of round) {
-        try {
-          await retry(task, ids);
-        } catch (problem) {
-          error(problem);
-          this.#ids.set(task, [...(this.#ids.get(task) ?? []), ...ids]);
-        }
+      await this.#round();
+      if (this.#ids.size === 0) await emptied().catch(error);
+    }
+    this.#catchingUp = undefined;
+  }
+
+  async #round(): Promise<void> {
+    const { retry, error } = this.#options;
+    const round = this.#ids;
+    this.#ids = new Map();
+    for (const [task, ids] of round) {
+      try {
+        await retry(task, ids);
+      } catch (problem) {
+        error(problem);
+        this.#ids.set(task, [...(this.#ids.get(task) ?? []), ...ids]);
       }
     }
-    if (this.#ids.size === 0) await emptied().catch(error);
   }
 }
