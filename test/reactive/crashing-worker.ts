@@ -1,9 +1,9 @@
-/** A worker process that says which task it runs, and never ends it. Arguments: uri, lease in milliseconds. */
+/** A worker process that says which task it runs, and never ends it. Arguments: address, lease in milliseconds. */
 import { Tidemill } from '../../src/index.js';
-import { mongodb } from '../../src/mongodb/index.js';
+import { storeAt } from './shared/store-at.js';
 
-const [uri = '', leaseMs = '1000'] = process.argv.slice(2);
-const mill = new Tidemill({ store: mongodb({ uri }), leaseDuration: Number(leaseMs), logger: false });
+const [address = '', leaseMs = '1000'] = process.argv.slice(2);
+const mill = new Tidemill({ store: storeAt(address), leaseDuration: Number(leaseMs), logger: false });
 
 await mill.reactiveTask({
   task: 'long',

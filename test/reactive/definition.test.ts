@@ -1,6 +1,6 @@
 import { startMongo } from '@tidemill/servers';
 import { describe, expect, it } from 'vitest';
-import { OptionError } from '../../src/index.js';
+import { OptionError, Tidemill } from '../../src/index.js';
 import { memory } from '../../src/memory/index.js';
 import { mongodb } from '../../src/mongodb/index.js';
 import { aMill } from '../support/mills.js';
@@ -374,3 +374,11 @@ describe('a definition that is added while the mill runs', () => {
     expect(plant.errors.filter((error) => !/is a view|\$gtt/u.test(error.message))).toEqual([]);
   });
 });
+
+it.each(['CRON nonsense', 'CRON', 0, -1, 'soon', Number.NaN])(
+  'a cleanupInterval of %s is refused',
+  (cleanupInterval) => {
+    const options = { store: memory(), reactive: { cleanupInterval } };
+    expect(() => new Tidemill(options)).toThrow(/cleanupInterval/u);
+  },
+);

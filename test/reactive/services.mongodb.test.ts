@@ -1,37 +1,12 @@
 import { startShardedMongo } from '@tidemill/servers';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { until } from '../support/mills.js';
 import { Plant } from './plant.js';
+import { workshop, type Row } from './workshop.js';
+
+const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 
 describe('several tasks', () => {
-  it('on one collection are planned each by its own filter and projection', async () => {
-    const plant = new Plant();
-    const mill = plant.mill();
-    void plant.define(mill, {
-      task: 'paid',
-      collection: 'orders',
-      filter: { status: 'paid' },
-      watchProjection: { status: 1 },
-    });
-    void plant.define(mill, { task: 'total', collection: 'orders', watchProjection: { total: 1 } });
-    void plant.define(mill, { task: 'large', collection: 'orders', filter: { $gt: ['$total', 100] } });
-    plant.mark(mill);
-    await mill.start();
-    await plant.ready();
-    const orders = plant.collection('orders');
-    await orders.insertOne({ _id: 1, status: 'new', total: 1 });
-    await plant.ran(1, 1, 'total');
-    await plant.quiet(['orders']);
-    await orders.updateOne({ _id: 1 }, { $set: { status: 'paid' } });
-    await plant.ran(1, 1, 'paid');
-    await plant.quiet(['orders']);
-    await orders.updateOne({ _id: 1 }, { $set: { total: 200 } });
-    await Promise.all([plant.ran(1, 2, 'total'), plant.ran(1, 1, 'large')]);
-    await plant.quiet(['orders']);
-    expect(['paid', 'total', 'large'].map((task) => plant.of(1, task).length)).toEqual([1, 2, 1]);
-    expect(await plant.tasks('orders').countDocuments()).toBe(3);
-  });
-
   it('on several collections and databases keep their tasks beside their sources', async () => {
     const plant = new Plant();
     const other = `${plant.db.databaseName}_other`;
@@ -70,96 +45,35 @@ describe('several tasks', () => {
     expect(plant.errors).toEqual([]);
   });
 
-  it('of which one cannot be planned at all do not wait for it', async () => {
-    const plant = new Plant();
-    const mill = plant.mill();
-    void plant.define(mill, {
-      task: 'bad',
-      collection: 'things',
-      filter: { $expr: { $divide: [1, '$zero'] } },
+  it('are claimed across collections and databases', async () => {
+    const { docs, db, client, mill: aMill } = workshop();
+    const elsewhere = `${db.databaseName}_b`;
+    onTestFinished(async () => {
+      await client.db(elsewhere).dropDatabase();
     });
-    void plant.define(mill, { collection: 'things' });
-    plant.mark(mill);
+    const mill = aMill();
+    const ran: string[] = [];
+    await mill.reactiveTask({ ...AT_ONCE, task: 'one', handler: () => ran.push('one') });
+    await mill.reactiveTask({
+      task: 'two',
+      collection: 'others',
+      debounce: 0,
+      handler: () => ran.push('two'),
+    });
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      database: elsewhere,
+      task: 'three',
+      handler: async ({ getDocument }) => ran.push(String((await getDocument())['name'])),
+    });
     await mill.start();
-    await plant.ready();
-    const documents = Array.from({ length: 20 }, (_, n) => ({ _id: n, zero: 0 }));
-    await plant.collection('things').insertMany(documents);
-    await Promise.all(documents.map(({ _id }) => plant.ran(_id)));
-    await plant.quiet(['things']);
-    expect(await plant.tasks('things').countDocuments({ task: 'bad', status: 'failed' })).toBe(20);
-    expect(plant.runs.some(({ task }) => task === 'bad')).toBe(false);
-  });
-});
-
-describe('two services with different tasks on one database', () => {
-  it('share the planner, and neither misses a change, whoever leads', async () => {
-    const plant = new Plant();
-    const service = async (task: string, collection: string) => {
-      const mill = plant.mill();
-      void plant.define(mill, { task, collection, filter: { go: true }, watchProjection: { n: 1 } });
-      await mill.start();
-      return mill;
-    };
-    const leads = (mill: ReturnType<Plant['mill']>): Promise<unknown> =>
-      until('it leads', () => mill.health().leader);
-    const first = await service('a', 'as');
-    await leads(first);
-    let second = await service('b', 'bs');
-    const write = async (_id: string): Promise<void> => {
-      await plant.collection('as').insertOne({ _id, go: true, n: 1 });
-      await plant.collection('bs').insertOne({ _id, go: true, n: 1 });
-    };
-    await write('first leads');
-    await Promise.all([plant.ran('first leads', 1, 'a'), plant.ran('first leads', 1, 'b')]);
-    expect(second.health().leader).toBe(false);
-    await first.stop();
-    await leads(second);
-    // The first is away: what it missed is planned for it by the other, and waits.
-    await write('second leads');
-    await plant.ran('second leads', 1, 'b');
-    await until('planned for the absent', async () => (await plant.task('as', 'second leads', 'a')) !== null);
-    const again = await service('a', 'as');
-    await plant.ran('second leads', 1, 'a');
-    // Both are away for a while; then the other one comes first.
-    await Promise.all([again.stop(), second.stop()]);
-    await write('nobody leads');
-    await plant.collection('as').updateOne({ _id: 'first leads' }, { $set: { n: 2 } });
-    second = await service('b', 'bs');
-    await leads(second);
-    await plant.ran('nobody leads', 1, 'b');
-    await service('a', 'as');
-    await plant.ran('nobody leads', 1, 'a');
-    await plant.ran('first leads', 2, 'a');
-    expect(plant.of('first leads', 'b')).toHaveLength(1);
-    expect(plant.errors).toEqual([]);
-  });
-
-  it('may watch one collection, and a planner alone may serve workers that never plan', async () => {
-    const plant = new Plant();
-    const [planner, worker, other] = [plant.mill(), plant.mill(), plant.mill()];
-    void plant.define(planner, { task: 'p', collection: 'markers' });
-    await planner.start({ roles: ['plan', 'maintain'] });
-    void plant.define(worker, { task: 'a', collection: 'things', filter: { a: 1 } });
-    await worker.start({ roles: ['work'] });
-    void plant.define(other, { task: 'b', collection: 'things', filter: { b: 1 } });
-    await other.start({ roles: ['work'] });
-    await plant.collection('things').insertMany([
-      { _id: 1, a: 1 },
-      { _id: 2, b: 1 },
-      { _id: 3, a: 1, b: 1 },
-    ]);
-    await Promise.all([
-      plant.ran(1, 1, 'a'),
-      plant.ran(2, 1, 'b'),
-      plant.ran(3, 1, 'a'),
-      plant.ran(3, 1, 'b'),
-    ]);
-    expect([worker.health().leader, other.health().leader, planner.health().leader]).toEqual([
-      false,
-      false,
-      true,
-    ]);
-    expect(await plant.tasks('things').countDocuments()).toBe(4);
+    await docs.insertOne({ _id: 1 });
+    await db.collection<Row>('others').insertOne({ _id: 1 });
+    await client.db(elsewhere).collection<Row>('things').insertOne({ _id: 1, name: 'three' });
+    await until('all ran', () => ran.length === 3);
+    expect(ran.sort()).toEqual(['one', 'three', 'two']);
+    expect((await mill.tasks.get('three', 1))?.task).toBe('three');
+    expect(await client.db(elsewhere).collection('things_tasks').countDocuments()).toBe(1);
   });
 });
 

@@ -1,9 +1,8 @@
-import { describe, expect, it } from 'vitest';
-import type { EvolutionConfig, Tidemill, TidemillOptions } from '../../src/index.js';
-import { mongodb } from '../../src/mongodb/index.js';
-import { aMill, gate, until } from '../support/mills.js';
-import { freshUri, rawClient } from '../support/stores.js';
-import { collect, globalsOf, keepLines } from './mills.js';
+import { expect, it } from 'vitest';
+import type { EvolutionConfig, Tidemill, TidemillOptions } from '../../../src/index.js';
+import { gate, until } from '../../support/mills.js';
+import { collect, keepLines } from '../mills.js';
+import { eachYard, type Yard } from './yards.js';
 
 const fast: Partial<TidemillOptions> = { pollInterval: { min: 10, max: 200 } };
 
@@ -14,15 +13,15 @@ interface Deployment {
 
 /** One version of an application: ids below 3 fail for good, unless `healed`. */
 async function deploy(
-  uri: string,
+  yard: Yard,
   evolution: EvolutionConfig,
   options: { healed?: boolean; hold?: Promise<void>; filter?: object; mill?: Partial<TidemillOptions> } = {},
 ): Promise<Deployment> {
-  const mill = aMill(mongodb({ uri }), { ...fast, ...options.mill });
+  const mill = yard.mill({ ...fast, ...options.mill });
   const runs: number[] = [];
   await mill.reactiveTask({
     task: 'work',
-    collection: 'docs',
+    collection: 'things',
     debounce: 0,
     retryPolicy: { type: 'fixed', interval: 10, maxAttempts: 1 },
     evolution,
@@ -47,67 +46,54 @@ async function ended(mill: Tidemill, total = 10): Promise<void> {
 }
 
 /** Ten documents, handled by version 1: three have failed, seven are completed. */
-async function handledOnce(uri: string): Promise<Deployment> {
-  const client = rawClient(uri);
-  await client
-    .db()
-    .collection('docs')
-    .insertMany(count(10).map((n) => ({ _id: n })) as never[]);
-  const first = await deploy(uri, { handlerVersion: 1 });
+async function handledOnce(yard: Yard): Promise<Deployment> {
+  await yard.docs.insertMany(count(10).map((_id) => ({ _id })));
+  const first = await deploy(yard, { handlerVersion: 1 });
   await first.mill.start();
   await ended(first.mill);
-  await until('it is reconciled', async () => {
-    const state = (await globalsOf(client).findOne({ _id: 'task:work' }))?.['state'] as
-      { done?: number } | undefined;
-    return state?.done === 1;
-  });
+  await until('it is reconciled', async () => (await yard.state('work'))?.done === 1);
   expect(await first.mill.countReactiveTasks({ status: 'failed' })).toBe(3);
   return first;
 }
 
 /** When the leader has taken note of a version. */
-async function acknowledged(uri: string, version: number): Promise<void> {
-  const globals = globalsOf(rawClient(uri));
-  await until(`version ${String(version)} is known`, async () => {
-    const state = (await globals.findOne({ _id: 'task:work' }))?.['state'] as
-      { handlerVersion?: number } | undefined;
-    return state?.handlerVersion === version;
-  });
+async function acknowledged({ state }: Yard, version: number): Promise<void> {
+  await until(
+    `version ${String(version)} is known`,
+    async () => (await state('work'))?.handlerVersion === version,
+  );
 }
 
-describe('a raised handlerVersion', () => {
+eachYard('a raised handlerVersion', (aYard) => {
   it.each([
     ['none', []],
     ['reprocess_failed', [0, 1, 2]],
     ['reprocess_all', count(10)],
   ] as const)('with %s runs again what it says, once only', async (onHandlerVersionChange, again) => {
-    const uri = freshUri();
-    await (await handledOnce(uri)).mill.stop();
+    const yard = await aYard();
+    await (await handledOnce(yard)).mill.stop();
     const evolution = { handlerVersion: 2, onHandlerVersionChange };
-    const second = await deploy(uri, evolution, { healed: true });
+    const second = await deploy(yard, evolution, { healed: true });
     await second.mill.start();
-    await acknowledged(uri, 2);
+    await acknowledged(yard, 2);
     await until('they ran', () => second.runs.length >= again.length);
     await ended(second.mill);
     await second.mill.stop();
-    const third = await deploy(uri, evolution, { healed: true });
+    const third = await deploy(yard, evolution, { healed: true });
     const gained = collect(third.mill, 'leader:gained');
     await third.mill.start();
     await until('it leads', () => gained.length > 0);
-    await rawClient(uri)
-      .db()
-      .collection('docs')
-      .insertOne({ _id: 10 } as never);
+    await yard.docs.insertOne({ _id: 10 });
     await until('a new document was handled', () => third.runs.length > 0);
     expect(sorted(second.runs)).toEqual([...again]);
     expect(third.runs).toEqual([10]);
   });
 
   it('begins a fresh sequence of attempts, and keeps the history', async () => {
-    const uri = freshUri();
-    await (await handledOnce(uri)).mill.stop();
+    const yard = await aYard();
+    await (await handledOnce(yard)).mill.stop();
     const second = await deploy(
-      uri,
+      yard,
       { handlerVersion: 2, onHandlerVersionChange: 'reprocess_failed' },
       { healed: true },
     );
@@ -120,23 +106,19 @@ describe('a raised handlerVersion', () => {
   });
 
   it('makes those that run at that moment run again', async () => {
-    const uri = freshUri();
-    const client = rawClient(uri);
-    await client
-      .db()
-      .collection('docs')
-      .insertOne({ _id: 5 } as never);
+    const yard = await aYard();
+    await yard.docs.insertOne({ _id: 5 });
     const hold = gate();
-    const first = await deploy(uri, { handlerVersion: 1 }, { hold: hold.promise });
+    const first = await deploy(yard, { handlerVersion: 1 }, { hold: hold.promise });
     await first.mill.start();
     await until('it runs', () => first.runs.length === 1);
-    const second = await deploy(uri, { handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' });
+    const second = await deploy(yard, { handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' });
     await second.mill.start();
     await until(
       'it is dirty',
       async () => (await first.mill.countReactiveTasks({ status: 'processing_dirty' })) === 1,
     );
-    await acknowledged(uri, 2);
+    await acknowledged(yard, 2);
     hold.open();
     await until('it ran again', () => first.runs.length + second.runs.length === 2);
     await ended(second.mill, 1);
@@ -144,40 +126,40 @@ describe('a raised handlerVersion', () => {
   });
 
   it('is seen while the older deployment leads and goes on', async () => {
-    const uri = freshUri();
-    const first = await handledOnce(uri);
+    const yard = await aYard();
+    const first = await handledOnce(yard);
     const { length: before } = first.runs;
     const second = await deploy(
-      uri,
+      yard,
       { handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' },
       { healed: true },
     );
     await second.mill.start();
-    await acknowledged(uri, 2);
+    await acknowledged(yard, 2);
     await until('all ran again', () => first.runs.length - before + second.runs.length >= 10);
     await ended(second.mill);
     expect(first.runs.length - before + second.runs.length).toBe(10);
   });
 });
 
-describe('two deployments at once', () => {
+eachYard('two deployments at once', (aYard) => {
   it('do not fight: an older one that comes later undoes nothing and runs nothing again', async () => {
-    const uri = freshUri();
-    await (await handledOnce(uri)).mill.stop();
+    const yard = await aYard();
+    await (await handledOnce(yard)).mill.stop();
     const newer = await deploy(
-      uri,
+      yard,
       { handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' },
       { healed: true },
     );
     await newer.mill.start();
-    await acknowledged(uri, 2);
+    await acknowledged(yard, 2);
     await until('all ran again', () => newer.runs.length >= 10);
     await ended(newer.mill);
     // Each comes and goes; whoever leads, the version stays and nothing is run again.
     for (let round = 0; round < 3; round += 1) {
-      const older = await deploy(uri, { handlerVersion: 1, onHandlerVersionChange: 'reprocess_all' });
+      const older = await deploy(yard, { handlerVersion: 1, onHandlerVersionChange: 'reprocess_all' });
       const again = await deploy(
-        uri,
+        yard,
         { handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' },
         { healed: true },
       );
@@ -185,38 +167,34 @@ describe('two deployments at once', () => {
       await again.mill.start();
       await older.mill.tasks.reconcile('work');
       await until('the cluster has taken note', async () => {
-        const state = (await globalsOf(rawClient(uri)).findOne({ _id: 'task:work' }))?.['state'] as {
-          wanted: number;
-          done: number;
-        };
-        return state.wanted === state.done && state.done >= 2 + round;
+        const { wanted, done } = (await yard.state('work')) ?? { wanted: 1, done: 0 };
+        return wanted === done && done >= 2 + round;
       });
       expect(older.runs).toEqual([]);
       expect(again.runs).toEqual([]);
       await older.mill.stop();
       await again.mill.stop();
     }
-    await acknowledged(uri, 2);
+    await acknowledged(yard, 2);
     expect(newer.runs).toHaveLength(10);
   });
 
   it('plan by the newer filter while both live, and by the older one when the newer are gone', async () => {
-    const uri = freshUri();
-    const client = rawClient(uri);
-    const docs = client.db().collection<{ _id: number; kind: string }>('docs');
+    const yard = await aYard();
+    const { docs } = yard;
     const { logger, lines } = keepLines();
     const older = await deploy(
-      uri,
+      yard,
       { handlerVersion: 1 },
-      { healed: true, filter: { kind: 'old' }, mill: { logger } },
+      { healed: true, filter: { status: 'old' }, mill: { logger } },
     );
-    const newer = await deploy(uri, { handlerVersion: 2 }, { healed: true, filter: { kind: 'new' } });
+    const newer = await deploy(yard, { handlerVersion: 2 }, { healed: true, filter: { status: 'new' } });
     await older.mill.start();
     await newer.mill.start();
-    await acknowledged(uri, 2);
+    await acknowledged(yard, 2);
     await docs.insertMany([
-      { _id: 10, kind: 'old' },
-      { _id: 11, kind: 'new' },
+      { _id: 10, status: 'old' },
+      { _id: 11, status: 'new' },
     ]);
     await until(
       'the newer filter counts',
@@ -226,65 +204,51 @@ describe('two deployments at once', () => {
     await newer.mill.stop();
     // The rollback: what the older filter takes in is found by looking, without a change.
     await until('the older filter counts', () => older.runs.includes(10));
-    await docs.insertOne({ _id: 12, kind: 'old' });
+    await docs.insertOne({ _id: 12, status: 'old' });
     await until('it is planned by', () => older.runs.includes(12));
     expect(lines.filter(({ level }) => level === 'error')).toEqual([]);
   });
 
   it('reprocess once where a rolled back version is deployed again', async () => {
-    const uri = freshUri();
-    await (await handledOnce(uri)).mill.stop();
+    const yard = await aYard();
+    await (await handledOnce(yard)).mill.stop();
     const evolution = { handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' } as const;
-    const newer = await deploy(uri, evolution, { healed: true });
+    const newer = await deploy(yard, evolution, { healed: true });
     await newer.mill.start();
     await until('all ran again', () => newer.runs.length >= 10);
-    await acknowledged(uri, 2);
+    await acknowledged(yard, 2);
     await ended(newer.mill);
     await newer.mill.stop();
-    const older = await deploy(uri, { handlerVersion: 1 }, { healed: true });
+    const older = await deploy(yard, { handlerVersion: 1 }, { healed: true });
     await older.mill.start();
-    await rawClient(uri)
-      .db()
-      .collection('docs')
-      .insertOne({ _id: 10 } as never);
+    await yard.docs.insertOne({ _id: 10 });
     await until('the older one works', () => older.runs.includes(10));
     await older.mill.stop();
-    const again = await deploy(uri, evolution, { healed: true });
+    const again = await deploy(yard, evolution, { healed: true });
     await again.mill.start();
-    await rawClient(uri)
-      .db()
-      .collection('docs')
-      .insertOne({ _id: 11 } as never);
+    await yard.docs.insertOne({ _id: 11 });
     await until('the newer one works', () => again.runs.includes(11));
     expect(again.runs).toEqual([11]);
   });
 
   it('reprocess once, also where a long reconciliation of the older definition ends afterwards', async () => {
-    const uri = freshUri();
-    const client = rawClient(uri);
-    await client
-      .db()
-      .collection('docs')
-      .insertMany(count(3_000).map((n) => ({ _id: n + 3 })) as never[]);
+    const yard = await aYard();
+    await yard.docs.insertMany(count(3_000).map((n) => ({ _id: n + 3 })));
     const { logger, lines } = keepLines();
     const slow = { logger, reactive: { reconcileRate: 1_000, concurrency: 50 } };
-    const older = await deploy(uri, { handlerVersion: 1 }, { mill: slow });
+    const older = await deploy(yard, { handlerVersion: 1 }, { mill: slow });
     const started = collect(older.mill, 'reconcile:start');
     await older.mill.start();
     await until('it is under way', () => started.length > 0);
     const newer = await deploy(
-      uri,
+      yard,
       { handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' },
       { mill: slow },
     );
     await newer.mill.start();
-    await acknowledged(uri, 2);
-    await until('it has ended', async () => {
-      const state = (await globalsOf(client).findOne({ _id: 'task:work' }))?.['state'] as
-        { done?: number } | undefined;
-      return state?.done === 1;
-    });
-    await acknowledged(uri, 2);
+    await acknowledged(yard, 2);
+    await until('it has ended', async () => (await yard.state('work'))?.done === 1);
+    await acknowledged(yard, 2);
     await ended(newer.mill, 3_000);
     const times = new Map<number, number>();
     for (const id of [...older.runs, ...newer.runs]) times.set(id, (times.get(id) ?? 0) + 1);
