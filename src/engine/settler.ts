@@ -11,6 +11,8 @@ const AT_ONCE = 2;
 const MOST_REFUSALS = 2;
 const FIRST_WAIT_MS = 50;
 const LONGEST_WAIT_MS = 2_000;
+/** How often what somebody's transaction holds is tried again. */
+const ASIDE_MS = 500;
 
 export interface Settling<W extends Work> {
   readonly work: W;
@@ -43,6 +45,9 @@ export class Settler<W extends Work, S> {
   readonly #writing = new Map<readonly Settling<W>[], number>();
   readonly #flushes = new Set<Promise<void>>();
   #flushing = 0;
+  /** What somebody's transaction holds is recorded when that has ended; nothing else waits for it. */
+  readonly #aside: Settling<W>[] = [];
+  #retrying = false;
   readonly #giveUp = new AbortController();
 
   constructor(options: SettlerOptions<W, S>) {
@@ -51,11 +56,12 @@ export class Settler<W extends Work, S> {
 
   /** Outcomes that are not recorded yet. */
   get backlog(): number {
-    return this.#queue.length;
+    return this.#queue.length + this.#aside.length;
   }
 
   ids(): string[] {
-    return [...this.#queue, ...[...this.#writing.keys()].flat()].map(({ work }) => work.id);
+    const all = [...this.#queue, ...[...this.#writing.keys()].flat(), ...this.#aside];
+    return all.map(({ work }) => work.id);
   }
 
   push(settling: Settling<W>): void {
@@ -77,7 +83,7 @@ export class Settler<W extends Work, S> {
     timer.cancel();
     // Whatever comes from now on finds no store any more.
     this.#giveUp.abort();
-    return [...this.#writing.keys()].reduce((sum, batch) => sum + batch.length, this.#queue.length);
+    return this.ids().length;
   }
 
   /** Milliseconds since the oldest batch that is being written was begun. */
@@ -89,9 +95,13 @@ export class Settler<W extends Work, S> {
   #start(): void {
     this.#flushing += 1;
     const flushing = this.#flush();
+    this.#awaited(flushing);
+    this.#options.clock.track?.(flushing);
+  }
+
+  #awaited(flushing: Promise<void>): void {
     this.#flushes.add(flushing);
     void flushing.then(() => this.#flushes.delete(flushing));
-    this.#options.clock.track?.(flushing);
   }
 
   async #flush(): Promise<void> {
@@ -100,13 +110,33 @@ export class Settler<W extends Work, S> {
     while (this.#queue.length >= (this.#flushing > 1 ? BATCH : 1) && !this.#giveUp.signal.aborted) {
       const batch = this.#queue.slice(0, BATCH);
       this.#queue = this.#queue.slice(BATCH);
-      this.#writing.set(batch, this.#options.clock.monotonic());
-      const left = await this.#persist(batch);
-      this.#writing.delete(batch);
-      this.#queue.unshift(...left);
-      this.#options.drained();
+      await this.#write(batch, (left) => this.#queue.unshift(...left));
     }
     this.#flushing -= 1;
+  }
+
+  async #write(batch: readonly Settling<W>[], keep: (left: readonly Settling<W>[]) => void): Promise<void> {
+    this.#writing.set(batch, this.#options.clock.monotonic());
+    const left = await this.#persist(batch);
+    this.#writing.delete(batch);
+    keep(left);
+    this.#options.drained();
+  }
+
+  #setAside(settling: Settling<W>): void {
+    this.#aside.push(settling);
+    if (this.#retrying) return;
+    this.#retrying = true;
+    this.#awaited(this.#retry());
+  }
+
+  async #retry(): Promise<void> {
+    while (this.#aside.length > 0 && (await pause(this.#options.clock, ASIDE_MS, this.#giveUp.signal))) {
+      const batch = this.#aside.splice(0, BATCH);
+      // What is still held is set aside again.
+      await this.#write(batch, (left) => this.#aside.push(...left));
+    }
+    this.#retrying = false;
   }
 
   /** Until the store has answered for each; what is left had to be given up. */
@@ -173,6 +203,7 @@ export class Settler<W extends Work, S> {
       if (answer === 'settled')
         trigger.recorded(settling.work, settling.finished, conclusions[index] as Conclusion<S>);
       else if (answer === 'lost') lost(settling.work);
+      else if (answer === 'blocked') this.#setAside(settling);
       else if (answer === 'refused')
         again.push(...this.#refused(settling, new Error('refused by the database')));
       else again.push(settling);

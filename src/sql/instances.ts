@@ -1,4 +1,5 @@
 import type { Instance, InstanceStore, Registration } from '../store/port.js';
+import { lockLimit, passingOver } from './around-locks.js';
 import { cluster } from './cluster.js';
 import type { Sql } from './connection.js';
 import { run } from './errors.js';
@@ -49,10 +50,11 @@ export function instanceStore(sql: () => Sql): InstanceStore {
 
   const fence: InstanceStore['fence'] = async (instance) => {
     const { driver, names, leaseNow } = sql();
-    const text = `update ${names.instances} set dead = true
+    const text = `with l as materialized (${lockLimit})
+      update ${names.instances} set dead = true from l
       where life = $1::text and (dead or lease_until <= ${leaseNow()})
       returning policies::text as json`;
-    const [policies] = await run('fence', () => rows<[string, unknown][]>(driver, text, [instance.life]));
+    const [policies] = await rows<[string, unknown][]>(driver, text, [instance.life]);
     return policies && { policies: Object.fromEntries(policies) };
   };
 
@@ -63,7 +65,14 @@ export function instanceStore(sql: () => Sql): InstanceStore {
   };
 
   return {
-    fence,
+    /** One that somebody's transaction holds is left for the next look: others may be dead as well. */
+    fence: (instance) =>
+      run('fence', () =>
+        passingOver(
+          () => fence(instance),
+          () => undefined,
+        ),
+      ),
     list: () => cluster(sql()),
     register: (registration) =>
       run('register', async () => {

@@ -1,5 +1,6 @@
 import { LOG_LIMIT } from '../core/job.js';
 import type { SettleAnswer, SettledFields, Settlement } from '../store/port.js';
+import { limitedRows, settleAround } from './around-locks.js';
 import { batchOf, type BatchColumn } from './batch.js';
 import { RING, wakeMessage } from './bell.js';
 import type { Sql } from './connection.js';
@@ -47,8 +48,14 @@ interface Shape {
   /** Whether some are to be removed, and whether some are not. */
   readonly removes: boolean;
   readonly keeps: boolean;
-  /** What somebody's open transaction holds is left for another time. */
+}
+
+/** How a statement meets rows that somebody's open transaction holds. */
+interface Manner {
+  /** They are left for another time. */
   readonly skipsLocked: boolean;
+  /** It is a transaction by itself, and may limit what it waits for; one of the caller's must be left as it is. */
+  readonly alone: boolean;
 }
 
 function shapeOf(settlements: readonly Settlement[]): Shape {
@@ -63,7 +70,6 @@ function shapeOf(settlements: readonly Settlement[]): Shape {
     logs: kept.some(({ logs = [] }) => logs.length > 0),
     removes: kept.length < settlements.length,
     keeps: kept.length > 0,
-    skipsLocked: settlements.every(({ by }) => by === 'reclaimer'),
   };
 }
 
@@ -151,21 +157,24 @@ function assignments({ some, all, entries, logs }: Shape): string {
 const SAME_HOLDER = `(case when g.token is null then j.lease_token is null and j.locked_at is not distinct from g.locked
       else j.lease_token = g.token end)`;
 
-/** The holder's proof, and for work that goes back to pending: nobody asked to cancel it meanwhile. */
-const PRECONDITION = `j.id = g.id and j.status = 'processing' and ${SAME_HOLDER}
-      and (g.status <> 'pending' or j.cancel_requested_at is null)
+/** For work that goes back to pending: nobody asked to cancel it meanwhile. Of a schedule: it is as it was read. */
+const UNCHANGED = `(g.status <> 'pending' or j.cancel_requested_at is null)
       and (g.rev is null or j.schedule_rev = g.rev)`;
+
+/** The holder's proof, and the above. */
+const PRECONDITION = `j.id = g.id and j.status = 'processing' and ${SAME_HOLDER} and ${UNCHANGED}`;
 
 /**
  * Answers a row for each that was not written by it: its position, and what became of it. One job may be in a batch
  * twice, under a lease that was lost and the one that came after it.
  */
-function settleStatement({ names: { jobs } }: Sql, shape: Shape, rowsGiven: string): string {
-  const given = `given as materialized (${rowsGiven})`;
+function settleStatement({ names: { jobs } }: Sql, shape: Shape, manner: Manner, rowsGiven: string): string {
+  const { skipsLocked, alone } = manner;
+  const given = `given as materialized (${alone ? limitedRows(rowsGiven) : rowsGiven})`;
   const free = `free as materialized (
     select j.id from ${jobs} j, given g where ${PRECONDITION} for update of j skip locked
   )`;
-  const only = shape.skipsLocked ? 'and j.id in (select id from free)' : '';
+  const only = skipsLocked ? 'and j.id in (select id from free)' : '';
   const written = `written as (
     update ${jobs} j set
       ${assignments(shape)}
@@ -182,14 +191,15 @@ function settleStatement({ names: { jobs } }: Sql, shape: Shape, rowsGiven: stri
   ].join(' union all ');
   const steps = [
     given,
-    ...(shape.skipsLocked ? [free] : []),
+    ...(skipsLocked ? [free] : []),
     ...(shape.keeps ? [written] : []),
     ...(shape.removes ? [removed] : []),
   ];
+  const held = skipsLocked ? `case when ${UNCHANGED} then 'blocked' else 'changed' end` : `'changed'`;
   return `with ${steps.join(', ')}
   select json_build_array(g.at, case
       when j.id is null then case when g.remove then 'settled' else 'lost' end
-      when j.status = 'processing' then case when ${SAME_HOLDER} then 'changed' else 'lost' end
+      when j.status = 'processing' then case when ${SAME_HOLDER} then ${held} else 'lost' end
       when g.holder and j.lease_token = g.token then 'settled'
       else 'lost'
     end)::text as json
@@ -208,18 +218,18 @@ async function settleOn(
   sql: Sql,
   on: Queryable,
   settlements: readonly Settlement[],
-  ring: boolean,
+  manner: Manner & { readonly rings: boolean },
 ): Promise<SettleAnswer[]> {
   const shape = shapeOf(settlements);
   const batch = batchOf(
     columnsOf(shape),
     settlements.map((settlement) => storedSettlement(settlement, shape)),
   );
-  const message = ring && wakes(settlements) ? wakeMessage() : '';
+  const message = manner.rings && wakes(settlements) ? wakeMessage() : '';
   const answers = settlements.map((): SettleAnswer => 'settled');
   const { shared, own } = batch.values(0, settlements.length);
   const values = [shared, sql.names.channel, message, ...own];
-  const text = settleStatement(sql, shape, batch.rows);
+  const text = settleStatement(sql, shape, manner, batch.rows);
   for (const [at, answer] of await rows<[number, SettleAnswer]>(on, text, values)) answers[at] = answer;
   return answers;
 }
@@ -229,7 +239,9 @@ export async function settle(sql: Sql, settlements: readonly Settlement[]): Prom
     try {
       // A plan for one is not good for many.
       const on = settlements.length === 1 ? sql.driver.often : sql.driver;
-      return await settleOn(sql, on, settlements, true);
+      return await settleAround(settlements, (skipsLocked) =>
+        settleOn(sql, on, settlements, { skipsLocked, alone: true, rings: true }),
+      );
     } catch (error) {
       if (!isUnstorable(error)) throw error;
       // Asking again would give the same answer for ever.
@@ -251,6 +263,7 @@ export async function settleIn(
   settlement: Settlement,
   transaction: Queryable,
 ): Promise<SettleAnswer> {
-  const [answer] = await settleOn(sql, transaction, [settlement], sql.bell.ringsAtCommit);
+  const manner = { skipsLocked: false, alone: false, rings: sql.bell.ringsAtCommit };
+  const [answer] = await settleOn(sql, transaction, [settlement], manner);
   return answer === 'settled' ? 'settled' : 'lost';
 }

@@ -103,8 +103,9 @@ export interface Glance {
  * `settled`: written, by this call or an earlier one of the same holder. `lost`: somebody else has the job now.
  * `changed`: still held, but its schedule was changed or a cancel was requested meanwhile: read, decide and settle again.
  * `refused`: the database will never take it (too large): settle without its result.
+ * `blocked`: somebody's open transaction holds the row: settle it later, and apart from others.
  */
-export type SettleAnswer = 'settled' | 'lost' | 'changed' | 'refused';
+export type SettleAnswer = 'settled' | 'lost' | 'changed' | 'refused' | 'blocked';
 
 export interface Note {
   readonly lease: Lease;

@@ -78,6 +78,41 @@ describe('recording outcomes', () => {
     expect(most).toBe(2);
   });
 
+  it("sets aside what somebody's transaction holds: others are recorded meanwhile, and it is when it is free", async () => {
+    const held = aClaimed();
+    let free = false;
+    const { settler, clock, calls, recorded, lost } = aSettler((batch) =>
+      Promise.resolve(
+        batch.map(({ lease }): SettleAnswer => (lease.id === held.id && !free ? 'blocked' : 'settled')),
+      ),
+    );
+    const other = aClaimed();
+    settler.push({ work: held, finished: returned() });
+    settler.push({ work: other, finished: returned() });
+    await until('the other is recorded', () => recorded.mock.calls.length === 1);
+    expect(settler.ids()).toEqual([held.id]);
+    await clock.advance(2_000);
+    const tried = calls.slice(1).map(({ batch }) => batch.map(({ lease }) => lease.id));
+    expect(tried.length).toBeGreaterThan(1);
+    expect(new Set(tried.flat())).toEqual(new Set([held.id]));
+    settler.push({ work: aClaimed(), finished: returned() });
+    await until('a third is recorded', () => recorded.mock.calls.length === 2);
+    free = true;
+    await clock.advance(1_000);
+    expect(recorded.mock.calls.map(([work]) => work.id)).toContain(held.id);
+    expect(settler.ids()).toEqual([]);
+    expect(lost).not.toHaveBeenCalled();
+  });
+
+  it('counts what is still set aside as not recorded, when it has to be given up', async () => {
+    const { settler, clock } = aSettler(all('blocked'));
+    settler.push({ work: aClaimed(), finished: returned() });
+    await until('it was tried', () => settler.ids().length === 1 && settler.backlog === 1);
+    const drained = settler.drain(3_000);
+    await clock.advance(3_000);
+    expect(await drained).toBe(1);
+  });
+
   it('hands on the notes that were not written yet with the outcome', async () => {
     const { settler, conclude } = aSettler(all('settled'));
     const extra = { progress: { value: null }, logs: [{ at: new Date(1), message: 'late line' }] };

@@ -1,4 +1,5 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
+import type { JobRecord } from '../../src/core/job.js';
 import { namesIn } from '../../src/sql/names.js';
 import type { PostgresStore } from '../../src/postgres/index.js';
 import { aMill, gate, until } from '../support/mills.js';
@@ -11,6 +12,7 @@ const retention = () => ({ completed: 1e6, failed: 1e6, cancelled: 1e6 });
 /** A store and the means to hold one of its jobs in an open transaction, as a user's code might. */
 async function withLocks(): Promise<{
   store: PostgresStore;
+  schema: string;
   lock: (id: string) => Promise<() => Promise<void>>;
 }> {
   const schema = `test_locked_${Math.random().toString(36).slice(2)}`;
@@ -24,7 +26,7 @@ async function withLocks(): Promise<{
       client.release();
     };
   };
-  return { store, lock };
+  return { store, schema, lock };
 }
 
 describe("a job that somebody's open transaction holds", () => {
@@ -53,7 +55,7 @@ describe("a job that somebody's open transaction holds", () => {
     const answers = await store.jobs.settle(
       [held, free].map((job) => done(job, { status: 'pending', set: {}, by: 'reclaimer' })),
     );
-    expect(answers).toEqual(['changed', 'settled']);
+    expect(answers).toEqual(['blocked', 'settled']);
     await unlock();
     expect(await store.jobs.settle([done(held, { by: 'reclaimer' })])).toEqual(['settled']);
   });
@@ -145,6 +147,76 @@ describe("a job that somebody's open transaction holds", () => {
     over.open();
     await mill.jobs.result(careless.id);
     expect(await mill.jobs.get(careless.id)).toMatchObject({ status: 'completed', failCount: 1 });
+  });
+
+  it('keeps no outcome of others from being recorded, whoever holds it, and has its own recorded when it is free', async () => {
+    const { store, lock } = await withLocks();
+    const mill = aMill(store);
+    const finish = gate();
+    mill.job('held', async () => {
+      await finish.promise;
+      return 'recorded';
+    });
+    mill.job('neighbour', (job) => job.data);
+    await mill.start();
+    const held = await mill.enqueue('held', {});
+    await until('it runs', async () => (await mill.jobs.get(held.id))?.status === 'processing');
+    const unlock = await lock(held.id);
+    finish.open();
+    for (let n = 0; n < 5; n += 1)
+      expect(await mill.jobs.result((await mill.enqueue('neighbour', n)).id)).toBe(n);
+    expect((await mill.jobs.get(held.id))?.status).toBe('processing');
+    await unlock();
+    expect(await mill.jobs.result(held.id)).toBe('recorded');
+    expect(await mill.jobs.get(held.id)).toMatchObject({ failCount: 0 });
+  });
+
+  it('is answered as blocked, and the rest of its batch is written', async () => {
+    const { store, lock } = await withLocks();
+    await store.jobs.insert([aJob(), aJob(), aJob()]);
+    const { jobs } = await store.jobs.claim(aClaim(anInstance()));
+    const [held, free, gone] = jobs as [JobRecord, JobRecord, JobRecord];
+    const unlock = await lock(held.id);
+    expect(await store.jobs.settle([done(held), done(free), done(gone, { remove: true })])).toEqual([
+      'blocked',
+      'settled',
+      'settled',
+    ]);
+    expect(await store.jobs.get(gone.id)).toBeUndefined();
+    await unlock();
+    expect(await store.jobs.settle([done(held)])).toEqual(['settled']);
+  });
+
+  it('is passed over also where the role has a limit of its own, and where the table as a whole is locked', async () => {
+    const limited = rawPool({ options: '-c lock_timeout=50' });
+    const schema = `test_locked_${Math.random().toString(36).slice(2)}`;
+    const store = await opened(freshPostgres({ schema, pool: limited }));
+    await store.jobs.insert([aJob(), aJob()]);
+    const { jobs } = await store.jobs.claim(aClaim(anInstance()));
+    const client = await pool.connect();
+    await client.query('begin');
+    await client.query(`lock table ${namesIn(schema).jobs} in share mode`);
+    expect(await store.jobs.settle(jobs.map((job) => done(job)))).toEqual(['blocked', 'blocked']);
+    await client.query('rollback');
+    client.release();
+    expect(await store.jobs.settle(jobs.map((job) => done(job)))).toEqual(['settled', 'settled']);
+  });
+
+  it('keeps no dead instance but its own from being fenced', async () => {
+    const { store, schema } = await withLocks();
+    const dead = [anInstance(), anInstance()];
+    const about = { names: [], tasks: [], policies: {}, host: 'h', pid: 1, leaseMs: 0 };
+    for (const instance of dead) await store.instances.register({ ...instance, ...about });
+    const client = await pool.connect();
+    await client.query('begin');
+    await client.query(`select from ${namesIn(schema).instances} where life = $1 for update`, [
+      dead[0]?.life,
+    ]);
+    expect(await store.instances.fence(dead[0]!)).toBeUndefined();
+    expect(await store.instances.fence(dead[1]!)).toEqual({ policies: {} });
+    await client.query('rollback');
+    client.release();
+    expect(await store.instances.fence(dead[0]!)).toEqual({ policies: {} });
   });
 
   it('does not hold up the end of the instance: its outcome is named as not recorded', async () => {

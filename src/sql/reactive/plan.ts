@@ -1,5 +1,6 @@
 /** Rows -> tasks. The server evaluates filter and projection, compares with the snapshot, and writes. */
 import type { Poisoned, TaskPlan } from '../../store/reactive.js';
+import { aroundLocks } from '../around-locks.js';
 import type { Sql } from '../connection.js';
 import { run } from '../errors.js';
 import { readable } from '../values.js';
@@ -8,7 +9,7 @@ import { docId, found, given, holds, namesOf, NOW, RUNNING } from './place.js';
 import type { Shape } from './shape.js';
 import { projected } from './snapshot.js';
 import type { Sources } from './sources.js';
-import { aroundLocks, halved, inTurn, withShape } from './statements.js';
+import { halved, inTurn, withShape } from './statements.js';
 import { conditionOf } from './translate.js';
 
 export const whereOf = ({ task }: TaskPlan): string => `reactiveTask(${JSON.stringify(task)})`;
@@ -102,10 +103,13 @@ export async function plan(
 ): Promise<readonly Poisoned[]> {
   const { sql } = sources;
   const once = (shape: Shape, some: readonly string[]): Promise<readonly string[]> =>
-    aroundLocks(some, (keys, skipLocked) => {
-      const { text, args } = planStatement(sql, shape, of, keys, skipLocked);
-      return inTurn(sql, of.task, limitMs, (on) => pinned<string>(on, namesOf(sql).pinned, text, args));
-    });
+    aroundLocks<readonly string[]>(
+      (skipLocked) => {
+        const { text, args } = planStatement(sql, shape, of, some, skipLocked);
+        return inTurn(sql, of.task, limitMs, (on) => pinned<string>(on, namesOf(sql).pinned, text, args));
+      },
+      () => some,
+    );
   return run('plan', () =>
     withShape(sources, of.source, async (shape) => {
       // A table that is gone has no rows; who looks after its tasks finds that out.

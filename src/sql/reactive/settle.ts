@@ -1,5 +1,6 @@
 import type { SettleAnswer } from '../../store/port.js';
 import type { TaskSettlement } from '../../store/reactive.js';
+import { limitedRows, settleAround } from '../around-locks.js';
 import type { Sql } from '../connection.js';
 import type { Queryable } from '../driver.js';
 import { isUnstorable, run } from '../errors.js';
@@ -64,16 +65,18 @@ const ASSIGNMENTS = `
       last_success = coalesce(g.success, k.last_success),
       execution_history = ${appended('k.execution_history', 'g.entry', 'g.keep')}`;
 
+const GIVEN = `
+      select * from json_to_recordset($1::text::json) as g(at integer, task text, key text, token text, status text,
+        scheduled_at timestamptz(3), take_back boolean, deferred boolean, skipped boolean, reset boolean, failed boolean,
+        message text, fail_kind text, first_error_at timestamptz(3), success jsonb, entry jsonb, keep integer, holder boolean)`;
+
 /**
  * Settlements are written in the order of their keys, so that two statements do not wait for each other crosswise. It
  * answers a row for each that was not written by it: its position, and what became of it.
  */
-export function settleStatement(sql: Sql, skipLocked: boolean): string {
+export function settleStatement(sql: Sql, skipLocked: boolean, alone: boolean): string {
   const { tasks } = namesOf(sql);
-  return `with given as materialized (
-      select * from json_to_recordset($1::text::json) as g(at integer, task text, key text, token text, status text,
-        scheduled_at timestamptz(3), take_back boolean, deferred boolean, skipped boolean, reset boolean, failed boolean,
-        message text, fail_kind text, first_error_at timestamptz(3), success jsonb, entry jsonb, keep integer, holder boolean)
+  return `with given as materialized (${alone ? limitedRows(GIVEN) : GIVEN}
     ), held as materialized (
       select k.task, k.key from ${tasks} k join given g on g.task = k.task and g.key = k.key
       where k.status in ${RUNNING} and k.lease_token = g.token
@@ -86,7 +89,7 @@ export function settleStatement(sql: Sql, skipLocked: boolean): string {
     )
     select json_build_array(g.at, case
         when k.lease_token is distinct from g.token then 'lost'
-        when k.status in ${RUNNING} then ${skipLocked ? `'lost'` : `'changed'`}
+        when k.status in ${RUNNING} then ${skipLocked ? `'blocked'` : `'changed'`}
         when g.holder then 'settled'
         else 'lost' end)::text as json
     from given g left join ${tasks} k on k.task = g.task and k.key = g.key
@@ -97,11 +100,12 @@ async function settleOn(
   sql: Sql,
   on: Queryable,
   settlements: readonly TaskSettlement[],
+  skipLocked: boolean,
 ): Promise<SettleAnswer[]> {
-  const skipLocked = settlements.every(({ by }) => by === 'reclaimer');
+  const text = settleStatement(sql, skipLocked, on === sql.driver);
   const values = [JSON.stringify(settlements.map(storedSettlement))];
   const answers = settlements.map((): SettleAnswer => 'settled');
-  const rest = await rows<[number, SettleAnswer]>(on, settleStatement(sql, skipLocked), values);
+  const rest = await rows<[number, SettleAnswer]>(on, text, values);
   for (const [at, answer] of rest) answers[at] = answer;
   return answers;
 }
@@ -112,7 +116,9 @@ export async function settle(
 ): Promise<readonly SettleAnswer[]> {
   return run('settle tasks', async () => {
     try {
-      return await settleOn(sql, sql.driver, settlements);
+      return await settleAround(settlements, (skipLocked) =>
+        settleOn(sql, sql.driver, settlements, skipLocked),
+      );
     } catch (error) {
       if (!isUnstorable(error)) throw error;
       if (settlements.length === 1) return ['refused'];
@@ -130,6 +136,6 @@ export async function settleIn(
   settlement: TaskSettlement,
   transaction: Queryable,
 ): Promise<SettleAnswer> {
-  const [answer] = await settleOn(sql, transaction, [settlement]);
+  const [answer] = await settleOn(sql, transaction, [settlement], false);
   return answer === 'settled' ? 'settled' : 'lost';
 }

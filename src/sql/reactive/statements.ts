@@ -2,14 +2,12 @@
 import { StoreError } from '../../core/errors.js';
 import { inHalves, type Blame, type Choked } from '../../core/halves.js';
 import type { Source } from '../../store/reactive.js';
+import { LOCK_MS } from '../around-locks.js';
 import type { Sql } from '../connection.js';
 import type { Queryable } from '../driver.js';
-import { isLocked, isTimeLimit, sorted, sqlState } from '../errors.js';
+import { isTimeLimit, sorted, sqlState } from '../errors.js';
 import type { Shape } from './shape.js';
 import type { Sources } from './sources.js';
-
-/** Claims and settlements hold a task for a moment; what takes longer is somebody's transaction. */
-const LOCK_MS = 250;
 
 /** The statement itself is wrong by now: a table or a column is gone, or of another type. */
 const isOutdated = (error: unknown): boolean => /^42/u.test(sqlState(error) ?? '');
@@ -45,27 +43,6 @@ export function inTurn<T>(
     );
     return work(transaction);
   });
-}
-
-/**
- * At first without caring about locks, which nearly always are over in a moment; where one is not, the rows that
- * somebody holds are passed over, and answered. A table that is being altered blocks all of them.
- */
-export async function aroundLocks(
-  keys: readonly string[],
-  statement: (keys: readonly string[], skipLocked: boolean) => Promise<readonly string[]>,
-): Promise<readonly string[]> {
-  try {
-    return await statement(keys, false);
-  } catch (error) {
-    if (!isLocked(error)) throw error;
-  }
-  try {
-    return await statement(keys, true);
-  } catch (error) {
-    if (!isLocked(error)) throw error;
-    return keys;
-  }
 }
 
 /** With the table as it is known; looks at it again where the server says that it is another by now. */

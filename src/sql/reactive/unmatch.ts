@@ -1,12 +1,13 @@
 /** Tasks whose row is gone, or does not match any more. */
 import type { Poisoned, TaskPlan } from '../../store/reactive.js';
+import { aroundLocks } from '../around-locks.js';
 import { run } from '../errors.js';
 import { Arguments, pinned } from './arguments.js';
 import { found, given, holds, namesOf } from './place.js';
 import { blockedKeys, whereOf } from './plan.js';
 import type { Shape } from './shape.js';
 import type { Sources } from './sources.js';
-import { aroundLocks, halved, inTurn, withShape } from './statements.js';
+import { halved, inTurn, withShape } from './statements.js';
 import { conditionOf } from './translate.js';
 
 /**
@@ -64,10 +65,13 @@ export async function unmatch(
 ): Promise<readonly Poisoned[]> {
   const { sql } = sources;
   const once = (shape: Shape | undefined, some: readonly string[]): Promise<readonly string[]> =>
-    aroundLocks(some, (keys, skipLocked) => {
-      const { text, args } = unmatchStatement(sources, shape, of, keys, skipLocked);
-      return inTurn(sql, of.task, limitMs, (on) => pinned<string>(on, namesOf(sql).pinned, text, args));
-    });
+    aroundLocks<readonly string[]>(
+      (skipLocked) => {
+        const { text, args } = unmatchStatement(sources, shape, of, some, skipLocked);
+        return inTurn(sql, of.task, limitMs, (on) => pinned<string>(on, namesOf(sql).pinned, text, args));
+      },
+      () => some,
+    );
   return run('unmatch', () =>
     withShape(sources, of.source, async (shape) => {
       const held: string[] = [];

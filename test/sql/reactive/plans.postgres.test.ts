@@ -91,7 +91,8 @@ describe('on a table of many rows no statement reads all of them:', () => {
       [inline(page.text), [page.args.texts]],
       [claimStatement(sql), [limits, 50, 'me', 'token']],
       [lookStatement(sql), [JSON.stringify(['task'])]],
-      [settleStatement(sql, false), [settlement]],
+      [settleStatement(sql, false, true), [settlement]],
+      [settleStatement(sql, true, true), [settlement]],
       [readStatement(sql), [gaps, 1_000]],
     ];
     for (const [text, values] of statements) {
