@@ -197,7 +197,9 @@ export class Planner {
     const reset: { planned: Planned; which: 'reprocess_failed' | 'reprocess_all' }[] = [];
     const changed: Planned[] = [];
     for (const [task, one] of inForce) {
-      if (this.#isNew(one.plan, one.published.id) && !(await this.#prepared(one.plan))) continue;
+      // Without a state it is new to the cluster: what was made for it before may have been taken away.
+      const isNew = one.state === undefined || this.#isNew(one.plan, one.published.id);
+      if (isNew && !(await this.#prepared(one.plan))) continue;
       const evolved = evolve(one, cluster.now);
       const planned = { plan: one.plan, definition: one.published.id, state: evolved.state };
       next.set(task, planned);

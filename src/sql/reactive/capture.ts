@@ -1,6 +1,8 @@
 /** Triggers that note who changed. They run inside the writer's transaction, and must cost little. */
 import { createHash } from 'node:crypto';
+import type { Queryable } from '../driver.js';
 import { quoted, type Names } from '../names.js';
+import { rows } from '../rows.js';
 import { literal, reactiveNames } from './names.js';
 import { captureOf, isRowLevel, tableOf, type Column, type Shape } from './shape.js';
 
@@ -47,7 +49,7 @@ const triggerNames = (names: Names, shape: Shape): readonly string[] => {
 
 /** True where the table has exactly the triggers that it should have. */
 export function isCaptured(names: Names, shape: Shape): boolean {
-  const own = shape.triggers.filter(([name]) => name.startsWith(prefixOf(names)));
+  const own = ownTriggers(names, shape);
   const wanted = triggerNames(names, shape);
   const right = own.filter(
     ([name, called, enabled]) => enabled && called === functionName(shape) && wanted.includes(name),
@@ -125,7 +127,25 @@ export function captureStatements(names: Names, shape: Shape): readonly string[]
   ];
 }
 
+const ownTriggers = (names: Names, { triggers }: Shape): Shape['triggers'] =>
+  triggers.filter(([name]) => name.startsWith(prefixOf(names)));
+
 export const dropStatements = (names: Names, shape: Shape): readonly string[] =>
-  shape.triggers
-    .filter(([name]) => name.startsWith(prefixOf(names)))
-    .map(([name]) => `drop trigger ${quoted(name)} on ${tableOf(shape)}`);
+  ownTriggers(names, shape).map(([name]) => `drop trigger ${quoted(name)} on ${tableOf(shape)}`);
+
+/** $1 the schema of Tidemill · $2 names of functions */
+const UNUSED = `select to_json(p.proname)::text as json from pg_catalog.pg_proc p
+  join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+  where n.nspname = $1::text and p.proname = any(array(select json_array_elements_text($2::text::json)))
+    and not exists (select from pg_catalog.pg_trigger g where g.tgfoid = p.oid)
+    and pg_catalog.pg_has_role(p.proowner, 'usage')`;
+
+/**
+ * Takes away the functions that the triggers of this shape called, once these are gone. One may still serve a table that was renamed;
+ * whoever drops or makes a trigger has locked its table, so none that is not used can be taken into use meanwhile.
+ */
+export async function dropUnusedFunctions(on: Queryable, names: Names, shape: Shape): Promise<void> {
+  const called = ownTriggers(names, shape).map(([, name]) => name);
+  for (const name of await rows<string>(on, UNUSED, [names.schema, JSON.stringify(called)]))
+    await on.query(`drop function ${names.table(name)}()`);
+}

@@ -171,13 +171,16 @@ class TableFeed implements Feed {
     const bySource = new Map<string, string[]>();
     for (const collection of this.#collections) {
       const shape = await this.#sources.look(collection);
-      const fine = shape !== undefined && (await this.#sources.isPrepared(shape));
-      const seen = shape === undefined ? 'gone' : `${captureOf(shape)} ${signatureOf(shape)} ${String(fine)}`;
+      const standing = shape && (await this.#sources.standing(shape));
+      const seen =
+        shape === undefined ? 'gone' : `${captureOf(shape)} ${signatureOf(shape)} ${String(standing)}`;
       if (shape !== undefined)
         bySource.set(captureOf(shape), [...(bySource.get(captureOf(shape)) ?? []), collection]);
       const before = this.#seen.get(collection);
       this.#seen.set(collection, seen);
-      if ((before === undefined && fine) || before === seen) continue;
+      if ((before === undefined && standing === 'prepared') || before === seen) continue;
+      // On request: the planner will soon know, and must not make them again.
+      if (standing === 'dropped') continue;
       // Made ready by somebody else, who has asked for a look at everything as well.
       this.#queue.push({ kind: 'upheaval', collections: [collection], token: this.token });
     }

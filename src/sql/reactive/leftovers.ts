@@ -1,9 +1,10 @@
 /** Triggers outlive the task that they were made for; whoever wants them gone says so. */
 import { OptionError } from '../../core/errors.js';
 import { show } from '../../core/options.js';
+import type { Queryable } from '../driver.js';
 import { run } from '../errors.js';
 import { rows } from '../rows.js';
-import { dropStatements } from './capture.js';
+import { dropStatements, dropUnusedFunctions } from './capture.js';
 import { namesOf } from './place.js';
 import { parseName, readShape } from './shape.js';
 import type { Sources } from './sources.js';
@@ -33,8 +34,8 @@ const watchedStatement = ({ sql }: Sources): string => `
     where g.tgparentid = 0 and pn.nspname = $1::text and starts_with(p.proname, 'capture_')
   ) w`;
 
-const watched = (sources: Sources): Promise<readonly Watched[]> =>
-  rows<Watched>(sources.sql.driver, watchedStatement(sources), [sources.sql.names.schema]);
+const watched = (sources: Sources, on: Queryable = sources.sql.driver): Promise<readonly Watched[]> =>
+  rows<Watched>(on, watchedStatement(sources), [sources.sql.names.schema]);
 
 /** Tables whose changes are noted although no live instance runs a task on them. */
 export function leftoverTables(sources: Sources): Promise<readonly string[]> {
@@ -48,31 +49,31 @@ export function leftoverTables(sources: Sources): Promise<readonly string[]> {
 }
 
 /**
- * Takes the triggers off a table, and forgets the tasks on it: a planner that knew them would make the triggers again.
- * What was recorded of their runs stays. False where there were none.
+ * Takes the triggers off a table, and what the cluster knows of the tasks on it: a planner that knew them would make the triggers
+ * again. Definitions stay, since an instance may be about to advertise one: its task is then as new. What was recorded of their
+ * runs stays, too. False where there were no triggers.
  */
 export async function dropTriggers(sources: Sources, collection: string): Promise<boolean> {
   const where = `dropTriggers(${show(collection)})`;
-  const { driver, names } = sources.sql;
+  const { names } = sources.sql;
   const { definitions, states, sources: kept } = namesOf(sources.sql);
-  return run('drop triggers', async () => {
-    const shape = await readShape(driver, names.schema, parseName(where, collection));
+  const drop = async (transaction: Queryable): Promise<boolean> => {
+    const shape = await readShape(transaction, names.schema, parseName(where, collection));
     if (shape === undefined) return false;
-    const [busy] = (await watched(sources)).filter(
+    const [busy] = (await watched(sources, transaction)).filter(
       ({ schema, table, tasks }) => schema === shape.schema && table === shape.table && tasks.length > 0,
     );
     if (busy !== undefined)
       throw new OptionError(
         `${where}: live instances run ${busy.tasks.join(', ')} on it. Deploy without these tasks first.`,
       );
-    return driver.transaction(async (transaction) => {
-      const tasks = `(select task from ${definitions} where source = $1::text)`;
-      await transaction.query(`delete from ${states} where task in ${tasks}`, [shape.name]);
-      await transaction.query(`delete from ${definitions} where source = $1::text`, [shape.name]);
-      await transaction.query(`delete from ${kept} where name = $1::text`, [shape.name]);
-      const statements = dropStatements(names, shape);
-      for (const statement of statements) await transaction.query(statement);
-      return statements.length > 0;
-    });
-  });
+    const tasks = `(select task from ${definitions} where source = $1::text)`;
+    await transaction.query(`delete from ${states} where task in ${tasks}`, [shape.name]);
+    await transaction.query(`delete from ${kept} where name = $1::text`, [shape.name]);
+    const statements = dropStatements(names, shape);
+    for (const statement of statements) await transaction.query(statement);
+    await dropUnusedFunctions(transaction, names, shape);
+    return statements.length > 0;
+  };
+  return run('drop triggers', () => sources.alone(where, drop));
 }

@@ -98,13 +98,21 @@ export function plannerStore(sources: Sources): PlannerStore {
       run('keep a task', async () => {
         // Others may ask for reconciliation at the same moment; and no version is ever taken back.
         const written = await query(
-          `insert into ${names().states} as s (task, state, wanted, handler_version, term)
-           values ($1::text, $2::text::jsonb, $3::bigint, $4::bigint, $5::bigint)
-           on conflict (task) do update set state = s.state || excluded.state,
-             wanted = greatest(s.wanted, excluded.wanted),
-             handler_version = greatest(s.handler_version, excluded.handler_version), term = excluded.term
-           where s.term <= excluded.term
-           returning '1' as json`,
+          `with whole as materialized (select $2::text::jsonb ? 'definition' as yes),
+           there as materialized (select exists (select from ${names().states} where task = $1::text) as yes),
+           written as (
+             insert into ${names().states} as s (task, state, wanted, handler_version, term)
+             select $1::text, $2::text::jsonb, $3::bigint, $4::bigint, $5::bigint from whole, there
+             where whole.yes or there.yes
+             on conflict (task) do update set state = s.state || excluded.state,
+               wanted = greatest(s.wanted, excluded.wanted),
+               handler_version = greatest(s.handler_version, excluded.handler_version), term = excluded.term
+             where s.term <= excluded.term
+             returning 1
+           )
+           -- Of a task that was forgotten meanwhile, a part alone would be no state.
+           select '1' as json from whole, there
+           where exists (select from written) or not (whole.yes or there.yes)`,
           [task, JSON.stringify(fields), wanted ?? 0, handlerVersion ?? 0, term],
         );
         return written.length === 1;

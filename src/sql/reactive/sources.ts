@@ -6,7 +6,7 @@ import type { Sql } from '../connection.js';
 import type { Queryable } from '../driver.js';
 import { isLocked, sqlState } from '../errors.js';
 import { rows } from '../rows.js';
-import { captureStatements, isCaptured } from './capture.js';
+import { captureStatements, dropUnusedFunctions, isCaptured } from './capture.js';
 import { namesOf } from './place.js';
 import {
   captureOf,
@@ -23,6 +23,13 @@ const LOCK_MS = 2_000;
 const TRIES = 5;
 const REST_MS = 500;
 const NO_RIGHT = '42501';
+
+const occupied = (where: string, cause: unknown): StoreError =>
+  new StoreError(
+    `${where}: the triggers could not be changed: somebody's open transaction has had the table for ` +
+      `${String((TRIES * LOCK_MS) / 1_000)} s. Try again.`,
+    { cause, transient: true },
+  );
 
 /** Tables that are watched, and what was learnt about them. */
 export class Sources {
@@ -75,20 +82,23 @@ export class Sources {
     const shape = await this.look(collection);
     if (shape === undefined) throw await missingTable(where, this.sql.driver, parseName(where, collection));
     checkShape(where, shape);
-    if (!(await this.isPrepared(shape))) await this.#captureSoon(where, collection);
+    if ((await this.standing(shape)) !== 'prepared') await this.#capture(where, collection);
     return (await this.open({ collection })) ?? shape;
   }
 
-  /** False where it has to be looked at again: its triggers, or its columns, are not what they were. */
-  async isPrepared(shape: Shape, on: Queryable = this.sql.driver): Promise<boolean> {
-    if (!isCaptured(this.sql.names, shape)) return false;
+  /**
+   * `changed`: it has to be looked at again, since its triggers or its columns are not what they were. `dropped`: nobody has asked
+   * for triggers, or somebody has had them taken away.
+   */
+  async standing(shape: Shape, on: Queryable = this.sql.driver): Promise<'prepared' | 'changed' | 'dropped'> {
     const { sources } = namesOf(this.sql);
     const [kept] = await rows<string>(
       on,
       `select to_json(signature)::text as json from ${sources} where name = $1::text`,
       [shape.name],
     );
-    return kept === signatureOf(shape);
+    if (kept === undefined) return 'dropped';
+    return kept === signatureOf(shape) && isCaptured(this.sql.names, shape) ? 'prepared' : 'changed';
   }
 
   /** What has to be run by hand, where the store must not do it. */
@@ -98,39 +108,38 @@ export class Sources {
       .join('\n');
   }
 
-  async #captureSoon(where: string, collection: string): Promise<void> {
-    const { clock } = this.sql;
+  /**
+   * In one transaction, with nobody else who makes or drops triggers beside it. A table that somebody has written to is waited for only so
+   * long, since who comes after waits as well; then it is tried again.
+   */
+  async alone<T>(where: string, work: (transaction: Queryable) => Promise<T>): Promise<T> {
+    const { driver, names, clock } = this.sql;
     for (let tries = 1; ; tries += 1) {
       try {
-        await this.#capture(where, collection);
-        return;
+        return await driver.transaction(async (transaction) => {
+          await transaction.query(
+            `select set_config('lock_timeout', $1::text, true), pg_advisory_xact_lock(hashtextextended($2::text, 0))`,
+            [String(LOCK_MS), `tidemill:${names.schema}:capture`],
+          );
+          return work(transaction);
+        });
       } catch (error) {
         if (!isLocked(error)) throw error;
-        if (tries === TRIES)
-          throw new StoreError(
-            `${where}: the triggers of ${show(collection)} could not be made: somebody's open transaction has had the ` +
-              `table for ${String((TRIES * LOCK_MS) / 1_000)} s. It is tried again.`,
-            { cause: error, transient: true },
-          );
+        if (tries === TRIES) throw occupied(where, error);
         await pause(clock, REST_MS * tries, new AbortController().signal);
       }
     }
   }
 
   /**
-   * In one transaction: a crash leaves either no triggers, or triggers and the wish to look at everything. While it
-   * holds the table nobody writes, so what is committed later is noted, and what was before is looked at.
+   * A crash leaves either no triggers, or triggers and the wish to look at everything. While it holds the table nobody writes, so
+   * what is committed later is noted, and what was before is looked at.
    */
   async #capture(where: string, collection: string): Promise<void> {
-    const { driver, names } = this.sql;
-    await driver.transaction(async (transaction) => {
-      await transaction.query(
-        `select set_config('lock_timeout', $1::text, true), pg_advisory_xact_lock(hashtextextended($2::text, 0))`,
-        [String(LOCK_MS), `tidemill:${names.schema}:capture`],
-      );
+    await this.alone(where, async (transaction) => {
       const shape = await this.look(collection, transaction);
-      if (shape === undefined || (await this.isPrepared(shape, transaction))) return;
-      if (!isCaptured(names, shape)) await this.#makeTriggers(where, shape, transaction);
+      if (shape === undefined || (await this.standing(shape, transaction)) === 'prepared') return;
+      if (!isCaptured(this.sql.names, shape)) await this.#makeTriggers(where, shape, transaction);
       await this.#remember(shape, transaction);
     });
     await this.look(collection);
@@ -140,6 +149,8 @@ export class Sources {
     if (!this.#create) throw this.#byHand(where, shape);
     try {
       for (const statement of captureStatements(this.sql.names, shape)) await transaction.query(statement);
+      // Of an earlier form of the table.
+      await dropUnusedFunctions(transaction, this.sql.names, shape);
     } catch (error) {
       if (sqlState(error) === NO_RIGHT) throw this.#byHand(where, shape, error);
       throw error;

@@ -152,6 +152,14 @@ describe('a row on which the filter errors', () => {
   });
 });
 
+async function functionsOf(tables: Tables): Promise<unknown> {
+  const [row] = await tables.ask(
+    `select count(*)::int as n from pg_proc where pronamespace = $1::regnamespace and proname like 'capture%'`,
+    [tables.schema],
+  );
+  return row?.['n'];
+}
+
 describe('triggers that nobody needs any more', () => {
   it('are listed and taken away on request, and not while a task runs on the table', async () => {
     const tables = await Tables.make(ORDERS);
@@ -169,7 +177,83 @@ describe('triggers that nobody needs any more', () => {
     expect(await store.leftoverTables()).toEqual([]);
     await tables.ask(`insert into orders values (1)`);
     expect(await tables.ask(`select * from ${tables.schema}.changes`)).toEqual([]);
+    expect(await functionsOf(tables)).toBe(0);
     await store.release(holder);
+  });
+
+  it('take their function along also where the key of the table has changed, and leave one that a renamed table uses', async () => {
+    const tables = await Tables.make(ORDERS);
+    const mill = await tables.started({ collection: 'orders' });
+    await mill.stop();
+    const change = 'alter table orders alter column id type bigint';
+    // PostgreSQL names the trigger that depends on the column.
+    const refusal = await tables.ask(change).catch((error: unknown) => error as { detail: string });
+    const detail = 'detail' in refusal ? refusal.detail : '';
+    const [, named = ''] = /trigger (?<name>\S+) on table/u.exec(detail) ?? [];
+    await tables.ask(`drop trigger ${named} on orders; ${change}`);
+    await (await tables.started({ collection: 'orders' })).stop();
+    expect(await functionsOf(tables)).toBe(1);
+    await tables.ask(`alter table orders rename to orders_before`);
+    await tables.ask(`create table orders (id bigint primary key)`);
+    await (await tables.started({ collection: 'orders' })).stop();
+    const store = tables.store();
+    const holder = {};
+    await store.acquire(holder);
+    expect(await store.dropTriggers('orders')).toBe(true);
+    expect(await functionsOf(tables)).toBe(1);
+    expect(await store.dropTriggers('orders_before')).toBe(true);
+    expect(await functionsOf(tables)).toBe(0);
+    await store.release(holder);
+  });
+
+  it('are not made again by a planner that planned for an absent service', async () => {
+    const tables = await Tables.make(ORDERS, 'create table items (id integer primary key)');
+    const planner = await tables.started({ collection: 'orders' });
+    const service = tables.mill();
+    await tables.define(service, { task: 'absent', collection: 'items' });
+    await service.start();
+    await tables.ask('insert into items values (1)');
+    await tables.ran(1);
+    await service.stop();
+    const store = tables.store();
+    const holder = {};
+    await store.acquire(holder);
+    await until('it is a leftover', async () => (await store.leftoverTables()).length === 1);
+    expect(await store.dropTriggers('items')).toBe(true);
+    // The planner looks at all tables from time to time: when it has mended one, it has seen the other.
+    const triggers = (table: string): Promise<Record<string, unknown>[]> =>
+      tables.ask(`select tgname from pg_trigger where tgrelid = $1::regclass and not tgisinternal`, [table]);
+    for (const { tgname } of await triggers('orders'))
+      await tables.ask(`drop trigger ${String(tgname)} on orders`);
+    await until('the planner has looked', async () => (await triggers('orders')).length > 0);
+    expect(await triggers('items')).toEqual([]);
+    expect(await store.leftoverTables()).toEqual([]);
+    expect(planner.health().leader).toBe(true);
+    await store.release(holder);
+  });
+
+  it('that are dropped while an instance is about to say that it needs them are made again, and nothing is missed', async () => {
+    const tables = await Tables.make(ORDERS);
+    await (await tables.started({ collection: 'orders' })).stop();
+    const other = tables.store();
+    const holder = {};
+    await other.acquire(holder);
+    const store = tables.store();
+    const register = store.instances.register.bind(store.instances);
+    let dropped: boolean | undefined;
+    store.instances.register = async (registration) => {
+      dropped ??= await other.dropTriggers('orders');
+      await tables.ask('insert into orders values (1)');
+      return register(registration);
+    };
+    const mill = tables.mill(store);
+    await tables.define(mill, { collection: 'orders' });
+    await mill.start();
+    await tables.ran(1);
+    expect(dropped).toBe(true);
+    await tables.ask('insert into orders values (2)');
+    await tables.ran(2);
+    await other.release(holder);
   });
 });
 
