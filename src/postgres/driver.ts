@@ -14,6 +14,8 @@ export interface PostgresClient extends Queryable {
 /** What is used of a pool of node-postgres. */
 export interface PostgresPool extends Queryable {
   connect(): Promise<PostgresClient>;
+  /** Where it says how many connections it may have, that is checked. */
+  readonly options?: { readonly max?: number };
 }
 
 interface Heard {

@@ -1,7 +1,7 @@
 import { StoreError } from '../core/errors.js';
 import { ServerClock } from '../core/server-clock.js';
 import { Bell } from './bell.js';
-import type { Driver } from './driver.js';
+import type { Driver, Queryable } from './driver.js';
 import { run } from './errors.js';
 import { checkMigrated, migrate } from './migrate.js';
 import type { Names } from './names.js';
@@ -26,6 +26,8 @@ export interface Sql {
   readonly bell: Bell;
   readonly leaseNow: () => string;
   readonly tidy: () => Promise<void>;
+  /** Handles of transactions that the store itself has begun, and not ended. */
+  readonly ownTransactions: WeakSet<Queryable>;
 }
 
 export interface ConnectionOptions {
@@ -95,7 +97,15 @@ export class Connection {
         throw error;
       }
       const bell = new Bell(driver, names, notify === 'commit');
-      return { driver, names, clock: this.clock, bell, leaseNow, tidy: async () => tidy?.(names) };
+      return {
+        driver,
+        names,
+        clock: this.clock,
+        bell,
+        leaseNow,
+        tidy: async () => tidy?.(names),
+        ownTransactions: new WeakSet(),
+      };
     });
   }
 

@@ -2,6 +2,7 @@ import { LOG_LIMIT } from '../core/job.js';
 import type { SettleAnswer, SettledFields, Settlement } from '../store/port.js';
 import { limitedRows, settleAround } from './around-locks.js';
 import { batchOf, type BatchColumn } from './batch.js';
+import { checkBegun } from './begun.js';
 import { RING, wakeMessage } from './bell.js';
 import type { Sql } from './connection.js';
 import type { Queryable } from './driver.js';
@@ -263,6 +264,7 @@ export async function settleIn(
   settlement: Settlement,
   transaction: Queryable,
 ): Promise<SettleAnswer> {
+  await checkBegun(sql, transaction);
   const manner = { skipsLocked: false, alone: false, rings: sql.bell.ringsAtCommit };
   const [answer] = await settleOn(sql, transaction, [settlement], manner);
   return answer === 'settled' ? 'settled' : 'lost';

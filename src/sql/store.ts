@@ -103,11 +103,18 @@ export class SqlStore implements Store<Queryable> {
 
   /** At READ COMMITTED; `work` is called again where the transaction met another one. */
   async transaction<T>(work: (transaction: Queryable) => Promise<T>): Promise<T> {
-    const { driver, bell } = this.#connection.sql;
+    const { driver, bell, ownTransactions } = this.#connection.sql;
     for (let tries = 1; ; tries += 1) {
       let handle: Queryable | undefined;
       try {
-        const answer = await driver.transaction((transaction) => work((handle = transaction)));
+        const answer = await driver.transaction(async (transaction) => {
+          ownTransactions.add((handle = transaction));
+          try {
+            return await work(transaction);
+          } finally {
+            ownTransactions.delete(transaction);
+          }
+        });
         if (handle !== undefined) bell.committed(handle);
         return answer;
       } catch (error) {

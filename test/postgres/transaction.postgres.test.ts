@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import type { Queryable } from '../../src/postgres/index.js';
 import { namesIn } from '../../src/sql/names.js';
 import { aMill, gate, rarely, until } from '../support/mills.js';
@@ -94,6 +94,36 @@ describe("a user's own transaction", () => {
       return mill.enqueue('x', { at: new Date(5) }, { transaction, uniqueKey: 'k' });
     });
     expect((await mill.jobs.get(job.id))?.data).toEqual({ at: new Date(5) });
+  });
+
+  it.each([
+    ['a client that tells', (client: pg.PoolClient): Queryable => client],
+    ['one that does not', (client: pg.PoolClient): Queryable => ({ query: client.query.bind(client) })],
+  ])('must have begun before it completes a job: %s', async (_what, handle) => {
+    const mill = aMill(freshPostgres());
+    const client = await pool.connect();
+    onTestFinished(() => client.release());
+    const transaction = handle(client);
+    const [running, go] = [gate(), gate()];
+    const refused: unknown[] = [];
+    mill.job('pay', async (job) => {
+      await job.complete({ transaction }).catch((error: unknown) => refused.push(error));
+      running.open();
+      await go.promise;
+      // Sent, and not answered yet: what follows is inside all the same.
+      void client.query('begin');
+      await job.complete({ transaction, result: 'paid' });
+      await client.query('commit');
+    });
+    await mill.start();
+    const job = await mill.enqueue('pay', {});
+    await running.promise;
+    expect(refused).toMatchObject([
+      { code: 'BAD_OPTION', message: expect.stringMatching(/Call BEGIN on it first/u) as string },
+    ]);
+    expect((await mill.jobs.get(job.id))?.status).toBe('processing');
+    go.open();
+    expect(await mill.jobs.result(job.id)).toBe('paid');
   });
 
   it('is told from a pool, with the fix', async () => {

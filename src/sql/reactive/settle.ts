@@ -1,6 +1,7 @@
 import type { SettleAnswer } from '../../store/port.js';
 import type { TaskSettlement } from '../../store/reactive.js';
 import { limitedRows, settleAround } from '../around-locks.js';
+import { checkBegun } from '../begun.js';
 import type { Sql } from '../connection.js';
 import type { Queryable } from '../driver.js';
 import { isUnstorable, run } from '../errors.js';
@@ -136,6 +137,7 @@ export async function settleIn(
   settlement: TaskSettlement,
   transaction: Queryable,
 ): Promise<SettleAnswer> {
+  await checkBegun(sql, transaction);
   const [answer] = await settleOn(sql, transaction, [settlement], false);
   return answer === 'settled' ? 'settled' : 'lost';
 }

@@ -1,0 +1,46 @@
+import pg from 'pg';
+import { expect, it, onTestFinished } from 'vitest';
+import { postgres } from '../../src/postgres/index.js';
+import { aMill, until } from '../support/mills.js';
+import { Tables } from '../sql/reactive/tables.js';
+
+it.each([
+  ['three connections are enough', 3, false],
+  ['one is enough where listening has its own', 1, true],
+])('of a pool of your own %s for jobs, tasks and transactions', async (_what, max, apart) => {
+  const tables = await Tables.make('create table orders (id integer primary key)');
+  const pool = new pg.Pool({ connectionString: tables.url, max });
+  onTestFinished(() => pool.end());
+  const store = postgres({ pool, schema: tables.schema, ...(apart ? { listenUrl: tables.url } : {}) });
+  const mill = aMill(store);
+  const handled = new Set<unknown>();
+  const exactly = (work: (transaction: pg.PoolClient) => Promise<void>): Promise<void> =>
+    mill.withTransaction((transaction) => work(transaction as pg.PoolClient));
+  mill.job('plain', (job) => job.data);
+  mill.job('exact', (job) => exactly((transaction) => job.complete({ transaction, result: 'done' })));
+  await mill.reactiveTask({
+    task: 't',
+    collection: 'orders',
+    debounce: 0,
+    handler: ({ docId, markCompleted }) =>
+      exactly(async (transaction) => {
+        await markCompleted({ transaction });
+        handled.add(docId);
+      }),
+  });
+  await mill.start();
+  for (let round = 0; round < 3; round += 1) {
+    // Idle in between, when it listens for everything.
+    await until('it leads and is idle', () => mill.health().leader && mill.health().running === 0);
+    await tables.ask(`insert into orders select n from generate_series($1::int, $1::int + 19) n`, [
+      round * 20,
+    ]);
+    const jobs = await mill.enqueueMany(
+      Array.from({ length: 20 }, (_, n) => ({ name: n % 2 === 0 ? 'plain' : 'exact', data: n })),
+    );
+    for (const { id } of jobs) await mill.jobs.result(id);
+    await until('all rows were handled', () => handled.size === (round + 1) * 20);
+  }
+  await mill.stop();
+  expect(await mill.jobs.count({ status: 'completed' })).toBe(60);
+});
