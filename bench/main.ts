@@ -41,6 +41,8 @@ const { values: flags } = parseArgs({
     quick: { type: 'boolean', default: false },
     memory: { type: 'boolean', default: false },
     reconcile: { type: 'boolean', default: false },
+    /** Settings of autovacuum for the table of jobs. */
+    vacuum: { type: 'boolean', default: false },
     /** On PostgreSQL, with contenders and sections of its own. */
     postgres: { type: 'boolean', default: false },
   },
@@ -128,5 +130,6 @@ async function main(): Promise<void> {
 
 if (flags.memory) await import('./memory.js');
 else if (flags.reconcile) await import('./reconcile.js');
+else if (flags.vacuum) await import('./vacuum.js');
 else if (flags.postgres) await import('./postgres.js');
 else await main();
