@@ -21,6 +21,8 @@ export interface Mongo {
   readonly clock: ServerClock;
   /** Behind mongos: jobs carry a `part`, and writes by id name it. */
   readonly sharded: boolean;
+  /** The newest wire version that the server speaks: it tells which commands there are. */
+  readonly wire: number;
   /** A replica set or a sharded cluster: only those have transactions. */
   readonly transactions: boolean;
 }

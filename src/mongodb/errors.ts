@@ -1,5 +1,6 @@
 import {
   MongoBulkWriteError,
+  MongoClientBulkWriteError,
   MongoError,
   MongoNetworkError,
   MongoServerError,
@@ -29,6 +30,13 @@ const BAD_VALUE = 2;
 /** The collection does not exist. */
 const NO_NAMESPACE = 26;
 
+/** A document that its collection's validator refuses. */
+const VALIDATION_FAILED = 121;
+
+export const isInvalid = (error: unknown): boolean =>
+  codeOf(error) === VALIDATION_FAILED ||
+  (error instanceof MongoClientBulkWriteError &&
+    [...error.writeErrors.values()].some(({ code }) => code === VALIDATION_FAILED));
 export const isMissing = (error: unknown): boolean => codeOf(error) === NO_NAMESPACE;
 export const isBadValue = (error: unknown): boolean => codeOf(error) === BAD_VALUE;
 export const isOtherCollation = (error: unknown): boolean => codeOf(error) === OTHER_COLLATION;
@@ -52,6 +60,12 @@ export function isTransient(error: unknown): boolean {
   // A bulk write wraps what really happened, without its class or its labels.
   if (error instanceof MongoBulkWriteError && (error.errorResponse as unknown) instanceof Error)
     return isTransient(error.errorResponse);
+  if (error instanceof MongoClientBulkWriteError) {
+    const codes = [...error.writeErrors.values()].map(({ code }) => code);
+    return (
+      codes.every((code) => TRANSIENT.has(code)) && (error.cause === undefined || isTransient(error.cause))
+    );
+  }
   if (error.hasErrorLabel('RetryableWriteError') || error.hasErrorLabel('TransientTransactionError'))
     return true;
   if (TRANSIENT.has(codeOf(error))) return true;

@@ -4,10 +4,12 @@ import { checkBoolean, checkFunction, checkInteger, checkKeys, checkText, show }
 import type { PayloadRules } from '../core/payload.js';
 import { ServerClock } from '../core/server-clock.js';
 import type { InstanceStore, JobStore, LockStore, Store, Watch, WatchHandlers } from '../store/port.js';
+import type { DocumentJobStore, DocumentPlace } from '../store/documents.js';
 import type { ReactiveStore } from '../store/reactive.js';
 import { claim, claimedUnder } from './claim.js';
 import { collectionOptions, needTransactions, run, type GlobalDocument, type Mongo } from './context.js';
 import type { JobDocument } from './document.js';
+import { mongodbDocuments } from './documents.js';
 import * as finding from './find.js';
 import * as holding from './hold.js';
 import {
@@ -147,6 +149,16 @@ export class MongodbStore implements Store<ClientSession> {
     );
   }
 
+  documents(place: DocumentPlace): DocumentJobStore {
+    const home = {
+      clock: this.clock,
+      mongo: () => this.#mongo(),
+      acquire: (holder: object) => this.acquire(holder),
+      release: (holder: object) => this.release(holder),
+    };
+    return mongodbDocuments(home, place);
+  }
+
   /** What is missing or different among the indexes, as text; those of reactive tasks for the `sources` that are named. */
   async indexFaults(options: { readonly sources?: readonly string[] } = {}): Promise<readonly string[]> {
     checkKeys('indexFaults', options, ['sources']);
@@ -225,6 +237,7 @@ export class MongodbStore implements Store<ClientSession> {
       jobs: db.collection<JobDocument>(jobs, options),
       globals: db.collection<GlobalDocument>(globals, options),
       sharded: hello['msg'] === 'isdbgrid',
+      wire: Number(hello['maxWireVersion']),
       transactions: hello['msg'] === 'isdbgrid' || typeof hello['setName'] === 'string',
     };
   }

@@ -1,8 +1,11 @@
-import { afterEach, describe } from 'vitest';
+import { randomUUID } from 'node:crypto';
+import { afterEach, describe, inject } from 'vitest';
 import { Tidemill, type DocumentOptions, type DocumentSchedule } from '../../../src/index.js';
 import { memory } from '../../../src/memory/index.js';
 import type { MemoryStore } from '../../../src/memory/store.js';
+import { mongodb } from '../../../src/mongodb/index.js';
 import type { Store } from '../../../src/store/port.js';
+import { freshUri, rawClient } from '../../support/stores.js';
 
 type Doc = Record<string, unknown>;
 
@@ -36,8 +39,31 @@ function inMemory(): Place {
   };
 }
 
+const client = rawClient(inject('mongoUri'));
+
+function inMongodb(): Place {
+  const uri = freshUri();
+  const documents = client.db(new URL(uri).pathname.slice(1)).collection<{ _id: string }>('reminders');
+  const another = (): Store => mongodb({ uri });
+  return {
+    store: another(),
+    collection: 'reminders',
+    another,
+    insert: async (document) => {
+      const _id = randomUUID();
+      await documents.insertOne({ _id, ...document });
+      return _id;
+    },
+    get: async (id) => (await documents.findOne({ _id: id })) ?? undefined,
+    change: async (id, fields) => {
+      await documents.updateOne({ _id: id }, { $set: fields });
+    },
+  };
+}
+
 const places: readonly (PlaceCase & { readonly prepare?: () => void })[] = [
   { name: 'memory', open: async () => inMemory() },
+  { name: 'mongodb', open: async () => inMongodb() },
 ];
 
 /** Runs the same facts on the documents of every store. */

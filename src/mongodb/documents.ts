@@ -1,0 +1,67 @@
+/** Documents of the user's own, for a scheduler. */
+import type { Document } from 'mongodb';
+import { OptionError } from '../core/errors.js';
+import { checkText, show } from '../core/options.js';
+import type { ServerClock } from '../core/server-clock.js';
+import { checkFields, jobOf } from '../store/document-fields.js';
+import type { DocumentJob, DocumentJobStore, DocumentPlace } from '../store/documents.js';
+import type { Mongo } from './context.js';
+import type { Documents } from './documents-context.js';
+import { documentIndexFaults } from './documents-index.js';
+import { lockMany, lockNext, look } from './documents-lock.js';
+import { renew, settle } from './documents-write.js';
+
+/** The store that they are in; it is open for as long as somebody holds it. */
+export interface Home {
+  readonly clock: ServerClock;
+  readonly mongo: () => Mongo;
+  readonly acquire: (holder: object) => Promise<void>;
+  readonly release: (holder: object) => Promise<void>;
+}
+
+function checkCondition(where: string, condition: unknown): Document | undefined {
+  if (condition === undefined) return undefined;
+  const isQuery = typeof condition === 'object' && condition !== null && !Array.isArray(condition);
+  if (isQuery && Object.keys(condition).length > 0) return condition;
+  throw new OptionError(
+    `${where}: condition must be a query such as { kind: 'mail' }, got ${show(condition)}.`,
+  );
+}
+
+export function mongodbDocuments(home: Home, place: DocumentPlace): DocumentJobStore {
+  const where = `documents(${show(place.collection)})`;
+  const { database } = place;
+  if (database !== undefined) checkText(where, 'database', database);
+  const fields = checkFields(where, place.fields);
+  const condition = checkCondition(where, place.condition);
+  const holder = {};
+  const rivals = { met: false };
+  const at = (): Documents => {
+    const mongo = home.mongo();
+    const db = mongo.client.db(database ?? mongo.jobs.dbName);
+    return { mongo, collection: db.collection(place.collection, mongo.options), fields, condition, rivals };
+  };
+  const read = (document: Document): DocumentJob => jobOf(document['_id'], document, fields);
+  return {
+    clock: home.clock,
+    read,
+    open: () => home.acquire(holder),
+    close: () => home.release(holder),
+    lockNext: async (until) => {
+      const document = await lockNext(at(), until);
+      return document === null ? null : read(document);
+    },
+    lockMany: async (until, { limit }) => (await lockMany(at(), until, limit)).map(read),
+    update: async (id, changes, { ifSleepUntil }) =>
+      (await settle(at(), [{ id, changes, ...(ifSleepUntil === undefined ? {} : { ifSleepUntil }) }]))[0] ===
+      true,
+    remove: async (id, { ifSleepUntil }) =>
+      (
+        await settle(at(), [{ id, remove: true, ...(ifSleepUntil === undefined ? {} : { ifSleepUntil }) }])
+      )[0] === true,
+    settle: (writes) => settle(at(), writes),
+    renew: (locks, until) => renew(at(), locks, until),
+    look: ({ withinMs, known }) => look(at(), withinMs, known),
+    indexFaults: () => documentIndexFaults(at()),
+  };
+}

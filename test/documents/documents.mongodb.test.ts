@@ -1,0 +1,219 @@
+import { startShardedMongo } from '@tidemill/servers';
+import { MongoClient, ObjectId, type Collection } from 'mongodb';
+import { describe, expect, inject, it } from 'vitest';
+import { ServerClock } from '../../src/core/server-clock.js';
+import { collectionOptions, type Mongo } from '../../src/mongodb/context.js';
+import { mongodbDocuments } from '../../src/mongodb/documents.js';
+import { mongodb } from '../../src/mongodb/index.js';
+import { behindProxy } from '../support/flaky-proxy.js';
+import { gate, until } from '../support/mills.js';
+import { opened } from '../support/port.js';
+import { freshUri, rawClient } from '../support/stores.js';
+import { future, past, watched, type Place, type Watched } from './shared/places.js';
+
+const client = rawClient(inject('mongoUri'));
+const signal = new AbortController().signal;
+
+const collectionAt = (uri: string, name = 'reminders'): Collection =>
+  client.db(new URL(uri).pathname.slice(1)).collection(name);
+
+function aSchedule(
+  uri: string,
+  options: Parameters<typeof watched>[1] = {},
+): Watched & { documents: Collection } {
+  const place = { store: mongodb({ uri }), collection: 'reminders' } as unknown as Place;
+  return { ...watched(place, options), documents: collectionAt(uri) };
+}
+
+describe('documents without a date in sleepUntil', () => {
+  it('are not run and not changed, and each is reported once', async () => {
+    const uri = freshUri();
+    const { schedule, errors, ran, documents } = aSchedule(uri);
+    const values = ['2020-01-01', 5, true, { a: 1 }, [past()], new ObjectId(), /x/u];
+    await documents.insertMany(values.map((sleepUntil) => ({ sleepUntil })));
+    await documents.createIndexes([{ key: { sleepUntil: 1 } }]);
+    const due = await documents.insertOne({ sleepUntil: past() });
+    await schedule.start();
+    await until('all are reported', () => errors.length === values.length);
+    const more = await documents.insertOne({ sleepUntil: 'one more' });
+    await until('that one is reported', () =>
+      errors.some(({ error }) => error.message.includes('"one more"')),
+    );
+    expect(errors).toHaveLength(values.length + 1);
+    expect(new Set(errors.map(({ where }) => where))).toEqual(new Set(['sleepUntil']));
+    expect(errors.some(({ error }) => error.message.includes('got "2020-01-01"'))).toBe(true);
+    expect(ran).toEqual([due.insertedId.toHexString()]);
+    expect((await documents.findOne({ _id: more.insertedId }))?.['sleepUntil']).toBe('one more');
+  });
+});
+
+describe('answers that are lost on the way from MongoDB', () => {
+  it('of a record: it is written once, and the document does not run again', async () => {
+    const { proxy, uri, direct } = await behindProxy();
+    const documents = collectionAt(direct);
+    const done = gate();
+    const { schedule, ran } = aSchedule(uri, {
+      onDocument: () => {
+        proxy.picky = (request) => request.includes('$set');
+        done.open();
+      },
+    });
+    const { insertedId } = await documents.insertOne({ sleepUntil: past(), interval: '@yearly' });
+    await schedule.start();
+    await done.promise;
+    await until('an answer was lost', () => proxy.lost > 0);
+    proxy.picky = undefined;
+    await until('it is recorded', () => !schedule.isProcessing());
+    expect(ran).toEqual([insertedId.toHexString()]);
+    const recorded = await documents.findOne();
+    expect((recorded?.['sleepUntil'] as Date).toISOString()).toMatch(/-01-01T00:00:00.000Z$/u);
+  });
+
+  it('of a lock: the document runs when the lock has ended at the latest', async () => {
+    const { proxy, uri, direct } = await behindProxy();
+    const documents = collectionAt(direct);
+    const { schedule, ran, errors } = aSchedule(uri, { lockDuration: '2s' });
+    await schedule.start();
+    await until('it is idle', () => schedule.isIdle());
+    proxy.picky = (request) => request.includes('findAndModify') || request.includes('findandmodify');
+    await documents.insertOne({ sleepUntil: past() });
+    await until('the lock has failed', () => errors.length > 0);
+    proxy.picky = undefined;
+    await until('it is done', async () => (await documents.distinct('sleepUntil'))[0] === null);
+    expect(ran.length).toBe(1);
+  });
+});
+
+describe('statements on documents', () => {
+  it('mean nothing to a dollar in what they write', async () => {
+    const { schedule, documents } = aSchedule(freshUri(), {
+      retryPolicy: { type: 'fixed', interval: '1h' },
+      onDocument: () => {
+        throw new Error('$secret');
+      },
+    });
+    await documents.insertOne({ sleepUntil: past(), secret: 'told' });
+    await schedule.start();
+    await until('it has failed', async () => (await documents.findOne())?.['scheduleFailure'] !== undefined);
+    expect(await documents.findOne()).toMatchObject({ scheduleFailure: { reason: '$secret' } });
+  });
+
+  it('say what to do where a validator refuses what they write', async () => {
+    const uri = freshUri();
+    const db = client.db(new URL(uri).pathname.slice(1));
+    await db.createCollection('reminders', { validator: { scheduleFailure: { $exists: false } } });
+    const { schedule, errors, documents } = aSchedule(uri, {
+      retryPolicy: { type: 'fixed', interval: '1h' },
+      onDocument: () => {
+        throw new Error('bad');
+      },
+    });
+    await documents.insertOne({ sleepUntil: past() });
+    await schedule.start();
+    await until('it is told', () =>
+      errors.some(({ error }) => error.message.includes("collection's validator refuses")),
+    );
+    await schedule.stop({ timeout: 0 });
+  });
+
+  it('lock nothing under a time that has passed by the clock of the server', async () => {
+    const uri = freshUri();
+    const store = await opened(mongodb({ uri }));
+    const jobs = store.documents({ collection: 'reminders' });
+    await collectionAt(uri).insertOne({ sleepUntil: past() });
+    // A clock that is an hour slow: what it takes for a minute ahead is long past.
+    store.clock.learn(past(3_600_000), performance.now(), performance.now());
+    const until = new Date(store.clock.now() + 60_000);
+    expect(await jobs.lockNext(until, { signal })).toBeNull();
+    expect(await jobs.lockMany?.(until, { limit: 5, signal })).toEqual([]);
+    // A look sets it right.
+    await jobs.look?.({ withinMs: 0, known: [], signal });
+    expect(await jobs.lockNext(new Date(store.clock.now() + 60_000), { signal })).not.toBeNull();
+  });
+
+  it('work on documents of another database', async () => {
+    const uri = freshUri();
+    const other = collectionAt(freshUri());
+    const { schedule, ran } = aSchedule(uri, { database: other.dbName });
+    await other.insertOne({ sleepUntil: past() });
+    await schedule.start();
+    await until('it has run', () => ran.length === 1);
+  });
+
+  it.each([
+    ['one command', 27],
+    ['a command each, on servers before 8.0', 21],
+  ])('answer for each lock and each record of a batch, by %s', async (_how, wire) => {
+    const documents = collectionAt(freshUri());
+    const mongo = {
+      client,
+      wire,
+      sharded: false,
+      clock: new ServerClock(),
+      options: collectionOptions({ w: 'majority' }),
+      jobs: { dbName: documents.dbName },
+    } as unknown as Mongo;
+    const jobs = mongodbDocuments(
+      {
+        clock: mongo.clock,
+        mongo: () => mongo,
+        acquire: async () => undefined,
+        release: async () => undefined,
+      },
+      { collection: documents.collectionName },
+    );
+    await documents.insertMany(Array.from({ length: 30 }, (_, n) => ({ sleepUntil: past(1_000 + n), n })));
+    const [mine, theirs] = [future(60_000), future(61_000)];
+    const got = await Promise.all([
+      jobs.lockMany!(mine, { limit: 10, signal }),
+      jobs.lockMany!(theirs, { limit: 10, signal }),
+      jobs.lockMany!(theirs, { limit: 10, signal }),
+    ]);
+    const ids = got.flat().map(({ id }) => String(id));
+    expect(ids.length).toBeGreaterThan(0);
+    expect(new Set(ids).size).toBe(ids.length);
+    const recorded = await jobs.settle!(
+      got.flat().map(({ id, data }) => {
+        const remove = Number(data?.['n']) % 2 === 0;
+        return { id, ifSleepUntil: mine, ...(remove ? { remove } : { changes: { sleepUntil: null } }) };
+      }),
+      { signal },
+    );
+    const own = got[0].map(({ id }) => String(id));
+    expect(ids.filter((_id, at) => recorded[at])).toEqual(own);
+    expect(await documents.countDocuments({ sleepUntil: theirs })).toBe(ids.length - own.length);
+    const renewed = await jobs.renew!(
+      got.flat().map(({ id }) => ({ id, ifSleepUntil: theirs })),
+      future(90_000),
+      { signal },
+    );
+    expect(ids.filter((_id, at) => renewed[at])).toEqual(ids.slice(own.length));
+  });
+
+  it('refuse a condition that is no query, and fields that are no paths', () => {
+    const store = mongodb({ uri: freshUri() });
+    expect(() => store.documents({ collection: 'x', condition: [] })).toThrow('condition must be a query');
+    expect(() => store.documents({ collection: 'x', fields: { sleepUntil: '' } })).toThrow('must be a path');
+  });
+});
+
+describe('a sharded collection', () => {
+  it('is run like any other, whatever its shard key is', async () => {
+    await using server = await startShardedMongo();
+    const uri = server.uri.replace(/\/(\?|$)/u, '/app$1');
+    const own = new MongoClient(uri);
+    await own.db('admin').command({ shardCollection: 'app.reminders', key: { region: 'hashed' } });
+    const documents = own.db('app').collection('reminders');
+    await documents.insertMany(Array.from({ length: 30 }, (_, n) => ({ region: n, sleepUntil: past() })));
+    const place = { store: mongodb({ uri }), collection: 'reminders' } as unknown as Place;
+    for (const concurrency of [1, 10]) {
+      const { schedule, ran, errors } = watched(place, { concurrency });
+      await documents.updateMany({}, { $set: { sleepUntil: past() } });
+      await schedule.start();
+      await until('all are done', async () => (await documents.countDocuments({ sleepUntil: null })) === 30);
+      await schedule.stop();
+      expect([ran.length, new Set(ran).size, errors]).toEqual([30, 30, []]);
+    }
+    await own.close();
+  }, 120_000);
+});
