@@ -58,7 +58,14 @@ export class Keeper<Doc> {
     }
   }
 
+  /** All together; where that fails, each by itself: one that somebody's transaction has must not cost others theirs. */
   async #renew(helds: readonly Held<Doc>[]): Promise<boolean> {
+    const answers = await this.#extend(helds);
+    if (answers || helds.length < 2) return answers;
+    return (await Promise.all(helds.map((held) => this.#extend([held])))).every(Boolean);
+  }
+
+  async #extend(helds: readonly Held<Doc>[]): Promise<boolean> {
     const { opened, clock, mint, error } = this.#options;
     const lock = mint();
     try {

@@ -172,7 +172,7 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
     const { store: given, clock } = this.#options;
     const store = typeof given === 'function' ? await given() : given;
     checkJobStore(this.#where, store);
-    await store.open?.();
+    await store.open?.({ counts: this.#settings.retry !== undefined });
     return { store, time: timeOf(store as DocumentJobStore<never>, clock) };
   }
 

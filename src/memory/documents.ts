@@ -2,7 +2,7 @@ import type { Clock } from '../core/clock.js';
 import { OptionError } from '../core/errors.js';
 import { show } from '../core/options.js';
 import { valueAt, withValueAt } from '../core/paths.js';
-import { checkFields, jobOf } from '../store/document-fields.js';
+import { checkCounts, checkFields, jobOf } from '../store/document-fields.js';
 import type {
   DocumentChanges,
   DocumentJob,
@@ -83,6 +83,7 @@ export function memoryDocuments(
   return {
     clock,
     read,
+    open: async ({ counts }) => checkCounts(where, fields, counts),
     lockNext: async (until) => lockMany(until, 1)[0],
     lockMany: async (until, { limit }) => lockMany(until, limit),
     update: async (id, changes, options) => write({ id, changes, ...fenced(options) }),

@@ -109,7 +109,7 @@ const NO_DATES = [
 const MOST_MISFITS = 10;
 
 /** A poll: one command, and two keys where nothing is due and all is well. */
-export function lookPipeline(documents: Documents, withinMs: number, known: readonly unknown[]): Document[] {
+function lookPipeline(documents: Documents, withinMs: number, known: readonly unknown[]): Document[] {
   const { collection, fields, condition, mongo } = documents;
   const { sleepUntil } = fields;
   const value = `$${sleepUntil}`;

@@ -14,32 +14,49 @@ interface Statement {
   readonly many?: boolean;
 }
 
+interface Limit {
+  readonly maxTimeMS?: number;
+}
+
+/** A document that somebody's open transaction has keeps a renewal waiting no longer than this. */
+const RENEWAL: Limit = { maxTimeMS: 2_000 };
+
 /** The command that answers for each of its statements came with 8.0. */
 const BULK_WRITE_WIRE = 25;
 
 /** How many documents each statement has found: one command, or one per statement where the server has no such thing. */
-async function counts(documents: Documents, statements: readonly Statement[]): Promise<readonly number[]> {
+async function counts(
+  documents: Documents,
+  statements: readonly Statement[],
+  limit: Limit = {},
+): Promise<readonly number[]> {
   const { mongo } = documents;
-  if (statements.length > 1 && mongo.wire >= BULK_WRITE_WIRE) return inOneCommand(documents, statements);
-  return Promise.all(statements.map((statement) => one(documents, statement)));
+  if (statements.length > 1 && mongo.wire >= BULK_WRITE_WIRE)
+    return inOneCommand(documents, statements, limit);
+  return Promise.all(statements.map((statement) => one(documents, statement, limit)));
 }
 
-async function one({ collection }: Documents, { filter, update, many }: Statement): Promise<number> {
+async function one(
+  { collection }: Documents,
+  { filter, update, many }: Statement,
+  limit: Limit,
+): Promise<number> {
   if (update === undefined) {
     const { deletedCount } = await (many === true
-      ? collection.deleteMany(filter)
-      : collection.deleteOne(filter));
+      ? collection.deleteMany(filter, limit)
+      : collection.deleteOne(filter, limit));
     return deletedCount;
   }
   const answer = await (many === true
-    ? collection.updateMany(filter, update)
-    : collection.updateOne(filter, update));
+    ? collection.updateMany(filter, update, limit)
+    : collection.updateOne(filter, update, limit));
   return answer.matchedCount;
 }
 
 async function inOneCommand(
   { mongo, collection }: Documents,
   statements: readonly Statement[],
+  limit: Limit,
 ): Promise<readonly number[]> {
   const { namespace } = collection;
   const models = statements.map(({ filter, update, many }): AnyClientBulkWriteModel<Document> => {
@@ -49,6 +66,7 @@ async function inOneCommand(
   const answer = await mongo.client.bulkWrite(models, {
     ordered: false,
     verboseResults: true,
+    ...limit,
     ...BSON_OPTIONS,
     ...(mongo.options.writeConcern === undefined ? {} : { writeConcern: mongo.options.writeConcern }),
   });
@@ -59,8 +77,11 @@ async function inOneCommand(
 }
 
 /** Statements on one document each: true for those that found it. */
-export const writeEach = async (documents: Documents, statements: readonly Statement[]): Promise<boolean[]> =>
-  (await counts(documents, statements)).map((count) => count > 0);
+export const writeEach = async (
+  documents: Documents,
+  statements: readonly Statement[],
+  limit?: Limit,
+): Promise<boolean[]> => (await counts(documents, statements, limit)).map((count) => count > 0);
 
 const fence = ({ fields }: Documents, { ifSleepUntil }: Fenced): Filter<Document> =>
   ifSleepUntil === undefined ? {} : { [fields.sleepUntil]: ifSleepUntil };
@@ -152,7 +173,7 @@ export async function renew(
     filter: { _id: lock.id as never, ...fence(documents, lock) },
     update: updateOf(documents, { sleepUntil: until }),
   }));
-  return run('renew locks', () => writeEach(documents, statements), true);
+  return run('renew locks', () => writeEach(documents, statements, RENEWAL), true);
 }
 
 /** A validator of the collection's that does not know of failures would refuse them for ever. */

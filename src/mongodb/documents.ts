@@ -3,7 +3,7 @@ import type { Document } from 'mongodb';
 import { OptionError } from '../core/errors.js';
 import { checkText, show } from '../core/options.js';
 import type { ServerClock } from '../core/server-clock.js';
-import { checkFields, jobOf } from '../store/document-fields.js';
+import { checkCounts, checkFields, jobOf } from '../store/document-fields.js';
 import type { DocumentJob, DocumentJobStore, DocumentPlace } from '../store/documents.js';
 import type { Mongo } from './context.js';
 import type { Documents } from './documents-context.js';
@@ -45,7 +45,10 @@ export function mongodbDocuments(home: Home, place: DocumentPlace): DocumentJobS
   return {
     clock: home.clock,
     read,
-    open: () => home.acquire(holder),
+    open: async ({ counts }) => {
+      checkCounts(where, fields, counts);
+      await home.acquire(holder);
+    },
     close: () => home.release(holder),
     lockNext: async (until) => {
       const document = await lockNext(at(), until);

@@ -2,9 +2,11 @@ import { OptionError } from '../core/errors.js';
 import { checkBoolean, checkInteger, checkOneOf } from '../core/options.js';
 import type { PayloadRules } from '../core/payload.js';
 import type { ServerClock } from '../core/server-clock.js';
+import type { DocumentJobStore, DocumentPlace } from '../store/documents.js';
 import type { ReactiveStore } from '../store/reactive.js';
 import type { InstanceStore, JobStore, LockStore, Store, Watch, WatchHandlers } from '../store/port.js';
 import { Connection, type Opened, type Sql } from './connection.js';
+import { sqlDocuments } from './documents.js';
 import { schemaFaults } from './drift.js';
 import type { Queryable } from './driver.js';
 import { isConflict } from './errors.js';
@@ -95,6 +97,16 @@ export class SqlStore implements Store<Queryable> {
 
   release(holder: object): Promise<void> {
     return this.#connection.release(holder);
+  }
+
+  documents(place: DocumentPlace): DocumentJobStore {
+    const home = {
+      clock: this.clock,
+      sql: () => this.#connection.sql,
+      acquire: (holder: object) => this.acquire(holder),
+      release: (holder: object) => this.release(holder),
+    };
+    return sqlDocuments(home, place);
   }
 
   watch(handlers: WatchHandlers): Promise<Watch | { readonly unavailable: string }> {

@@ -38,13 +38,21 @@ export function checkFields(where: string, given: unknown): DocumentFields {
   return fields;
 }
 
+/** Refuses a policy for retries where there is no place to count them. */
+export function checkCounts(where: string, fields: DocumentFields, counts: boolean): void {
+  if (!counts || fields.failure !== null) return;
+  throw new OptionError(
+    `${where}: retryPolicy needs a place to count; give fields.failure a path, not null.`,
+  );
+}
+
 const dateOf = (value: unknown): Date | undefined => {
   const at = typeof value === 'string' ? new Date(value) : value;
   return at instanceof Date && !Number.isNaN(at.getTime()) ? at : undefined;
 };
 
 /** What was kept of failures; null for anything that this library did not write. */
-function failureOf(value: unknown): DocumentFailure | null {
+export function failureOf(value: unknown): DocumentFailure | null {
   if (typeof value !== 'object' || value === null) return null;
   const { count, reason, firstAt, at, scheduledFor, ended } = value as Record<string, unknown>;
   const [first, last, slot] = [dateOf(firstAt), dateOf(at), dateOf(scheduledFor)];

@@ -112,8 +112,9 @@ export interface DocumentJobStore<Doc = Record<string, unknown>> {
   watch?(wake: () => void): Promise<DocumentWatch>;
   /** The schedule of a document that was read elsewhere. */
   read?(document: Doc): DocumentJob<Doc>;
-  /** Called by the scheduler's start, and by its stop. */
-  open?(): Promise<void>;
+  /** Called by the scheduler's start. `counts`: failures are to be kept in documents; refused where they cannot be. */
+  open?(needs: { readonly counts: boolean }): Promise<void>;
+  /** Called by the scheduler's stop. */
   close?(): Promise<void>;
   /** What is missing for a poll to be cheap, as text; empty where all is well. */
   indexFaults?(): Promise<readonly string[]>;

@@ -131,6 +131,29 @@ describe('statements on documents', () => {
     expect(await jobs.lockNext(new Date(store.clock.now() + 60_000), { signal })).not.toBeNull();
   });
 
+  it('cost others no lock while one cannot be renewed, because somebody has it in a transaction', async () => {
+    const end = gate();
+    const { schedule, ran, documents } = aSchedule(freshUri(), {
+      concurrency: 3,
+      lockDuration: '6s',
+      onDocument: () => end.promise,
+    });
+    await documents.insertMany([1, 2, 3].map((n) => ({ n, sleepUntil: past() })));
+    await schedule.start();
+    await until('all run', () => ran.length === 3);
+    const locks = async (): Promise<number[]> =>
+      (await documents.find({ n: { $ne: 2 } }).toArray()).map((one) => Number(one['sleepUntil']));
+    const before = Math.max(...(await locks()));
+    const session = client.startSession();
+    session.startTransaction();
+    await documents.updateOne({ n: 2 }, { $set: { seen: true } }, { session });
+    await until('the others are renewed', async () => Math.min(...(await locks())) > before);
+    await session.abortTransaction();
+    await session.endSession();
+    end.open();
+    await until('all are recorded', async () => (await documents.countDocuments({ sleepUntil: null })) === 3);
+  });
+
   it('work on documents of another database', async () => {
     const uri = freshUri();
     const other = collectionAt(freshUri());

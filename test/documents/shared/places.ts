@@ -1,11 +1,19 @@
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { afterEach, describe, inject } from 'vitest';
 import { Tidemill, type DocumentOptions, type DocumentSchedule } from '../../../src/index.js';
 import { memory } from '../../../src/memory/index.js';
 import type { MemoryStore } from '../../../src/memory/store.js';
 import { mongodb } from '../../../src/mongodb/index.js';
 import type { Store } from '../../../src/store/port.js';
-import { freshUri, rawClient } from '../../support/stores.js';
+import {
+  freshEmbedded,
+  freshPostgres,
+  freshUri,
+  rawClient,
+  rawPool,
+  sharedEmbedded,
+  useEmbedded,
+} from '../../support/stores.js';
 
 type Doc = Record<string, unknown>;
 
@@ -61,9 +69,60 @@ function inMongodb(): Place {
   };
 }
 
+const COLUMNS = [
+  'kind',
+  'sleepUntil',
+  'interval',
+  'repeatUntil',
+  'autoRemove',
+  'timezone',
+  'scheduleFailure',
+  'note',
+];
+const TABLE = `(id text primary key, kind text, "sleepUntil" timestamptz, "interval" text, "repeatUntil" timestamptz,
+  "autoRemove" boolean, timezone text, "scheduleFailure" jsonb, note text)`;
+
+interface Database {
+  query(text: string, values?: unknown[]): Promise<{ rows: unknown[] }>;
+}
+
+async function inTable(database: Database, open: () => Store, another: () => Store): Promise<Place> {
+  const table = `reminders_${randomBytes(6).toString('hex')}`;
+  await database.query(`create table ${table} ${TABLE}`);
+  const set = async (id: string, fields: Doc): Promise<void> => {
+    for (const [name, value] of Object.entries(fields)) {
+      if (!COLUMNS.includes(name)) throw new Error(`no column ${name}`);
+      await database.query(`update ${table} set "${name}" = $2 where id = $1`, [id, value]);
+    }
+  };
+  return {
+    store: open(),
+    collection: table,
+    another,
+    insert: async (document) => {
+      const id = randomUUID();
+      const { sleepUntil, ...rest } = document;
+      await database.query(`insert into ${table} (id) values ($1)`, [id]);
+      await set(id, { ...rest, sleepUntil });
+      return id;
+    },
+    get: async (id) =>
+      (await database.query(`select * from ${table} where id = $1`, [id])).rows[0] as Doc | undefined,
+    change: set,
+  };
+}
+
+const pool = rawPool();
+
 const places: readonly (PlaceCase & { readonly prepare?: () => void })[] = [
   { name: 'memory', open: async () => inMemory() },
   { name: 'mongodb', open: async () => inMongodb() },
+  { name: 'postgres', open: () => inTable(pool, freshPostgres, freshPostgres) },
+  {
+    name: 'embedded',
+    open: () => inTable(sharedEmbedded(), freshEmbedded, freshEmbedded),
+    prepare: useEmbedded,
+  },
 ];
 
 /** Runs the same facts on the documents of every store. */

@@ -1,0 +1,163 @@
+import type { DocumentJob, DocumentLook, Misfit } from '../store/documents.js';
+import type { Sql } from './connection.js';
+import { Parameters } from './documents-parameters.js';
+import { idJson, keyTexts, readJob, rowJson } from './documents-row.js';
+import { keyColumns, textAt, unlike, type DocumentTable, type Place } from './documents-table.js';
+import { assigned } from './documents-write.js';
+import { run } from './errors.js';
+import { parseExact } from './reactive/exact.js';
+import { typeOf, type Column } from './reactive/shape.js';
+import { conditionOf } from './reactive/translate.js';
+import { timeText } from './values.js';
+
+/** Times inside JSON are texts of one form, and are compared as such. */
+const ISO = `'^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{3}Z$'`;
+const asText = (time: string): string =>
+  `to_char((${time}) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+
+/** An expression by which due times sort, and that an index may be made of. */
+export const sortKey = (place: Place): string =>
+  place.kind === 'json' ? `(${textAt(place)} collate "C")` : place.sql;
+
+/** A condition: due at the time that an expression says. */
+function isDue(place: Place, time: string): string {
+  if (place.kind === 'json') return `${sortKey(place)} <= ${asText(time)} and ${textAt(place)} ~ ${ISO}`;
+  const bound = place.kind === 'timestamp' ? `((${time}) at time zone 'UTC')` : `(${time})`;
+  return `${place.sql} <= ${bound} and ${place.sql} > '-infinity'`;
+}
+
+/**
+ * A condition: neither a time nor null. In ranges, so that an index finds them: those that sort before every time, before
+ * the present, or after all that anybody plans for.
+ */
+function isMisfit(place: Place, time: string): string {
+  if (place.kind !== 'json') return `${place.sql} = '-infinity'`;
+  const text = sortKey(place);
+  return `((${text} <= ${asText(time)} or ${text} >= '4') and ${textAt(place)} !~ ${ISO})`;
+}
+
+const NOW = 'statement_timestamp()';
+
+const matching = ({ where, shape, condition }: DocumentTable, args: Parameters): string => {
+  const sql = conditionOf(where, shape, condition, args);
+  return sql === undefined ? 'true' : `(${sql}\n)`;
+};
+
+/**
+ * Rows that others are at are passed over. A lock that is over already would let somebody else in at once: then the
+ * estimate of the server's clock was wrong, and nothing is locked.
+ */
+export function lockStatement(
+  table: DocumentTable,
+  {
+    lockUntil,
+    limit,
+    guarded,
+  }: { readonly lockUntil: Date; readonly limit: number; readonly guarded: boolean },
+): { readonly text: string; readonly args: Parameters } {
+  const { from, sleepUntil } = table;
+  const args = new Parameters();
+  const until = args.add(timeText(lockUntil), 'text');
+  const due = unlike(table, 'tidemill_due');
+  const keys = keyColumns(table);
+  const text = `with ${due} as materialized (
+      select ${keys.map((key, at) => `${key} as k${String(at)}`).join(', ')},
+        json_build_object('id', ${idJson(table)}, 'row', ${rowJson(table)})::text as json
+      from ${from}
+      where ${isDue(sleepUntil, NOW)} and ${matching(table, args)}${guarded ? ` and ${until}::timestamptz > ${NOW}` : ''}
+      order by ${sortKey(sleepUntil)} limit ${args.add(String(limit), 'integer')}
+      for update skip locked
+    )
+    update ${from} set ${assigned(sleepUntil, until)}
+    from ${due} where ${keys.map((key, at) => `${key} = ${due}.k${String(at)}`).join(' and ')}
+    returning ${due}.json`;
+  return { text, args };
+}
+
+export async function lock(
+  { driver, clock }: Sql,
+  table: DocumentTable,
+  lockUntil: Date,
+  limit: number,
+): Promise<readonly DocumentJob[]> {
+  const guarded = lockUntil.getTime() > clock.now();
+  const { text, args } = lockStatement(table, { lockUntil, limit, guarded });
+  const { rows } = await run('lock documents', () => driver.often.query(text, args.texts), true);
+  const jobs = rows.map(({ json }) => readJob(table, json as string));
+  return jobs.sort((a, b) => Number(a.sleepUntil) - Number(b.sleepUntil));
+}
+
+/** What a poll asks first, by itself. */
+export function dueStatement(table: DocumentTable): { readonly text: string; readonly args: Parameters } {
+  const { from, sleepUntil } = table;
+  const args = new Parameters();
+  const text = `select 1 from ${from} where ${isDue(sleepUntil, NOW)} and ${matching(table, args)}
+    order by ${sortKey(sleepUntil)} limit 1`;
+  return { text, args };
+}
+
+const MOST_MISFITS = 10;
+/** A year: times stay times. */
+const LONGEST_MS = 365 * 86_400_000;
+
+/** A condition: the row is one of those. */
+function isOneOf(table: DocumentTable, ids: readonly unknown[], args: Parameters): string {
+  const { key } = table.shape;
+  const given = unlike(table, 'tidemill_given');
+  const texts = ids.map((id) =>
+    Object.fromEntries(keyTexts(table.shape, id).map((text, at) => [`k${String(at)}`, text])),
+  );
+  const columns = key.map((_column, at) => `k${String(at)} text`).join(', ');
+  const same = keyColumns(table).map(
+    (name, at) => `${name} = ${given}.k${String(at)}::${typeOf(key[at] as Column)}`,
+  );
+  return `exists (select from json_to_recordset(${args.json(texts)}) as ${given}(${columns}) where ${same.join(' and ')})`;
+}
+
+/** One row: when the next one is due, what is no time, and the time. */
+export function lookStatement(
+  table: DocumentTable,
+  withinMs: number,
+  known: readonly unknown[],
+): { readonly text: string; readonly args: Parameters } {
+  const { from, sleepUntil } = table;
+  const args = new Parameters();
+  const within = `${NOW} + ${args.add(String(Math.min(withinMs, LONGEST_MS) / 1_000), 'double precision')} * interval '1 second'`;
+  const due =
+    sleepUntil.kind === 'timestamp' ? `(${sleepUntil.sql} at time zone 'UTC')` : sortKey(sleepUntil);
+  const matches = matching(table, args);
+  const unknown = known.length === 0 ? '' : ` and not ${isOneOf(table, known, args)}`;
+  const text = `select json_build_object(
+      'now', (extract(epoch from ${NOW}) * 1000)::text,
+      'due', (select to_json(${due}) from ${from} where ${isDue(sleepUntil, within)} and ${matches}
+        order by ${sortKey(sleepUntil)} limit 1),
+      'misfits', (select coalesce(json_agg(m), '[]') from (
+        select ${idJson(table)} as id, ${sleepUntil.kind === 'json' ? textAt(sleepUntil) : `${sleepUntil.sql}::text`} as value
+        from ${from} where ${isMisfit(sleepUntil, NOW)} and ${matches}${unknown}
+        limit ${String(MOST_MISFITS)}) m)
+    )::text as json`;
+  return { text, args };
+}
+
+export async function look(
+  { driver, clock }: Sql,
+  table: DocumentTable,
+  withinMs: number,
+  known: readonly unknown[],
+): Promise<DocumentLook> {
+  const { text, args } = lookStatement(table, withinMs, known);
+  const sentAt = clock.monotonic();
+  const { rows } = await run('look for documents', () => driver.often.query(text, args.texts));
+  const seen = parseExact(rows[0]?.['json'] as string) as {
+    readonly now: string;
+    readonly due: string | null;
+    readonly misfits: readonly Misfit[];
+  };
+  clock.learn(new Date(Math.floor(Number(seen.now))), sentAt, clock.monotonic());
+  const dueAt = seen.due === null ? Number.NaN : new Date(seen.due).getTime();
+  return {
+    // A text that only looks like a time is found by the lock, which parks it.
+    dueInMs: seen.due === null ? null : Number.isNaN(dueAt) ? 0 : dueAt - Number(seen.now),
+    misfits: seen.misfits,
+  };
+}

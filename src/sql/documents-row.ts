@@ -1,0 +1,97 @@
+/** A row as a document with a schedule, and its primary key as an id. */
+import { failureOf } from '../store/document-fields.js';
+import type { DocumentJob } from '../store/documents.js';
+import { partOf, type DocumentTable, type Place } from './documents-table.js';
+import { quoted } from './names.js';
+import { parseExact } from './reactive/exact.js';
+import { literal } from './reactive/names.js';
+import { revived } from './reactive/record.js';
+import type { Column, Shape } from './reactive/shape.js';
+
+type Row = Readonly<Record<string, unknown>>;
+
+/** Its JSON is no text that could be read back as the type. */
+const isNested = ({ isArray, type }: Column): boolean => isArray || type === 'json' || type === 'jsonb';
+
+/** An expression: the primary key as users see it, its value or an object of its columns. */
+export function idJson({ shape }: DocumentTable): string {
+  const value = (column: Column): string => {
+    const sql = `${quoted(shape.table)}.${quoted(column.name)}`;
+    return `to_json(${isNested(column) ? `${sql}::text` : sql})`;
+  };
+  const [first, ...others] = shape.key;
+  if (first !== undefined && others.length === 0) return value(first);
+  return `json_build_object(${shape.key.map((column) => `${literal(column.name)}, ${value(column)}`).join(', ')})`;
+}
+
+/** An expression: the whole row. A column may have the table's own name, so the name alone would not do. */
+export function rowJson({ shape }: DocumentTable): string {
+  let row = 'tidemill_row';
+  while (shape.columns.some(({ name }) => name === row)) row += '_';
+  return `(select row_to_json(${row}) from (select ${quoted(shape.table)}.*) ${row})`;
+}
+
+const keyText = (value: unknown): string => {
+  if (typeof value === 'string') return value;
+  if (value instanceof Date) return value.toISOString();
+  return typeof value === 'bigint' ? value.toString() : JSON.stringify(value ?? null);
+};
+
+/** The id as a text for each column of the key. */
+export function keyTexts({ key }: Shape, id: unknown): readonly string[] {
+  if (key.length === 1) return [keyText(id)];
+  return key.map(({ name }) => keyText((id as Row | null)?.[name]));
+}
+
+const hasZone = /(?:Z|[+-]\d\d(?::?\d\d)?)$/u;
+
+/** A time without a zone is one of UTC. What is no time is handed on as it is: whoever plans says what is wrong with it. */
+function timeOf(value: unknown, { kind }: Place): unknown {
+  if (typeof value !== 'string') return value;
+  const at = new Date(kind === 'timestamp' && !hasZone.test(value) ? `${value}Z` : value);
+  const isIso = kind !== 'json' || ISO.test(value);
+  return isIso && !Number.isNaN(at.getTime()) ? at : value;
+}
+
+/** A time in JSON is written as JavaScript writes it, so that texts sort as times do. */
+const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/u;
+
+/** The schedule in a row. */
+function jobOf(table: DocumentTable, id: unknown, row: Row): DocumentJob {
+  const { parts, sleepUntil, shape } = table;
+  const time = (place: Place | undefined): never =>
+    (place === undefined ? undefined : timeOf(partOf(row, place), place)) as never;
+  return {
+    id,
+    sleepUntil: time(sleepUntil),
+    interval: partOf(row, parts.interval) as never,
+    repeatUntil: time(parts.repeatUntil),
+    autoRemove: partOf(row, parts.autoRemove) as never,
+    timezone: partOf(row, parts.timezone) as never,
+    failure: failureOf(partOf(row, parts.failure)),
+    get data() {
+      const own = new Set(
+        Object.values(parts).flatMap(({ path, column }) => (path.length === 0 ? [column.name] : [])),
+      );
+      return Object.fromEntries(Object.entries(this.document ?? {}).filter(([name]) => !own.has(name)));
+    },
+    document: revived(row, shape) as Row,
+  };
+}
+
+/** One that a statement answered. */
+export function readJob(table: DocumentTable, json: string): DocumentJob {
+  const { id, row } = parseExact(json) as { readonly id: unknown; readonly row: Row };
+  return jobOf(table, id, row);
+}
+
+/** One that the user read: times are dates there, whatever the driver does. */
+export function jobOfRow(table: DocumentTable, row: Row): DocumentJob {
+  const { key } = table.shape;
+  const [first, ...others] = key;
+  const id =
+    first !== undefined && others.length === 0
+      ? row[first.name]
+      : Object.fromEntries(key.map(({ name }) => [name, row[name]]));
+  return jobOf(table, id, row);
+}

@@ -1,0 +1,98 @@
+/** Rows of the user's own tables, for a scheduler. */
+import { OptionError } from '../core/errors.js';
+import { show } from '../core/options.js';
+import type { ServerClock } from '../core/server-clock.js';
+import { checkFields } from '../store/document-fields.js';
+import type { DocumentJobStore, DocumentPlace } from '../store/documents.js';
+import type { Sql } from './connection.js';
+import { documentIndexFaults } from './documents-index.js';
+import { lock, look } from './documents-lock.js';
+import { jobOfRow } from './documents-row.js';
+import { readTable, type DocumentTable } from './documents-table.js';
+import { settle } from './documents-write.js';
+import { run, sqlState } from './errors.js';
+import { checkFilter } from './reactive/filter.js';
+import { parseName } from './reactive/shape.js';
+
+/** The store that they are in; it is open for as long as somebody holds it. */
+export interface Home {
+  readonly clock: ServerClock;
+  readonly sql: () => Sql;
+  readonly acquire: (holder: object) => Promise<void>;
+  readonly release: (holder: object) => Promise<void>;
+}
+
+/** A table or a column is gone, or of another type. */
+const isOutdated = (error: unknown): boolean =>
+  /^42/u.test(sqlState(error instanceof Error && error.cause !== undefined ? error.cause : error) ?? '');
+
+export function sqlDocuments(home: Home, place: DocumentPlace): DocumentJobStore {
+  const where = `documents(${show(place.collection)})`;
+  if (place.database !== undefined)
+    throw new OptionError(
+      `${where}: database is an option of the MongoDB store; put a schema into collection.`,
+    );
+  parseName(where, place.collection);
+  checkFields(where, place.fields);
+  checkFilter(`${where}: condition`, place.condition);
+  const holder = {};
+  let known: DocumentTable | undefined;
+
+  const table = async (): Promise<DocumentTable> => {
+    const { driver, names } = home.sql();
+    known ??= await run('look at a table', () => readTable(where, driver, names.schema, place));
+    return known;
+  };
+
+  /** A table that was altered is looked at anew. */
+  const on = async <T>(work: (sql: Sql, at: DocumentTable) => Promise<T>): Promise<T> => {
+    const used = await table();
+    try {
+      return await work(home.sql(), used);
+    } catch (error) {
+      if (!isOutdated(error)) throw error;
+      known = undefined;
+      return work(home.sql(), await table());
+    }
+  };
+
+  const one = async (write: Parameters<typeof settle>[2][number]): Promise<boolean> =>
+    (await on((sql, at) => settle(sql, at, [write])))[0] === true;
+
+  return {
+    clock: home.clock,
+    open: async ({ counts }) => {
+      await home.acquire(holder);
+      known = undefined;
+      const { parts, from } = await table();
+      if (!counts || parts.failure !== undefined) return;
+      throw new OptionError(
+        `${where}: retryPolicy needs a place to count: ALTER TABLE ${from} ADD COLUMN "scheduleFailure" jsonb, or name one ` +
+          'with fields.failure.',
+      );
+    },
+    close: () => home.release(holder),
+    read: (row) => {
+      if (known === undefined)
+        throw new OptionError(`${where}: the table was not looked at yet; start it first.`);
+      return jobOfRow(known, row);
+    },
+    lockNext: async (until) => (await on((sql, at) => lock(sql, at, until, 1)))[0],
+    lockMany: (until, { limit }) => on((sql, at) => lock(sql, at, until, limit)),
+    update: (id, changes, { ifSleepUntil }) =>
+      one({ id, changes, ...(ifSleepUntil === undefined ? {} : { ifSleepUntil }) }),
+    remove: (id, { ifSleepUntil }) =>
+      one({ id, remove: true, ...(ifSleepUntil === undefined ? {} : { ifSleepUntil }) }),
+    settle: (writes) => on((sql, at) => settle(sql, at, writes)),
+    renew: (locks, sleepUntil) =>
+      on((sql, at) =>
+        settle(
+          sql,
+          at,
+          locks.map((lock) => ({ ...lock, changes: { sleepUntil } })),
+        ),
+      ),
+    look: ({ withinMs, known: reported }) => on((sql, at) => look(sql, at, withinMs, reported)),
+    indexFaults: () => on((sql, at) => documentIndexFaults(sql, at)),
+  };
+}

@@ -1,0 +1,128 @@
+import { fork } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { PGlite } from '@electric-sql/pglite';
+import { expect, inject, it } from 'vitest';
+import { Tidemill } from '../../src/index.js';
+import { until } from '../support/mills.js';
+import { freshUri, rawClient, rawPool } from '../support/stores.js';
+import { past } from './shared/places.js';
+import { aName } from './tables.js';
+
+const LOCK_MS = 3_000;
+const COUNT = 5;
+const client = rawClient(inject('mongoUri'));
+const pool = rawPool();
+
+interface Ground {
+  readonly url: string;
+  readonly collection: string;
+  /** How many documents are done. */
+  readonly done: () => Promise<number>;
+}
+
+const CREATE = (table: string): string =>
+  `create table ${table} (id text primary key, "sleepUntil" timestamptz)`;
+const INSERT = (table: string): string =>
+  `insert into ${table} select n::text, now() from generate_series(1, ${String(COUNT)}) n`;
+const DONE = (table: string): string => `select 1 from ${table} where "sleepUntil" is null`;
+
+const grounds: Readonly<Record<string, () => Promise<Ground>>> = {
+  mongodb: async () => {
+    const url = freshUri();
+    const documents = client.db(new URL(url).pathname.slice(1)).collection<{ _id: string }>('reminders');
+    await documents.insertMany(
+      Array.from({ length: COUNT }, () => ({ _id: randomUUID(), sleepUntil: past() })),
+    );
+    return { url, collection: 'reminders', done: () => documents.countDocuments({ sleepUntil: null }) };
+  },
+  postgres: async () => {
+    const name = aName();
+    await pool.query(`create database ${name}`);
+    const url = inject('postgresUrl').replace(/postgres$/u, name);
+    const own = rawPool({ connectionString: url });
+    await own.query(CREATE('reminders'));
+    await own.query(INSERT('reminders'));
+    return {
+      url,
+      collection: 'reminders',
+      done: async () => (await own.query(DONE('reminders'))).rows.length,
+    };
+  },
+};
+
+function worker({ url, collection }: Ground, concurrency: number) {
+  const file = fileURLToPath(new URL('worker.ts', import.meta.url));
+  const args = [url, collection, String(LOCK_MS), String(concurrency)];
+  const child = fork(file, args, {
+    execArgv: ['--import', 'tsx'],
+    stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+  });
+  const running: string[] = [];
+  child.on('message', (id: string) => running.push(id));
+  return { child, running };
+}
+
+/** What the documents of a killed process come to in another one. */
+async function survive(ground: Ground, concurrency: number): Promise<void> {
+  const { child, running } = worker(ground, concurrency);
+  await until('the child runs some', () => running.length === concurrency);
+  const gone = once(child, 'exit');
+  child.kill('SIGKILL');
+  await gone;
+  const mill = new Tidemill({ store: ground.url, logger: false });
+  const ran: string[] = [];
+  mill.documents({
+    collection: ground.collection,
+    lockDuration: LOCK_MS,
+    onDocument: (_document, { job }) => void ran.push(String(job.id)),
+  });
+  await mill.start();
+  await until('all are done', async () => (await ground.done()) === COUNT);
+  await mill.stop();
+  expect(new Set(ran).size).toBe(COUNT);
+  expect(ran).toHaveLength(COUNT);
+  expect(running.every((id) => ran.includes(id))).toBe(true);
+}
+
+it.each(Object.keys(grounds).flatMap((kind) => [1, 3].map((concurrency) => [kind, concurrency] as const)))(
+  'documents of a process that was killed with SIGKILL are finished by another (%s, %i at once)',
+  async (kind, concurrency) => {
+    await survive(await grounds[kind]!(), concurrency);
+  },
+);
+
+it('documents of a process that was killed with SIGKILL are finished by the next one (embedded)', async () => {
+  const dir = join(mkdtempSync(join(tmpdir(), 'tidemill-kill-')), 'data');
+  const before = await PGlite.create(dir);
+  await before.exec(`${CREATE('reminders')}; ${INSERT('reminders')}`);
+  await before.close();
+  const ground = {
+    url: `file:${dir}`,
+    collection: 'reminders',
+    // Asked by the process that has the folder: there is only one.
+    done: () => Promise.resolve(0),
+  };
+  const { child, running } = worker(ground, 2);
+  await until('the child runs some', () => running.length === 2);
+  const gone = once(child, 'exit');
+  child.kill('SIGKILL');
+  await gone;
+  const mill = new Tidemill({ store: ground.url, logger: false });
+  const ran = new Set<string>();
+  const schedule = mill.documents({
+    collection: 'reminders',
+    lockDuration: LOCK_MS,
+    onDocument: (_document, { job }) => void ran.add(String(job.id)),
+  });
+  await mill.start();
+  await until('all have run', () => ran.size === COUNT && !schedule.isProcessing());
+  await mill.stop();
+  const after = await PGlite.create(dir);
+  expect((await after.query(DONE('reminders'))).rows).toHaveLength(COUNT);
+  await after.close();
+}, 120_000);

@@ -1,0 +1,29 @@
+import { randomBytes } from 'node:crypto';
+import type { DocumentJobStore } from '../../src/store/documents.js';
+import type { SqlStore } from '../../src/sql/store.js';
+import type { Tidemill } from '../../src/index.js';
+import { watched, type Place, type Watched } from './shared/places.js';
+
+export const signal: AbortSignal = new AbortController().signal;
+
+/** A name of a table that no other test has. */
+export const aName = (): string => `t_${randomBytes(6).toString('hex')}`;
+
+/** A schedule on a table, by a mill that is stopped after the test. */
+export const onTable = (
+  store: SqlStore,
+  collection: string,
+  options: Parameters<typeof watched>[1] = {},
+): Watched & { readonly mill: Tidemill } => watched({ store, collection } as unknown as Place, options);
+
+/** The rows of a table, as a scheduler sees them, for as long as the test runs. */
+export async function rowsOf(
+  store: SqlStore,
+  place: Parameters<SqlStore['documents']>[0],
+): Promise<
+  Required<Pick<DocumentJobStore, 'lockMany' | 'settle' | 'look' | 'indexFaults'>> & DocumentJobStore
+> {
+  const rows = store.documents(place);
+  await rows.open?.({ counts: false });
+  return rows as never;
+}
