@@ -2,6 +2,7 @@ import { Client, Pool, type PoolClient } from 'pg';
 import { TidemillError } from '../core/errors.js';
 import type { Driver, Listening, ListenHandlers, Queryable } from '../sql/driver.js';
 import { quoted } from '../sql/names.js';
+import { checkedOut } from './checked-out.js';
 import { Prepared } from './prepared.js';
 
 /** What is used of a client of node-postgres. */
@@ -25,7 +26,7 @@ interface Heard {
 
 /** A pool of the user's own is never closed. */
 export function borrowed(pool: PostgresPool, listenUrl?: string): Driver {
-  const listener = listenUrl === undefined ? () => pool.connect() : () => connectAlone(listenUrl);
+  const listener = listenUrl === undefined ? () => checkedOut(pool) : () => connectAlone(listenUrl);
   return {
     query: (text, values) => pool.query(text, values),
     often: pool,
@@ -75,10 +76,9 @@ async function inTransaction<T>(
   pool: PostgresPool,
   work: (transaction: Queryable) => Promise<T>,
 ): Promise<T> {
-  const client = await pool.connect();
   let broken: Error | undefined;
   const onError = (error: unknown): void => void (broken = error as Error);
-  client.on('error', onError);
+  const client = await checkedOut(pool, onError);
   try {
     await client.query('begin isolation level read committed');
     const answer = await work(client);

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Pool, PoolClient } from 'pg';
 import type { Queryable } from '../sql/driver.js';
 import { sqlState } from '../sql/errors.js';
+import { checkedOut } from './checked-out.js';
 
 /** A plan that was made for a small table is not kept for long: the table may have grown. */
 const PLAN_AGE_MS = 30_000;
@@ -41,10 +42,9 @@ export class Prepared implements Queryable {
     text: string,
     values: (string | number | null)[] = [],
   ): ReturnType<Queryable['query']> {
-    const client = await this.#pool.connect();
-    // A connection that breaks fails the statement as well; without a listener it would end the process.
+    // A connection that breaks fails the statement as well.
     const ignored = (): void => undefined;
-    client.on('error', ignored);
+    const client = await checkedOut<PoolClient>(this.#pool, ignored);
     try {
       await this.#forgetOldPlans(client);
       return await client.query({ name, text, values });
