@@ -1,13 +1,12 @@
 // runs in: npm run check
 //
-// How to test code that uses Tidemill: the memory store with a clock that the test moves. No server, no sleeping.
+// How to test code that uses Tidemill: a mill in memory that runs what the test tells it to, on a clock that the test moves. No server, no sleeping.
 import assert from 'node:assert/strict';
-import { Tidemill } from 'tidemill';
-import { memory } from 'tidemill/memory';
-import { virtualClock } from 'tidemill/testing';
+import type { Store, Tidemill } from 'tidemill';
+import { testMill } from 'tidemill/testing';
 
 /** The code under test: a welcome mail at once, a reminder a week later unless it is cancelled. */
-function onboarding(mill: Tidemill, send: (text: string) => void) {
+function onboarding<S extends Store>(mill: Tidemill<S>, send: (text: string) => void) {
   const welcome = mill.job<{ user: string }>('welcome', ({ data }) => send(`welcome ${data.user}`));
   const remind = mill.job<{ user: string }>('remind', ({ data }) => send(`still there, ${data.user}?`));
   return async (user: string) => {
@@ -16,20 +15,22 @@ function onboarding(mill: Tidemill, send: (text: string) => void) {
   };
 }
 
-const clock = virtualClock('2026-01-01T00:00:00Z');
+const mill = testMill({ now: '2026-01-01T00:00:00Z' });
 const sent: string[] = [];
-const mill = new Tidemill({ store: memory({ clock }), logger: false });
-const signUp = onboarding(mill, (text) => sent.push(`${new Date(clock.now()).toISOString()} ${text}`));
+const signUp = onboarding(mill, (text) => sent.push(`${new Date(mill.clock.now()).toISOString()} ${text}`));
 
-await mill.start();
 await signUp('ada');
 const reminder = await signUp('grace');
+await mill.expectEnqueued('remind', { user: 'ada' }, { times: 1, runAt: new Date('2026-01-08T00:00:00Z') });
 assert.equal((await mill.jobs.cancel(reminder.id)).outcome, 'cancelled');
 
+// Nothing has run so far: a test mill waits to be told.
+assert.equal(sent.length, 0);
+await mill.drain();
+assert.equal(sent.length, 2, 'the welcomes');
+
 // Everything that falls due on the way runs, in order, each at its own time.
-await clock.advance('6d');
-assert.equal(sent.length, 2, 'only the welcomes so far');
-await clock.advance('2d');
+await mill.advance('8d');
 assert.equal(sent.length, 3);
 assert.match(sent[2]!, /^2026-01-08T00:00:00.* still there, ada\?$/u);
 
@@ -41,9 +42,14 @@ mill.job('flaky', () => {
   return 'done';
 });
 const flaky = await mill.enqueue('flaky');
-await clock.advance('10s');
+assert.deepEqual(await mill.drain({ scheduled: true }), { completed: 1, failed: 0, retried: 2 });
 assert.equal(await mill.jobs.result(flaky.id), 'done');
-assert.equal(attempts, 3);
+
+// Inline, a job runs before its enqueue resolves.
+const inline = testMill({ inline: true });
+const double = inline.job<{ n: number }>('double', ({ data }) => data.n * 2);
+assert.equal((await double.enqueue({ n: 21 })).result, 42);
 
 await mill.stop();
+await inline.stop();
 console.log(sent.join('\n'));

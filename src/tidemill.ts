@@ -3,7 +3,7 @@ import { Emitter } from './core/emitter.js';
 import { asError, OptionError } from './core/errors.js';
 import type { Job } from './core/job.js';
 import { safeLogger, type Logger } from './core/logger.js';
-import { checkFunction, checkKeys, show } from './core/options.js';
+import { checkFunction, show } from './core/options.js';
 import type { LockContext } from './engine/lock-hold.js';
 import type { AnyHandler, JobHandler } from './jobs/context.js';
 import {
@@ -25,6 +25,7 @@ import { Schedules } from './jobs/schedules.js';
 import { DocumentSchedules, type DocumentOptions, type DocumentSchedule } from './document-schedules.js';
 import { healthOf, type Health } from './health.js';
 import { checkItems, type JobType, type NamedItem, type Payload } from './job-types.js';
+import { Life, type StartOptions, type StopOptions } from './life.js';
 import { Locks, type LockOptions } from './locks.js';
 import { checkMillOptions, type MillSettings, type TidemillOptions } from './mill-options.js';
 import { openStore } from './open-store.js';
@@ -37,9 +38,8 @@ import {
   type TasksFilter,
   type TasksPageOptions,
 } from './reactive/manager.js';
-import { rolesOf, Shift, type Role } from './shift.js';
+import { Shift, type Role } from './shift.js';
 import type { Store, TransactionOf } from './store/port.js';
-import { toMs, type Duration } from './time/duration.js';
 
 /**
  * The front door. The constructor starts nothing and opens nothing: a producer that only enqueues never has to
@@ -59,12 +59,10 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   readonly #results: Results;
   readonly #locks: Locks;
   readonly #documents: DocumentSchedules;
+  readonly #life: Life;
   readonly #given: S | string;
   #historyLost = 0;
   #resolved: Promise<Store<TransactionOf<S>>> | undefined;
-  #shift: Shift | undefined;
-  #starting: Promise<void> | undefined;
-  #stopping: Promise<void> | undefined;
 
   constructor(options: TidemillOptions<S>) {
     this.#settings = checkMillOptions(options);
@@ -75,7 +73,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     this.#events.on('history:lost', () => (this.#historyLost += 1));
     this.#registry = new Registry(this.#settings.retention);
     const store = (): Promise<Store> => this.#store();
-    const due = (): void => this.#shift?.notify();
+    const due = (): void => this.#life.shift?.notify();
     this.#results = new Results(store);
     this.#locks = new Locks(store, this.instanceId, (error, where) => this.#fault(error, where));
     this.#documents = new DocumentSchedules({
@@ -84,9 +82,18 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
       store: typeof options.store === 'string' ? () => this.#resolve() : options.store,
       fault: (error, where) => this.#fault(error, where),
     });
+    this.#life = new Life({
+      shutdownMs: this.#settings.shutdownMs,
+      documents: this.#documents,
+      locks: this.#locks,
+      results: this.#results,
+      shift: (roles) => this.#makeShift(roles),
+      close: () => this.#close(),
+    });
     this.#queue = new Queue(() => this.#store(), this.#registry, {
       due,
-      reserve: (name, id) => this.#shift?.reserve(name, id),
+      reserve: (name, id) => this.#life.shift?.reserve(name, id),
+      stored: (jobs) => this.stored?.(jobs),
     });
     this.jobs = new Jobs(store, this.#registry, this.#results, due, (job) =>
       this.#events.emit('job:cancel', { job, instanceId: this.instanceId }),
@@ -94,6 +101,19 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     this.schedules = new Schedules(store, due);
     this.tasks = new Tasks(store, () => this.#definitions.plans);
   }
+
+  /** Names of the jobs that have a handler on this instance. */
+  get names(): readonly string[] {
+    return [...this.#registry.workers.keys()];
+  }
+
+  /** True from the call of `start` until the end of `stop`. */
+  get started(): boolean {
+    return this.#life.starting !== undefined;
+  }
+
+  /** For subclasses that do something with jobs before their caller has them: see `tidemill/testing`. */
+  protected stored?(jobs: readonly EnqueuedJob[]): Promise<readonly EnqueuedJob[]>;
 
   /** Defines a job and its handler in one call. */
   job<Schema extends StandardSchemaV1>(
@@ -200,7 +220,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
       reactiveOf(this.#given).check(`reactiveTask(${show(plan.task)})`, plan);
     }
     this.#definitions.add(compiled);
-    const added = this.#starting?.then(() => this.#shift?.taskAdded()) ?? Promise.resolve();
+    const added = this.#life.starting?.then(() => this.#life.shift?.taskAdded()) ?? Promise.resolve();
     // Whoever does not wait for it hears of a failure all the same.
     added.catch((error: unknown) => {
       this.#definitions.remove(compiled.plan.task);
@@ -267,19 +287,13 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
    * Begins to work. Called again, it answers the same; after a stop it begins anew. `roles` splits a deployment:
    * `work` runs handlers, `plan` may plan reactive tasks, `maintain` hands on the work of dead instances. Default: all.
    */
-  async start(options: { readonly roles?: readonly Role[] } = {}): Promise<void> {
-    checkKeys('start', options, ['roles']);
-    const roles = rolesOf(options.roles);
-    // Only where there is a stop to wait for: a stop right after this call must find the start under way.
-    if (this.#stopping !== undefined) await this.#stopping;
-    this.#starting ??= this.#begin(roles);
-    await this.#starting;
+  start(options: StartOptions = {}): Promise<void> {
+    return this.#life.start(options);
   }
 
   /** Resolves when nothing runs any more and everything that was opened is closed. */
-  stop(options: { readonly timeout?: Duration } = {}): Promise<void> {
-    this.#stopping ??= this.#end(options).finally(() => (this.#stopping = undefined));
-    return this.#stopping;
+  stop(options: StopOptions = {}): Promise<void> {
+    return this.#life.stop(options);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -293,13 +307,13 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
 
   health(): Health {
     const store = typeof this.#given === 'string' ? (this.#given.split(':')[0] ?? '') : this.#given.kind;
-    const { leads: leader = false, troubles = [] } = this.#shift ?? {};
+    const { leads: leader = false, troubles = [] } = this.#life.shift ?? {};
     const planning = {
       leader,
       troubles: [...troubles, ...this.#documents.troubles],
       historyLost: this.#historyLost,
     };
-    return healthOf(store, this.#shift?.state, planning, this.#settings);
+    return healthOf(store, this.#life.shift?.state, planning, this.#settings);
   }
 
   #work(where: string, definition: JobDefinition, options: WorkOptions, handler: unknown): void {
@@ -309,7 +323,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
       work: compileWork(where, options),
       handler: handler as AnyHandler,
     });
-    this.#shift?.notify();
+    this.#life.shift?.notify();
   }
 
   #type<Input>(definition: JobDefinition<Input>): JobType<Input, TransactionOf<S>> {
@@ -343,45 +357,21 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     return store;
   }
 
-  async #begin(roles: ReadonlySet<Role>): Promise<void> {
-    try {
-      const shift = new Shift({
-        settings: this.#settings,
-        roles,
-        store: await this.#store(),
-        registry: this.#registry,
-        definitions: this.#definitions,
-        events: this.#events,
-        log: this.#log,
-        ended: (id, job) => this.#results.ended(id, job),
-        fault: (error, where) => this.#fault(error, where),
-      });
-      await shift.start();
-      this.#shift = shift;
-      if (roles.has('work')) await this.#documents.start();
-    } catch (error) {
-      this.#starting = undefined;
-      // A schedule of documents that cannot start ends what was begun before it.
-      await this.#shift?.stop(0);
-      this.#shift = undefined;
-      throw error;
-    }
+  async #makeShift(roles: ReadonlySet<Role>): Promise<Shift> {
+    return new Shift({
+      settings: this.#settings,
+      roles,
+      store: await this.#store(),
+      registry: this.#registry,
+      definitions: this.#definitions,
+      events: this.#events,
+      log: this.#log,
+      ended: (id, job) => this.#results.ended(id, job),
+      fault: (error, where) => this.#fault(error, where),
+    });
   }
 
-  async #end(options: { readonly timeout?: Duration }): Promise<void> {
-    checkKeys('stop', options, ['timeout']);
-    const timeoutMs =
-      options.timeout === undefined ? this.#settings.shutdownMs : toMs('stop', 'timeout', options.timeout);
-    await this.#starting?.catch(() => undefined);
-    await Promise.all([
-      this.#documents.stop(timeoutMs),
-      this.#shift?.stop(timeoutMs),
-      this.#locks.stop(timeoutMs),
-    ]);
-    this.#locks.abandon();
-    this.#shift = undefined;
-    this.#starting = undefined;
-    this.#results.stop();
+  async #close(): Promise<void> {
     const store = await this.#resolved?.catch(() => undefined);
     await store?.release(this);
   }

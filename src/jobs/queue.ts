@@ -84,6 +84,8 @@ export interface Local {
   /** Told of work that may start at once. */
   readonly due: () => void;
   readonly reserve: (name: string, id: string) => Reservation<JobRecord> | undefined;
+  /** Told of jobs that are stored for good; what it answers is what the caller gets. Undefined: nobody cares. */
+  readonly stored: (jobs: readonly EnqueuedJob[]) => Promise<readonly EnqueuedJob[]> | undefined;
 }
 
 /** Where work is asked for: checks everything first, then writes once. */
@@ -107,15 +109,22 @@ export class Queue<Tx> {
     const transaction = transactionOf('enqueue', store, [{ options }]);
     const now = store.clock.now();
     const job = await this.#newJob('enqueue', store, target, data, options, now);
-    const mayStart = transaction === undefined && job.nextRunAt.getTime() <= now;
-    const reservation = mayStart ? this.#local.reserve(job.name, job.id) : undefined;
-    if (reservation !== undefined) return answer(await this.#insertClaimed(store, job, reservation));
-    const [asked = job] = this.#withWake([job], now);
-    if (transaction !== undefined)
+    if (transaction !== undefined) {
+      const [asked = job] = this.#withWake([job], now);
       return answer((await store.jobs.insert([asked], transaction))[0] as Inserted);
+    }
+    const inserted = answer(await this.#insert(store, job, now));
+    return (await this.#local.stored([inserted]))?.[0] ?? inserted;
+  }
+
+  async #insert(store: Store<Tx>, job: NewJob & { readonly id: string }, now: number): Promise<Inserted> {
+    const mayStart = job.nextRunAt.getTime() <= now;
+    const reservation = mayStart ? this.#local.reserve(job.name, job.id) : undefined;
+    if (reservation !== undefined) return this.#insertClaimed(store, job, reservation);
+    const [asked = job] = this.#withWake([job], now);
     const inserted = await this.#inserter.insert(store, asked);
     this.#local.due();
-    return answer(inserted);
+    return inserted;
   }
 
   /** A slot of this process is free and nothing waits for it: the job is stored as claimed, which saves the claim. */
@@ -149,9 +158,10 @@ export class Queue<Tx> {
       jobs.push(await this.#newJob(`${where}[${String(index)}]`, store, target, data, options, now));
     }
     if (jobs.length === 0) return [];
-    const inserted = await store.jobs.insert(this.#withWake(jobs, now), transaction);
-    if (transaction === undefined) this.#local.due();
-    return inserted.map(answer);
+    const inserted = (await store.jobs.insert(this.#withWake(jobs, now), transaction)).map(answer);
+    if (transaction !== undefined) return inserted;
+    this.#local.due();
+    return [...((await this.#local.stored(inserted)) ?? inserted)];
   }
 
   /** The first in line of the jobs that are due asks the store to wake waiting instances, which may take it directly. */

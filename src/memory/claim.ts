@@ -47,7 +47,9 @@ export async function claim(table: Table, request: ClaimRequest): Promise<ClaimA
   const heads = new Map<string, Row[]>();
   for (const name of request.limits.keys()) {
     if (table.context.paused.has(name)) continue;
-    const due = [...(table.pending.get(name) ?? [])].filter((row) => row.nextRunAt <= now);
+    const due = [...(table.pending.get(name) ?? [])].filter(
+      (row) => row.nextRunAt <= now && table.context.gate.admits(row.id),
+    );
     heads.set(name, due.sort(byTurn));
   }
   const offers = [...heads].map(

@@ -4,6 +4,7 @@ import type { InstanceStore, JobStore, LockStore, Store, Watch, WatchHandlers } 
 import type { DocumentJobStore, DocumentPlace } from '../store/documents.js';
 import { MemoryCollection, type MemoryDocument } from './collection.js';
 import { memoryDocuments } from './documents.js';
+import { Gate } from './gate.js';
 import { MemoryInstances } from './instances.js';
 import { memoryJobs } from './jobs.js';
 import { MemoryLocks } from './locks.js';
@@ -27,6 +28,8 @@ export class MemoryStore implements Store<MemoryTransaction> {
   readonly jobs: JobStore<MemoryTransaction>;
   readonly instances: InstanceStore;
   readonly locks: LockStore;
+  /** For `tidemill/testing`. */
+  readonly gate: Gate = new Gate(() => this.#tell((listener) => listener.wake('jobs')));
   readonly #listeners = new Set<WatchHandlers>();
   readonly #collections = new Map<string, MemoryCollection>();
 
@@ -40,6 +43,7 @@ export class MemoryStore implements Store<MemoryTransaction> {
     this.jobs = memoryJobs({
       clock: this.clock,
       paused,
+      gate: this.gate,
       cluster: () => instances.cluster(),
       wake: () => this.#tell((listener) => listener.wake('jobs')),
       cancel: () => this.#tell((listener) => listener.cancel()),

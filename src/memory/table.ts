@@ -2,11 +2,13 @@ import { randomBytes } from 'node:crypto';
 import type { Clock } from '../core/clock.js';
 import type { JobRecord, JobStatus } from '../core/job.js';
 import type { Cluster, Lease, NewJob } from '../store/port.js';
+import type { Gate } from './gate.js';
 import { assign, claimFields, copyOf, toRecord, type Row } from './records.js';
 
 export interface MemoryContext {
   readonly clock: Clock;
   readonly paused: Set<string>;
+  readonly gate: Gate;
   readonly cluster: () => Cluster;
   readonly wake: () => void;
   readonly cancel: () => void;
@@ -70,7 +72,8 @@ export class Table {
     const id = job.id ?? this.newId();
     const base = { lockedAt: null, failCount: 0, updatedAt: job.createdAt };
     const row: Row = { ...copyOf(fields), ...base, id, key: id, serial: this.#serial };
-    if (claim !== undefined) assign(row, { status: 'processing', ...claimFields(claim, this.now()) });
+    if (claim !== undefined && this.context.gate.admits(row.id))
+      assign(row, { status: 'processing', ...claimFields(claim, this.now()) });
     return row;
   }
 

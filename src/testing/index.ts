@@ -1,2 +1,6 @@
-/** For tests: a clock that the test moves. */
+/** For tests: a clock that the test moves, a mill that runs what it is told to, and expectations. */
 export { virtualClock, type VirtualClock } from './virtual-clock.js';
+export { testMill, TestMill, type TestDrainOptions, type TestMillOptions } from './test-mill.js';
+export { drain, runDue, type MillDrainOptions } from './drain.js';
+export type { Drained, DrainOptions } from './idle.js';
+export { expectEnqueued, expectNotEnqueued, type Expected } from './expectations.js';

@@ -1,0 +1,114 @@
+import { AssertionError } from 'node:assert';
+import { inspect, isDeepStrictEqual } from 'node:util';
+import { checkKeys, checkText, show } from '../core/options.js';
+import type { Job, JobDefinition, JobStatus } from '../index.js';
+import type { AnyMill } from './idle.js';
+
+export interface Expected {
+  /** Exactly so many. Default: at least one. */
+  readonly times?: number;
+  /** Default: any. */
+  readonly status?: JobStatus | readonly JobStatus[];
+  readonly uniqueKey?: string;
+  /** Due at this time. */
+  readonly runAt?: Date;
+}
+
+const SHOWN_AT_MOST = 10;
+
+/** Objects may have more than what is asked for; everything else must be equal. */
+function contains(actual: unknown, wanted: unknown): boolean {
+  if (!isPlain(wanted) || !isPlain(actual)) return isDeepStrictEqual(actual, wanted);
+  return Object.entries(wanted).every(([key, value]) => contains(actual[key], value));
+}
+
+const isPlain = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
+
+/**
+ * Jobs of that name were asked for, and their data contains what is given: objects may have further fields. Answers
+ * them, oldest first. Throws an AssertionError that shows what was asked for instead.
+ */
+export async function expectEnqueued<T = unknown>(
+  mill: AnyMill,
+  target: string | JobDefinition<T>,
+  data?: Partial<NoInfer<T>>,
+  expected: Expected = {},
+): Promise<readonly Job<T>[]> {
+  const { found, all, name } = await search(mill, 'expectEnqueued', target, data, expected);
+  const { times } = expected;
+  if (times === undefined ? found.length > 0 : found.length === times) return found as readonly Job<T>[];
+  const count = times === undefined ? 'at least one job' : `${String(times)} jobs`;
+  throw refusal(`expected ${count} ${show(name)}${wish(data)}, found ${String(found.length)}.`, data, all);
+}
+
+/** No such job was asked for. */
+export async function expectNotEnqueued<T = unknown>(
+  mill: AnyMill,
+  target: string | JobDefinition<T>,
+  data?: Partial<NoInfer<T>>,
+  expected: Omit<Expected, 'times'> = {},
+): Promise<void> {
+  const { found, name } = await search(mill, 'expectNotEnqueued', target, data, expected);
+  if (found.length === 0) return;
+  throw refusal(
+    `expected no job ${show(name)}${wish(data)}, found ${String(found.length)}.`,
+    undefined,
+    found,
+  );
+}
+
+async function search(
+  mill: AnyMill,
+  where: string,
+  target: string | { readonly name: string },
+  data: unknown,
+  expected: Expected,
+): Promise<{ found: readonly Job[]; all: readonly Job[]; name: string }> {
+  checkKeys(where, expected, ['times', 'status', 'uniqueKey', 'runAt']);
+  const name = checkText(where, 'name', typeof target === 'string' ? target : target.name);
+  const { status, uniqueKey, runAt } = expected;
+  const all = await everything(mill, name);
+  const statuses = status === undefined ? undefined : [status].flat();
+  const found = all.filter(
+    (job) =>
+      (data === undefined || contains(job.data, data)) &&
+      (statuses?.includes(job.status) ?? true) &&
+      (uniqueKey === undefined || job.uniqueKey === uniqueKey) &&
+      (runAt === undefined || job.nextRunAt.getTime() === runAt.getTime()),
+  );
+  return { found, all, name };
+}
+
+async function everything(mill: AnyMill, name: string): Promise<readonly Job[]> {
+  const jobs: Job[] = [];
+  for (let cursor: string | undefined; ;) {
+    const page = await mill.jobs.find(
+      { name },
+      { limit: 1_000, sort: { createdAt: 1 }, ...(cursor === undefined ? {} : { cursor }) },
+    );
+    jobs.push(...page.items);
+    if (page.next === null) return jobs;
+    cursor = page.next;
+  }
+}
+
+const shown = (data: unknown): string =>
+  inspect(data, { depth: 4, breakLength: Infinity, maxStringLength: 200 });
+
+const wish = (data: unknown): string => (data === undefined ? '' : ` with ${shown(data)}`);
+
+function refusal(message: string, expected: unknown, jobs: readonly Job[]): AssertionError {
+  const lines = jobs
+    .slice(0, SHOWN_AT_MOST)
+    .map(({ status, data, nextRunAt }) => `  ${status}, due ${nextRunAt.toISOString()}: ${shown(data)}`);
+  const rest = jobs.length > SHOWN_AT_MOST ? [`  and ${String(jobs.length - SHOWN_AT_MOST)} more`] : [];
+  const there =
+    jobs.length === 0 ? ['There is none of that name.'] : ['Those of that name:', ...lines, ...rest];
+  return new AssertionError({
+    message: [message, ...there].join('\n'),
+    expected,
+    actual: jobs.map(({ data }) => data),
+    operator: 'expectEnqueued',
+  });
+}

@@ -1,0 +1,106 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { TidemillError } from '../core/errors.js';
+import { checkKeys } from '../core/options.js';
+import type { Job, MillEvents, Tidemill } from '../index.js';
+import { toMs, type Duration } from '../time/duration.js';
+
+/** A mill on whatever store. */
+export interface AnyMill extends Pick<Tidemill, 'jobs' | 'names' | 'started' | 'start' | 'stop'> {
+  on<K extends keyof MillEvents>(event: K, listener: (payload: MillEvents[K]) => unknown): unknown;
+  off<K extends keyof MillEvents>(event: K, listener: (payload: MillEvents[K]) => unknown): unknown;
+}
+
+/** What came of the work that ran. */
+export interface Drained {
+  readonly completed: number;
+  /** Jobs that have no attempt left. */
+  readonly failed: number;
+  /** Failed attempts of jobs that will be tried again. */
+  readonly retried: number;
+}
+
+export interface DrainOptions {
+  /** In real time: longer than this no handler is waited for. Default: '5s'. */
+  readonly timeout?: Duration;
+}
+
+/** What is known of a mill whose time is not the time of day. */
+export interface Surroundings {
+  readonly now: () => number;
+  readonly paused: () => Promise<ReadonlySet<string>>;
+  /** Whose work is waited for. */
+  readonly admits: (id: string) => boolean;
+  /** Lets a moment pass. */
+  readonly pass: () => Promise<void>;
+}
+
+export const LOOK_EVERY_MS = 2;
+const SKEW_MS = 250;
+export const ORDINARY: Surroundings = {
+  // What was asked for just now may be due a moment from now, by the clock of its store.
+  now: () => Date.now() + SKEW_MS,
+  paused: () => Promise.resolve(new Set()),
+  admits: () => true,
+  pass: () => sleep(LOOK_EVERY_MS),
+};
+const NAMED_AT_MOST = 5;
+
+export function timeoutOf(where: string, options: DrainOptions, keys: readonly string[] = []): number {
+  checkKeys(where, options, ['timeout', ...keys]);
+  return toMs(where, 'timeout', options.timeout ?? '5s');
+}
+
+/** Runs `work`, and counts what comes of jobs meanwhile. */
+export async function tallied(mill: AnyMill, work: () => Promise<void>): Promise<Drained> {
+  const tally = { completed: 0, failed: 0, retried: 0 };
+  const done = (): void => void (tally.completed += 1);
+  const failed = ({ willRetry }: MillEvents['job:fail']): void =>
+    void (tally[willRetry ? 'retried' : 'failed'] += 1);
+  mill.on('job:complete', done);
+  mill.on('job:fail', failed);
+  try {
+    await work();
+    return { ...tally };
+  } finally {
+    mill.off('job:complete', done);
+    mill.off('job:fail', failed);
+  }
+}
+
+/** Resolves when no job of this mill runs, and none is due that may run: seen twice, since work moves between two looks. */
+export async function untilIdle(
+  mill: AnyMill,
+  timeoutMs: number,
+  surroundings: Surroundings = ORDINARY,
+): Promise<void> {
+  const deadline = performance.now() + timeoutMs;
+  for (let quiet = 0; quiet < 2;) {
+    const left = await unfinished(mill, surroundings);
+    quiet = left.length === 0 ? quiet + 1 : 0;
+    if (left.length > 0 && performance.now() > deadline) throw tooLong(left, timeoutMs);
+    if (quiet < 2) await surroundings.pass();
+  }
+}
+
+/** What runs, or could run at this moment. One query: a job that is claimed meanwhile is in it either way. */
+async function unfinished(mill: AnyMill, { now, paused, admits }: Surroundings): Promise<readonly Job[]> {
+  if (mill.names.length === 0) return [];
+  const resting = await paused();
+  const { items } = await mill.jobs.find(
+    { name: mill.names, status: ['pending', 'processing'], nextRunAt: { to: new Date(now()) } },
+    { limit: 1_000, sort: { nextRunAt: 1 } },
+  );
+  return items.filter(
+    ({ id, name, status }) => admits(id) && (status === 'processing' || !resting.has(name)),
+  );
+}
+
+function tooLong(left: readonly Job[], timeoutMs: number): TidemillError {
+  const named = left.slice(0, NAMED_AT_MOST).map(({ name, id, status }) => `${name} ${id} (${status})`);
+  const rest = left.length > named.length ? `, and ${String(left.length - named.length)} more` : '';
+  return new TidemillError(
+    'TIMEOUT',
+    `drain: after ${String(timeoutMs)} ms of real time this has not ended: ${named.join(', ')}${rest}. ` +
+      'Does a handler wait for something that the test has to do, or for the clock to be moved?',
+  );
+}

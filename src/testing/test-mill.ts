@@ -1,0 +1,187 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { TidemillError } from '../core/errors.js';
+import { checkBoolean, checkDate } from '../core/options.js';
+import { Tidemill, type EnqueuedJob, type Job, type JobDefinition, type TidemillOptions } from '../index.js';
+import { memory, type MemoryStore } from '../memory/index.js';
+import type { Duration } from '../time/duration.js';
+import { expectEnqueued, expectNotEnqueued, type Expected } from './expectations.js';
+import { LOOK_EVERY_MS, tallied, timeoutOf, untilIdle, type Drained, type DrainOptions } from './idle.js';
+import { virtualClock, type VirtualClock } from './virtual-clock.js';
+
+export interface TestMillOptions extends Omit<TidemillOptions<MemoryStore>, 'store'> {
+  /** What the clock shows at first. Default: the time of day, at which it then stands still. */
+  readonly now?: Date | string | number;
+  /**
+   * `enqueue` runs a job that is due before it resolves, answers it as it ended, and rejects with what its handler
+   * threw. Default: false.
+   */
+  readonly inline?: boolean;
+}
+
+export interface TestDrainOptions extends DrainOptions {
+  /** Move the clock to jobs that are due later and to retries, too, until none is left. Schedules stay out. Default: false. */
+  readonly scheduled?: boolean;
+}
+
+/** The end of a chain of jobs that enqueue each other is not in sight after this many. */
+const STEPS = 10_000;
+
+/**
+ * A mill in memory, on a clock that stands still. Nothing runs by itself: `runDue`, `drain` and `advance` run work and
+ * answer when it has ended. With `start` it works like any other mill.
+ */
+export class TestMill extends Tidemill<MemoryStore> {
+  readonly clock: VirtualClock;
+  /** `store.collection(name)` holds the documents of `mill.documents`. */
+  readonly store: MemoryStore;
+  readonly #inline: boolean;
+  readonly #errors = new Map<string, Error>();
+  /** Who may run, one entry for each turn that is under way. */
+  readonly #admitted = new Set<(id: string) => boolean>();
+  #startedByUser = false;
+
+  constructor(options: TestMillOptions = {}) {
+    const { now = Date.now(), inline = false, ...others } = options;
+    checkDate('testMill', 'now', new Date(now));
+    const clock = virtualClock(now);
+    const store = memory({ clock });
+    super({ logger: false, ...others, store });
+    this.clock = clock;
+    this.store = store;
+    this.#inline = checkBoolean('testMill', 'inline', inline);
+    store.gate.let((id) => this.#startedByUser || [...this.#admitted].some((admits) => admits(id)));
+    this.on('job:fail', ({ job, error }) => this.#errors.set(job.id, error));
+  }
+
+  override async start(options?: Parameters<Tidemill['start']>[0]): Promise<void> {
+    this.#startedByUser = true;
+    await super.start(options);
+  }
+
+  override async stop(options?: Parameters<Tidemill['stop']>[0]): Promise<void> {
+    this.#startedByUser = false;
+    await super.stop(options);
+  }
+
+  /** Runs what is due at this moment, and not what its handlers ask for. */
+  async runDue(options: DrainOptions = {}): Promise<Drained> {
+    const timeoutMs = timeoutOf('runDue', options);
+    const due = new Set((await this.#waiting({ to: new Date(this.clock.now()) })).map(({ id }) => id));
+    return tallied(this, () => this.#turn((id) => due.has(id), timeoutMs));
+  }
+
+  /** Runs what is due, and whatever its handlers ask for, until nothing is left that is due. */
+  async drain(options: TestDrainOptions = {}): Promise<Drained> {
+    const timeoutMs = timeoutOf('drain', options, ['scheduled']);
+    const scheduled = checkBoolean('drain', 'scheduled', options.scheduled ?? false);
+    return tallied(this, async () => {
+      await this.#turn(everything, timeoutMs);
+      for (let step = 0; scheduled; step += 1) {
+        const waitMs = await this.#untilNext();
+        if (waitMs === undefined) return;
+        if (step === STEPS) throw endless();
+        await this.#turn(everything, timeoutMs, waitMs);
+      }
+    });
+  }
+
+  /** Moves the clock on. What falls due on the way runs, in order, each at its own due time. */
+  async advance(duration: Duration, options: DrainOptions = {}): Promise<Drained> {
+    const timeoutMs = timeoutOf('advance', options);
+    return tallied(this, () => this.#turn(everything, timeoutMs, duration));
+  }
+
+  /** See the function of the same name. */
+  expectEnqueued<T = unknown>(
+    target: string | JobDefinition<T>,
+    data?: Partial<NoInfer<T>>,
+    expected?: Expected,
+  ): Promise<readonly Job<T>[]> {
+    return expectEnqueued(this, target, data, expected);
+  }
+
+  /** See the function of the same name. */
+  expectNotEnqueued<T = unknown>(
+    target: string | JobDefinition<T>,
+    data?: Partial<NoInfer<T>>,
+    expected?: Omit<Expected, 'times'>,
+  ): Promise<void> {
+    return expectNotEnqueued(this, target, data, expected);
+  }
+
+  protected override async stored(jobs: readonly EnqueuedJob[]): Promise<readonly EnqueuedJob[]> {
+    if (!this.#inline) return jobs;
+    const ready = jobs.filter(
+      ({ name, status, nextRunAt, outcome }) =>
+        outcome === 'created' &&
+        status === 'pending' &&
+        nextRunAt.getTime() <= this.clock.now() &&
+        this.names.includes(name),
+    );
+    const due = new Set(ready.map(({ id }) => id));
+    if (due.size > 0) await this.#turn((id) => due.has(id), timeoutOf('enqueue', {}));
+    const error = [...due].map((id) => this.#errors.get(id)).find((one) => one !== undefined);
+    if (error !== undefined) throw error;
+    return Promise.all(
+      jobs.map(async (job) => ({ ...((await this.jobs.get(job.id)) ?? job), outcome: job.outcome })),
+    );
+  }
+
+  /** Runs what is admitted to its end. The mill runs for that long, unless it was started anyway. */
+  async #turn(admits: (id: string) => boolean, timeoutMs: number, by: Duration = 0): Promise<void> {
+    this.#admitted.add(admits);
+    try {
+      await super.start();
+      this.store.gate.changed();
+      await this.clock.advance(by);
+      await untilIdle(this, timeoutMs, {
+        admits,
+        now: () => this.clock.now(),
+        paused: async () => (await this.store.instances.list()).paused,
+        pass: async () => {
+          await this.clock.advance(0);
+          await sleep(LOOK_EVERY_MS);
+        },
+      });
+    } finally {
+      this.#admitted.delete(admits);
+      if (this.#admitted.size === 0 && !this.#startedByUser) await super.stop();
+    }
+  }
+
+  /** Jobs with a handler here that wait for their time, in order. */
+  async #waiting(nextRunAt: { readonly from?: Date; readonly to?: Date }): Promise<readonly Job[]> {
+    const { paused } = await this.store.instances.list();
+    const name = this.names.filter((one) => !paused.has(one));
+    const jobs: Job[] = [];
+    for (let cursor: string | null | undefined; name.length > 0 && cursor !== null;) {
+      const page = await this.jobs.find(
+        { name, status: 'pending', nextRunAt },
+        { limit: 1_000, sort: { nextRunAt: 1 }, ...(cursor === undefined ? {} : { cursor }) },
+      );
+      jobs.push(...page.items);
+      cursor = page.next;
+    }
+    return jobs;
+  }
+
+  /** How long it is until the next job that does not recur; undefined where there is none. */
+  async #untilNext(): Promise<number | undefined> {
+    const waiting = await this.#waiting({});
+    const next = waiting.find(({ repeatInterval }) => repeatInterval === undefined);
+    return next && Math.max(0, next.nextRunAt.getTime() - this.clock.now());
+  }
+}
+
+const everything = (): boolean => true;
+
+const endless = (): TidemillError =>
+  new TidemillError(
+    'TIMEOUT',
+    `drain: the clock was moved ${String(STEPS)} times, and there is still work for later. Does a job ask for its own successor?`,
+  );
+
+/** A mill for tests: in memory, on a clock that stands still. */
+export function testMill(options: TestMillOptions = {}): TestMill {
+  return new TestMill(options);
+}
