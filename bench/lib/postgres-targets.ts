@@ -1,7 +1,7 @@
 import type { Row } from './bench.js';
 import { atLeast, atMost, figuresOf, type Figure, type Target } from './targets.js';
 
-const SETTINGS = ['default', 'tuned100', 'tuned500'];
+const SETTINGS = ['default', 'tuned100', 'tuned500', 'tuned1000'];
 const DELETING = SETTINGS.map((setting) => `${setting} deletes`);
 
 /** What was promised on PostgreSQL, against what was measured in this run. */

@@ -4,7 +4,7 @@ import { drained, insertJobs } from '../../lib/rows.js';
 import type { Contender, Payload, Place } from '../contender.js';
 import { type PostgresModule } from './contender.js';
 
-const concurrencies = { default: undefined, tuned100: 100, tuned500: 500 };
+const concurrencies = { default: undefined, tuned100: 100, tuned500: 500, tuned1000: 1_000 };
 type Setting = keyof typeof concurrencies;
 const DELETES = ' deletes';
 
@@ -45,6 +45,7 @@ const settings: readonly (readonly [Setting, string | number])[] = [
   ['default', '50 in all, 5 per name (defaults)'],
   ['tuned100', 100],
   ['tuned500', 500],
+  ['tuned1000', 1_000],
 ];
 
 export const contender: PostgresModule = {
