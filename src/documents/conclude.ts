@@ -14,6 +14,8 @@ export interface Circumstances {
   readonly settings: ScheduleSettings;
   readonly intervals: Intervals;
   readonly now: Date;
+  /** Locks leave a mark beside failures, which the end of a run takes off. */
+  readonly marks: boolean;
 }
 
 export interface Conclusion {
@@ -51,7 +53,7 @@ const isDate = (value: unknown): value is Date => value instanceof Date && !Numb
 
 /** Why a due time is none; undefined where it is one. */
 export function misfitOf({ id, sleepUntil }: DocumentJob<unknown>): OptionError | undefined {
-  if (isNothing(sleepUntil) || isDate(sleepUntil)) return undefined;
+  if (sleepUntil === null || sleepUntil === undefined || isDate(sleepUntil)) return undefined;
   return misfitError(id, sleepUntil);
 }
 
@@ -86,8 +88,12 @@ function afterRun(
   }
 }
 
-function afterFailure(job: DocumentJob<unknown>, error: Error, about: Circumstances): Conclusion | null {
-  const { settings, now } = about;
+/** What the document says after one failure more, and when it is tried again; null where nobody counts. */
+function counted(
+  job: DocumentJob<unknown>,
+  error: Error,
+  { settings, now }: Circumstances,
+): { readonly failure: DocumentFailure; readonly retryAt: Date | null } | null {
   if (settings.retry === undefined) return null;
   const before = job.failure?.ended === false ? job.failure : undefined;
   const count = (before?.count ?? 0) + 1;
@@ -95,9 +101,38 @@ function afterFailure(job: DocumentJob<unknown>, error: Error, about: Circumstan
   const facts = { failures: count, firstFailedAt: firstAt, now: now.getTime(), error };
   const retryAt = decideRetry(settings.retry, facts);
   const failure = { count, reason: reasonOf(error), firstAt, at: now, scheduledFor: slotOf(job, now) };
-  if (retryAt === null) return afterRun(job, about, { ...failure, ended: true });
-  const changes = { sleepUntil: retryAt, failure: { ...failure, ended: false } };
-  return { ending: { changes }, next: retryAt };
+  return { failure: { ...failure, ended: retryAt === null }, retryAt };
+}
+
+function afterFailure(job: DocumentJob<unknown>, error: Error, about: Circumstances): Conclusion | null {
+  const verdict = counted(job, error, about);
+  if (verdict === null) return null;
+  const { failure, retryAt } = verdict;
+  if (retryAt === null) return afterRun(job, about, failure);
+  return { ending: { changes: { sleepUntil: retryAt, failure } }, next: retryAt };
+}
+
+/** What the death of its last process means for a document. */
+interface Crash {
+  readonly error: Error;
+  /** To be kept before it is tried again. */
+  readonly failure: DocumentFailure;
+  /** There is no attempt left. */
+  readonly conclusion?: Conclusion;
+}
+
+/** A document that was locked, and neither recorded nor given another time: its process died. Null for any other. */
+export function afterCrash(job: DocumentJob<unknown>, about: Circumstances): Crash | null {
+  const { lockedUntil, sleepUntil } = job;
+  if (!about.marks || !isDate(lockedUntil) || lockedUntil.getTime() !== sleepUntil?.getTime()) return null;
+  const error = new Error('Its process died, or stood still for longer than its lock.');
+  const verdict = counted(job, error, about);
+  if (verdict === null) return null;
+  const { failure, retryAt } = verdict;
+  // The lock was wait enough.
+  return retryAt === null
+    ? { error, failure, conclusion: afterRun(job, about, failure) }
+    : { error, failure };
 }
 
 /** Null: nothing is written, and the document runs again when its lock ends. */
@@ -111,9 +146,10 @@ export function conclude(
       return afterFailure(job, outcome.error, about);
     case 'released': {
       const sleepUntil = job.sleepUntil ?? about.now;
-      return { ending: { changes: { sleepUntil } }, next: sleepUntil };
+      const kept = about.marks ? { failure: job.failure ?? null } : {};
+      return { ending: { changes: { sleepUntil, ...kept } }, next: sleepUntil };
     }
     default:
-      return afterRun(job, about, (job.failure ?? null) === null ? undefined : null);
+      return afterRun(job, about, (job.failure ?? null) === null && !about.marks ? undefined : null);
   }
 }

@@ -26,15 +26,15 @@ export class Held<Doc> implements Work {
   readonly id: string;
   readonly name = 'documents';
   readonly lockedAt = null;
-  readonly job: DocumentJob<Doc>;
-  /** Decided once, when the run has ended. */
+  job: DocumentJob<Doc>;
+  /** What is to be written of it: a crash that is counted before the run, and what the run has come to. */
   ending: Ending | undefined;
   /** A final write was not answered: it may have been made. */
   isDoubtful = false;
   /** Given up by a stop: what its handler still comes to is nobody's business. */
   isAbandoned = false;
   /** What `sleepUntil` may be, if nobody else wrote it; the likeliest first. */
-  #values: readonly Date[];
+  #values: readonly [Date, ...Date[]];
   #endsAt: number;
   #deadline: Timer | undefined;
   readonly #fenced: boolean;
@@ -51,6 +51,11 @@ export class Held<Doc> implements Work {
 
   get signal(): AbortSignal {
     return this.#controller.signal;
+  }
+
+  /** The end of its lock, as far as this process knows. */
+  get lockedUntil(): Date {
+    return this.#values[0];
   }
 
   /** Every precondition under which a write of this run may be made. */

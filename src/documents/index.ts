@@ -19,6 +19,7 @@ export type {
   DocumentWatch,
   DocumentWrite,
   Fenced,
+  LockCall,
   Misfit,
   StoreCall,
 } from '../store/documents.js';

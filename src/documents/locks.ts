@@ -37,13 +37,13 @@ export class Locks<Doc> {
   /** Locks up to `limit` documents; answers how many it got. */
   async lock(limit: number, found: (job: DocumentJob<Doc>, lock: Lock) => void): Promise<number> {
     const { opened, refresh, stop } = this.#options;
-    const { store, signal } = opened;
+    const { store, signal, marks } = opened;
     await asked('read the clock', refresh);
     if (limit > 1 && store.lockMany !== undefined) {
       const lock = this.mint();
       const jobs = await asked(
         'lock documents',
-        async () => (await store.lockMany?.(lock.until, { limit, signal })) ?? [],
+        async () => (await store.lockMany?.(lock.until, { limit, signal, marks })) ?? [],
       );
       for (const job of jobs) found(job, lock);
       return jobs.length;
@@ -52,7 +52,7 @@ export class Locks<Doc> {
       const lock = this.mint();
       const job = stop.aborted
         ? null
-        : await asked('lock a document', () => store.lockNext(lock.until, { signal }));
+        : await asked('lock a document', () => store.lockNext(lock.until, { signal, marks }));
       if (job === null || job === undefined) return count;
       found(job, lock);
     }

@@ -19,12 +19,21 @@ export interface DocumentContext<Doc = Record<string, unknown>> {
 /** What an error was about. */
 export interface ScheduleErrorContext<Doc = Record<string, unknown>> {
   /**
-   * `onDocument`: the handler threw. `interval`: the schedule cannot be read; the document is parked. `sleepUntil`: it is no
-   * date; the document is left alone. `lock`, `renew`, `record`, `watch`: the store failed, or a lock was lost. `onIdle`,
-   * `onStop`: that hook threw.
+   * `onDocument`: the handler threw. `crash`: the process that ran it last died; told where failures are counted.
+   * `interval`: the schedule cannot be read; the document is parked. `sleepUntil`: it is no date; the document is left
+   * alone. `lock`, `renew`, `record`, `watch`: the store failed, or a lock was lost. `onIdle`, `onStop`: that hook threw.
    */
   readonly where:
-    'onDocument' | 'interval' | 'sleepUntil' | 'lock' | 'renew' | 'record' | 'watch' | 'onIdle' | 'onStop';
+    | 'onDocument'
+    | 'crash'
+    | 'interval'
+    | 'sleepUntil'
+    | 'lock'
+    | 'renew'
+    | 'record'
+    | 'watch'
+    | 'onIdle'
+    | 'onStop';
   readonly document?: Doc;
   readonly job?: DocumentJob<Doc>;
 }

@@ -3,8 +3,16 @@ import { OptionError, StoppingError } from '../core/errors.js';
 import type { Logger } from '../core/logger.js';
 import type { Outcome } from '../core/outcome.js';
 import { thrownOutcome } from '../engine/ending.js';
-import type { DocumentJob } from '../store/documents.js';
-import { conclude, misfitOf, parked, planOf, type Circumstances, type Conclusion } from './conclude.js';
+import type { DocumentFailure, DocumentJob } from '../store/documents.js';
+import {
+  afterCrash,
+  conclude,
+  misfitOf,
+  parked,
+  planOf,
+  type Circumstances,
+  type Conclusion,
+} from './conclude.js';
 import { Held, type Lock } from './held.js';
 import type { Hooks } from './hooks.js';
 import { Intervals } from './interval.js';
@@ -30,7 +38,12 @@ export interface RunnerOptions<Doc> {
 /** What a run came to, and what there is to be said about it. */
 interface Verdict {
   readonly conclusion: Conclusion | null;
-  readonly fault?: { readonly error: Error; readonly where: ScheduleErrorContext['where'] };
+  readonly faults: readonly Fault[];
+}
+
+interface Fault {
+  readonly error: unknown;
+  readonly where: ScheduleErrorContext['where'];
 }
 
 /** More unrecorded outcomes than this, and nothing new is locked. */
@@ -142,8 +155,8 @@ export class Runner<Doc> {
   }
 
   #about(): Circumstances {
-    const { settings, clock } = this.#options;
-    return { settings, intervals: this.#intervals, now: new Date(clock.now()) };
+    const { settings, clock, opened } = this.#options;
+    return { settings, intervals: this.#intervals, now: new Date(clock.now()), marks: opened.marks };
   }
 
   async #run(held: Held<Doc>): Promise<void> {
@@ -151,13 +164,12 @@ export class Runner<Doc> {
     hooks.busy();
     this.#running.add(held);
     this.#open.add(held);
-    this.#keeper.add(held);
     const verdict = await this.#perform(held);
     if (held.isAbandoned) return;
     this.#ended(held);
     if (settings.concurrency > 1) freed();
     const recording = this.#record(held, verdict.conclusion);
-    if (verdict.fault !== undefined) await this.#report(verdict.fault, held);
+    for (const fault of verdict.faults) await this.#report(fault, held);
     await recording;
     this.#open.delete(held);
     freed();
@@ -188,29 +200,45 @@ export class Runner<Doc> {
       );
   }
 
-  #report(
-    { error, where }: NonNullable<Verdict['fault']> | { error: unknown; where: 'record' },
-    held?: Held<Doc>,
-  ): Promise<void> {
+  #report({ error, where }: Fault, held?: Held<Doc>): Promise<void> {
     const about = held === undefined ? {} : { job: held.job, document: documentOf(held.job) };
     return this.#options.hooks.error(error, { where, ...about });
   }
 
   async #perform(held: Held<Doc>): Promise<Verdict> {
-    const { job } = held;
-    const misfit = misfitOf(job);
+    const misfit = misfitOf(held.job);
     if (misfit !== undefined)
-      return { conclusion: parked(misfit, this.#about().now), fault: { error: misfit, where: 'sleepUntil' } };
-    const outcome = this.#isSkipped(job) ? ({ kind: 'skipped' } as const) : await this.#call(held);
-    const conclusion = conclude(job, outcome, this.#about());
-    if (outcome.kind === 'threw') return { conclusion, fault: { error: outcome.error, where: 'onDocument' } };
-    const problem = conclusion?.problem;
-    return problem === undefined
-      ? { conclusion }
-      : { conclusion, fault: { error: problem, where: 'interval' } };
+      return {
+        conclusion: parked(misfit, this.#about().now),
+        faults: [{ error: misfit, where: 'sleepUntil' }],
+      };
+    const crash = afterCrash(held.job, this.#about());
+    if (crash === null) return this.#attempt(held);
+    void this.#report({ error: crash.error, where: 'crash' }, held);
+    if (crash.conclusion !== undefined) return { conclusion: crash.conclusion, faults: [] };
+    return (await this.#count(held, crash.failure)) ? this.#attempt(held) : { conclusion: null, faults: [] };
   }
 
-  async #call({ job, signal }: Held<Doc>): Promise<Outcome> {
+  /** Before it runs again, since it may kill this process, too. Answers whether it may be run: not where it was lost meanwhile. */
+  async #count(held: Held<Doc>, failure: DocumentFailure): Promise<boolean> {
+    held.job = { ...held.job, failure };
+    const changes = { failure: { ...failure, lockedUntil: held.lockedUntil } };
+    return (await this.#recorder.record(held, { changes })) && !held.isOver(this.#options.clock);
+  }
+
+  async #attempt(held: Held<Doc>): Promise<Verdict> {
+    const { job } = held;
+    const faults: Fault[] = [];
+    const outcome = this.#isSkipped(job) ? ({ kind: 'skipped' } as const) : await this.#call(held);
+    const conclusion = conclude(job, outcome, this.#about());
+    if (outcome.kind === 'threw') faults.push({ error: outcome.error, where: 'onDocument' });
+    if (conclusion?.problem !== undefined) faults.push({ error: conclusion.problem, where: 'interval' });
+    return { conclusion, faults };
+  }
+
+  async #call(held: Held<Doc>): Promise<Outcome> {
+    const { job, signal } = held;
+    this.#keeper.add(held);
     try {
       return {
         kind: 'returned',

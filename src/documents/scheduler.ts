@@ -144,7 +144,12 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
     const { store, time } = await this.#open();
     const job = store.read?.(document as Doc) ?? (document as DocumentJob<Doc>);
     await time.refresh();
-    const about = { settings: this.#settings, intervals: new Intervals(), now: new Date(time.clock.now()) };
+    const about = {
+      settings: this.#settings,
+      intervals: new Intervals(),
+      now: new Date(time.clock.now()),
+      marks: false,
+    };
     const conclusion = conclude(job, { kind: 'returned', result: undefined }, about);
     if (conclusion?.problem !== undefined) throw conclusion.problem;
     const fenced = { ifSleepUntil: job.sleepUntil ?? null, signal: this.#stop.signal };

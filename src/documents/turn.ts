@@ -40,7 +40,9 @@ export class Turn<Doc> {
   constructor(options: TurnOptions<Doc>) {
     this.#options = options;
     const { store, clock, settings, pollMs, hooks, log, refresh } = options;
-    const opened: Opened<Doc> = { store, signal: this.#abort.signal };
+    // A lock of no duration has no end to be marked.
+    const marks = settings.retry !== undefined && settings.lockMs > 0 && store.marks === true;
+    const opened: Opened<Doc> = { store, signal: this.#abort.signal, marks };
     const { signal: stop } = this.#stop;
     this.#wake = new Wake(clock);
     const locks = new Locks({ opened, clock, lockMs: settings.lockMs, refresh, stop });

@@ -6,6 +6,8 @@ import type { Ending, Held } from './held.js';
 export interface Opened<Doc> {
   readonly store: DocumentJobStore<Doc>;
   readonly signal: AbortSignal;
+  /** Locks leave a mark, so that a crash is seen. */
+  readonly marks: boolean;
 }
 
 /** What a store of somebody's own throws may be anything: waiting is what one can do about it. */
@@ -75,11 +77,11 @@ export async function extendLocks<Doc>(
   helds: readonly Held<Doc>[],
   until: Date,
 ): Promise<boolean[]> {
-  const { store, signal } = opened;
+  const { store, signal, marks } = opened;
   return asked('renew locks', () =>
     underAnyFence(helds, async (items) => {
       const locks = items.map(({ held, fence }) => ({ id: held.job.id, ...fence }));
-      if (store.renew !== undefined) return [...(await store.renew(locks, until, { signal }))];
+      if (store.renew !== undefined) return [...(await store.renew(locks, until, { signal, marks }))];
       return all(
         opened,
         locks.map((lock) => ({ ...lock, changes: { sleepUntil: until } })),

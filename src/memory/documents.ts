@@ -70,10 +70,15 @@ export function memoryDocuments(
     return true;
   };
 
-  const lockMany = (until: Date, limit: number): DocumentJob<MemoryDocument>[] => {
+  const mark = (document: MemoryDocument, until: Date, marks: boolean | undefined): MemoryDocument =>
+    marks === true && fields.failure !== null
+      ? withValueAt(document, `${fields.failure}.lockedUntil`, until)
+      : document;
+
+  const lockMany = (until: Date, limit: number, marks?: boolean): DocumentJob<MemoryDocument>[] => {
     const found = inOrder().filter(({ at }) => at <= clock.now());
     return found.slice(0, limit).map(({ document }) => {
-      change(document, { sleepUntil: until });
+      change(mark(document, until, marks), { sleepUntil: until });
       return read(document);
     });
   };
@@ -84,12 +89,18 @@ export function memoryDocuments(
     clock,
     read,
     open: async ({ counts }) => checkCounts(where, fields, counts),
-    lockNext: async (until) => lockMany(until, 1)[0],
-    lockMany: async (until, { limit }) => lockMany(until, limit),
+    marks: fields.failure !== null,
+    lockNext: async (until, { marks }) => lockMany(until, 1, marks)[0],
+    lockMany: async (until, { limit, marks }) => lockMany(until, limit, marks),
     update: async (id, changes, options) => write({ id, changes, ...fenced(options) }),
     remove: async (id, options) => write({ id, remove: true, ...fenced(options) }),
     settle: async (writes) => writes.map(write),
-    renew: async (locks, sleepUntil) => locks.map((lock) => write({ ...lock, changes: { sleepUntil } })),
+    renew: async (locks, sleepUntil, { marks }) =>
+      locks.map((lock) => {
+        if (!write({ ...lock, changes: { sleepUntil } })) return false;
+        collection.set(mark(collection.get(lock.id) ?? {}, sleepUntil, marks));
+        return true;
+      }),
     look: async ({ withinMs, known }) => {
       const [first] = inOrder();
       const dueInMs = first === undefined ? Infinity : first.at - clock.now();

@@ -3,7 +3,7 @@ import type { DocumentLook } from '../store/documents.js';
 import { valueAt } from '../core/paths.js';
 import { run } from './context.js';
 import type { Documents } from './documents-context.js';
-import { writeEach } from './documents-write.js';
+import { lockUpdate, understood, writeEach } from './documents-write.js';
 
 /** How far the estimate of the server's clock may lag: the bound of an index has to be a plain date, not `$$NOW`. */
 const SLACK_MS = 1_000;
@@ -38,15 +38,21 @@ const guard = (lockUntil: Date): Document => ({ $lt: ['$$NOW', lockUntil] });
 const guarded = ({ mongo }: Documents, lockUntil: Date): Date | undefined =>
   lockUntil.getTime() > mongo.clock.now() ? lockUntil : undefined;
 
-export async function lockNext(documents: Documents, lockUntil: Date): Promise<Document | null> {
+export async function lockNext(
+  documents: Documents,
+  lockUntil: Date,
+  marks: boolean,
+): Promise<Document | null> {
   const { collection, fields, mongo } = documents;
   // It would need the shard key.
-  if (mongo.sharded) return (await lockMany(documents, lockUntil, 1))[0] ?? null;
+  if (mongo.sharded) return (await lockMany(documents, lockUntil, { limit: 1, marks }))[0] ?? null;
   return run('lock a document', () =>
-    collection.findOneAndUpdate(
-      dueFilter(documents, 0, guarded(documents, lockUntil)),
-      { $set: { [fields.sleepUntil]: lockUntil } },
-      { sort: { [fields.sleepUntil]: 1 }, returnDocument: 'before' },
+    understood(() =>
+      collection.findOneAndUpdate(
+        dueFilter(documents, 0, guarded(documents, lockUntil)),
+        lockUpdate(documents, lockUntil, marks),
+        { sort: { [fields.sleepUntil]: 1 }, returnDocument: 'before' },
+      ),
     ),
   );
 }
@@ -58,7 +64,7 @@ export async function lockNext(documents: Documents, lockUntil: Date): Promise<D
 export async function lockMany(
   documents: Documents,
   lockUntil: Date,
-  limit: number,
+  { limit, marks }: { readonly limit: number; readonly marks: boolean },
 ): Promise<readonly Document[]> {
   const { collection, fields, rivals } = documents;
   const { sleepUntil } = fields;
@@ -74,19 +80,15 @@ export async function lockMany(
       .toArray(),
   );
   const until = guarded(documents, lockUntil);
-  const got = await run('lock documents', () =>
-    writeEach(
-      documents,
-      candidates.map((document) => ({
-        filter: {
-          _id: document['_id'] as never,
-          [sleepUntil]: valueAt(document, sleepUntil),
-          ...(until === undefined ? {} : { $expr: guard(until) }),
-        },
-        update: { $set: { [sleepUntil]: lockUntil } },
-      })),
-    ),
-  );
+  const statements = candidates.map((document) => ({
+    filter: {
+      _id: document['_id'] as never,
+      [sleepUntil]: valueAt(document, sleepUntil),
+      ...(until === undefined ? {} : { $expr: guard(until) }),
+    },
+    update: lockUpdate(documents, lockUntil, marks),
+  }));
+  const got = await run('lock documents', () => understood(() => writeEach(documents, statements)));
   rivals.met = got.includes(false);
   return candidates.filter((_document, index) => got[index] === true);
 }

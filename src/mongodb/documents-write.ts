@@ -9,7 +9,7 @@ import { isInvalid } from './errors.js';
 /** One statement of a batch; without an update it deletes. */
 interface Statement {
   readonly filter: Filter<Document>;
-  readonly update?: UpdateFilter<Document>;
+  readonly update?: UpdateFilter<Document> | Document[];
   /** It may concern several documents. */
   readonly many?: boolean;
 }
@@ -101,6 +101,19 @@ function updateOf(
   return { ...(Object.keys(set).length === 0 ? {} : { $set: set }), ...off };
 }
 
+/** Sets the end of a lock, with a mark beside failures where one is wanted; anything else that is there stays. */
+export function lockUpdate(
+  { fields }: Documents,
+  until: Date,
+  marks: boolean,
+): UpdateFilter<Document> | Document[] {
+  const { sleepUntil, failure } = fields;
+  if (!marks || failure === null) return { $set: { [sleepUntil]: until } };
+  const value = `$${failure}`;
+  const kept = { $cond: [{ $eq: [{ $type: value }, 'object'] }, value, {}] };
+  return [{ $set: { [sleepUntil]: until, [failure]: { $mergeObjects: [kept, { lockedUntil: until }] } } }];
+}
+
 interface Group {
   readonly write: DocumentWrite;
   readonly indexes: number[];
@@ -157,9 +170,9 @@ async function doneOf(
     const left = new Set(there.map((document) => textOf(document._id)));
     return new Set(ids.map(textOf).filter((id) => !left.has(id)));
   }
-  const { sleepUntil } = write.changes;
+  const { sleepUntil = write.ifSleepUntil } = write.changes;
   const isDone = (document: Document): boolean =>
-    textOf(valueAt(document, fields.sleepUntil) ?? null) === textOf(sleepUntil ?? null);
+    sleepUntil === undefined || textOf(valueAt(document, fields.sleepUntil) ?? null) === textOf(sleepUntil);
   return new Set(there.filter(isDone).map((document) => textOf(document._id)));
 }
 
@@ -168,16 +181,17 @@ export async function renew(
   documents: Documents,
   locks: readonly ({ readonly id: unknown } & Fenced)[],
   until: Date,
+  marks: boolean,
 ): Promise<boolean[]> {
   const statements = locks.map((lock) => ({
     filter: { _id: lock.id as never, ...fence(documents, lock) },
-    update: updateOf(documents, { sleepUntil: until }),
+    update: lockUpdate(documents, until, marks),
   }));
   return run('renew locks', () => writeEach(documents, statements, RENEWAL), true);
 }
 
 /** A validator of the collection's that does not know of failures would refuse them for ever. */
-async function understood<T>(statements: () => Promise<T>): Promise<T> {
+export async function understood<T>(statements: () => Promise<T>): Promise<T> {
   try {
     return await statements();
   } catch (error) {

@@ -50,11 +50,13 @@ export function mongodbDocuments(home: Home, place: DocumentPlace): DocumentJobS
       await home.acquire(holder);
     },
     close: () => home.release(holder),
-    lockNext: async (until) => {
-      const document = await lockNext(at(), until);
+    marks: fields.failure !== null,
+    lockNext: async (until, { marks = false }) => {
+      const document = await lockNext(at(), until, marks);
       return document === null ? null : read(document);
     },
-    lockMany: async (until, { limit }) => (await lockMany(at(), until, limit)).map(read),
+    lockMany: async (until, { limit, marks = false }) =>
+      (await lockMany(at(), until, { limit, marks })).map(read),
     update: async (id, changes, { ifSleepUntil }) =>
       (await settle(at(), [{ id, changes, ...(ifSleepUntil === undefined ? {} : { ifSleepUntil }) }]))[0] ===
       true,
@@ -63,7 +65,7 @@ export function mongodbDocuments(home: Home, place: DocumentPlace): DocumentJobS
         await settle(at(), [{ id, remove: true, ...(ifSleepUntil === undefined ? {} : { ifSleepUntil }) }])
       )[0] === true,
     settle: (writes) => settle(at(), writes),
-    renew: (locks, until) => renew(at(), locks, until),
+    renew: (locks, until, { marks = false }) => renew(at(), locks, until, marks),
     look: ({ withinMs, known }) => look(at(), withinMs, known),
     indexFaults: () => documentIndexFaults(at()),
   };

@@ -3,7 +3,7 @@ import type { Sql } from './connection.js';
 import { Parameters } from './documents-parameters.js';
 import { idJson, keyTexts, readJob, rowJson } from './documents-row.js';
 import { keyColumns, textAt, unlike, type DocumentTable, type Place } from './documents-table.js';
-import { assigned } from './documents-write.js';
+import { lockAssignments } from './documents-write.js';
 import { run } from './errors.js';
 import { parseExact } from './reactive/exact.js';
 import { typeOf, type Column } from './reactive/shape.js';
@@ -43,17 +43,19 @@ const matching = ({ where, shape, condition }: DocumentTable, args: Parameters):
   return sql === undefined ? 'true' : `(${sql}\n)`;
 };
 
+export interface LockRequest {
+  readonly lockUntil: Date;
+  readonly limit: number;
+  readonly marks?: boolean;
+}
+
 /**
  * Rows that others are at are passed over. A lock that is over already would let somebody else in at once: then the
  * estimate of the server's clock was wrong, and nothing is locked.
  */
 export function lockStatement(
   table: DocumentTable,
-  {
-    lockUntil,
-    limit,
-    guarded,
-  }: { readonly lockUntil: Date; readonly limit: number; readonly guarded: boolean },
+  { lockUntil, limit, guarded, marks = false }: LockRequest & { readonly guarded: boolean },
 ): { readonly text: string; readonly args: Parameters } {
   const { from, sleepUntil } = table;
   const args = new Parameters();
@@ -68,7 +70,7 @@ export function lockStatement(
       order by ${sortKey(sleepUntil)} limit ${args.add(String(limit), 'integer')}
       for update skip locked
     )
-    update ${from} set ${assigned(sleepUntil, until)}
+    update ${from} set ${lockAssignments(table, until, marks)}
     from ${due} where ${keys.map((key, at) => `${key} = ${due}.k${String(at)}`).join(' and ')}
     returning ${due}.json`;
   return { text, args };
@@ -77,11 +79,10 @@ export function lockStatement(
 export async function lock(
   { driver, clock }: Sql,
   table: DocumentTable,
-  lockUntil: Date,
-  limit: number,
+  request: LockRequest,
 ): Promise<readonly DocumentJob[]> {
-  const guarded = lockUntil.getTime() > clock.now();
-  const { text, args } = lockStatement(table, { lockUntil, limit, guarded });
+  const guarded = request.lockUntil.getTime() > clock.now();
+  const { text, args } = lockStatement(table, { ...request, guarded });
   const { rows } = await run('lock documents', () => driver.often.query(text, args.texts), true);
   const jobs = rows.map(({ json }) => readJob(table, json as string));
   return jobs.sort((a, b) => Number(a.sleepUntil) - Number(b.sleepUntil));

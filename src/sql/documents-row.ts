@@ -1,5 +1,5 @@
 /** A row as a document with a schedule, and its primary key as an id. */
-import { failureOf } from '../store/document-fields.js';
+import { failureOf, lockMarkOf } from '../store/document-fields.js';
 import type { DocumentJob } from '../store/documents.js';
 import { partOf, type DocumentTable, type Place } from './documents-table.js';
 import { quoted } from './names.js';
@@ -69,6 +69,7 @@ function jobOf(table: DocumentTable, id: unknown, row: Row): DocumentJob {
     autoRemove: partOf(row, parts.autoRemove) as never,
     timezone: partOf(row, parts.timezone) as never,
     failure: failureOf(partOf(row, parts.failure)),
+    lockedUntil: lockMarkOf(partOf(row, parts.failure)),
     get data() {
       const own = new Set(
         Object.values(parts).flatMap(({ path, column }) => (path.length === 0 ? [column.name] : [])),

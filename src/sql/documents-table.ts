@@ -9,7 +9,7 @@ import { fieldOf, isJson, type Field } from './reactive/fields.js';
 import { literal } from './reactive/names.js';
 import { missingTable, parseName, readShape, tableOf, type Shape } from './reactive/shape.js';
 
-export type Part = keyof DocumentFields;
+type Part = keyof DocumentFields;
 
 /** A part of a schedule in a row: in a column of times, in any other column, or inside JSON. */
 export interface Place extends Field {

@@ -3,15 +3,7 @@ import type { DocumentChanges, DocumentWrite } from '../store/documents.js';
 import type { Sql } from './connection.js';
 import { Parameters } from './documents-parameters.js';
 import { keyTexts } from './documents-row.js';
-import {
-  keyColumns,
-  textAt,
-  unlike,
-  withAt,
-  type DocumentTable,
-  type Part,
-  type Place,
-} from './documents-table.js';
+import { keyColumns, textAt, unlike, withAt, type DocumentTable, type Place } from './documents-table.js';
 import { run } from './errors.js';
 import { quoted } from './names.js';
 import { literal } from './reactive/names.js';
@@ -20,7 +12,15 @@ import { rows as rowsOf } from './rows.js';
 import { timeText } from './values.js';
 
 /** The parts that a scheduler writes. */
-const WRITTEN = ['sleepUntil', 'autoRemove', 'failure'] as const satisfies readonly Part[];
+const WRITTEN = ['sleepUntil', 'autoRemove', 'failure', 'mark'] as const;
+type Written = (typeof WRITTEN)[number];
+
+/** Where each of them is; the mark of a lock is kept beside failures. */
+function placeOf({ parts }: DocumentTable, part: Written): Place | undefined {
+  if (part !== 'mark') return parts[part];
+  const { failure } = parts;
+  return failure === undefined ? undefined : { ...failure, path: [...failure.path, 'lockedUntil'] };
+}
 
 const givenName = (table: DocumentTable): string => unlike(table, 'tidemill_given');
 const foundName = (table: DocumentTable): string => unlike(table, 'tidemill_found');
@@ -31,14 +31,14 @@ function columnValue({ kind, column }: Place, text: string): string {
   return `${text}::${typeOf(column)}`;
 }
 
-/** An expression: a text as JSON. Due times are texts there, anything else is JSON already. */
-const jsonValue = (part: Part, text: string): string =>
-  part === 'sleepUntil'
+/** An expression: a text as JSON. Times are texts there, anything else is JSON already. */
+const jsonValue = (part: Written, text: string): string =>
+  part === 'sleepUntil' || part === 'mark'
     ? `coalesce(to_jsonb(${text}), 'null'::jsonb)`
     : `coalesce(${text}::jsonb, 'null'::jsonb)`;
 
 /** An expression: the document with the part written; a failure that is over leaves nothing behind. */
-function jsonWith(document: string, part: Part, { path }: Place, text: string): string {
+function jsonWith(document: string, part: Written, { path }: Place, text: string): string {
   const written = withAt(document, path, jsonValue(part, text));
   if (part !== 'failure') return written;
   const off = path.length === 0 ? 'null' : `${document} #- array[${path.map(literal).join(', ')}]`;
@@ -49,13 +49,28 @@ const asJsonb = ({ sql, column }: Place): string => (column.type === 'jsonb' ? s
 const fromJsonb = ({ column }: Place, value: string): string =>
   column.type === 'jsonb' ? value : `(${value})::json`;
 
-/** An assignment of a due time that is given as a text, on one row. */
-export function assigned(place: Place, text: string): string {
-  const value =
-    place.kind === 'json'
-      ? fromJsonb(place, jsonWith(asJsonb(place), 'sleepUntil', place, text))
-      : columnValue(place, text);
-  return `${quoted(place.column.name)} = ${value}`;
+/** Assignments of the end of a lock that is given as a text, on one row, with its mark where one is wanted. */
+export function lockAssignments(table: DocumentTable, text: string, marks: boolean): string {
+  const values = new Map<string, string>();
+  for (const part of marks ? (['sleepUntil', 'mark'] as const) : (['sleepUntil'] as const)) {
+    const place = placeOf(table, part);
+    if (place === undefined) continue;
+    const { name } = place.column;
+    const value =
+      place.kind === 'json'
+        ? fromJsonb(
+            place,
+            jsonWith(
+              values.has(name) ? `(${values.get(name) ?? ''})::jsonb` : asJsonb(place),
+              part,
+              place,
+              text,
+            ),
+          )
+        : columnValue(place, text);
+    values.set(name, value);
+  }
+  return [...values].map(([name, value]) => `${quoted(name)} = ${value}`).join(', ');
 }
 
 /** What a batch writes to each column, as expressions, and the joins in which they are made step by step. */
@@ -68,7 +83,7 @@ function columnsOf(table: DocumentTable): {
   const values = new Map<string, string>();
   const joins: string[] = [];
   for (const part of WRITTEN) {
-    const place = parts[part];
+    const place = placeOf(table, part);
     if (place === undefined) continue;
     const { name } = place.column;
     const [isSet, text] = [`${given}.${quoted(`${part}_set`)}`, `${given}.${quoted(part)}`];
@@ -114,7 +129,7 @@ const byKey = (table: DocumentTable): string =>
  */
 export function writeStatement(
   table: DocumentTable,
-  writes: readonly DocumentWrite[],
+  writes: readonly MarkedWrite[],
   removes: boolean,
 ): { readonly text: string; readonly args: Parameters } {
   const args = new Parameters();
@@ -156,11 +171,14 @@ export function writeStatement(
   return { text, args };
 }
 
+/** A renewal may leave a mark as well. */
+type MarkedWrite = DocumentWrite & { readonly mark?: Date };
+
 const textOf = (value: Date | null | undefined): string | null =>
   value === null || value === undefined ? null : timeText(value);
 
 /** Every value as a text, beside whether it is to be written. */
-function givenOf({ shape }: DocumentTable, write: DocumentWrite, at: number): Record<string, unknown> {
+function givenOf({ shape }: DocumentTable, write: MarkedWrite, at: number): Record<string, unknown> {
   const { sleepUntil, autoRemove, failure }: DocumentChanges = 'changes' in write ? write.changes : {};
   return {
     i: at,
@@ -173,13 +191,15 @@ function givenOf({ shape }: DocumentTable, write: DocumentWrite, at: number): Re
     autoRemove: autoRemove === null || autoRemove === undefined ? null : String(autoRemove),
     failure_set: failure !== undefined,
     failure: failure === null || failure === undefined ? null : JSON.stringify(failure),
+    mark_set: write.mark !== undefined,
+    mark: textOf(write.mark),
   };
 }
 
 async function writeAll(
   { driver }: Sql,
   table: DocumentTable,
-  writes: readonly DocumentWrite[],
+  writes: readonly MarkedWrite[],
   removes: boolean,
 ): Promise<readonly boolean[]> {
   if (writes.length === 0) return [];
@@ -196,7 +216,7 @@ async function writeAll(
 export async function settle(
   sql: Sql,
   table: DocumentTable,
-  writes: readonly DocumentWrite[],
+  writes: readonly MarkedWrite[],
 ): Promise<boolean[]> {
   const isRemoval = (write: DocumentWrite): boolean => 'remove' in write;
   const kinds = [true, false].map((removes) => writes.filter((write) => isRemoval(write) === removes));

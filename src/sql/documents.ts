@@ -77,19 +77,24 @@ export function sqlDocuments(home: Home, place: DocumentPlace): DocumentJobStore
         throw new OptionError(`${where}: the table was not looked at yet; start it first.`);
       return jobOfRow(known, row);
     },
-    lockNext: async (until) => (await on((sql, at) => lock(sql, at, until, 1)))[0],
-    lockMany: (until, { limit }) => on((sql, at) => lock(sql, at, until, limit)),
+    get marks() {
+      return known?.parts.failure !== undefined;
+    },
+    lockNext: async (lockUntil, { marks = false }) =>
+      (await on((sql, at) => lock(sql, at, { lockUntil, limit: 1, marks })))[0],
+    lockMany: (lockUntil, { limit, marks = false }) =>
+      on((sql, at) => lock(sql, at, { lockUntil, limit, marks })),
     update: (id, changes, { ifSleepUntil }) =>
       one({ id, changes, ...(ifSleepUntil === undefined ? {} : { ifSleepUntil }) }),
     remove: (id, { ifSleepUntil }) =>
       one({ id, remove: true, ...(ifSleepUntil === undefined ? {} : { ifSleepUntil }) }),
     settle: (writes) => on((sql, at) => settle(sql, at, writes)),
-    renew: (locks, sleepUntil) =>
+    renew: (locks, sleepUntil, { marks = false }) =>
       on((sql, at) =>
         settle(
           sql,
           at,
-          locks.map((lock) => ({ ...lock, changes: { sleepUntil } })),
+          locks.map((one) => ({ ...one, changes: { sleepUntil }, ...(marks ? { mark: sleepUntil } : {}) })),
         ),
       ),
     look: ({ withinMs, known: reported }) => on((sql, at) => look(sql, at, withinMs, reported)),

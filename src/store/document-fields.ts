@@ -62,6 +62,10 @@ export function failureOf(value: unknown): DocumentFailure | null {
   return slot === undefined ? known : { ...known, scheduledFor: slot };
 }
 
+/** The mark of a lock beside failures. */
+export const lockMarkOf = (value: unknown): Date | null =>
+  typeof value === 'object' && value !== null ? (dateOf(Reflect.get(value, 'lockedUntil')) ?? null) : null;
+
 /** The schedule of a document. Values are handed on as they are: whoever plans says what is wrong with them. */
 export function jobOf<Doc extends Readonly<Record<string, unknown>>>(
   id: unknown,
@@ -78,6 +82,7 @@ export function jobOf<Doc extends Readonly<Record<string, unknown>>>(
     autoRemove: value(fields.autoRemove),
     timezone: value(fields.timezone),
     failure: failureOf(value(fields.failure)),
+    lockedUntil: lockMarkOf(value(fields.failure)),
     get data() {
       return dataOf(document, fields);
     },

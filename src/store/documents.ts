@@ -20,6 +20,8 @@ export interface DocumentJob<Doc = Record<string, unknown>> {
   readonly timezone?: string | null;
   /** What went wrong so far. */
   readonly failure?: DocumentFailure | null;
+  /** The end of the last lock that left a mark. Equal to `sleepUntil`: whoever had it died. */
+  readonly lockedUntil?: Date | null;
   /** The other fields. */
   readonly data?: Readonly<Record<string, unknown>>;
   /** The whole document, as handlers get it. Default: the fields above and those of `data`, together. */
@@ -37,6 +39,8 @@ export interface DocumentFailure {
   readonly scheduledFor?: Date;
   /** No attempt is left, or the schedule cannot be read. */
   readonly ended: boolean;
+  /** The mark of a lock, where failures are written while there is one. */
+  readonly lockedUntil?: Date;
 }
 
 /** Undefined leaves a field as it is. Null sets it to null, or, for `failure`, takes it off. */
@@ -49,6 +53,11 @@ export interface DocumentChanges {
 export interface StoreCall {
   /** Aborts when nobody waits for the answer any more. */
   readonly signal: AbortSignal;
+}
+
+export interface LockCall extends StoreCall {
+  /** Keep the end of the lock beside failures as well; only asked of stores that say `marks`. */
+  readonly marks?: boolean;
 }
 
 export interface Fenced {
@@ -82,7 +91,7 @@ export interface DocumentWatch {
 /** Where documents are, for a scheduler. */
 export interface DocumentJobStore<Doc = Record<string, unknown>> {
   /** Finds the next document that is due, sets its `sleepUntil` to `lockUntil`, and answers it as it was before. Atomic. */
-  lockNext(lockUntil: Date, call: StoreCall): Promise<DocumentJob<Doc> | null | undefined>;
+  lockNext(lockUntil: Date, call: LockCall): Promise<DocumentJob<Doc> | null | undefined>;
   /** False: the precondition did not hold, or the document is gone. */
   update(id: unknown, changes: DocumentChanges, options: Fenced & StoreCall): Promise<boolean>;
   remove(id: unknown, options: Fenced & StoreCall): Promise<boolean>;
@@ -94,7 +103,7 @@ export interface DocumentJobStore<Doc = Record<string, unknown>> {
   /** As `lockNext`, for up to `limit` documents. */
   lockMany?(
     lockUntil: Date,
-    options: { readonly limit: number } & StoreCall,
+    options: { readonly limit: number } & LockCall,
   ): Promise<readonly DocumentJob<Doc>[]>;
   /** Several writes at once, each under its own precondition; answers for each, in order. */
   settle?(writes: readonly DocumentWrite[], call: StoreCall): Promise<readonly boolean[]>;
@@ -102,8 +111,13 @@ export interface DocumentJobStore<Doc = Record<string, unknown>> {
   renew?(
     locks: readonly ({ readonly id: unknown } & Fenced)[],
     lockUntil: Date,
-    call: StoreCall,
+    call: LockCall,
   ): Promise<readonly boolean[]>;
+  /**
+   * True where `lockNext`, `lockMany` and `renew` can leave a mark in the document, so that with a policy for retries a
+   * crash counts as a failure.
+   */
+  readonly marks?: boolean;
   /** What is due within a while. `known` are ids of misfits that need not be named again. */
   look?(
     options: { readonly withinMs: number; readonly known: readonly unknown[] } & StoreCall,

@@ -15,6 +15,7 @@ import { aName } from './tables.js';
 
 const LOCK_MS = 3_000;
 const COUNT = 5;
+const ATTEMPTS = 2;
 const client = rawClient(inject('mongoUri'));
 const pool = rawPool();
 
@@ -26,7 +27,7 @@ interface Ground {
 }
 
 const CREATE = (table: string): string =>
-  `create table ${table} (id text primary key, "sleepUntil" timestamptz)`;
+  `create table ${table} (id text primary key, "sleepUntil" timestamptz, "scheduleFailure" jsonb)`;
 const INSERT = (table: string): string =>
   `insert into ${table} select n::text, now() from generate_series(1, ${String(COUNT)}) n`;
 const DONE = (table: string): string => `select 1 from ${table} where "sleepUntil" is null`;
@@ -55,9 +56,15 @@ const grounds: Readonly<Record<string, () => Promise<Ground>>> = {
   },
 };
 
-function worker({ url, collection }: Ground, concurrency: number) {
+function worker({ url, collection }: Ground, concurrency: number, attempts?: number) {
   const file = fileURLToPath(new URL('worker.ts', import.meta.url));
-  const args = [url, collection, String(LOCK_MS), String(concurrency)];
+  const args = [
+    url,
+    collection,
+    String(LOCK_MS),
+    String(concurrency),
+    ...(attempts === undefined ? [] : [String(attempts)]),
+  ];
   const child = fork(file, args, {
     execArgv: ['--import', 'tsx'],
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
@@ -95,6 +102,25 @@ it.each(Object.keys(grounds).flatMap((kind) => [1, 3].map((concurrency) => [kind
     await survive(await grounds[kind]!(), concurrency);
   },
 );
+
+it('documents that kill their process come to an end, with a policy', async () => {
+  const ground = await grounds['mongodb']!();
+  let deaths = 0;
+  // One process after the other, until nothing is left to run.
+  while ((await ground.done()) < COUNT) {
+    expect(deaths).toBeLessThanOrEqual(COUNT * ATTEMPTS);
+    const { child } = worker(ground, COUNT, ATTEMPTS);
+    const gone = once(child, 'exit');
+    await until(
+      'it is dead, or all are over',
+      async () => child.signalCode !== null || (await ground.done()) === COUNT,
+    );
+    child.kill('SIGKILL');
+    await gone;
+    deaths += 1;
+  }
+  expect(deaths).toBeGreaterThanOrEqual(ATTEMPTS);
+}, 180_000);
 
 it('documents of a process that was killed with SIGKILL are finished by the next one (embedded)', async () => {
   const dir = join(mkdtempSync(join(tmpdir(), 'tidemill-kill-')), 'data');

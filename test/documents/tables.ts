@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { DocumentJobStore } from '../../src/store/documents.js';
 import type { SqlStore } from '../../src/sql/store.js';
-import type { Tidemill } from '../../src/index.js';
 import { watched, type Place, type Watched } from './shared/places.js';
 
 export const signal: AbortSignal = new AbortController().signal;
@@ -14,7 +13,7 @@ export const onTable = (
   store: SqlStore,
   collection: string,
   options: Parameters<typeof watched>[1] = {},
-): Watched & { readonly mill: Tidemill } => watched({ store, collection } as unknown as Place, options);
+): Watched => watched({ store, collection } as unknown as Place, options);
 
 /** The rows of a table, as a scheduler sees them, for as long as the test runs. */
 export async function rowsOf(

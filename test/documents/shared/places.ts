@@ -1,5 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { afterEach, describe, inject } from 'vitest';
+import { Scheduler, type JobStore } from '../../../src/documents/index.js';
 import { Tidemill, type DocumentOptions, type DocumentSchedule } from '../../../src/index.js';
 import { memory } from '../../../src/memory/index.js';
 import type { MemoryStore } from '../../../src/memory/store.js';
@@ -14,15 +15,18 @@ import {
   sharedEmbedded,
   useEmbedded,
 } from '../../support/stores.js';
+import { OwnStore, type OwnJob } from '../own-store.js';
 
 type Doc = Record<string, unknown>;
+/** One of ours, which a mill runs; or three methods, which a scheduler runs that stands alone. */
+type Home = Store | JobStore;
 
 /** Documents of one test, wherever they are kept. */
 export interface Place {
-  readonly store: Store;
+  readonly store: Home;
   readonly collection: string;
   /** A store of another process's, on the same documents. */
-  readonly another: () => Store;
+  readonly another: () => Home;
   /** Keeps a document; answers its id. */
   insert(document: Doc): Promise<string>;
   get(id: string): Promise<Doc | undefined>;
@@ -30,8 +34,26 @@ export interface Place {
 }
 
 export interface PlaceCase {
-  readonly name: 'memory' | 'mongodb' | 'postgres' | 'embedded';
+  readonly name: 'three methods' | 'memory' | 'mongodb' | 'postgres' | 'embedded';
   readonly open: () => Promise<Place>;
+}
+
+const jobOf = ({ sleepUntil, interval, repeatUntil, autoRemove, timezone, ...data }: Doc): Partial<OwnJob> =>
+  ({ sleepUntil, interval, repeatUntil, autoRemove, timezone, data }) as Partial<OwnJob>;
+
+function inThreeMethods(): Place {
+  const store = new OwnStore();
+  return {
+    store,
+    collection: '',
+    another: () => store,
+    insert: async (document) => String(store.insert(jobOf(document)).id),
+    get: async (id) => {
+      const job = store.jobs.get(id);
+      return job === undefined ? undefined : { ...job, ...job.data, scheduleFailure: job.failure };
+    },
+    change: async (id, fields) => void Object.assign(store.jobs.get(id) ?? {}, fields),
+  };
 }
 
 function inMemory(): Place {
@@ -115,6 +137,7 @@ async function inTable(database: Database, open: () => Store, another: () => Sto
 const pool = rawPool();
 
 const places: readonly (PlaceCase & { readonly prepare?: () => void })[] = [
+  { name: 'three methods', open: async () => inThreeMethods() },
   { name: 'memory', open: async () => inMemory() },
   { name: 'mongodb', open: async () => inMongodb() },
   { name: 'postgres', open: () => inTable(pool, freshPostgres, freshPostgres) },
@@ -135,43 +158,52 @@ export function eachPlace(what: string, facts: (place: PlaceCase) => void): void
   }
 }
 
-const mills: Tidemill[] = [];
+const running: { stop(options: { timeout: number }): Promise<void> }[] = [];
 afterEach(async () => {
-  await Promise.all(mills.splice(0).map((mill) => mill.stop({ timeout: 0 })));
+  await Promise.all(running.splice(0).map((one) => one.stop({ timeout: 0 })));
 });
 
 export interface Watched {
   readonly schedule: DocumentSchedule;
-  readonly mill: Tidemill;
   readonly errors: { readonly error: Error; readonly where: string }[];
   /** Ids of documents that ran, in order. */
   readonly ran: string[];
 }
 
-const idOf = (id: unknown): string => String(id);
-
-/** A schedule on the place, by a mill of its own that is stopped after the test. */
-export function watched(
-  place: Place,
-  options: Partial<DocumentOptions> = {},
-  store: Store = place.store,
-): Watched {
+function scheduleOf(store: Home, options: DocumentOptions): DocumentSchedule {
+  if ('lockNext' in store) {
+    const { collection: _none, ...rest } = options;
+    const scheduler = new Scheduler({ store, logger: false, ...rest });
+    running.push(scheduler);
+    return scheduler;
+  }
   const mill = new Tidemill({ store, logger: false });
-  mills.push(mill);
+  running.push(mill);
+  return mill.documents(options);
+}
+
+/** A schedule on the place, stopped after the test. */
+export function watched(
+  { store: own, collection }: Place,
+  { onDocument, ...options }: Partial<DocumentOptions> = {},
+  store: Home = own,
+): Watched {
   const errors: Watched['errors'] = [];
   const ran: string[] = [];
-  const { onDocument, ...rest } = options;
-  const schedule = mill.documents({
-    collection: place.collection,
+  const schedule = scheduleOf(store, {
+    collection,
     onError: (error, { where }) => void errors.push({ error, where }),
-    ...rest,
+    ...options,
     onDocument: async (document, context) => {
-      ran.push(idOf(context.job.id));
+      ran.push(String(context.job.id));
       await onDocument?.(document, context);
     },
   });
-  return { schedule, mill, errors, ran };
+  return { schedule, errors, ran };
 }
 
 export const past = (ms = 1_000): Date => new Date(Date.now() - ms);
 export const future = (ms: number): Date => new Date(Date.now() + ms);
+
+export const sleepUntil = async (place: Place, id: string): Promise<unknown> =>
+  (await place.get(id))?.['sleepUntil'];

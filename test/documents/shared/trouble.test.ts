@@ -1,10 +1,7 @@
 import { expect, it } from 'vitest';
 import { LeaseLostError } from '../../../src/core/errors.js';
 import { gate, until } from '../../support/mills.js';
-import { eachPlace, future, past, watched, type Place } from './places.js';
-
-const sleepUntil = async (place: Place, id: string): Promise<unknown> =>
-  (await place.get(id))?.['sleepUntil'];
+import { eachPlace, future, past, sleepUntil, watched } from './places.js';
 
 eachPlace('documents in trouble', ({ open }) => {
   it('parks a document whose interval cannot be read, with the reason in it', async () => {

@@ -1,0 +1,95 @@
+import { expect, it } from 'vitest';
+import { gate, until } from '../../support/mills.js';
+import { eachPlace, past, sleepUntil, watched } from './places.js';
+
+const retryPolicy = { type: 'fixed', interval: 0, maxAttempts: 2 } as const;
+
+eachPlace('the death of a process', ({ name, open }) => {
+  // Three methods leave no mark by which it could be seen.
+  const fact = it.skipIf(name === 'three methods');
+
+  fact('counts as a failure, with a policy', async () => {
+    const place = await open();
+    const lockedUntil = past(2_000);
+    const left = { sleepUntil: lockedUntil, scheduleFailure: { lockedUntil } };
+    const counted: unknown[] = [];
+    const { schedule, errors, ran } = watched(place, {
+      retryPolicy,
+      onDocument: async ({ kind }, { job }) => {
+        counted.push((await place.get(String(job.id)))?.['scheduleFailure']);
+        if (kind === 'fails') throw new Error('bad');
+      },
+    });
+    const works = await place.insert({ ...left, interval: '@yearly' });
+    const fails = await place.insert({ ...left, kind: 'fails' });
+    await schedule.start();
+    await until('both are over', async () => {
+      const [one, two] = await Promise.all([sleepUntil(place, works), sleepUntil(place, fails)]);
+      return Number(one) > Date.now() + 600_000 && two === null;
+    });
+    await schedule.stop();
+    expect([...ran].sort()).toEqual([works, fails].sort());
+    // While it runs again: the next crash would be the second.
+    for (const failure of counted)
+      expect(failure).toMatchObject({ count: 1, ended: false, lockedUntil: expect.anything() as unknown });
+    expect((await place.get(works))?.['scheduleFailure'] ?? null).toBeNull();
+    expect((await place.get(fails))?.['scheduleFailure']).toMatchObject({
+      count: 2,
+      ended: true,
+      reason: 'bad',
+    });
+    expect(errors.map(({ where }) => where).sort()).toEqual(['crash', 'crash', 'onDocument']);
+  });
+
+  fact('is the end of a document that has had its attempts', async () => {
+    const place = await open();
+    const lockedUntil = past(2_000);
+    const at = past(3_000);
+    const { schedule, errors, ran } = watched(place, { retryPolicy });
+    const failure = { count: 1, reason: 'died', firstAt: at, at, ended: false, lockedUntil };
+    const id = await place.insert({ sleepUntil: lockedUntil, autoRemove: true, scheduleFailure: failure });
+    await schedule.start();
+    await until('it has ended', async () => (await sleepUntil(place, id)) === null);
+    expect(ran).toEqual([]);
+    expect((await place.get(id))?.['scheduleFailure']).toMatchObject({
+      count: 2,
+      ended: true,
+      reason: expect.stringContaining('process died') as unknown,
+    });
+    expect(errors.map(({ where }) => where)).toEqual(['crash']);
+  });
+
+  fact('is told from one that gave its document another time', async () => {
+    const place = await open();
+    const end = gate();
+    const { schedule, errors, ran } = watched(place, {
+      lockDuration: '4s',
+      retryPolicy,
+      onDocument: async (_document, { job }) => {
+        await end.promise;
+        if (ran.length === 1) await place.change(String(job.id), { sleepUntil: past() });
+      },
+    });
+    const id = await place.insert({ sleepUntil: past(), interval: '@yearly' });
+    const lock = async (): Promise<{ readonly end: number; readonly mark: number }> => {
+      const document = await place.get(id);
+      const { lockedUntil } = (document?.['scheduleFailure'] ?? {}) as { lockedUntil?: string | Date };
+      return { end: Number(document?.['sleepUntil']), mark: Number(new Date(lockedUntil ?? 0)) };
+    };
+    await schedule.start();
+    await until('it runs', () => ran.length === 1);
+    const first = await lock();
+    expect(first.mark).toBe(first.end);
+    const renewed = await until('its lock is renewed', async () => {
+      const now = await lock();
+      return now.end > first.end && now;
+    });
+    expect(renewed.mark).toBe(renewed.end);
+    end.open();
+    await until('it has run again', () => ran.length === 2);
+    await until('it is planned', async () => Number(await sleepUntil(place, id)) > Date.now() + 600_000);
+    await schedule.stop();
+    expect(errors).toEqual([]);
+    expect((await place.get(id))?.['scheduleFailure'] ?? null).toBeNull();
+  });
+});
