@@ -7,6 +7,7 @@ import type { Bench, Row } from './lib/bench.js';
 import { chosen } from './lib/flags.js';
 import { circumstances, tables, write } from './lib/report.js';
 import { targets, targetTable } from './lib/targets.js';
+import { documentsIdle, documentsProcessing } from './measure/documents.js';
 import { enqueueing } from './measure/enqueueing.js';
 import { fullCollection } from './measure/full.js';
 import { idle } from './measure/idle.js';
@@ -25,6 +26,8 @@ const SECTIONS = {
   enqueueing,
   latency,
   idle,
+  'documents-processing': documentsProcessing,
+  'documents-idle': documentsIdle,
   'reactive-tasks': reactiveThroughput,
   'reactive-latency': reactiveLatency,
   'reactive-planner': reactivePlanner,
@@ -35,7 +38,7 @@ const { values: flags } = parseArgs({
   options: {
     /** Which contenders; all by default. */
     only: { type: 'string', default: CONTENDERS.join(',') },
-    /** Which sections; all by default. `reactive` means all of `reactive-…`. */
+    /** Which sections; all by default. `reactive` means all of `reactive-…`, and `documents` likewise. */
     sections: { type: 'string', default: Object.keys(SECTIONS).join(',') },
     rounds: { type: 'string' },
     quick: { type: 'boolean', default: false },
@@ -50,7 +53,7 @@ const { values: flags } = parseArgs({
 
 const SECTION_NAMES = Object.keys(SECTIONS) as (keyof typeof SECTIONS)[];
 
-/** `reactive` means all of `reactive-…`. */
+/** `reactive` means all of `reactive-…`, and `documents` likewise. */
 const expanded = (given: string): string =>
   given
     .split(',')

@@ -48,6 +48,7 @@ export interface ContenderModule {
 const MODULES = {
   raw: () => import('./raw.js'),
   tidemill: () => import('./tidemill.js'),
+  documents: () => import('./documents.js'),
   agenda: () => import('./agenda.js'),
   pulse: () => import('./pulse.js'),
   mongodash: () => import('./mongodash.js'),

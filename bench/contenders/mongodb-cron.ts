@@ -1,9 +1,11 @@
 import { MongoClient } from 'mongodb';
-import { documents } from '../lib/documents.js';
+import { scheduled } from '../lib/scheduled.js';
 import { peer, type Contender, type ContenderModule, type Place } from './contender.js';
 
 const variants = {
+  default: { loops: 1, nextDelay: 0, idleDelay: 0 },
   loops1: { loops: 1, nextDelay: 0, idleDelay: 100 },
+  loops10: { loops: 10, nextDelay: 0, idleDelay: 100 },
   loops100: { loops: 100, nextDelay: 0, idleDelay: 100 },
 };
 
@@ -11,21 +13,11 @@ async function open(client: MongoClient, { database, variant }: Place): Promise<
   const { loops, nextDelay, idleDelay } = variants[variant as keyof typeof variants];
   const { MongoCron } = await peer('mongodb-cron');
   const jobs = client.db(database).collection('jobs');
-  // The index that its documentation asks for.
-  await jobs.createIndexes([{ key: { sleepUntil: 1 }, sparse: true }]);
+  // Its way of asking for a job is to insert a document.
+  const own = await scheduled(jobs);
   const workers: any[] = [];
   return {
-    // Its way of asking for a job is to insert a document.
-    enqueue: (data) => jobs.insertOne({ name: 'noop', data, sleepUntil: new Date() }),
-    enqueueMany: (data) =>
-      jobs.insertMany(data.map((one) => ({ name: 'noop', data: one, sleepUntil: new Date() }))),
-    fill: async (count) => {
-      for (const batch of documents(count)) {
-        await jobs.insertMany(
-          batch.map(({ _id, name, data, createdAt }) => ({ _id, name, data, sleepUntil: createdAt })),
-        );
-      }
-    },
+    ...own,
     start: async (run) => {
       for (let loop = 0; loop < loops; loop += 1) {
         const worker = new MongoCron({
@@ -39,7 +31,6 @@ async function open(client: MongoClient, { database, variant }: Place): Promise<
         await worker.start();
       }
     },
-    finished: async () => (await jobs.findOne({ sleepUntil: { $ne: null } })) === null,
     stop: async () => {
       await Promise.all(workers.map((worker) => worker.stop()));
     },

@@ -51,7 +51,33 @@ export const atMost = (target: string, value: number, limit: number, unit = ''):
 /** What was promised, against what was measured in this run. Null where this run did not measure it. */
 export function targets(rows: readonly Row[]): Target[] {
   const figure = figuresOf(rows);
-  return [...jobTargets(figure), ...reactiveTargets(figure)];
+  return [...jobTargets(figure), ...documentTargets(figure), ...reactiveTargets(figure)];
+}
+
+function documentTargets(figure: Figure): Target[] {
+  const rate = (contender: string, variant: string): number =>
+    figure('documents', contender, variant, 'documents/s');
+  const best = (contender: string, variants: readonly string[]): number =>
+    Math.max(...variants.map((variant) => rate(contender, variant)));
+  return [
+    atLeast(
+      'documents: one at a time at least as fast as mongodb-cron',
+      rate('documents', 'serial') / rate('mongodb-cron', 'loops1'),
+      1,
+      ' times',
+    ),
+    atLeast(
+      "documents: with concurrency at least 3 times mongodb-cron's best",
+      best('documents', ['at10', 'at100']) / best('mongodb-cron', ['loops10', 'loops100']),
+      3,
+      ' times',
+    ),
+    atMost(
+      'documents: idle, at most 1.1 commands/s',
+      figure('documents, idle', 'documents', 'serial', 'commands/s'),
+      1.1,
+    ),
+  ];
 }
 
 function reactiveTargets(figure: Figure): Target[] {

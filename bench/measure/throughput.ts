@@ -3,7 +3,7 @@ import { tried, type Bench } from '../lib/bench.js';
 import { median, round } from '../lib/stats.js';
 import { processing, type ProcessingResult } from './processing.js';
 
-interface Entry {
+export interface Entry {
   readonly contender: ContenderName;
   readonly variant: string;
   readonly jobs: number;
@@ -34,7 +34,7 @@ const SEVERAL: readonly Entry[] = [
 ].flatMap((row) => [1, 2, 4].map((processes) => ({ contender: 'tidemill' as const, ...row, processes })));
 
 /** Every entry once per round, so that a busy minute of the machine hits them all alike. */
-async function rounds(
+export async function rounds(
   bench: Bench,
   section: string,
   entries: readonly Entry[],
@@ -57,8 +57,10 @@ async function rounds(
   return results;
 }
 
-const of = (results: readonly ProcessingResult[], figure: (result: ProcessingResult) => number): number =>
-  median(results.map(figure));
+export const of = (
+  results: readonly ProcessingResult[],
+  figure: (result: ProcessingResult) => number,
+): number => median(results.map(figure));
 
 export async function throughput(bench: Bench): Promise<void> {
   const section = 'processing';
