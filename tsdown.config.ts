@@ -5,6 +5,8 @@ import { defineConfig } from 'tsdown';
 export default defineConfig({
   entry: {
     index: 'src/index.ts',
+    // The command. Its CommonJS twin comes along with the shared build, and is left out of the package.
+    cli: 'src/cli/main.ts',
     documents: 'src/documents/index.ts',
     embedded: 'src/embedded/index.ts',
     memory: 'src/memory/index.ts',

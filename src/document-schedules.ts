@@ -83,6 +83,13 @@ export class DocumentSchedules {
     await Promise.all([...this.#schedulers.keys()].map((scheduler) => scheduler.stop({ timeout })));
   }
 
+  /** Index advice of all of them; undefined where there are none. */
+  async indexFaults(): Promise<readonly string[] | undefined> {
+    const schedulers = [...this.#schedulers.keys()];
+    if (schedulers.length === 0) return undefined;
+    return (await Promise.all(schedulers.map((scheduler) => scheduler.indexFaults()))).flat();
+  }
+
   /** What has gone wrong for longer than a while, in words. */
   get troubles(): readonly string[] {
     const limitMs = this.#options.settings.leaseMs * TROUBLE_SHARE;

@@ -68,4 +68,5 @@ export {
 // For stores and loggers of your own
 export type { Clock, Timer } from './core/clock.js';
 export type { Logger } from './core/logger.js';
+export type { Finding } from './store/inspect.js';
 export type { Store, TransactionOf, WakeUp } from './store/port.js';

@@ -23,6 +23,7 @@ import { Registry } from './jobs/registry.js';
 import { Results } from './jobs/results.js';
 import { Schedules } from './jobs/schedules.js';
 import { DocumentSchedules, type DocumentOptions, type DocumentSchedule } from './document-schedules.js';
+import { diagnose } from './doctor.js';
 import { healthOf, type Health } from './health.js';
 import { checkItems, type JobType, type NamedItem, type Payload } from './job-types.js';
 import { Life, type StartOptions, type StopOptions } from './life.js';
@@ -39,6 +40,7 @@ import {
   type TasksPageOptions,
 } from './reactive/manager.js';
 import { Shift, type Role } from './shift.js';
+import type { Finding } from './store/inspect.js';
 import type { Store, TransactionOf } from './store/port.js';
 
 /**
@@ -298,6 +300,11 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.stop();
+  }
+
+  /** Looks at the server, at indexes or schema, and at the cluster: each finding with its fix. Changes nothing. */
+  doctor(): Promise<readonly Finding[]> {
+    return diagnose(() => this.#store(), this.#documents);
   }
 
   /** The loop is alive, the store answers, the lease is held, and handlers do not run away. */

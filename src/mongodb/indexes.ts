@@ -99,23 +99,45 @@ export async function createIndexes(collection: Collection, plans: readonly Inde
 /** What makes an index the one that is meant. */
 const DEFINING = ['key', 'unique', 'partialFilterExpression', 'expireAfterSeconds'] as const;
 
+/** An index that is not as it should be. */
+export interface IndexFault {
+  readonly plan: IndexPlan;
+  readonly kind: 'missing' | 'different';
+}
+
+/** The indexes that are missing or different; undefined where the collection itself is not there. */
+export async function faultyIndexes(
+  collection: Collection,
+  plans: readonly IndexPlan[],
+): Promise<readonly IndexFault[] | undefined> {
+  const existing = await collection.indexes().catch((error: unknown) => {
+    if (isMissing(error)) return undefined;
+    throw error;
+  });
+  return (
+    existing &&
+    plans.flatMap((plan): IndexFault[] => {
+      const found = existing.find((index) => index.name === plan.name);
+      if (found === undefined) return [{ plan, kind: 'missing' }];
+      const same = DEFINING.every(
+        (part) => BSON.EJSON.stringify([found[part]]) === BSON.EJSON.stringify([plan[part]]),
+      );
+      return same ? [] : [{ plan, kind: 'different' }];
+    })
+  );
+}
+
+export const faultText = (collection: Collection, { plan, kind }: IndexFault): string =>
+  `${collection.collectionName}: index ${plan.name} is ${kind === 'missing' ? 'missing' : 'not the one that is needed'}`;
+
 /** The indexes that are missing or different, as text; empty where all is well. */
 export async function indexFaults(
   collection: Collection,
   plans: readonly IndexPlan[],
 ): Promise<readonly string[]> {
-  const existing = await collection.indexes().catch((error: unknown) => {
-    if (isMissing(error)) return [];
-    throw error;
-  });
-  return plans.flatMap((plan) => {
-    const found = existing.find((index) => index.name === plan.name);
-    if (found === undefined) return [`${collection.collectionName}: index ${plan.name} is missing`];
-    const same = DEFINING.every(
-      (part) => BSON.EJSON.stringify([found[part]]) === BSON.EJSON.stringify([plan[part]]),
-    );
-    return same ? [] : [`${collection.collectionName}: index ${plan.name} is not the one that is needed`];
-  });
+  const all = plans.map((plan): IndexFault => ({ plan, kind: 'missing' }));
+  const faults = (await faultyIndexes(collection, plans)) ?? all;
+  return faults.map((fault) => faultText(collection, fault));
 }
 
 /** The shell commands that create the indexes, for those who do not let a program do it. */

@@ -5,6 +5,7 @@ import type { PayloadRules } from '../core/payload.js';
 import { ServerClock } from '../core/server-clock.js';
 import type { InstanceStore, JobStore, LockStore, Store, Watch, WatchHandlers } from '../store/port.js';
 import type { DocumentJobStore, DocumentPlace } from '../store/documents.js';
+import type { Finding } from '../store/inspect.js';
 import type { ReactiveStore } from '../store/reactive.js';
 import { claim, claimedUnder } from './claim.js';
 import { collectionOptions, needTransactions, run, type GlobalDocument, type Mongo } from './context.js';
@@ -21,6 +22,7 @@ import {
   missingIndexError,
 } from './indexes.js';
 import { insert, insertIn } from './insert.js';
+import { inspect } from './inspect.js';
 import { instanceStore } from './instances.js';
 import { lockStore } from './locks.js';
 import { look } from './look.js';
@@ -44,8 +46,11 @@ export interface MongodbOptions {
     /** The collection of a source's reactive tasks. Default: its name and `_tasks`. */
     readonly tasks?: (collection: string) => string;
   };
-  /** Create missing indexes at the first use. Default: true; with false their absence is an error that says how. */
-  readonly createIndexes?: boolean;
+  /**
+   * Create missing indexes at the first use. Default: true; with false their absence is an error that says how;
+   * `'unchecked'` neither makes them nor looks, for tools that only visit.
+   */
+  readonly createIndexes?: boolean | 'unchecked';
   /** Default: `{ w: 'majority' }`. Anything weaker may lose accepted work at a failover. */
   readonly writeConcern?: WriteConcernSettings;
   /** Largest payload, result or progress value, in bytes. Default: 15,500,000 (a document holds 16 MB in all). */
@@ -88,6 +93,7 @@ export class MongodbStore implements Store<ClientSession> {
   readonly #options: MongodbOptions;
   readonly #holders = new Set<object>();
   readonly #tasksOf: (collection: string) => string;
+  readonly #sources: Sources;
   #globals = '_tidemill_globals';
   #opening: Promise<Connection> | undefined;
   #open: Connection | undefined;
@@ -99,10 +105,10 @@ export class MongodbStore implements Store<ClientSession> {
     this.instances = instanceStore(() => this.#mongo());
     this.locks = lockStore(() => this.#mongo());
     this.#tasksOf = options.collections?.tasks ?? ((collection) => `${collection}_tasks`);
-    const sources = new Sources(() => this.#mongo(), this.#tasksOf, options.createIndexes !== false);
+    this.#sources = new Sources(() => this.#mongo(), this.#tasksOf, options.createIndexes ?? true);
     this.reactive = reactiveStore(
       () => this.#mongo(),
-      sources,
+      this.#sources,
       (collection) => this.#useGlobals(collection),
     );
   }
@@ -157,6 +163,20 @@ export class MongodbStore implements Store<ClientSession> {
       release: (holder: object) => this.release(holder),
     };
     return mongodbDocuments(home, place);
+  }
+
+  inspect(): Promise<readonly Finding[]> {
+    const plans = () => this.reactive.planner.plans();
+    return inspect({ mongo: this.#mongo(), sources: this.#sources, plans });
+  }
+
+  /** Drops the collections of jobs and of what instances agree on; those of reactive tasks stay with their sources. */
+  async erase(): Promise<void> {
+    const { jobs, globals } = this.#mongo();
+    await run('erase', async () => {
+      await jobs.drop();
+      await globals.drop();
+    });
   }
 
   /** What is missing or different among the indexes, as text; those of reactive tasks for the `sources` that are named. */
@@ -254,7 +274,9 @@ export class MongodbStore implements Store<ClientSession> {
 
   async #ensureIndexes(mongo: Mongo): Promise<void> {
     const { jobs, globals, sharded } = mongo;
-    if (this.#options.createIndexes !== false) {
+    const { createIndexes: create = true } = this.#options;
+    if (create === 'unchecked') return;
+    if (create) {
       await Promise.all([
         createIndexes(jobs as never, jobIndexes(sharded)),
         createIndexes(globals as never, globalsIndexes),
@@ -307,7 +329,7 @@ function checked(options: MongodbOptions): MongodbOptions {
   const { tasks, ...names } = collections ?? {};
   if (tasks !== undefined) checkFunction(WHERE, 'collections.tasks', tasks);
   for (const [key, name] of Object.entries(names)) checkText(WHERE, `collections.${key}`, name);
-  if (create !== undefined) checkBoolean(WHERE, 'createIndexes', create);
+  if (create !== undefined && create !== 'unchecked') checkBoolean(WHERE, 'createIndexes', create);
   if (maxPayloadBytes !== undefined) checkInteger(WHERE, 'maxPayloadBytes', maxPayloadBytes, 1, LARGEST);
   return options;
 }

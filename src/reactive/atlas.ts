@@ -42,7 +42,8 @@ export function plansInForce(
   return inForce;
 }
 
-const retired = (state: TaskState | undefined, cluster: Cluster): boolean =>
+/** Nobody has run it for so long that it is not planned any more. */
+export const retired = (state: TaskState | undefined, cluster: Cluster): boolean =>
   state === undefined || cluster.now.getTime() - state.lastSeenAt.getTime() > RETIRED_MS;
 
 const newestFirst = (a: PublishedPlan, b: PublishedPlan): number =>

@@ -3,7 +3,7 @@ import { ServerClock } from '../core/server-clock.js';
 import { Bell } from './bell.js';
 import type { Driver, Queryable } from './driver.js';
 import { run } from './errors.js';
-import { checkMigrated, migrate } from './migrate.js';
+import { checkMigrated, migrate, versionOf } from './migrate.js';
 import type { Names } from './names.js';
 import { rows } from './rows.js';
 
@@ -32,8 +32,8 @@ export interface Sql {
 
 export interface ConnectionOptions {
   readonly names: Names;
-  /** Whether the schema is brought up to date, or only looked at. */
-  readonly migrate: boolean;
+  /** Whether the schema is brought up to date, only looked at, or taken as it is. */
+  readonly migrate: boolean | 'unchecked';
   readonly notify: 'later' | 'commit';
   readonly open: () => Promise<Opened>;
 }
@@ -89,9 +89,9 @@ export class Connection {
     return run('open the store', async () => {
       const { driver, leaseNow, tidy, ready } = await open();
       try {
-        await (this.#options.migrate ? migrate(driver, names) : checkMigrated(driver, names));
+        const there = await this.#prepare(driver);
         await this.#readClock(driver);
-        await ready?.(names);
+        if (there) await ready?.(names);
       } catch (error) {
         await driver.close().catch(() => undefined);
         throw error;
@@ -107,6 +107,14 @@ export class Connection {
         ownTransactions: new WeakSet(),
       };
     });
+  }
+
+  /** False where there is no schema, which nobody may mind. */
+  async #prepare(driver: Driver): Promise<boolean> {
+    const { names, migrate: wanted } = this.#options;
+    if (wanted === 'unchecked') return (await versionOf(driver, names)) > 0;
+    await (wanted ? migrate(driver, names) : checkMigrated(driver, names));
+    return true;
   }
 
   async #readClock(driver: Driver): Promise<void> {

@@ -45,14 +45,63 @@ async function intended({ driver }: Sql): Promise<ReadonlyMap<string, string>> {
   return made;
 }
 
-/** What is missing or different in the schema, as text; what is there besides is nobody's business. */
-export async function schemaFaults(sql: Sql): Promise<readonly string[]> {
+/** One part of the schema that is not as the migrations made it. */
+export interface Drift {
+  /** Such as `index jobs_due` or `column jobs.data`. */
+  readonly what: string;
+  readonly wanted: string;
+  /** Absent: it is missing. */
+  readonly found?: string;
+}
+
+/** What is missing or different in the schema; what is there besides is nobody's business. */
+export async function schemaDrift(sql: Sql): Promise<readonly Drift[]> {
   return run('compare the schema', async () => {
     const there = await describe(sql.driver, sql.names.schema);
-    return [...(await intended(sql))].flatMap(([what, wanted]) => {
+    const drift = [...(await intended(sql))].flatMap(([what, wanted]): Drift[] => {
       const found = there.get(what);
       if (found === wanted) return [];
-      return [found === undefined ? `${what} is missing: ${wanted}` : `${what} is ${found}, not ${wanted}`];
+      return [{ what, wanted, ...(found === undefined ? {} : { found }) }];
     });
+    return drift.filter((one) => !comesWithAnother(one, drift));
   });
+}
+
+/** The index of a constraint is there when the constraint is. */
+const comesWithAnother = ({ what }: Drift, drift: readonly Drift[]): boolean =>
+  what.startsWith('index ') &&
+  drift.some(
+    (other) => other.what.startsWith('constraint ') && other.what.endsWith(`.${what.slice('index '.length)}`),
+  );
+
+export const driftText = ({ what, wanted, found }: Drift): string =>
+  found === undefined ? `${what} is missing: ${wanted}` : `${what} is ${found}, not ${wanted}`;
+
+const NOT_NULL = / not null$/u;
+
+/** The statements that make it as it should be. */
+export function mending({ what, wanted, found }: Drift, schema: string): string {
+  const [kind = '', name = ''] = what.split(/ (.*)/u);
+  const within = (part: string): string => `${quoted(schema)}.${quoted(part)}`;
+  if (kind === 'index') {
+    const drop = found === undefined ? [] : [`drop index ${within(name)};`];
+    return [...drop, `${wanted.replace(/ ON (?:ONLY )?/u, (on) => `${on}${quoted(schema)}.`)};`].join(' ');
+  }
+  const [table = '', part = ''] = name.split('.');
+  const alter = `alter table ${within(table)}`;
+  if (kind === 'constraint') {
+    const drop = found === undefined ? [] : [`${alter} drop constraint ${quoted(part)};`];
+    return [...drop, `${alter} add constraint ${quoted(part)} ${wanted};`].join(' ');
+  }
+  if (found === undefined) return `${alter} add column ${quoted(part)} ${wanted};`;
+  return changedColumn(`${alter} alter column ${quoted(part)}`, wanted, found);
+}
+
+function changedColumn(alter: string, wanted: string, found: string): string {
+  const [type, had] = [wanted.replace(NOT_NULL, ''), found.replace(NOT_NULL, '')];
+  const [needs, has] = [NOT_NULL.test(wanted), NOT_NULL.test(found)];
+  return [
+    ...(type === had ? [] : [`${alter} type ${type};`]),
+    ...(needs === has ? [] : [`${alter} ${needs ? 'set' : 'drop'} not null;`]),
+  ].join(' ');
 }

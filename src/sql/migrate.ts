@@ -4,7 +4,8 @@ import { migrations } from './migrations/index.js';
 import { quoted, type Names } from './names.js';
 import { rows } from './rows.js';
 
-const NEWEST = migrations.length;
+/** The version of the schema that this code works on. */
+export const NEWEST: number = migrations.length;
 
 /** Asked of the catalogue's tables: to_regclass may remember that there was nothing before the lock was waited for. */
 const THERE = `select to_json(exists(
@@ -12,7 +13,7 @@ const THERE = `select to_json(exists(
     where n.nspname = $1::text and c.relname = 'migrations'))::text as json`;
 
 /** The version of the schema as it is; 0 where there is none. */
-async function versionOf(on: Queryable, names: Names): Promise<number> {
+export async function versionOf(on: Queryable, names: Names): Promise<number> {
   const [there] = await rows<boolean>(on, THERE, [names.schema]);
   if (there !== true) return 0;
   const [version] = await rows<number>(

@@ -3,13 +3,15 @@ import { checkBoolean, checkInteger, checkOneOf } from '../core/options.js';
 import type { PayloadRules } from '../core/payload.js';
 import type { ServerClock } from '../core/server-clock.js';
 import type { DocumentJobStore, DocumentPlace } from '../store/documents.js';
+import type { Finding } from '../store/inspect.js';
 import type { ReactiveStore } from '../store/reactive.js';
 import type { InstanceStore, JobStore, LockStore, Store, Watch, WatchHandlers } from '../store/port.js';
 import { Connection, type Opened, type Sql } from './connection.js';
 import { sqlDocuments } from './documents.js';
-import { schemaFaults } from './drift.js';
+import { driftText, schemaDrift } from './drift.js';
 import type { Queryable } from './driver.js';
-import { isConflict } from './errors.js';
+import { isConflict, run } from './errors.js';
+import { inspect } from './inspect.js';
 import { instanceStore } from './instances.js';
 import { jobStore } from './jobs.js';
 import { lockStore } from './locks.js';
@@ -25,8 +27,11 @@ import { watch } from './watch.js';
 export interface SqlOptions {
   /** The schema that holds everything of Tidemill's. Default: `tidemill`. */
   readonly schema?: string;
-  /** Bring the schema up to date at the first use. Default: true; with false an old one is an error that says how. */
-  readonly migrate?: boolean;
+  /**
+   * Bring the schema up to date at the first use. Default: true; with false an old one is an error that says how;
+   * `'unchecked'` takes what is there, for tools that only look at it.
+   */
+  readonly migrate?: boolean | 'unchecked';
   /**
    * How others learn of jobs in a transaction of yours. `later`: this process tells them a few times in the second
    * after the call. `commit`: your transaction tells them itself, at the price that those which do commit one after
@@ -75,7 +80,7 @@ export class SqlStore implements Store<Queryable> {
       createTriggers = true,
     } = options;
     const where = `${kind}()`;
-    checkBoolean(where, 'migrate', migrate);
+    if (migrate !== 'unchecked') checkBoolean(where, 'migrate', migrate);
     checkBoolean(where, 'createTriggers', createTriggers);
     checkOneOf(where, 'notify', notify, ['later', 'commit']);
     this.kind = kind;
@@ -149,8 +154,19 @@ export class SqlStore implements Store<Queryable> {
   }
 
   /** What is missing or different in the schema, as text; empty where all is well. Needs the right to make a schema. */
-  schemaFaults(): Promise<readonly string[]> {
-    return schemaFaults(this.#connection.sql);
+  async schemaFaults(): Promise<readonly string[]> {
+    return (await schemaDrift(this.#connection.sql)).map(driftText);
+  }
+
+  inspect(): Promise<readonly Finding[]> {
+    const leftovers = (): Promise<readonly string[]> => this.leftoverTables();
+    return inspect({ sql: this.#connection.sql, shared: this.kind === 'postgres', leftovers });
+  }
+
+  /** Drops the schema, with everything in it. */
+  async erase(): Promise<void> {
+    const { driver, names } = this.#connection.sql;
+    await run('erase', () => driver.query(`drop schema if exists ${quoted(names.schema)} cascade`));
   }
 
   /** Tables whose changes are noted although no live instance runs a task on them. */

@@ -7,6 +7,7 @@ import type { Attempt, JobRecord, JobStatus, LogLine, MissedPolicy } from '../co
 import type { PayloadRules } from '../core/payload.js';
 import type { FailureKind } from '../core/work.js';
 import type { DocumentJobStore, DocumentPlace } from './documents.js';
+import type { Finding } from './inspect.js';
 import type { LockStore } from './lock.js';
 import type { ReactiveStore } from './reactive.js';
 import type {
@@ -285,6 +286,10 @@ export interface Store<Tx = unknown> {
    * makes calls together asks this in the name of each caller: the call itself is then made in another's place.
    */
   checkOutside?(): void;
+  /** Looks at the server and at what the store made there, for `mill.doctor()`; changes nothing. */
+  inspect?(): Promise<readonly Finding[]>;
+  /** Takes away all that the store made, with all work in it: for places that a tool made for itself. */
+  erase?(): Promise<void>;
   /** True for a handle that this store's `transaction` option accepts. */
   isTransaction(value: unknown): value is Tx;
 }

@@ -128,6 +128,21 @@ describe('the built package', { timeout: 120_000 }, () => {
     expect(await runBoth(folder, use)).toEqual(['1\n', '2\n']);
   });
 
+  it('has a command that runs without any driver, and says which one a store needs', async () => {
+    const folder = await makeApplication('command', [], []);
+    const { bin: bins, version } = JSON.parse(await readFile(join(built, 'package.json'), 'utf8')) as {
+      bin: { tidemill: string };
+      version: string;
+    };
+    const file = join(folder, 'node_modules/tidemill', bins.tidemill);
+    expect((await exec(file, ['--version'])).stdout).toBe(`${version}\n`);
+    const asked = exec(file, ['doctor', '--store', 'postgres://localhost/app']);
+    await expect(asked).rejects.toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('npm install pg') as string,
+    });
+  });
+
   it.each(['mjs', 'cjs'])('holds each source file once in its %s files', async (extension) => {
     const dist = join(built, 'dist');
     const maps = (await readdir(dist)).filter(

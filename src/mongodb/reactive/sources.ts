@@ -58,11 +58,11 @@ export const nameOfSource = ({ database = '', collection }: Source): string => `
 export class Sources {
   readonly #mongo: () => Mongo;
   readonly #nameOf: (collection: string) => string;
-  readonly #create: boolean;
+  readonly #create: boolean | 'unchecked';
   /** Of sources that exist; null: the simple one. */
   readonly #collations = new Map<string, Document | null>();
 
-  constructor(mongo: () => Mongo, nameOf: (collection: string) => string, create: boolean) {
+  constructor(mongo: () => Mongo, nameOf: (collection: string) => string, create: boolean | 'unchecked') {
     this.#mongo = mongo;
     this.#nameOf = nameOf;
     this.#create = create;
@@ -123,7 +123,7 @@ export class Sources {
 
   /** Makes what a task collection needs, where that is ours to do; a collection may be dropped by hand. */
   async mend({ tasks }: Pick<Place, 'tasks'>): Promise<void> {
-    if (this.#create) await createIndexes(tasks, taskIndexes);
+    if (this.#create === true) await createIndexes(tasks, taskIndexes);
   }
 
   async #prepareTasks(where: string, source: Source): Promise<void> {
@@ -138,8 +138,8 @@ export class Sources {
           'mongodb({ collections: { tasks: (collection) => `${collection}_work` } }).',
       );
     }
-    if (this.#create) await this.mend({ tasks });
-    else {
+    if (this.#create === true) await this.mend({ tasks });
+    else if (!this.#create) {
       const faults = await indexFaults(tasks, taskIndexes);
       if (faults.length > 0) throw missingIndexError(faults);
     }

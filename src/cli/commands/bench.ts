@@ -1,0 +1,88 @@
+import { randomBytes } from 'node:crypto';
+import { Tidemill, type Store } from '../../index.js';
+import { openStore } from '../../open-store.js';
+import { bench, type Measure } from '../bench.js';
+import { confirmed } from '../confirm.js';
+import { outputFor, storeUrl, withStore, type StoreFlags } from '../context.js';
+import { CliError, Exit } from '../exit.js';
+import type { Frame } from '../frame.js';
+import { safeUrl } from '../secrets.js';
+import type { World } from '../world.js';
+
+interface Flags extends StoreFlags {
+  readonly jobs: string;
+  readonly yes?: boolean;
+}
+
+const MOST_JOBS = 1_000_000;
+
+export function addBench(frame: Frame): void {
+  const command = frame.command('bench', {
+    summary: 'a quick self-test on your own database, in a place of its own that is removed again',
+    about:
+      'Never touches your jobs: it makes a schema, or collections, with a name of its own. It does put load on the server.',
+    examples: [
+      ['tidemill bench --store postgres://localhost/app', 'asks, measures, and removes what it made'],
+      ['tidemill bench --store memory:', 'what the library itself costs, without a database'],
+      ['tidemill bench --jobs 50000 --yes --json', 'longer, for a script'],
+    ],
+  });
+  withStore(
+    command.option('--jobs <number>', 'how many jobs to run', '5000').option('--yes', 'do not ask'),
+  ).action(frame.action((flags: Flags) => run(frame.world, flags)));
+}
+
+async function run(world: World, flags: Flags): Promise<Exit> {
+  const url = storeUrl(flags, world);
+  const out = outputFor(flags, world, [url]);
+  const jobs = Number(flags.jobs);
+  if (!Number.isInteger(jobs) || jobs < 1 || jobs > MOST_JOBS)
+    throw new CliError(
+      Exit.USAGE,
+      `--jobs must be a whole number from 1 to ${String(MOST_JOBS)}, got "${flags.jobs}".`,
+    );
+  const space = `tidemill_bench_${randomBytes(4).toString('hex')}`;
+  const apart = url.startsWith('mongodb') ? `collections ${space}_*` : `the schema ${space}`;
+  const question = `Makes ${apart} in ${safeUrl(url)}, runs ${jobs.toLocaleString('en-US')} jobs there, and removes it. Go on?`;
+  if (!isInProcess(url) && !(await confirmed({ world, out }, question, flags.yes))) return Exit.FAILED;
+  const measures = await measured(url, space, jobs, world);
+  out.table(COLUMNS, measures);
+  out.document({ store: safeUrl(url), jobs, measures });
+  return Exit.OK;
+}
+
+const isInProcess = (url: string): boolean => /^(?:memory|embedded):/u.test(url);
+
+/** Also where it is interrupted, nothing stays behind. */
+async function measured(url: string, space: string, jobs: number, world: World): Promise<readonly Measure[]> {
+  const signal = world.interrupted();
+  const collections = { jobs: `${space}_jobs`, globals: `${space}_globals` };
+  const fresh = (): Promise<Store> => openStore(url, { schema: space, collections });
+  // What lives in this process has one connection, which all share.
+  const one = /^(?:mongodb|postgres)/u.test(url) ? undefined : await fresh();
+  const open = async (): Promise<Store> => one ?? fresh();
+  const store = await open();
+  await using keeper = new Tidemill({ store, logger: false });
+  const tell = (text: string): unknown =>
+    world.stderr.isTTY === true && world.stderr.write(`\r\u001B[2Kmeasuring ${text} …`);
+  try {
+    await keeper.jobs.count();
+    return await bench({ open, jobs, signal, tell });
+  } finally {
+    if (world.stderr.isTTY === true) world.stderr.write('\r\u001B[2K');
+    await store.erase?.();
+  }
+}
+
+const number = (value: number | undefined, digits: number): string =>
+  value === undefined
+    ? ''
+    : value.toLocaleString('en-US', { maximumFractionDigits: digits, minimumFractionDigits: digits });
+
+const COLUMNS = [
+  { head: 'MEASURE', text: ({ what }: Measure) => what },
+  { head: 'JOBS/S', text: ({ perSecond }: Measure) => number(perSecond, 0), align: 'right' as const },
+  { head: 'P50 MS', text: ({ p50Ms }: Measure) => number(p50Ms, 1), align: 'right' as const },
+  { head: 'P99 MS', text: ({ p99Ms }: Measure) => number(p99Ms, 1), align: 'right' as const },
+  { head: 'WHAT IT MEANS', text: ({ means }: Measure) => means, grows: true, style: () => 'dim' as const },
+];

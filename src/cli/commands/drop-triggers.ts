@@ -1,0 +1,31 @@
+import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
+import { CliError, Exit } from '../exit.js';
+import type { Frame } from '../frame.js';
+
+/** Only tables have triggers, so only the SQL stores have this. */
+interface WithTriggers {
+  dropTriggers(table: string): Promise<boolean>;
+}
+
+export function addDropTriggers(frame: Frame): void {
+  const command = frame.command('drop-triggers <table>', {
+    summary: 'PostgreSQL: takes the triggers off a table that no reactive task watches any more',
+    about: 'Refused while a live instance runs a task on the table. What was recorded of earlier runs stays.',
+    examples: [['tidemill drop-triggers public.orders', 'the fix that doctor names for leftover triggers']],
+  });
+  withStore(command).action(
+    frame.action((table: string, flags: StoreFlags) =>
+      onStore(flags, frame.world, 'work', (session) => dropTriggers(session, table)),
+    ),
+  );
+}
+
+async function dropTriggers({ mill, store, out }: Session, table: string): Promise<Exit> {
+  // The first call opens the store.
+  await mill.jobs.stats();
+  if (!('dropTriggers' in store)) throw new CliError(Exit.USAGE, `A ${store.kind} store has no triggers.`);
+  const dropped = await (store as unknown as WithTriggers).dropTriggers(table);
+  out.print(dropped ? `The triggers are off ${table}.` : `${table} has no triggers of Tidemill's.`);
+  out.document({ table, dropped });
+  return dropped ? Exit.OK : Exit.NOTHING_FOUND;
+}

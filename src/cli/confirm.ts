@@ -1,0 +1,17 @@
+import type { Session } from './context.js';
+import { CliError, Exit } from './exit.js';
+
+/** Asks before something that touches much. Without somebody to ask, only `--yes` goes on. */
+export async function confirmed(
+  { world, out }: Pick<Session, 'world' | 'out'>,
+  question: string,
+  yes: boolean | undefined,
+): Promise<boolean> {
+  if (yes === true) return true;
+  if (!world.interactive)
+    throw new CliError(Exit.USAGE, `${question}\nNobody is there to ask: say --yes if that is meant.`);
+  const answer = await world.ask(`${question} [y/N] `);
+  if (/^y(?:es)?$/iu.test(answer.trim())) return true;
+  out.note('Nothing was changed.');
+  return false;
+}

@@ -1,0 +1,111 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Command } from 'commander';
+import { Tidemill, type Store } from '../index.js';
+import { folderOf, openStore, type OpenOptions } from '../open-store.js';
+import { CliError, Exit } from './exit.js';
+import { Output } from './output.js';
+import { hider, safeUrl } from './secrets.js';
+import type { World } from './world.js';
+
+/** What every command that opens a store is given. */
+export interface StoreFlags {
+  readonly store?: string;
+  readonly schema?: string;
+  readonly jobsCollection?: string;
+  readonly globalsCollection?: string;
+  readonly json?: boolean;
+  readonly color: boolean;
+}
+
+/** A command at work: a mill on its store, and where to write. */
+export interface Session {
+  readonly mill: Tidemill;
+  readonly store: Store;
+  readonly out: Output;
+  readonly world: World;
+  /** The store's URL, without what nobody may see. */
+  readonly place: string;
+}
+
+const COMMON = 'Store:';
+
+/** The options that all commands on a store share. */
+export const withStore = (command: Command): Command =>
+  withOutput(command)
+    .optionsGroup(COMMON)
+    .option('--store <url>', 'mongodb://…, postgres://… or file:./folder (or set TIDEMILL_STORE)')
+    .option('--schema <name>', 'PostgreSQL: the schema, if it is not "tidemill"')
+    .option('--jobs-collection <name>', 'MongoDB: the collection, if it is not "tidemill_jobs"')
+    .option('--globals-collection <name>', 'MongoDB: the collection, if it is not "_tidemill_globals"');
+
+const withOutput = (command: Command): Command =>
+  command
+    .optionsGroup('Output:')
+    .option('--json', 'JSON on stdout and nothing else; lists as one line for each item')
+    .option('--no-color', 'no colours, which only a terminal gets anyway');
+
+export function storeUrl(flags: StoreFlags, world: World): string {
+  const url = flags.store ?? world.env['TIDEMILL_STORE'] ?? '';
+  if (url !== '') return url;
+  throw new CliError(
+    Exit.USAGE,
+    'Which store? Give --store, or set TIDEMILL_STORE:\n' +
+      '  --store mongodb://localhost:27017/app\n  --store postgres://localhost/app\n  --store file:./data',
+  );
+}
+
+export const outputFor = (
+  flags: Pick<StoreFlags, 'json' | 'color'>,
+  world: World,
+  urls: readonly string[],
+): Output => new Output(world, { json: flags.json ?? false, color: flags.color, hide: hider(urls) });
+
+/** Opens the store for the time of `work`, and closes it. Makes nothing there, unless `visit` is left out. */
+export async function onStore<T>(
+  flags: StoreFlags,
+  world: World,
+  visit: OpenOptions['visit'],
+  work: (session: Session) => Promise<T>,
+): Promise<T> {
+  const url = storeUrl(flags, world);
+  const out = outputFor(flags, world, [url]);
+  checkPlace(url, visit);
+  const store = await openStore(url, openOptions(flags, visit));
+  // Nothing of the log belongs to a command's answer.
+  await using mill = new Tidemill({ store, logger: false });
+  return await work({ mill, store, out, world, place: safeUrl(url) });
+}
+
+function openOptions(flags: StoreFlags, visit: OpenOptions['visit']): OpenOptions {
+  const { schema, jobsCollection: jobs, globalsCollection: globals } = flags;
+  const collections = {
+    ...(jobs === undefined ? {} : { jobs }),
+    ...(globals === undefined ? {} : { globals }),
+  };
+  return {
+    ...(schema === undefined ? {} : { schema }),
+    ...(Object.keys(collections).length === 0 ? {} : { collections }),
+    ...(visit === undefined ? {} : { visit }),
+  };
+}
+
+const KNOWN = /^(?:mongodb(?:\+srv)?:\/\/.|postgres(?:ql)?:\/\/.|file:.)/u;
+
+/** Refuses what no other process could look into, and does not make a database by looking for one. */
+function checkPlace(url: string, visit: OpenOptions['visit']): void {
+  if (/^(?:memory|embedded):/u.test(url))
+    throw new CliError(
+      Exit.USAGE,
+      `${url.split(':')[0] ?? ''}: lives inside one process, so there is nothing to look into from here. ` +
+        'Give mongodb://…, postgres://… or file:./folder.',
+    );
+  if (!KNOWN.test(url))
+    throw new CliError(
+      Exit.USAGE,
+      `--store must be mongodb://host/db, postgres://host/db or file:./folder; it begins with "${url.split(/[:/@]/u)[0] ?? ''}".`,
+    );
+  if (visit === undefined || !url.startsWith('file:')) return;
+  if (!existsSync(join(folderOf(url), 'PG_VERSION')))
+    throw new CliError(Exit.FAILED, `There is no database in the folder ${folderOf(url)}.`);
+}

@@ -1,0 +1,56 @@
+import { facts, table, type Column } from './render/table.js';
+import { painter, type Paint } from './render/text.js';
+import type { World } from './world.js';
+
+export interface OutputOptions {
+  readonly json: boolean;
+  readonly color: boolean;
+  /** Takes credentials out of a text. */
+  readonly hide: (text: string) => string;
+}
+
+/** What a command writes: its answer to stdout, and words about it to stderr. With `--json`, stdout has JSON alone. */
+export class Output {
+  readonly json: boolean;
+  readonly paint: Paint;
+  /** Of the terminal; undefined where stdout is none. */
+  readonly width: number | undefined;
+  readonly #world: World;
+  readonly #hide: (text: string) => string;
+
+  constructor(world: World, { json, color, hide }: OutputOptions) {
+    this.json = json;
+    this.#world = world;
+    this.#hide = hide;
+    this.paint = painter(world.stdout, world.env, color);
+    this.width = world.stdout.isTTY === true ? (world.stdout.columns ?? 80) : undefined;
+  }
+
+  /** For people; nothing where JSON was asked for. */
+  print(...lines: readonly string[]): void {
+    if (!this.json) for (const line of lines) this.#world.stdout.write(`${this.#hide(line)}\n`);
+  }
+
+  table<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): void {
+    this.print(table(columns, rows, this.paint, this.width));
+  }
+
+  facts(pairs: readonly (readonly [label: string, value: string | undefined])[]): void {
+    this.print(facts(pairs, this.paint));
+  }
+
+  /** One JSON document; nothing where it was not asked for. */
+  document(value: unknown): void {
+    if (this.json) this.#world.stdout.write(`${JSON.stringify(value, undefined, 2)}\n`);
+  }
+
+  /** Lists: one line of JSON for each. */
+  lines(values: readonly unknown[]): void {
+    if (this.json) for (const value of values) this.#world.stdout.write(`${JSON.stringify(value)}\n`);
+  }
+
+  /** A word to whoever sits there; it is no part of the answer. */
+  note(text: string): void {
+    this.#world.stderr.write(`${this.#hide(text)}\n`);
+  }
+}

@@ -1,0 +1,99 @@
+import { Command, CommanderError } from 'commander';
+import { versionOf } from '../version.js';
+import { addBench } from './commands/bench.js';
+import { addCompletion } from './commands/completion.js';
+import { addDoctor } from './commands/doctor.js';
+import { addDropTriggers } from './commands/drop-triggers.js';
+import { Exit, exitOf } from './exit.js';
+import { Frame } from './frame.js';
+import { painter } from './render/text.js';
+import { hider } from './secrets.js';
+import type { World } from './world.js';
+
+const ABOUT = `Looks into, and manages, the background work of a Tidemill store.
+
+  tidemill demo      shows all of it, with a database of its own
+  tidemill doctor    checks yours`;
+
+const EXITS = `
+Exit codes: 0 all is well · 1 it failed · 2 wrong usage · 3 nothing was found · 4 doctor found problems
+Documentation: docs/cli.md`;
+
+/** The whole tree of commands. */
+function buildProgram(world: World): Frame {
+  const hide = hiderFor([], world);
+  const program = new Command('tidemill')
+    .description(ABOUT)
+    .version(versionOf(), '-V, --version', 'the version of tidemill')
+    .helpOption('-h, --help', 'help for a command')
+    .helpCommand(false)
+    .configureHelp({ subcommandTerm: termOf })
+    .addHelpText('after', EXITS)
+    .showHelpAfterError('(--help says more)')
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => void world.stdout.write(text),
+      writeErr: (text) => void world.stderr.write(hide(text)),
+      getOutHelpWidth: () => world.stdout.columns ?? 80,
+      getErrHelpWidth: () => world.stderr.columns ?? 80,
+      getOutHasColors: () => false,
+      getErrHasColors: () => false,
+    });
+  const frame = new Frame(world, program);
+  program.commandsGroup('Look:');
+  addDoctor(frame);
+  program.commandsGroup('Change:');
+  addDropTriggers(frame);
+  program.commandsGroup('More:');
+  addBench(frame);
+  addCompletion(frame);
+  return frame;
+}
+
+/** That there are options goes without saying. */
+const termOf = (command: Command): string =>
+  [
+    command.name(),
+    ...command.registeredArguments.map((argument) => {
+      const name = `${argument.name()}${argument.variadic ? '...' : ''}`;
+      return argument.required ? `<${name}>` : `[${name}]`;
+    }),
+  ].join(' ');
+
+/** Every text that may be a URL: an error may quote any of them. */
+const hiderFor = (args: readonly string[], { env }: World): ((text: string) => string) =>
+  hider(
+    [env['TIDEMILL_STORE'] ?? '', ...args.map((arg) => arg.replace(/^--[\w-]+=/u, ''))].filter((text) =>
+      text.includes(':'),
+    ),
+  );
+
+/** Runs one command line; answers the exit code. */
+export async function runProgram(args: readonly string[], given: World): Promise<number> {
+  const hide = hiderFor(args, given);
+  const world: World = {
+    ...given,
+    stderr: { ...sinkOf(given), write: (text) => given.stderr.write(hide(text)) },
+  };
+  const frame = buildProgram(world);
+  if (args.length === 0) {
+    frame.program.outputHelp();
+    return Exit.OK;
+  }
+  try {
+    await frame.program.parseAsync([...args], { from: 'user' });
+    return frame.exit;
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? Exit.OK : Exit.USAGE;
+    const paint = painter(given.stderr, given.env, !args.includes('--no-color'));
+    world.stderr.write(
+      `${paint('red', 'error:')} ${error instanceof Error ? error.message : String(error)}\n`,
+    );
+    return exitOf(error);
+  }
+}
+
+const sinkOf = ({ stderr }: World): Pick<World['stderr'], 'isTTY' | 'columns'> => ({
+  ...(stderr.isTTY === undefined ? {} : { isTTY: stderr.isTTY }),
+  ...(stderr.columns === undefined ? {} : { columns: stderr.columns }),
+});

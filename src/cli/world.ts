@@ -1,0 +1,46 @@
+import { createInterface } from 'node:readline/promises';
+
+/** What is used of a stream that text is written to. */
+export interface Sink {
+  readonly isTTY?: boolean;
+  readonly columns?: number;
+  readonly rows?: number;
+  write(text: string): unknown;
+}
+
+/** Everything that a command knows of its surroundings, so that tests can bring their own. */
+export interface World {
+  readonly stdout: Sink;
+  readonly stderr: Sink;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** The file that was started; the demo starts it again for its child processes. */
+  readonly entry: string;
+  /** Somebody sits there who can be asked. */
+  readonly interactive: boolean;
+  ask(question: string): Promise<string>;
+  /** Aborts at Ctrl-C and SIGTERM, which from then on do not end the process by themselves. */
+  interrupted(): AbortSignal;
+}
+
+export function realWorld(): World {
+  return {
+    stdout: process.stdout,
+    stderr: process.stderr,
+    env: process.env,
+    entry: process.argv[1] ?? '',
+    interactive: process.stdin.isTTY && process.stderr.isTTY,
+    ask: async (question) => {
+      const lines = createInterface({ input: process.stdin, output: process.stderr });
+      try {
+        return await lines.question(question);
+      } finally {
+        lines.close();
+      }
+    },
+    interrupted: () => {
+      const end = new AbortController();
+      for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => end.abort());
+      return end.signal;
+    },
+  };
+}

@@ -1,0 +1,45 @@
+/** What `mill.doctor()` answers, and how checks are written: each by itself, so that one that fails hides no other. */
+import { reasonOf } from '../core/errors.js';
+
+export interface Finding {
+  /** What was looked at. */
+  readonly check: string;
+  /** `skipped`: it could not be looked at, or there is nothing to look at. */
+  readonly status: 'ok' | 'warn' | 'fail' | 'skipped';
+  /** What was found, in words. */
+  readonly found: string;
+  /** What mends it: a command or a step; with every `warn` and `fail`. */
+  readonly fix?: string;
+}
+
+/** A finding without the name of its check. */
+export type Verdict = Omit<Finding, 'check'>;
+
+export const fine = (found: string): Verdict => ({ status: 'ok', found });
+export const skipped = (found: string): Verdict => ({ status: 'skipped', found });
+export const warning = (found: string, fix: string): Verdict => ({ status: 'warn', found, fix });
+export const failure = (found: string, fix: string): Verdict => ({ status: 'fail', found, fix });
+
+/** One check. What cannot be read, for want of a right perhaps, is said and hides nothing else. */
+export async function check(
+  name: string,
+  look: () => Promise<Verdict | readonly Verdict[]>,
+): Promise<readonly Finding[]> {
+  const verdicts = await look().catch((error: unknown) =>
+    skipped(`could not be looked at: ${reasonOf(error)}`),
+  );
+  return [verdicts].flat().map((verdict) => ({ check: name, ...verdict }));
+}
+
+/** Compares versions such as '8.2.1' and '14.3 (Debian 14.3-1)' with the least that is needed. */
+export function judgeVersion(product: string, version: string, least: readonly [number, number]): Verdict {
+  const [major = 0, minor = 0] = version.split('.').map((part) => Number.parseInt(part, 10));
+  const wanted = least.join('.').replace(/\.0$/u, product === 'MongoDB' ? '.0' : '');
+  const old = major < least[0] || (major === least[0] && minor < least[1]);
+  return old
+    ? failure(
+        `${product} ${version}, and ${wanted} is needed`,
+        `upgrade the server to ${product} ${wanted} or newer`,
+      )
+    : fine(`${product} ${version}`);
+}

@@ -1,0 +1,42 @@
+import { runProgram } from '../../src/cli/program.js';
+import type { World } from '../../src/cli/world.js';
+
+export interface Terminal {
+  /** Columns of the terminal; left out: stdout and stderr are pipes. */
+  readonly columns?: number;
+  readonly env?: Readonly<Record<string, string>>;
+  /** What the person in front of it answers; left out: nobody is there. */
+  readonly answers?: readonly string[];
+  readonly interrupt?: AbortSignal;
+}
+
+export interface Ran {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+  readonly questions: readonly string[];
+}
+
+/** Runs a command line in this process, in a terminal of the test's own. */
+export async function tidemill(args: readonly string[], terminal: Terminal = {}): Promise<Ran> {
+  const { columns, env = {}, answers } = terminal;
+  const written = { out: '', err: '' };
+  const questions: string[] = [];
+  const sink = (to: 'out' | 'err'): World['stdout'] => ({
+    ...(columns === undefined ? {} : { isTTY: true, columns }),
+    write: (text) => (written[to] += text),
+  });
+  const code = await runProgram(args, {
+    stdout: sink('out'),
+    stderr: sink('err'),
+    env,
+    entry: '',
+    interactive: answers !== undefined,
+    ask: (question) => {
+      questions.push(question);
+      return Promise.resolve(answers?.[questions.length - 1] ?? '');
+    },
+    interrupted: () => terminal.interrupt ?? new AbortController().signal,
+  });
+  return { code, ...written, questions };
+}

@@ -1,0 +1,158 @@
+import { startMongo, type MongoServer } from '@tidemill/servers';
+import type { Collection } from 'mongodb';
+import { afterAll, afterEach, beforeAll, describe, expect, inject, it, vi } from 'vitest';
+import { Tidemill } from '../../src/index.js';
+import { openStore } from '../../src/open-store.js';
+import { freshUri, rawClient } from '../support/stores.js';
+import { aMill, until } from '../support/mills.js';
+import { findingOf, findingsOf } from './findings.js';
+
+const client = rawClient(inject('mongoUri'));
+
+/** A mill that visits, as the command does: it makes nothing that is missing. */
+const visitor = async (uri: string): Promise<Tidemill> => aMill(await openStore(uri, { visit: 'inspect' }));
+const databaseOf = (uri: string): string => new URL(uri).pathname.slice(1);
+const inDatabase = (uri: string, name: string): Collection => client.db(databaseOf(uri)).collection(name);
+
+describe('the doctor, on MongoDB', () => {
+  let uri: string;
+  /** Runs a reactive task and stands for the deployment. */
+  let deployed: Tidemill;
+
+  beforeAll(async () => {
+    uri = freshUri();
+    deployed = new Tidemill({ store: uri, logger: false, instanceId: 'deployed' });
+    await deployed.reactiveTask({ task: 'ship', collection: 'orders', handler: () => undefined });
+    await deployed.start();
+    await until(
+      'the task is planned',
+      async () => (await findingOf(deployed, 'reactive tasks')).status === 'ok',
+    );
+  });
+  afterAll(() => deployed.stop());
+  afterEach(() => vi.useRealTimers());
+
+  it('finds nothing wrong where nothing is', async () => {
+    const findings = await (await visitor(uri)).doctor();
+    expect(findings.filter(({ status }) => status === 'warn' || status === 'fail')).toEqual([]);
+    expect(findings.map(({ check }) => check)).toEqual([
+      'connection',
+      'version',
+      'topology',
+      'indexes',
+      'oplog',
+      'clock',
+      'instances',
+      'jobs',
+      'paused',
+      'reactive tasks',
+      'document schedules',
+    ]);
+  });
+
+  it('names indexes that are missing or different, in every collection, with the command for each', async () => {
+    await inDatabase(uri, 'tidemill_jobs').dropIndex('tidemill_by_age');
+    await inDatabase(uri, 'orders_tasks').dropIndex('tidemill_held');
+    const globals = inDatabase(uri, '_tidemill_globals');
+    await globals.dropIndex('tidemill_kind');
+    await globals.createIndexes([{ key: { kind: 1, other: 1 }, name: 'tidemill_kind' }]);
+
+    const findings = await findingsOf(await visitor(uri), 'indexes');
+
+    expect(findings).toEqual([
+      {
+        check: 'indexes',
+        status: 'fail',
+        found: 'tidemill_jobs: index tidemill_by_age is missing',
+        fix: expect.stringContaining(
+          'db.getCollection("tidemill_jobs").createIndex({"createdAt":-1,"_id":-1}',
+        ) as string,
+      },
+      expect.objectContaining({
+        found: '_tidemill_globals: index tidemill_kind is not the one that is needed',
+        fix: expect.stringContaining('dropIndex("tidemill_kind")') as string,
+      }),
+      expect.objectContaining({ found: 'orders_tasks: index tidemill_held is missing' }),
+    ]);
+    // A look makes nothing.
+    expect(await findingsOf(await visitor(uri), 'indexes')).toHaveLength(3);
+    await globals.dropIndex('tidemill_kind');
+    await deployed.stop();
+    await deployed.start();
+    expect((await findingOf(await visitor(uri), 'indexes')).status).toBe('ok');
+  });
+
+  it('says that a database has nothing of Tidemill in it, and leaves it so', async () => {
+    const empty = freshUri();
+    expect(await findingOf(await visitor(empty), 'indexes')).toMatchObject({
+      status: 'warn',
+      found: `nothing of Tidemill is in the database ${databaseOf(empty)} yet`,
+    });
+    expect(await client.db(databaseOf(empty)).listCollections().toArray()).toEqual([]);
+  });
+
+  it('sees a clock that is wrong, in both directions', async () => {
+    const mill = await visitor(uri);
+    await mill.jobs.stats();
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 60_000 });
+    expect(await findingOf(mill, 'clock')).toMatchObject({
+      status: 'warn',
+      found: expect.stringMatching(/(?:60|59)\.\d s ahead of the server/u) as string,
+    });
+    vi.setSystemTime(Date.now() - 120_000);
+    expect((await findingOf(mill, 'clock')).found).toContain('s behind the server');
+  });
+
+  it('names a task that no live instance runs, and one that they define differently', async () => {
+    const other = aMill(await openStore(uri), { instanceId: 'other' });
+    const handler = (): void => undefined;
+    await other.reactiveTask({ task: 'ship', collection: 'orders', debounce: '3s', handler });
+    await other.start();
+    expect((await findingOf(deployed, 'reactive tasks')).found).toBe(
+      'live instances have 2 different definitions of "ship"',
+    );
+    await other.stop();
+    await deployed.stop();
+    expect(await findingOf(await visitor(uri), 'reactive tasks')).toMatchObject({
+      status: 'warn',
+      found: '"ship" is planned, and no live instance runs it',
+    });
+    await deployed.start();
+  });
+
+  it('names the index that a document schedule lacks, and is content once it is there', async () => {
+    const mill = await visitor(uri);
+    mill.documents({ collection: 'tenants', onDocument: () => undefined });
+    await inDatabase(uri, 'tenants').insertOne({ sleepUntil: new Date() });
+    const finding = await findingOf(mill, 'document schedules');
+    expect(finding).toMatchObject({
+      status: 'warn',
+      fix: 'db.getCollection("tenants").createIndex({"sleepUntil":1})',
+    });
+    await inDatabase(uri, 'tenants').createIndexes([{ key: { sleepUntil: 1 } }]);
+    expect((await findingOf(mill, 'document schedules')).status).toBe('ok');
+  });
+
+  it('says where nobody answers, in the place of an error', async () => {
+    const mill = await visitor('mongodb://ada:secret@127.0.0.1:1/app?serverSelectionTimeoutMS=300');
+    const [finding, ...others] = await mill.doctor();
+    expect(others).toEqual([]);
+    expect(finding).toMatchObject({ check: 'connection', status: 'fail' });
+    expect(JSON.stringify(finding)).not.toContain('secret');
+  });
+
+  describe('that is standalone', () => {
+    let server: MongoServer;
+    beforeAll(async () => {
+      server = await startMongo({ standalone: true });
+    });
+    afterAll(() => server.stop());
+
+    it('says what it lacks, and how to get it', async () => {
+      expect(await findingOf(await visitor(freshUri(server.uri)), 'topology')).toMatchObject({
+        status: 'warn',
+        fix: expect.stringContaining('--replSet') as string,
+      });
+    });
+  });
+});

@@ -1,0 +1,135 @@
+import { randomBytes } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { Tidemill } from '../../src/index.js';
+import { openStore } from '../../src/open-store.js';
+import { postgres } from '../../src/postgres/index.js';
+import { inspect } from '../../src/sql/inspect.js';
+import { aMill, until } from '../support/mills.js';
+import { rawPool } from '../support/stores.js';
+import { findingOf, findingsOf } from './findings.js';
+
+const pool = rawPool();
+const url = (): string => inject('postgresUrl');
+const visitor = async (schema: string): Promise<Tidemill> =>
+  aMill(await openStore(url(), { schema, visit: 'inspect' }));
+
+describe('the doctor, on PostgreSQL', () => {
+  const schema = `test_${randomBytes(6).toString('hex')}`;
+  const orders = `${schema}_orders`;
+  let deployed: Tidemill;
+
+  beforeAll(async () => {
+    await pool.query(`create table ${orders} (id integer primary key, status text)`);
+    deployed = new Tidemill({ store: postgres({ url: url(), schema, connections: 4 }), logger: false });
+    await deployed.reactiveTask({ task: 'ship', collection: orders, handler: () => undefined });
+    await deployed.start();
+    await until(
+      'the task is planned',
+      async () => (await findingOf(deployed, 'reactive tasks')).status === 'ok',
+    );
+  });
+  afterAll(async () => {
+    await deployed.stop();
+    await pool.query(`drop schema ${schema} cascade; drop table ${orders} cascade`);
+  });
+
+  it('finds nothing wrong where nothing is', async () => {
+    const findings = await (await visitor(schema)).doctor();
+    const wrong = findings.filter(
+      ({ check, status }) => status === 'fail' || (status === 'warn' && check !== 'connections'),
+    );
+    expect(wrong).toEqual([]);
+    expect(findings.map(({ check }) => check)).toContain('leftover triggers');
+  });
+
+  it.each([
+    [`drop index ${schema}.jobs_by_age`, 'index jobs_by_age is missing'],
+    [`alter table ${schema}.pauses drop column kind cascade`, 'column pauses.kind is missing'],
+    [`alter table ${schema}.jobs alter column priority type bigint`, 'column jobs.priority is bigint'],
+    [`alter table ${schema}.jobs alter column name drop not null`, 'column jobs.name is text'],
+  ])('names what %s has broken, and its fix mends it', async (damage, said) => {
+    await pool.query(damage);
+    const mill = await visitor(schema);
+    const findings = await findingsOf(mill, 'schema');
+    expect(findings.map(({ found }) => found).join('\n')).toContain(said);
+    for (const { fix } of findings) await pool.query(`begin; ${fix ?? ''}; commit`);
+    expect((await findingOf(mill, 'schema')).status).toBe('ok');
+  });
+
+  it('says that a schema is of a later or an earlier version', async () => {
+    const mill = await visitor(schema);
+    await pool.query(`insert into ${schema}.migrations (version, name) values (999, 'later')`);
+    expect(await findingOf(mill, 'schema')).toMatchObject({
+      status: 'fail',
+      fix: 'npm install tidemill@latest',
+    });
+    await pool.query(`delete from ${schema}.migrations where version > 1`);
+    const earlier = await findingOf(mill, 'schema');
+    expect(earlier.found).toContain('is at version 1, and this Tidemill needs');
+    expect(earlier.fix).toContain('migrationScript(1)');
+    const versions = Array.from(
+      { length: Number(/needs (\d+)/u.exec(earlier.found)?.[1]) - 1 },
+      (_, i) => i + 2,
+    );
+    for (const version of versions)
+      await pool.query(`insert into ${schema}.migrations (version, name) values ($1, 'again')`, [version]);
+  });
+
+  it('says that there is no schema, and leaves it so', async () => {
+    const absent = `test_${randomBytes(6).toString('hex')}`;
+    expect(await findingOf(await visitor(absent), 'schema')).toMatchObject({ status: 'warn' });
+    expect((await pool.query(`select from pg_namespace where nspname = $1`, [absent])).rows).toEqual([]);
+  });
+
+  it('names triggers that nobody needs any more, with the command that drops them', async () => {
+    await deployed.stop();
+    const mill = await visitor(schema);
+    expect(await findingOf(mill, 'leftover triggers')).toMatchObject({
+      status: 'warn',
+      fix: `tidemill drop-triggers public.${orders}`,
+    });
+    await deployed.start();
+    expect((await findingOf(mill, 'leftover triggers')).status).toBe('ok');
+  });
+
+  it('names transactions that stay open, with the command that ends them', async () => {
+    const holder = await pool.connect();
+    try {
+      await holder.query(`begin; set local application_name = 'forgetful'; select 1`);
+      const { rows } = await holder.query<{ pid: number }>('select pg_backend_pid() as pid');
+      const sql = { driver: pool, names: { schema: 'public' } } as never;
+      const findings = await inspect({ sql, shared: true, leftovers: () => Promise.resolve([]), longMs: 0 });
+      const named = findings.filter(
+        ({ check, found }) => check === 'open transactions' && found.includes('forgetful'),
+      );
+      expect(named).toMatchObject([
+        {
+          status: 'warn',
+          fix: expect.stringContaining(`pg_terminate_backend(${String(rows[0]!.pid)})`) as string,
+        },
+      ]);
+    } finally {
+      await holder.query('rollback');
+      holder.release();
+    }
+  });
+
+  it('skips what it may not look at, and says why', async () => {
+    const role = `visitor_${randomBytes(4).toString('hex')}`;
+    await pool.query(
+      `create role ${role} login; grant usage on schema ${schema} to ${role}; grant select on all tables in schema ${schema} to ${role}`,
+    );
+    try {
+      const at = new URL(url());
+      at.username = role;
+      const mill = aMill(await openStore(at.href, { schema, visit: 'inspect' }));
+      expect(await findingOf(mill, 'schema')).toMatchObject({
+        status: 'skipped',
+        found: expect.stringContaining('permission denied') as string,
+      });
+      await mill.stop();
+    } finally {
+      await pool.query(`drop owned by ${role}; drop role ${role}`);
+    }
+  });
+});

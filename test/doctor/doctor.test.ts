@@ -1,0 +1,89 @@
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { judgeVersion } from '../../src/store/inspect.js';
+import { judgeOplog } from '../../src/mongodb/inspect.js';
+import { judgeCrowd, judgeVacuum } from '../../src/sql/inspect.js';
+import { memory } from '../../src/memory/index.js';
+import { aMill } from '../support/mills.js';
+import { findingOf } from './findings.js';
+
+describe('the doctor, on any store', () => {
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  it('names pending jobs that no live instance runs, and is content once one does', async () => {
+    const store = memory();
+    const mill = aMill(store);
+    await mill.enqueue('orphan');
+    expect(await findingOf(mill, 'jobs')).toMatchObject({
+      status: 'warn',
+      found: expect.stringContaining('orphan') as string,
+      fix: expect.stringContaining('tidemill cancel --name orphan') as string,
+    });
+    const worker = aMill(store);
+    worker.job('orphan', { concurrency: 1 }, () => undefined);
+    await worker.start();
+    expect((await findingOf(mill, 'jobs')).status).toBe('ok');
+  });
+
+  it('says that nothing is alive, and who is', async () => {
+    const store = memory();
+    const mill = aMill(store, { instanceId: 'worker-1' });
+    expect(await findingOf(mill, 'instances')).toMatchObject({ status: 'warn' });
+    await mill.start();
+    expect(await findingOf(mill, 'instances')).toMatchObject({ status: 'ok', found: '1 alive: worker-1' });
+  });
+
+  it('names what is paused, with the command that resumes it', async () => {
+    const mill = aMill(memory());
+    await mill.jobs.pause('send-email');
+    expect(await findingOf(mill, 'paused')).toMatchObject({
+      status: 'warn',
+      fix: 'tidemill resume send-email',
+    });
+  });
+
+  it('passes over what a store does not have', async () => {
+    const findings = await aMill(memory()).doctor();
+    expect(findings.find(({ check }) => check === 'reactive tasks')).toMatchObject({ status: 'skipped' });
+    expect(
+      findings.every(({ status, fix }) => (fix === undefined) === ['ok', 'skipped'].includes(status)),
+    ).toBe(true);
+  });
+
+  it.each([
+    ['MongoDB', '5.0.31', [6, 0], 'fail'],
+    ['MongoDB', '6.0.0', [6, 0], 'ok'],
+    ['MongoDB', '8.2.1-rc0', [6, 0], 'ok'],
+    ['PostgreSQL', '13.14 (Debian 13.14-1)', [14, 0], 'fail'],
+    ['PostgreSQL', '14.1', [14, 0], 'ok'],
+  ] as const)('judges %s %s', (product, version, least, status) => {
+    expect(judgeVersion(product, version, least).status).toBe(status);
+  });
+
+  it('minds a short oplog only where it is full, and reactive tasks need it', () => {
+    const hour = { firstSeconds: 0, lastSeconds: 3_600, fullShare: 1 };
+    expect(judgeOplog(hour, true)).toMatchObject({
+      status: 'warn',
+      fix: expect.stringContaining('minRetentionHours') as string,
+    });
+    expect(judgeOplog(hour, false).status).toBe('ok');
+    expect(judgeOplog({ ...hour, fullShare: 0.2 }, true).status).toBe('ok');
+    expect(judgeOplog({ ...hour, lastSeconds: 90_000 }, true).status).toBe('ok');
+  });
+
+  it('minds an oplog that begins after the resume point', () => {
+    const lost = { firstSeconds: 1_000, lastSeconds: 9_000_000, fullShare: 1, resumeSeconds: 500 };
+    expect(judgeOplog(lost, true)).toMatchObject({
+      status: 'warn',
+      found: expect.stringContaining('missed') as string,
+    });
+  });
+
+  it('minds a server without autovacuum, and one whose connections are nearly all in use', () => {
+    expect(judgeVacuum('off')).toMatchObject({ status: 'fail' });
+    expect(judgeVacuum('on')).toMatchObject({ status: 'ok' });
+    expect(judgeCrowd({ used: 90, most: 97 })).toMatchObject({ status: 'warn' });
+    expect(judgeCrowd({ used: 9, most: 97 })).toMatchObject({ status: 'ok' });
+  });
+});
