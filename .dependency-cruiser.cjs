@@ -1,7 +1,7 @@
 /**
  * Who may import whom in src/. Dependencies point one way:
  *
- *   core <- time <- store <- engine, maintenance <- jobs, documents, reactive <- front door <- clients
+ *   core <- time <- store <- engine, maintenance, metrics, tracing <- jobs, documents, reactive <- front door <- clients
  *
  * A store (memory, mongodb, postgres, embedded) stands beside the engine, and alone imports its driver. The two SQL
  * stores share src/sql, which knows no driver. Layers on one level do not know each other. test/tooling/boundaries.test.ts trips every rule.
@@ -19,6 +19,8 @@ const layers = {
   store: ['core', 'time'],
   engine: base,
   maintenance: base,
+  metrics: base,
+  tracing: ['core'],
   ...Object.fromEntries(triggers.map((trigger) => [trigger, [...base, 'engine', 'maintenance']])),
   sql: base,
   ...Object.fromEntries(stores.map((store) => [store, base])),
@@ -26,10 +28,16 @@ const layers = {
 };
 
 /** Clients come in by the front door. Testing also needs the memory store and a hand on the clock. */
-const clients = { metrics: [], dashboard: [], testing: [...base, 'memory'], cli: [], compat: [] };
+const clients = { dashboard: [], testing: [...base, 'memory'], cli: [], compat: [] };
 
-/** Driver package -> the one folder that may import it. */
-const drivers = { mongodb: 'mongodb', pg: 'postgres', '@electric-sql/pglite': 'embedded' };
+/** Optional peer -> the one folder that may import it. */
+const drivers = {
+  mongodb: 'mongodb',
+  pg: 'postgres',
+  '@electric-sql/pglite': 'embedded',
+  'prom-client': 'metrics',
+  '@opentelemetry/api': 'tracing',
+};
 
 const anyOf = (names) => `(${names.join('|')})`;
 const frontDoor = '^src/[^/]+\\.ts$';

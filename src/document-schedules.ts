@@ -5,7 +5,7 @@ import { SCHEDULE_KEYS, type ScheduleOptions } from './documents/options.js';
 import { Scheduler } from './documents/scheduler.js';
 import type { MillSettings } from './mill-options.js';
 import type { DocumentJobStore, DocumentPlace } from './store/documents.js';
-import type { Store } from './store/port.js';
+import type { Depth, Store } from './store/port.js';
 
 /** Documents of the user's that are run when their own schedule says so. */
 export interface DocumentOptions<Doc = Record<string, unknown>> extends ScheduleOptions<Doc>, DocumentPlace {}
@@ -88,6 +88,11 @@ export class DocumentSchedules {
     const schedulers = [...this.#schedulers.keys()];
     if (schedulers.length === 0) return undefined;
     return (await Promise.all(schedulers.map((scheduler) => scheduler.indexFaults()))).flat();
+  }
+
+  /** What is due of each collection that runs here. */
+  async depths(): Promise<readonly Depth[]> {
+    return [];
   }
 
   /** What has gone wrong for longer than a while, in words. */

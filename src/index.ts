@@ -42,6 +42,12 @@ export type { DocumentContext, HookContext, ScheduleErrorContext } from './docum
 export type { DocumentMissedPolicy } from './documents/next.js';
 export type { DocumentFailure, DocumentFields, DocumentJob } from './store/documents.js';
 
+// Metrics
+export type { MonitoringOptions } from './metrics/options.js';
+export type { PrometheusRegistry } from './metrics/prometheus.js';
+export type { Metrics, SeriesOptions } from './metrics/series.js';
+export type { Activity, Cell, MeasuredKind, SeriesPoint } from './store/metrics.js';
+
 // Locks
 export type { LockContext } from './engine/lock-hold.js';
 export type { LockOptions } from './locks.js';

@@ -2,6 +2,7 @@ import { checkKeys } from './core/options.js';
 import type { DocumentSchedules } from './document-schedules.js';
 import type { Results } from './jobs/results.js';
 import type { Locks } from './locks.js';
+import type { Monitor } from './metrics/monitor.js';
 import { rolesOf, type Role, type Shift } from './shift.js';
 import { toMs, type Duration } from './time/duration.js';
 
@@ -10,6 +11,7 @@ export interface LifeOptions {
   readonly documents: DocumentSchedules;
   readonly locks: Locks;
   readonly results: Results;
+  readonly monitor: Monitor;
   /** Makes a turn of work, with the store opened, and starts nothing. */
   readonly shift: (roles: ReadonlySet<Role>) => Promise<Shift>;
   /** Lets go of the store. */
@@ -67,6 +69,7 @@ export class Life {
       const shift = await this.#options.shift(roles);
       await shift.start();
       this.#shift = shift;
+      this.#options.monitor.start();
       if (roles.has('work')) await this.#options.documents.start();
     } catch (error) {
       this.#starting = undefined;
@@ -79,7 +82,7 @@ export class Life {
 
   async #end(options: StopOptions): Promise<void> {
     checkKeys('stop', options, ['timeout']);
-    const { shutdownMs, documents, locks, results, close } = this.#options;
+    const { shutdownMs, documents, locks, results, monitor, close } = this.#options;
     const timeoutMs = options.timeout === undefined ? shutdownMs : toMs('stop', 'timeout', options.timeout);
     await this.#starting?.catch(() => undefined);
     await Promise.all([documents.stop(timeoutMs), this.#shift?.stop(timeoutMs), locks.stop(timeoutMs)]);
@@ -87,6 +90,8 @@ export class Life {
     this.#shift = undefined;
     this.#starting = undefined;
     results.stop();
+    // The last words, while the store is open.
+    await monitor.stop();
     await close();
   }
 }

@@ -5,6 +5,7 @@ import { checkBoolean, checkFunction, checkInteger, checkKeys, checkText } from 
 import { DEFAULT_RETENTION } from './jobs/registry.js';
 import { toRetention, type Retention } from './jobs/definition.js';
 import type { RetentionMs, Store } from './store/port.js';
+import { checkMonitoring, type MonitoringOptions, type MonitoringSettings } from './metrics/options.js';
 import { checkReactiveOptions, type ReactiveOptions, type ReactiveSettings } from './reactive/options.js';
 import { toMs, type Duration } from './time/duration.js';
 import { checkStore } from './open-store.js';
@@ -33,6 +34,10 @@ export interface TidemillOptions<S extends Store = Store> {
   readonly maxAbandoned?: number;
   /** Settings of reactive tasks. */
   readonly reactive?: ReactiveOptions;
+  /** What is measured. */
+  readonly monitoring?: MonitoringOptions;
+  /** Make spans where `@opentelemetry/api` is installed. Default: true. */
+  readonly tracing?: boolean;
   /** Shaped like pino. Default: warnings and errors to console.error, at most a line in ten seconds; `false` = silence. */
   readonly logger?: Logger | false;
 }
@@ -48,6 +53,8 @@ export interface MillSettings {
   readonly historyLimit: number;
   readonly maxAbandoned: number;
   readonly reactive: ReactiveSettings;
+  readonly monitoring: MonitoringSettings;
+  readonly tracing: boolean;
 }
 
 const WHERE = 'new Tidemill';
@@ -63,6 +70,8 @@ const KEYS = [
   'executionHistoryLimit',
   'maxAbandoned',
   'reactive',
+  'monitoring',
+  'tracing',
   'logger',
 ];
 /** Without notifications the poll alone decides how late work is, so it may not grow as long by default. */
@@ -99,6 +108,8 @@ export function checkMillOptions(options: TidemillOptions): MillSettings {
       Number.MAX_SAFE_INTEGER,
     ),
     reactive: checkReactiveOptions(options.reactive),
+    monitoring: checkMonitoring(options.monitoring),
+    tracing: checkBoolean(WHERE, 'tracing', options.tracing ?? true),
   };
 }
 

@@ -3,8 +3,10 @@ import type { Emitter } from './core/emitter.js';
 import { OptionError } from './core/errors.js';
 import { toJob, type JobRecord } from './core/job.js';
 import type { Logger } from './core/logger.js';
+import type { Meter } from './core/meter.js';
 import { checkOneOf, show } from './core/options.js';
 import { toTask } from './core/task.js';
+import type { Tracer } from './core/tracer.js';
 import type { Work } from './core/work.js';
 import { Engine } from './engine/engine.js';
 import type { EngineState } from './engine/options.js';
@@ -20,7 +22,8 @@ import type { MillSettings } from './mill-options.js';
 import { ReactiveCrew } from './reactive/crew.js';
 import type { Definitions } from './reactive/definitions.js';
 import { reactiveOf } from './reactive/manager.js';
-import type { Cluster, Glance, Settlement, Store } from './store/port.js';
+import type { Vitals } from './store/metrics.js';
+import type { Cluster, Glance, Instance, Settlement, Store } from './store/port.js';
 
 /** What an instance does: run handlers, plan reactive tasks, look after the cluster. */
 export type Role = 'work' | 'plan' | 'maintain';
@@ -41,6 +44,8 @@ export interface ShiftOptions {
   readonly definitions: Definitions;
   readonly events: Emitter<MillEvents>;
   readonly log: Logger;
+  readonly meter: Meter;
+  readonly tracer: () => Tracer | undefined;
   /** A job has ended in this process. */
   readonly ended: (id: string, job: () => JobRecord) => void;
   /** An error that no caller sees. */
@@ -85,7 +90,7 @@ export class Shift {
         : new Cleaner(store, (error) => fault(error, 'clean'));
     this.#station.join({
       slotFreed: () => undefined,
-      leaseLost: () => undefined,
+      leaseLost: () => options.meter.leaseLost(),
       leaseRegained: () => undefined,
       leaseRenewed: () => this.#reclaimer?.renewed(),
     });
@@ -114,6 +119,16 @@ export class Shift {
   /** True while this instance plans reactive tasks. */
   get leads(): boolean {
     return this.#crew?.leads === true;
+  }
+
+  get self(): Instance {
+    return this.#station.self;
+  }
+
+  async vitals(): Promise<Vitals> {
+    const { running, buffered, abandoned, wakeUp } = this.state;
+    const planner = await this.#crew?.vitals();
+    return { running, buffered, abandoned, wakeUp, ...(planner === undefined ? {} : { planner }) };
   }
 
   get troubles(): readonly string[] {
@@ -146,7 +161,7 @@ export class Shift {
   }
 
   async #recruit(): Promise<ReactiveCrew> {
-    const { settings, roles, store, definitions, events, log, fault } = this.#options;
+    const { settings, roles, store, definitions, events, log, meter, tracer, fault } = this.#options;
     const crew = new ReactiveCrew({
       store,
       reactive: reactiveOf(store),
@@ -161,6 +176,8 @@ export class Shift {
       plans: roles.has('plan'),
       events,
       log,
+      meter,
+      tracer,
       error: fault,
       leaseLost: (reason, tasks) => {
         log.warn({ tasks: tasks.map(({ id }) => id) }, `lease lost: ${reason}`);
@@ -224,7 +241,7 @@ export class Shift {
   }
 
   #makeEngine(): Engine<JobRecord, Settlement> {
-    const { settings, store, log, fault } = this.#options;
+    const { settings, store, log, meter, tracer, fault } = this.#options;
     return new Engine({
       ...settings,
       kind: 'jobs',
@@ -232,6 +249,8 @@ export class Shift {
       store: store.jobs,
       clock: store.clock,
       log,
+      meter,
+      tracer,
       trigger: this.#trigger,
       paused: async (name) => (await store.instances.list()).paused.has(name),
       events: {
@@ -286,10 +305,11 @@ export class Shift {
   }
 
   #recovered(works: readonly Recovered<JobRecord, Settlement>[]): void {
-    const { events, log, settings } = this.#options;
+    const { events, log, settings, meter } = this.#options;
     const names = [...new Set(works.map(({ work }) => work.name))];
     log.info({ names }, `${String(works.length)} jobs of a dead process were handed on`);
     for (const { work, finished, settlement, retryAt } of works) {
+      meter.reclaimed('job', work.name);
       this.#trigger.recorded(work, finished, { settlement, ...(retryAt === undefined ? {} : { retryAt }) });
     }
     events.emit('stale:recovered', { count: works.length, instanceId: settings.instanceId });

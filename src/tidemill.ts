@@ -25,11 +25,14 @@ import { Schedules } from './jobs/schedules.js';
 import { DocumentSchedules, type DocumentOptions, type DocumentSchedule } from './document-schedules.js';
 import { diagnose } from './doctor.js';
 import { healthOf, type Health } from './health.js';
-import { checkItems, type JobType, type NamedItem, type Payload } from './job-types.js';
+import { HeldStore } from './held-store.js';
+import { checkItems, jobType, type JobType, type NamedItem, type Payload } from './job-types.js';
 import { Life, type StartOptions, type StopOptions } from './life.js';
 import { Locks, type LockOptions } from './locks.js';
+import { Monitor } from './metrics/monitor.js';
+import type { PrometheusRegistry } from './metrics/prometheus.js';
+import { Metrics } from './metrics/series.js';
 import { checkMillOptions, type MillSettings, type TidemillOptions } from './mill-options.js';
-import { openStore } from './open-store.js';
 import { compileTask, type ReactiveTaskDefinition } from './reactive/definition.js';
 import { Definitions } from './reactive/definitions.js';
 import {
@@ -42,6 +45,7 @@ import {
 import { Shift, type Role } from './shift.js';
 import type { Finding } from './store/inspect.js';
 import type { Store, TransactionOf } from './store/port.js';
+import { Tracing } from './tracing/load.js';
 
 /**
  * The front door. The constructor starts nothing and opens nothing: a producer that only enqueues never has to
@@ -52,6 +56,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   readonly jobs: Jobs;
   readonly schedules: Schedules;
   readonly tasks: Tasks;
+  readonly metrics: Metrics;
   readonly #settings: MillSettings;
   readonly #log: Logger;
   readonly #events: Emitter<MillEvents>;
@@ -62,26 +67,42 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   readonly #locks: Locks;
   readonly #documents: DocumentSchedules;
   readonly #life: Life;
-  readonly #given: S | string;
+  readonly #monitor: Monitor;
+  readonly #tracing: Tracing;
+  readonly #store: HeldStore<S>;
   #historyLost = 0;
-  #resolved: Promise<Store<TransactionOf<S>>> | undefined;
 
   constructor(options: TidemillOptions<S>) {
     this.#settings = checkMillOptions(options);
     this.instanceId = this.#settings.instanceId;
-    this.#given = options.store;
     this.#log = safeLogger(options.logger);
     this.#events = new Emitter((error, event) => this.#fault(error, `listener of ${event}`));
     this.#events.on('history:lost', () => (this.#historyLost += 1));
     this.#registry = new Registry(this.#settings.retention);
-    const store = (): Promise<Store> => this.#store();
+    this.#tracing = new Tracing(this.#settings.tracing);
+    this.#store = new HeldStore(options.store, {
+      globals: this.#settings.reactive.globalsCollection,
+      ready: this.#tracing.ready,
+      opened: (store) => this.#monitor.opened(store),
+    });
+    const store = (): Promise<Store> => this.#store.open();
     const due = (): void => this.#life.shift?.notify();
     this.#results = new Results(store);
     this.#locks = new Locks(store, this.instanceId, (error, where) => this.#fault(error, where));
+    this.#monitor = new Monitor({
+      settings: this.#settings.monitoring,
+      instanceId: this.instanceId,
+      log: this.#log,
+      store,
+      plans: () => this.#definitions.plans,
+      documents: () => this.#documents.depths(),
+      self: () => this.#life.shift?.self,
+      vitals: async () => this.#life.shift?.vitals() ?? { running: 0, buffered: 0, abandoned: 0 },
+    });
     this.#documents = new DocumentSchedules({
       settings: this.#settings,
       log: this.#log,
-      store: typeof options.store === 'string' ? () => this.#resolve() : options.store,
+      store: this.#store.given ?? (() => this.#store.resolve()),
       fault: (error, where) => this.#fault(error, where),
     });
     this.#life = new Life({
@@ -90,18 +111,22 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
       locks: this.#locks,
       results: this.#results,
       shift: (roles) => this.#makeShift(roles),
-      close: () => this.#close(),
+      monitor: this.#monitor,
+      close: () => this.#store.release(),
     });
-    this.#queue = new Queue(() => this.#store(), this.#registry, {
+    this.#queue = new Queue(() => this.#store.open(), this.#registry, {
       due,
       reserve: (name, id) => this.#life.shift?.reserve(name, id),
       stored: (jobs) => this.stored?.(jobs),
+      meter: this.#monitor.meter,
+      tracer: () => this.#tracing.tracer,
     });
     this.jobs = new Jobs(store, this.#registry, this.#results, due, (job) =>
       this.#events.emit('job:cancel', { job, instanceId: this.instanceId }),
     );
     this.schedules = new Schedules(store, due);
     this.tasks = new Tasks(store, () => this.#definitions.plans);
+    this.metrics = new Metrics(store);
   }
 
   /** Names of the jobs that have a handler on this instance. */
@@ -141,7 +166,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
         ? defineJob(name, definition)
         : defineJob(name, { ...definition, schema: definition.schema });
     this.#work(`job(${show(name)})`, defined, work, handler);
-    return this.#type(defined);
+    return jobType(defined, this.#queue);
   }
 
   /** Gives a definition its handler on this instance. */
@@ -217,10 +242,9 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     definition: ReactiveTaskDefinition<Doc, TransactionOf<S>>,
   ): Promise<void> {
     const compiled = compileTask(definition);
-    if (typeof this.#given !== 'string') {
-      const { plan } = compiled;
-      reactiveOf(this.#given).check(`reactiveTask(${show(plan.task)})`, plan);
-    }
+    const { given } = this.#store;
+    const { plan } = compiled;
+    if (given !== undefined) reactiveOf(given).check(`reactiveTask(${show(plan.task)})`, plan);
     this.#definitions.add(compiled);
     const added = this.#life.starting?.then(() => this.#life.shift?.taskAdded()) ?? Promise.resolve();
     // Whoever does not wait for it hears of a failure all the same.
@@ -259,7 +283,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   /** Runs `work` in a transaction of the store; pass its argument on as `transaction`. */
   async withTransaction<T>(work: (transaction: TransactionOf<S>) => Promise<T>): Promise<T> {
     checkFunction('withTransaction', 'work', work);
-    return (await this.#store()).transaction(work);
+    return (await this.#store.open()).transaction(work);
   }
 
   /**
@@ -272,6 +296,14 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
    */
   withLock<T>(key: string, work: (lock: LockContext) => T | Promise<T>, options?: LockOptions): Promise<T> {
     return this.#locks.with(key, work, options);
+  }
+
+  /**
+   * A registry of prom-client with everything that is measured; docs/metrics.md has the list. Null where `monitoring` is off,
+   * and, after one warning, where prom-client is not installed.
+   */
+  getPrometheusMetrics(): Promise<PrometheusRegistry | null> {
+    return this.#monitor.scrape();
   }
 
   on<K extends keyof MillEvents>(event: K, listener: (payload: MillEvents[K]) => unknown): this {
@@ -304,7 +336,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
 
   /** Looks at the server, at indexes or schema, and at the cluster: each finding with its fix. Changes nothing. */
   doctor(): Promise<readonly Finding[]> {
-    return diagnose(() => this.#store(), this.#documents);
+    return diagnose(() => this.#store.open(), this.#documents);
   }
 
   /** The loop is alive, the store answers, the lease is held, and handlers do not run away. */
@@ -313,14 +345,13 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   }
 
   health(): Health {
-    const store = typeof this.#given === 'string' ? (this.#given.split(':')[0] ?? '') : this.#given.kind;
     const { leads: leader = false, troubles = [] } = this.#life.shift ?? {};
     const planning = {
       leader,
       troubles: [...troubles, ...this.#documents.troubles],
       historyLost: this.#historyLost,
     };
-    return healthOf(store, this.#life.shift?.state, planning, this.#settings);
+    return healthOf(this.#store.kind, this.#life.shift?.state, planning, this.#settings);
   }
 
   #work(where: string, definition: JobDefinition, options: WorkOptions, handler: unknown): void {
@@ -333,54 +364,20 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     this.#life.shift?.notify();
   }
 
-  #type<Input>(definition: JobDefinition<Input>): JobType<Input, TransactionOf<S>> {
-    const { name } = definition;
-    return {
-      name,
-      enqueue: (data, options) => this.#queue.enqueue(name, data, options) as Promise<EnqueuedJob<Input>>,
-      enqueueMany: async (items) => {
-        const named = checkItems(items).map((item) => ({ ...item, name }));
-        return (await this.enqueueMany(named)) as EnqueuedJob<Input>[];
-      },
-      now: (data) => this.#queue.enqueue(name, data) as Promise<EnqueuedJob<Input>>,
-      schedule: (cron, data, options) =>
-        this.#queue.schedule(cron, name, data, options) as Promise<Job<Input>>,
-    };
-  }
-
-  #resolve(): Promise<Store<TransactionOf<S>>> {
-    this.#resolved ??= (
-      typeof this.#given === 'string' ? openStore(this.#given) : Promise.resolve(this.#given)
-    ) as Promise<Store<TransactionOf<S>>>;
-    return this.#resolved;
-  }
-
-  /** The open store; opened with the first call that needs it, and again after a stop. */
-  async #store(): Promise<Store<TransactionOf<S>>> {
-    const store = await this.#resolve();
-    const { globalsCollection } = this.#settings.reactive;
-    if (globalsCollection !== undefined) reactiveOf(store).useGlobals(globalsCollection);
-    await store.acquire(this);
-    return store;
-  }
-
   async #makeShift(roles: ReadonlySet<Role>): Promise<Shift> {
     return new Shift({
       settings: this.#settings,
       roles,
-      store: await this.#store(),
+      store: await this.#store.open(),
       registry: this.#registry,
       definitions: this.#definitions,
       events: this.#events,
       log: this.#log,
+      meter: this.#monitor.meter,
+      tracer: () => this.#tracing.tracer,
       ended: (id, job) => this.#results.ended(id, job),
       fault: (error, where) => this.#fault(error, where),
     });
-  }
-
-  async #close(): Promise<void> {
-    const store = await this.#resolved?.catch(() => undefined);
-    await store?.release(this);
   }
 
   /** An error that no caller sees: to the listeners, or to the log where nobody listens. */

@@ -20,6 +20,8 @@ export interface Clock {
 
 export interface Timer {
   cancel(): void;
+  /** It does not keep the process alive. A virtual clock never does. */
+  unref?(): void;
 }
 
 /** setTimeout holds 31 bits: a longer delay would fire at once. */
@@ -32,13 +34,21 @@ export function realTimer(delayMs: number, callback: () => void): Timer {
   const ring = (): void => nobody.runInAsyncScope(callback);
   let left = Math.max(0, delayMs);
   let handle: NodeJS.Timeout;
+  let holds = true;
   const arm = (): void => {
     const step = Math.min(left, LONGEST_MS);
     left -= step;
     handle = setTimeout(left > 0 ? arm : ring, step);
+    if (!holds) handle.unref();
   };
   arm();
-  return { cancel: () => clearTimeout(handle) };
+  return {
+    cancel: () => clearTimeout(handle),
+    unref: () => {
+      holds = false;
+      handle.unref();
+    },
+  };
 }
 
 /** The process's own clock, for stores that live in this process. */

@@ -1,3 +1,4 @@
+import type { TraceContext } from './tracer.js';
 import type { Work } from './work.js';
 
 /** The states of a job. docs/architecture.md has the diagram with every allowed move. */
@@ -87,6 +88,8 @@ export interface Job<T = unknown> {
   readonly scheduleId?: string;
   /** The run time that this run stands for, whatever its retries. */
   readonly scheduledFor?: Date;
+  /** Where the request for it stands in a trace. */
+  readonly trace?: TraceContext;
 }
 
 /** A job with the fields that only the engine and the stores use. */
@@ -95,6 +98,7 @@ export interface JobRecord extends Job, Work {
   readonly name: string;
   readonly lockedAt: Date | null;
   readonly claimedBy?: string;
+  readonly trace?: TraceContext;
   readonly firstFailedAt?: Date;
   readonly scheduleRev?: number;
 }

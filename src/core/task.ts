@@ -1,4 +1,5 @@
 import type { Attempt } from './job.js';
+import type { TraceContext } from './tracer.js';
 import type { Work } from './work.js';
 
 /** The states of a reactive task. docs/architecture.md has every allowed move. */
@@ -41,12 +42,15 @@ export interface Task {
   readonly updatedAt: Date;
   readonly lockedAt: Date | null;
   readonly claimedBy?: string;
+  /** Where the planning of its last change stands in a trace. */
+  readonly trace?: TraceContext;
 }
 
 /** A task with the fields that only the engine and the stores use. `name` is the task's. */
 export interface TaskRecord extends Task, Work {
   readonly lockedAt: Date | null;
   readonly claimedBy?: string;
+  readonly trace?: TraceContext;
   /** Whether the document was there and matched when the task was claimed. Only after a claim. */
   readonly matches?: boolean;
 }

@@ -1,3 +1,5 @@
+import type { TraceContext } from './tracer.js';
+
 /** What kind of failure ended an attempt. */
 export type FailureKind = 'error' | 'timeout' | 'crashed';
 
@@ -13,6 +15,8 @@ export interface Work {
   /** The token of the attempt that was really started; kept for work whose last attempt crashed. */
   readonly startedToken?: string;
   readonly failKind?: FailureKind;
+  /** Where the request for it, or its planning, stands in a trace. */
+  readonly trace?: TraceContext;
   /** Where the work lives in a sharded collection; absent elsewhere. */
   readonly part?: number;
 }

@@ -39,8 +39,9 @@ function opened(driver: Driver, alone: boolean): Opened {
     },
     leaseNow: () => `to_timestamp(${String(leases.now())}::double precision / 1000)`,
     // PGlite has no autovacuum worker, whatever its settings say.
-    tidy: async ({ jobs, instances, table }) => {
-      for (const name of [jobs, instances, table('tasks'), table('changes')])
+    tidy: async ({ jobs, instances, metricCounts, metricShares, metricMinutes, table }) => {
+      const measures = [metricCounts, metricShares, metricMinutes];
+      for (const name of [jobs, instances, table('tasks'), table('changes'), ...measures])
         await driver.query(`vacuum ${name}`);
     },
     ready: async ({ instances }) => {

@@ -1,7 +1,9 @@
 /** How the call of a handler ends, whatever its work is. */
 import { pause, type Clock } from '../core/clock.js';
 import { asError, CancelledError, LeaseLostError, StoppingError, TidemillError } from '../core/errors.js';
-import type { Outcome } from '../core/outcome.js';
+import type { Ended } from '../core/meter.js';
+import type { Finished, Outcome } from '../core/outcome.js';
+import type { TracedEnd } from '../core/tracer.js';
 import type { Work } from '../core/work.js';
 import type { WorkStore } from '../store/port.js';
 import type { AttemptControl } from './trigger.js';
@@ -15,6 +17,18 @@ export function thrownOutcome(thrown: unknown, signal: AbortSignal): Outcome {
   }
   return { kind: 'threw', error: asError(thrown) };
 }
+
+/** What the end of an attempt counts as. */
+export function endOf(outcome: Outcome, retryAt: Date | undefined): Ended {
+  if ('error' in outcome) return retryAt === undefined ? 'failed' : 'retried';
+  return outcome.kind === 'returned' || outcome.kind === 'recorded' ? 'completed' : outcome.kind;
+}
+
+/** What a span says of it. */
+export const tracedEnd = ({ outcome }: Finished): TracedEnd => ({
+  outcome: outcome.kind,
+  ...('error' in outcome ? { error: outcome.error } : {}),
+});
 
 /** Asked until the store answers, or until the lease is gone and the answer does not matter any more. */
 async function whose(

@@ -2,11 +2,12 @@ import { pause, within, type Clock } from '../core/clock.js';
 import { CancelledError, LeaseLostError, StoppingError, type TidemillError } from '../core/errors.js';
 import type { Finished } from '../core/outcome.js';
 import type { Work } from '../core/work.js';
-import { leaseOf, type Hint } from '../store/port.js';
+import { leaseOf, type Hint, type WorkKind } from '../store/port.js';
 import { Abandoned } from './abandoned.js';
 import { Attempt, runAttempt } from './attempt.js';
 import { CancelWatch } from './cancel-watch.js';
 import { ClaimLoop } from './claim-loop.js';
+import { tracedEnd } from './ending.js';
 import { Lanes } from './lanes.js';
 import type { Seat } from './listener.js';
 import { Notebook } from './notebook.js';
@@ -25,6 +26,8 @@ const LAST_GRACE_MS = 500;
 const SUSPECT_LEASES = 4;
 /** How long a stop waits for the store's answers. */
 const SETTLE_LIMIT_MS = 10_000;
+
+const measured = (kind: WorkKind): 'job' | 'task' => (kind === 'jobs' ? 'job' : 'task');
 
 /**
  * One kind of work on one instance. Duties: claim, run, record, and come to an orderly end. It knows nothing of any
@@ -71,8 +74,10 @@ export class Engine<W extends Work, S> implements Crew {
       store,
       clock,
       trigger,
-      lost: (work) =>
-        events.leaseLost('its outcome was refused: somebody else holds it now, or it was removed', [work]),
+      lost: (work) => {
+        options.meter.lost(measured(kind), work.name);
+        events.leaseLost('its outcome was refused: somebody else holds it now, or it was removed', [work]);
+      },
       error: error('settle'),
       drained: () => {
         if (this.#unsettled < MOST_UNSETTLED) this.#loop.room();
@@ -262,21 +267,17 @@ export class Engine<W extends Work, S> implements Crew {
   }
 
   async #run(work: W): Promise<void> {
-    const { store, trigger, events } = this.#options;
+    const { store, events } = this.#options;
     const attempt = new Attempt<W>(work, this.#clock.now(), (self) => (note) => {
       if (this.#attempts.get(work.id) === self) this.#notebook.add(self.lease, note, self.inTransaction);
     });
     const began = this.#clock.monotonic();
-    attempt.inTransaction = trigger.mayComplete(work);
+    attempt.inTransaction = this.#options.trigger.mayComplete(work);
     this.#attempts.set(work.id, attempt);
     this.#cancels.start();
     try {
       if (work.failKind === 'crashed' && (await store.begin(attempt.lease)) === 'lost') return;
-      const finished = await runAttempt(attempt, {
-        clock: this.#clock,
-        trigger,
-        abandoned: (late, handler) => this.#abandoned.add(late, handler),
-      });
+      const finished = await this.#attempt(attempt);
       if (this.#attempts.get(work.id) === attempt) await this.#finish(attempt, finished);
     } catch (error) {
       // Only the store can have failed here: the work goes back, and nobody is blamed.
@@ -285,6 +286,21 @@ export class Engine<W extends Work, S> implements Crew {
     } finally {
       this.#ended(attempt, this.#clock.monotonic() - began);
     }
+  }
+
+  #attempt(attempt: Attempt<W>): Promise<Finished> {
+    const { trigger, kind, tracer } = this.#options;
+    const run = (): Promise<Finished> =>
+      runAttempt(attempt, {
+        clock: this.#clock,
+        trigger,
+        abandoned: (late, handler) => this.#abandoned.add(late, handler),
+      });
+    const spans = tracer();
+    if (spans === undefined) return run();
+    const { id, name, trace } = attempt.work;
+    const about = { kind: measured(kind), id, name, attempt: trigger.attempt(attempt.work) };
+    return spans.run(trace === undefined ? about : { ...about, trace }, run, tracedEnd);
   }
 
   async #finish(attempt: Attempt<W>, finished: Finished): Promise<void> {

@@ -1,5 +1,7 @@
 import type { Clock } from '../core/clock.js';
 import type { Logger } from '../core/logger.js';
+import type { Meter } from '../core/meter.js';
+import type { Tracer } from '../core/tracer.js';
 import type { Work } from '../core/work.js';
 import type { Cluster, Glance, WakeUp, WorkKind, WorkStore } from '../store/port.js';
 import type { ClaimCounters } from './claim-loop.js';
@@ -17,6 +19,9 @@ export interface EngineOptions<W extends Work, S> {
   readonly pollMs: { readonly min: number; readonly max: number; readonly maxWithoutWakeUp: number };
   readonly maxAbandoned: number;
   readonly log: Logger;
+  readonly meter: Meter;
+  /** Undefined where nobody traces. */
+  readonly tracer: () => Tracer | undefined;
   readonly paused: (name: string) => Promise<boolean>;
   readonly events: EngineEvents<W>;
 }

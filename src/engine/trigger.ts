@@ -14,6 +14,8 @@ export interface Trigger<W extends Work, S> {
    * runs, because any write would make that transaction conflict.
    */
   mayComplete(work: W): boolean;
+  /** Which attempt this is, from 1. */
+  attempt(work: W): number;
   /** How long the handler may run, or undefined for no limit. */
   timeoutMs(work: W): number | undefined;
   /** What the store is to record. Pure: asked again when the work changed meanwhile. */

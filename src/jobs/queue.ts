@@ -1,4 +1,6 @@
 import { OptionError, StoreError } from '../core/errors.js';
+import type { Meter } from '../core/meter.js';
+import type { TraceContext, Tracer } from '../core/tracer.js';
 import { SCHEDULE_PREFIX, toJob, type Job, type JobRecord, type MissedPolicy } from '../core/job.js';
 import { checkDate, checkKeys, checkOneOf, checkText, show } from '../core/options.js';
 import { checkPayload } from '../core/payload.js';
@@ -79,6 +81,17 @@ const WAKE_BURST = 20;
 
 export type Target<T = unknown> = string | JobDefinition<T>;
 
+/** One job of many. */
+interface Asked<Tx> {
+  readonly target: Target;
+  readonly data: unknown;
+  readonly options: EnqueueOptions<Tx>;
+}
+
+/** What a span is called by; what is no name is refused later on. */
+const nameOf = (target: Target): string =>
+  typeof target === 'string' ? target : String((target as JobDefinition | undefined)?.name);
+
 /** The instance that works in this process, if there is one. */
 export interface Local {
   /** Told of work that may start at once. */
@@ -86,6 +99,8 @@ export interface Local {
   readonly reserve: (name: string, id: string) => Reservation<JobRecord> | undefined;
   /** Told of jobs that are stored for good; what it answers is what the caller gets. Undefined: nobody cares. */
   readonly stored: (jobs: readonly EnqueuedJob[]) => Promise<readonly EnqueuedJob[]> | undefined;
+  readonly meter: Meter;
+  readonly tracer: () => Tracer | undefined;
 }
 
 /** Where work is asked for: checks everything first, then writes once. */
@@ -106,14 +121,27 @@ export class Queue<Tx> {
   async enqueue(target: Target, data: unknown, options: EnqueueOptions<Tx> = {}): Promise<EnqueuedJob> {
     checkKeys('enqueue', options, ENQUEUE_KEYS);
     const store = await this.#store();
+    const ask = (trace?: TraceContext): Promise<EnqueuedJob> =>
+      this.#ask(store, target, data, options, trace);
+    return this.#local.tracer()?.enqueue([nameOf(target)], ask) ?? ask();
+  }
+
+  async #ask(
+    store: Store<Tx>,
+    target: Target,
+    data: unknown,
+    options: EnqueueOptions<Tx>,
+    trace: TraceContext | undefined,
+  ): Promise<EnqueuedJob> {
     const transaction = transactionOf('enqueue', store, [{ options }]);
     const now = store.clock.now();
-    const job = await this.#newJob('enqueue', store, target, data, options, now);
+    const asking = await this.#newJob('enqueue', store, target, data, options, now);
+    const job = trace === undefined ? asking : { ...asking, trace };
     if (transaction !== undefined) {
       const [asked = job] = this.#withWake([job], now);
-      return answer((await store.jobs.insert([asked], transaction))[0] as Inserted);
+      return this.#accepted((await store.jobs.insert([asked], transaction))[0] as Inserted);
     }
-    const inserted = answer(await this.#insert(store, job, now));
+    const inserted = this.#accepted(await this.#insert(store, job, now));
     return (await this.#local.stored([inserted]))?.[0] ?? inserted;
   }
 
@@ -125,6 +153,12 @@ export class Queue<Tx> {
     const inserted = await this.#inserter.insert(store, asked);
     this.#local.due();
     return inserted;
+  }
+
+  /** Whether a caller's transaction commits, nobody learns here: what it asked for is counted all the same. */
+  #accepted(inserted: Inserted): EnqueuedJob {
+    if (inserted.outcome === 'created') this.#local.meter.enqueued(inserted.job.name, 1);
+    return answer(inserted);
   }
 
   /** A slot of this process is free and nothing waits for it: the job is stored as claimed, which saves the claim. */
@@ -146,19 +180,29 @@ export class Queue<Tx> {
     }
   }
 
-  async enqueueMany(
-    items: readonly { target: Target; data: unknown; options: EnqueueOptions<Tx> }[],
+  async enqueueMany(items: readonly Asked<Tx>[]): Promise<EnqueuedJob[]> {
+    const store = await this.#store();
+    const names = items.map(({ target }) => nameOf(target));
+    const ask = (trace?: TraceContext): Promise<EnqueuedJob[]> => this.#askMany(store, items, trace);
+    return this.#local.tracer()?.enqueue(names, ask) ?? ask();
+  }
+
+  async #askMany(
+    store: Store<Tx>,
+    items: readonly Asked<Tx>[],
+    trace: TraceContext | undefined,
   ): Promise<EnqueuedJob[]> {
     const where = 'enqueueMany';
-    const store = await this.#store();
     const transaction = transactionOf(where, store, items);
     const now = store.clock.now();
     const jobs: NewJob[] = [];
     for (const [index, { target, data, options }] of items.entries()) {
-      jobs.push(await this.#newJob(`${where}[${String(index)}]`, store, target, data, options, now));
+      const job = await this.#newJob(`${where}[${String(index)}]`, store, target, data, options, now);
+      jobs.push(trace === undefined ? job : { ...job, trace });
     }
     if (jobs.length === 0) return [];
-    const inserted = (await store.jobs.insert(this.#withWake(jobs, now), transaction)).map(answer);
+    const answers = await store.jobs.insert(this.#withWake(jobs, now), transaction);
+    const inserted = answers.map((one) => this.#accepted(one));
     if (transaction !== undefined) return inserted;
     this.#local.due();
     return [...((await this.#local.stored(inserted)) ?? inserted)];

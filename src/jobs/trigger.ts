@@ -2,10 +2,11 @@ import type { Emitter } from '../core/emitter.js';
 import { LeaseLostError, TidemillError } from '../core/errors.js';
 import { toJob, type JobRecord } from '../core/job.js';
 import type { Logger } from '../core/logger.js';
+import type { Meter } from '../core/meter.js';
 import type { Finished, Outcome } from '../core/outcome.js';
 import { show } from '../core/options.js';
 import { checkPayload } from '../core/payload.js';
-import { afterTransaction, thrownOutcome } from '../engine/ending.js';
+import { afterTransaction, endOf, thrownOutcome } from '../engine/ending.js';
 import type { About, AttemptControl, Conclusion, Trigger } from '../engine/trigger.js';
 import type { Settlement, Store } from '../store/port.js';
 import { toInstant } from '../time/duration.js';
@@ -23,6 +24,7 @@ export interface JobTriggerOptions {
   readonly historyLimit: number;
   readonly events: Emitter<JobEvents>;
   readonly log: Logger;
+  readonly meter: Meter;
   /** Somebody in this process may be waiting for it. */
   readonly ended: (id: string, job: () => JobRecord) => void;
 }
@@ -51,12 +53,16 @@ export class JobTrigger implements Trigger<JobRecord, Settlement> {
     );
   }
 
+  attempt(job: JobRecord): number {
+    return job.failCount + 1;
+  }
+
   timeoutMs(job: JobRecord): number | undefined {
     return job.timeoutMs ?? this.#options.registry.workers.get(job.name)?.compiled.timeoutMs;
   }
 
   async perform(job: JobRecord, attempt: AttemptControl): Promise<Outcome> {
-    const { registry, events, instanceId, store } = this.#options;
+    const { registry, events, instanceId, store, meter } = this.#options;
     const worker = registry.workers.get(job.name);
     if (worker === undefined) return { kind: 'released' };
     if (this.#tooLate(job)) return { kind: 'skipped' };
@@ -72,6 +78,7 @@ export class JobTrigger implements Trigger<JobRecord, Settlement> {
         events.emit('job:progress', { job: toJob(job), progress, instanceId });
       },
     );
+    meter.began('job', job.name, job.nextRunAt.getTime(), store.clock.now());
     if (events.has('job:start')) events.emit('job:start', { job: toJob(job), instanceId });
     return run.perform(worker.handler, (data) =>
       validated(`job "${job.name}"`, worker.definition.schema, data),
@@ -105,8 +112,12 @@ export class JobTrigger implements Trigger<JobRecord, Settlement> {
   }
 
   recorded(record: JobRecord, finished: Finished, conclusion: Conclusion<Settlement>): void {
-    const { events, ended } = this.#options;
-    const { settlement } = conclusion;
+    const { events, ended, meter } = this.#options;
+    const { settlement, retryAt } = conclusion;
+    const { outcome, startedAt, finishedAt } = finished;
+    const runMs = startedAt === undefined ? undefined : finishedAt - startedAt;
+    const end = settlement.status === 'cancelled' ? 'cancelled' : endOf(outcome, retryAt);
+    meter.ended('job', record.name, end, finishedAt, runMs);
     if (HEARD.some((event) => events.has(event))) this.#tell(record, finished, conclusion);
     if (settlement.status !== 'pending') {
       ended(record.id, () => ({ ...record, ...settledView(settlement) }));

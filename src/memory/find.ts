@@ -1,5 +1,14 @@
 import { JOB_STATUSES, type JobRecord } from '../core/job.js';
-import type { Found, JobFilter, NameCounts, Page, StatusCounts } from '../store/port.js';
+import {
+  capFor,
+  type Depth,
+  type DepthRequest,
+  type Found,
+  type JobFilter,
+  type NameCounts,
+  type Page,
+  type StatusCounts,
+} from '../store/port.js';
 import { toRecord, type Row } from './records.js';
 import type { Table } from './table.js';
 
@@ -50,6 +59,25 @@ export async function stats(
   });
   return { names, total: rows.length };
 }
+
+export async function depths(table: Table, request: DepthRequest): Promise<readonly Depth[]> {
+  const now = table.now();
+  const { names } = await stats(table, Infinity);
+  const cap = capFor(request.cap, names.length);
+  return names.map(({ name, counts: { pending, processing, failed } }) => {
+    const due = [...(table.pending.get(name) ?? [])].filter(({ nextRunAt }) => nextRunAt <= now);
+    const lags = due.map(({ nextRunAt }) => now.getTime() - nextRunAt.getTime());
+    return {
+      name,
+      counts: capped({ pending, processing, failed }, cap),
+      due: Math.min(cap, due.length),
+      lagMs: lags.reduce((most, lag) => Math.max(most, lag), 0),
+    };
+  });
+}
+
+const capped = (counts: Readonly<Record<string, number>>, cap: number): Record<string, number> =>
+  Object.fromEntries(Object.entries(counts).map(([status, count]) => [status, Math.min(cap, count)]));
 
 export async function* each(
   table: Table,

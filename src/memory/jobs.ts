@@ -37,6 +37,7 @@ export function memoryJobs(context: MemoryContext): JobStore<MemoryTransaction> 
     cursorKey: (record) => record.id,
     count: (filter) => finding.count(table, filter),
     stats: (cap) => finding.stats(table, cap),
+    depths: (request) => finding.depths(table, request),
     each: (filter, batch) => finding.each(table, filter, batch),
     cancel: (id, retention) => managing.cancel(table, id, retention),
     retry: (id, now) => managing.retry(table, id, now),

@@ -1,6 +1,14 @@
 import { systemClock, type Clock } from '../core/clock.js';
 import type { PayloadRules } from '../core/payload.js';
-import type { InstanceStore, JobStore, LockStore, Store, Watch, WatchHandlers } from '../store/port.js';
+import type {
+  InstanceStore,
+  JobStore,
+  LockStore,
+  MetricsStore,
+  Store,
+  Watch,
+  WatchHandlers,
+} from '../store/port.js';
 import type { DocumentJobStore, DocumentPlace } from '../store/documents.js';
 import { MemoryCollection, type MemoryDocument } from './collection.js';
 import { memoryDocuments } from './documents.js';
@@ -8,6 +16,7 @@ import { Gate } from './gate.js';
 import { MemoryInstances } from './instances.js';
 import { memoryJobs } from './jobs.js';
 import { MemoryLocks } from './locks.js';
+import { MemoryMetrics } from './metrics.js';
 import { MemoryTransaction } from './transaction.js';
 
 export interface MemoryOptions {
@@ -28,6 +37,7 @@ export class MemoryStore implements Store<MemoryTransaction> {
   readonly jobs: JobStore<MemoryTransaction>;
   readonly instances: InstanceStore;
   readonly locks: LockStore;
+  readonly metrics: MetricsStore;
   /** For `tidemill/testing`. */
   readonly gate: Gate = new Gate(() => this.#tell((listener) => listener.wake('jobs')));
   readonly #listeners = new Set<WatchHandlers>();
@@ -40,6 +50,7 @@ export class MemoryStore implements Store<MemoryTransaction> {
     const instances = new MemoryInstances(this.clock, paused);
     this.instances = instances;
     this.locks = new MemoryLocks(this.clock);
+    this.metrics = new MemoryMetrics(this.clock);
     this.jobs = memoryJobs({
       clock: this.clock,
       paused,

@@ -16,6 +16,7 @@ export interface Mongo {
   readonly client: MongoClient;
   readonly jobs: Collection<JobDocument>;
   readonly globals: Collection<GlobalDocument>;
+  readonly metrics: Collection<MetricsDocument>;
   /** What every collection is opened with. */
   readonly options: CollectionOptions;
   readonly clock: ServerClock;
@@ -32,6 +33,14 @@ export interface GlobalDocument extends Document {
   _id: string;
   kind:
     'instance' | 'pause' | 'pause-task' | 'planner' | 'definition' | 'task' | 'checkpoint' | 'bell' | 'lock';
+}
+
+/**
+ * Measures: one document with the counts of the cluster and what each instance says of itself, so that whoever reads sees
+ * one state of them; and one per instance and minute.
+ */
+export interface MetricsDocument extends Document {
+  _id: string;
 }
 
 /** How values are written and read, whatever the user's client does. Statements on a database do not inherit them. */

@@ -64,6 +64,7 @@ export function toDocument(job: NewJob, sharded: boolean): JobDocument {
     ...(job.uniqueKey === undefined ? {} : { uniqueKey: job.uniqueKey }),
     ...(job.retryPolicy === undefined ? {} : { retryPolicy: job.retryPolicy }),
     ...(job.timeoutMs === undefined ? {} : { timeoutMs: job.timeoutMs }),
+    ...(job.trace === undefined ? {} : { trace: job.trace }),
     ...(job.wake === true ? { wake: 1 } : {}),
   };
 }
@@ -102,6 +103,7 @@ const PLAIN = [
   'scheduleRev',
   'leaseToken',
   'startedToken',
+  'trace',
   'part',
 ] as const;
 

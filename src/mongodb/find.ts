@@ -139,6 +139,9 @@ export async function* each(
   }
 }
 
+/** The names, by one key each. */
+export const namesPipeline: Document[] = [{ $sort: { name: 1 } }, { $group: { _id: '$name' } }];
+
 /** Names come from one key each; counts stop at the cap, so that a million finished jobs cost no more than it. */
 export async function stats(
   mongo: Mongo,
@@ -146,9 +149,8 @@ export async function stats(
 ): Promise<{ names: readonly NameCounts[]; total: number }> {
   return run('stats', async () => {
     const total = await mongo.jobs.estimatedDocumentCount();
-    const grouped = [{ $sort: { name: 1 as const } }, { $group: { _id: '$name' } }];
     const names = await mongo.jobs
-      .aggregate<{ _id: string }>(grouped, { hint: 'tidemill_by_name' })
+      .aggregate<{ _id: string }>(namesPipeline, { hint: 'tidemill_by_name' })
       .toArray();
     // The more names, the less of each: all of them together stay within the budget.
     const each = Math.max(1_000, Math.floor(cap / Math.max(1, names.length)));

@@ -1,18 +1,30 @@
-import { BSON, MongoClient, ObjectId, type ClientSession, type WriteConcernSettings } from 'mongodb';
+import { BSON, MongoClient, type ClientSession, type WriteConcernSettings } from 'mongodb';
 import { OptionError, StoreError } from '../core/errors.js';
 import { checkBoolean, checkFunction, checkInteger, checkKeys, checkText, show } from '../core/options.js';
 import type { PayloadRules } from '../core/payload.js';
 import { ServerClock } from '../core/server-clock.js';
-import type { InstanceStore, JobStore, LockStore, Store, Watch, WatchHandlers } from '../store/port.js';
+import type {
+  InstanceStore,
+  JobStore,
+  LockStore,
+  MetricsStore,
+  Store,
+  Watch,
+  WatchHandlers,
+} from '../store/port.js';
 import type { DocumentJobStore, DocumentPlace } from '../store/documents.js';
 import type { Finding } from '../store/inspect.js';
 import type { ReactiveStore } from '../store/reactive.js';
-import { claim, claimedUnder } from './claim.js';
-import { collectionOptions, needTransactions, run, type GlobalDocument, type Mongo } from './context.js';
+import {
+  collectionOptions,
+  needTransactions,
+  run,
+  type GlobalDocument,
+  type MetricsDocument,
+  type Mongo,
+} from './context.js';
 import type { JobDocument } from './document.js';
 import { mongodbDocuments } from './documents.js';
-import * as finding from './find.js';
-import * as holding from './hold.js';
 import {
   createIndexes,
   globalsIndexes,
@@ -21,14 +33,11 @@ import {
   jobIndexes,
   missingIndexError,
 } from './indexes.js';
-import { insert, insertIn } from './insert.js';
 import { inspect } from './inspect.js';
 import { instanceStore } from './instances.js';
+import { jobStore } from './jobs.js';
 import { lockStore } from './locks.js';
-import { look } from './look.js';
-import * as managing from './manage.js';
-import * as scheduling from './schedules.js';
-import { settle, settleIn } from './settle.js';
+import { metricsIndexes, metricsStore } from './metrics.js';
 import { Sources, taskIndexes } from './reactive/sources.js';
 import { reactiveStore } from './reactive/store.js';
 import { watch } from './watch.js';
@@ -39,10 +48,11 @@ export interface MongodbOptions {
   /** A client of your own; it is never closed by the library. Its uri names the database, unless `database` does. */
   readonly client?: MongoClient;
   readonly database?: string;
-  /** Default: `{ jobs: 'tidemill_jobs', globals: '_tidemill_globals' }`. */
+  /** Default: `{ jobs: 'tidemill_jobs', globals: '_tidemill_globals', metrics: 'tidemill_metrics' }`. */
   readonly collections?: {
     readonly jobs?: string;
     readonly globals?: string;
+    readonly metrics?: string;
     /** The collection of a source's reactive tasks. Default: its name and `_tasks`. */
     readonly tasks?: (collection: string) => string;
   };
@@ -89,6 +99,7 @@ export class MongodbStore implements Store<ClientSession> {
   readonly jobs: JobStore<ClientSession>;
   readonly instances: InstanceStore;
   readonly locks: LockStore;
+  readonly metrics: MetricsStore;
   readonly reactive: ReactiveStore<ClientSession>;
   readonly #options: MongodbOptions;
   readonly #holders = new Set<object>();
@@ -104,6 +115,7 @@ export class MongodbStore implements Store<ClientSession> {
     this.jobs = jobStore(() => this.#mongo());
     this.instances = instanceStore(() => this.#mongo());
     this.locks = lockStore(() => this.#mongo());
+    this.metrics = metricsStore(() => this.#mongo());
     this.#tasksOf = options.collections?.tasks ?? ((collection) => `${collection}_tasks`);
     this.#sources = new Sources(() => this.#mongo(), this.#tasksOf, options.createIndexes ?? true);
     this.reactive = reactiveStore(
@@ -194,11 +206,12 @@ export class MongodbStore implements Store<ClientSession> {
 
   /** The shell commands that create the indexes; those of reactive tasks for the `sources` that are named. */
   indexScript(options: { readonly sharded?: boolean; readonly sources?: readonly string[] } = {}): string {
-    const { jobs, globals } = this.#names();
+    const { jobs, globals, metrics } = this.#names();
     const { sharded = false, sources = [] } = options;
     return [
       indexScript(jobs, jobIndexes(sharded)),
       indexScript(globals, globalsIndexes),
+      indexScript(metrics, metricsIndexes),
       ...sources.map((source) => indexScript(this.#tasksOf(source), taskIndexes)),
     ].join('\n');
   }
@@ -216,9 +229,13 @@ export class MongodbStore implements Store<ClientSession> {
     this.#globals = collection;
   }
 
-  #names(): { jobs: string; globals: string } {
-    const { jobs = 'tidemill_jobs', globals = this.#globals } = this.#options.collections ?? {};
-    return { jobs, globals };
+  #names(): { jobs: string; globals: string; metrics: string } {
+    const {
+      jobs = 'tidemill_jobs',
+      globals = this.#globals,
+      metrics = 'tidemill_metrics',
+    } = this.#options.collections ?? {};
+    return { jobs, globals, metrics };
   }
 
   #mongo(): Mongo {
@@ -249,13 +266,14 @@ export class MongodbStore implements Store<ClientSession> {
     const db = client.db(database ?? databaseOf(client));
     const hello = await db.admin().command({ hello: 1 }, { readPreference: 'primary' });
     const options = collectionOptions(writeConcern);
-    const { jobs, globals } = this.#names();
+    const { jobs, globals, metrics } = this.#names();
     return {
       client,
       options,
       clock: this.clock,
       jobs: db.collection<JobDocument>(jobs, options),
       globals: db.collection<GlobalDocument>(globals, options),
+      metrics: db.collection<MetricsDocument>(metrics, options),
       sharded: hello['msg'] === 'isdbgrid',
       wire: Number(hello['maxWireVersion']),
       transactions: hello['msg'] === 'isdbgrid' || typeof hello['setName'] === 'string',
@@ -273,13 +291,14 @@ export class MongodbStore implements Store<ClientSession> {
   }
 
   async #ensureIndexes(mongo: Mongo): Promise<void> {
-    const { jobs, globals, sharded } = mongo;
+    const { jobs, globals, metrics, sharded } = mongo;
     const { createIndexes: create = true } = this.#options;
     if (create === 'unchecked') return;
     if (create) {
       await Promise.all([
         createIndexes(jobs as never, jobIndexes(sharded)),
         createIndexes(globals as never, globalsIndexes),
+        createIndexes(metrics as never, metricsIndexes),
       ]);
       return;
     }
@@ -288,9 +307,10 @@ export class MongodbStore implements Store<ClientSession> {
   }
 }
 
-const ownFaults = async ({ jobs, globals, sharded }: Mongo): Promise<readonly string[]> => [
+const ownFaults = async ({ jobs, globals, metrics, sharded }: Mongo): Promise<readonly string[]> => [
   ...(await indexFaults(jobs as never, jobIndexes(sharded))),
   ...(await indexFaults(globals as never, globalsIndexes)),
+  ...(await indexFaults(metrics as never, metricsIndexes)),
 ];
 
 /** The database of the client's uri. The driver says 'test' where there is none, which nobody means. */
@@ -325,60 +345,11 @@ function checked(options: MongodbOptions): MongodbOptions {
     );
   }
   if (database !== undefined) checkText(WHERE, 'database', database);
-  checkKeys(`${WHERE}: collections`, collections, ['jobs', 'globals', 'tasks']);
+  checkKeys(`${WHERE}: collections`, collections, ['jobs', 'globals', 'metrics', 'tasks']);
   const { tasks, ...names } = collections ?? {};
   if (tasks !== undefined) checkFunction(WHERE, 'collections.tasks', tasks);
   for (const [key, name] of Object.entries(names)) checkText(WHERE, `collections.${key}`, name);
   if (create !== undefined && create !== 'unchecked') checkBoolean(WHERE, 'createIndexes', create);
   if (maxPayloadBytes !== undefined) checkInteger(WHERE, 'maxPayloadBytes', maxPayloadBytes, 1, LARGEST);
   return options;
-}
-
-function jobStore(mongo: () => Mongo): JobStore<ClientSession> {
-  return {
-    newId: () => new ObjectId().toHexString(),
-    insert: (jobs, session) =>
-      session === undefined ? insert(mongo(), jobs) : insertIn(mongo(), jobs, session),
-    look: (names) => look(mongo(), names),
-    claim: (request) => claim(mongo(), request),
-    claimedUnder: (instance, token) => claimedUnder(mongo(), instance, token),
-    settle: (settlements) => settle(mongo(), settlements),
-    settleIn: (settlement, session) => settleIn(mongo(), settlement, session),
-    held: (leases) => holding.held(mongo(), leases),
-    settledUnder: (lease) => holding.settledUnder(mongo(), lease),
-    begin: (lease) => holding.begin(mongo(), lease),
-    note: (notes) => holding.note(mongo(), notes),
-    beat: (instance, except) => holding.beat(mongo(), instance, except),
-    cancelRequests: (leases) => holding.cancelRequests(mongo(), leases),
-    heldBy: (instance, limit) => holding.heldBy(mongo(), instance, limit),
-    strays: (query) => holding.strays(mongo(), query),
-    insertFailedRun: (of, failure) => holding.insertFailedRun(mongo(), of, failure),
-    get: (id) => finding.get(mongo(), id),
-    getMany: (ids) => finding.getMany(mongo(), ids),
-    find: (filter, page) => finding.find(mongo(), filter, page),
-    cursorKey: finding.cursorKey,
-    count: (filter) => finding.count(mongo(), filter),
-    stats: (cap) => finding.stats(mongo(), cap),
-    each: (filter, size) => finding.each(mongo(), filter, size),
-    cancel: (id, retention) => managing.cancel(mongo(), id, retention),
-    retry: (id, now) => managing.retry(mongo(), id, now),
-    remove: (id) => managing.remove(mongo(), id),
-    reschedule: (id, at) => managing.reschedule(mongo(), id, at),
-    cancelBatch: (jobs, retention) => managing.cancelBatch(mongo(), jobs, retention),
-    retryBatch: (jobs, now) => managing.retryBatch(mongo(), jobs, now),
-    removeBatch: (jobs) => managing.removeBatch(mongo(), jobs),
-    putSchedule: (change) => scheduling.putSchedule(mongo(), change),
-    schedules: (name) => scheduling.schedules(mongo(), name),
-    schedule: (name, key) => scheduling.schedule(mongo(), name, key),
-    removeSchedule: (name, key) => scheduling.removeSchedule(mongo(), name, key),
-    pauseSchedule: (name, key, paused, at) => scheduling.pauseSchedule(mongo(), name, key, paused, at),
-    runScheduleNow: (name, key, now) => scheduling.runScheduleNow(mongo(), name, key, now),
-    pauseName: async (name) => {
-      const pause = { $set: { kind: 'pause' as const, name } };
-      await run('pause', () => mongo().globals.updateOne({ _id: `pause:${name}` }, pause, { upsert: true }));
-    },
-    resumeName: async (name) => {
-      await run('resume', () => mongo().globals.deleteOne({ _id: `pause:${name}` }));
-    },
-  };
 }

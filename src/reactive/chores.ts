@@ -2,6 +2,7 @@ import { pause, type Clock } from '../core/clock.js';
 import type { Emitter } from '../core/emitter.js';
 import { StoreError } from '../core/errors.js';
 import type { Logger } from '../core/logger.js';
+import type { Meter } from '../core/meter.js';
 import type { ReactiveStore, Source, TaskPlan, TaskState, Term } from '../store/reactive.js';
 import { nextTime } from './definition.js';
 import type { Drafter } from './drafter.js';
@@ -27,6 +28,7 @@ export interface ChoresOptions {
   readonly reconcileRate: number;
   readonly events: Emitter<TaskEvents>;
   readonly log: Logger;
+  readonly meter: Meter;
   readonly stop: AbortSignal;
   readonly plans: () => ReadonlyMap<string, Planned>;
   /** True where the changes of a source are heard: only then may it be looked at, or what comes meanwhile is missed. */
@@ -66,6 +68,7 @@ export class Chores {
   #waiting = false;
   #busy = false;
   #troubled = false;
+  #reconciling: { readonly collection: string; readonly by: Reconciler } | undefined;
 
   constructor(options: ChoresOptions) {
     this.#options = options;
@@ -74,6 +77,13 @@ export class Chores {
 
   get busy(): boolean {
     return this.#busy;
+  }
+
+  /** What is being looked at as a whole, and how many of its documents have been. */
+  get reconciling(): readonly { readonly collection: string; readonly processed: number }[] {
+    if (this.#reconciling === undefined) return [];
+    const { collection, by } = this.#reconciling;
+    return [{ collection, processed: by.processed }];
   }
 
   /** Does what is due, after what is being done; once, however often it is asked meanwhile. */
@@ -193,12 +203,16 @@ export class Chores {
     const mark = group.map((one, at) => `${one.plan.task}@${one.definition}@${String(wanted[at])}`).sort();
     const plans = group.map((one) => one.plan);
     const failed = new Set<string>();
+    const by = this.#reconciler(failed);
+    this.#reconciling = { collection: plan.source.collection, by };
     try {
-      if (!(await this.#reconciler(failed).run({ source: plan.source, plans, mark }))) return false;
+      if (!(await by.run({ source: plan.source, plans, mark }))) return false;
     } catch (problem) {
       // Other collections are looked at all the same.
       for (const { task } of plans) if (!failed.has(task)) this.#failed(task, problem, 'reconcile');
       return !stop.aborted;
+    } finally {
+      this.#reconciling = undefined;
     }
     if (!(await caughtUp())) return false;
     const lastReconciledAt = new Date(clock.now());

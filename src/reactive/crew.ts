@@ -1,11 +1,14 @@
 import type { Emitter } from '../core/emitter.js';
 import type { Logger } from '../core/logger.js';
+import type { Meter } from '../core/meter.js';
 import type { TaskRecord } from '../core/task.js';
+import type { Tracer } from '../core/tracer.js';
 import { Engine } from '../engine/engine.js';
 import type { EngineState } from '../engine/options.js';
 import type { Seat } from '../engine/listener.js';
 import type { Crew, Station } from '../engine/station.js';
 import { Handover, type Recovered } from '../maintenance/handover.js';
+import type { PlannerVitals } from '../store/metrics.js';
 import type { Cluster, Glance, Store, TaskAdvert } from '../store/port.js';
 import type { ReactiveStore, TaskPlan, TaskSettlement, TaskStore, Term } from '../store/reactive.js';
 import type { Definitions } from './definitions.js';
@@ -31,6 +34,8 @@ export interface ReactiveCrewOptions {
   readonly plans: boolean;
   readonly events: Emitter<TaskEvents>;
   readonly log: Logger;
+  readonly meter: Meter;
+  readonly tracer: () => Tracer | undefined;
   readonly error: (error: unknown, where: string) => void;
   readonly leaseLost: (reason: string, tasks: readonly TaskRecord[]) => void;
   readonly recovered: (count: number) => void;
@@ -69,6 +74,7 @@ export class ReactiveCrew implements Crew {
       events: options.events,
       error: options.error,
       log: options.log,
+      meter: options.meter,
       changed: () => this.#engine.notify(),
     });
     this.#engine = this.#makeEngine();
@@ -108,6 +114,11 @@ export class ReactiveCrew implements Crew {
   /** What has gone wrong with planning for a while, where this instance plans. */
   get troubles(): readonly string[] {
     return this.#planner?.troubles ?? [];
+  }
+
+  /** How planning goes, where this instance plans. */
+  async vitals(): Promise<PlannerVitals | undefined> {
+    return this.#planner?.vitals();
   }
 
   /** Definitions are stored and indexes exist; before the instance registers, so that it says what it runs. */
@@ -253,7 +264,7 @@ export class ReactiveCrew implements Crew {
   }
 
   #gained(term: Term): void {
-    const { store, reactive, settings, events, instanceId, log } = this.#options;
+    const { store, reactive, settings, events, instanceId, log, meter, tracer } = this.#options;
     const planner = new Planner({
       ...settings,
       reactive,
@@ -265,6 +276,8 @@ export class ReactiveCrew implements Crew {
       leaseLeftMs: () => this.#options.station.keeper.leftMs,
       events,
       log,
+      meter,
+      tracer,
       error: this.#options.error,
       alone: () => this.#peers === 0,
       planned: () => this.#engine.notify(),
@@ -296,10 +309,11 @@ export class ReactiveCrew implements Crew {
   }
 
   #recovered(works: readonly Recovered<TaskRecord, TaskSettlement>[]): void {
-    const { log, recovered } = this.#options;
+    const { log, recovered, meter } = this.#options;
     const names = [...new Set(works.map(({ work }) => work.name))];
     log.info({ names }, `${String(works.length)} tasks of a dead process were handed on`);
     for (const { work, finished, settlement, retryAt } of works) {
+      meter.reclaimed('task', work.name);
       this.#trigger.recorded(work, finished, { settlement, ...(retryAt === undefined ? {} : { retryAt }) });
     }
     recovered(works.length);

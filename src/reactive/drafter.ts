@@ -1,4 +1,5 @@
 import { StoreError, TidemillError } from '../core/errors.js';
+import type { TraceContext } from '../core/tracer.js';
 import type { Change, PlanStore, Poisoned, TaskPlan } from '../store/reactive.js';
 import { Mutex } from './mutex.js';
 
@@ -45,7 +46,7 @@ export class Drafter {
   }
 
   /** Plans what a batch of changes of one database says, whatever their order. */
-  async changes(database: string, changes: readonly Change[]): Promise<void> {
+  async changes(database: string, changes: readonly Change[], trace?: TraceContext): Promise<void> {
     const byCollection = new Map<string, Map<string, Gathered>>();
     for (const change of changes) {
       const known = byCollection.get(change.collection) ?? new Map<string, Gathered>();
@@ -56,30 +57,34 @@ export class Drafter {
       [...byCollection].flatMap(([collection, gatheredChanges]) =>
         this.#options
           .plansOn(database, collection)
-          .map((plan) => this.#changesOf(plan, [...gatheredChanges.values()])),
+          .map((plan) => this.#changesOf(plan, [...gatheredChanges.values()], trace)),
       ),
     );
     for (const result of results) if (result.status === 'rejected') throw result.reason;
   }
 
   /** A task that cannot be planned for a reason of its own does not hold up the others. */
-  async #changesOf(plan: TaskPlan, changes: readonly Gathered[]): Promise<void> {
+  async #changesOf(
+    plan: TaskPlan,
+    changes: readonly Gathered[],
+    trace: TraceContext | undefined,
+  ): Promise<void> {
     try {
-      await this.#changes(plan, changes);
+      await this.#changes(plan, changes, trace);
     } catch (problem) {
       if (problem instanceof StoreError && problem.transient) throw problem;
       await this.#options.refused(plan, problem);
     }
   }
 
-  #changes(plan: TaskPlan, changes: readonly Gathered[]): Promise<void> {
+  #changes(plan: TaskPlan, changes: readonly Gathered[], trace: TraceContext | undefined): Promise<void> {
     const present = changes.filter(({ written }) => written).map(({ id }) => id);
     // Without a filter only a deletion takes a document out of it.
     const left = changes
       .filter(({ deleted, isNew }) => deleted || (!isNew && plan.filter !== undefined))
       .map(({ id }) => id);
     return this.inTurn(plan, async () => {
-      for (const ids of batches(present)) await this.#plan(plan, ids);
+      for (const ids of batches(present)) await this.#plan(plan, ids, trace);
       for (const ids of batches(left)) await this.#unmatch(plan, ids);
     });
   }
@@ -96,9 +101,9 @@ export class Drafter {
     return this.#turns.run(task, work);
   }
 
-  async #plan(plan: TaskPlan, ids: readonly unknown[]): Promise<void> {
+  async #plan(plan: TaskPlan, ids: readonly unknown[], trace?: TraceContext): Promise<void> {
     const { planning, blocked, error } = this.#options;
-    const choked = await planning.plan(plan, ids, this.#limitMs());
+    const choked = await planning.plan(plan, ids, this.#limitMs(), trace);
     blocked(plan, choked);
     const poisoned = choked.filter((one) => !one.blocked);
     if (poisoned.length === 0) return;

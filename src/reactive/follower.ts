@@ -44,6 +44,12 @@ export class Follower {
   /** How often the feed broke since it last brought something. */
   #breaks = 0;
   #following: Promise<void> = Promise.resolve();
+  /** What is being planned. */
+  #batch: readonly FeedEvent[] = [];
+  /** What the resume point means as a time. */
+  #resumeAt: number | undefined;
+  /** Since when nothing is heard. */
+  #deafSince: number | undefined;
 
   #isOver(): boolean {
     return this.#stop.signal.aborted;
@@ -52,6 +58,7 @@ export class Follower {
   constructor(options: FollowerOptions) {
     this.#options = options;
     this.#token = options.token;
+    this.#deafSince = options.clock.now();
   }
 
   get collections(): readonly string[] {
@@ -61,6 +68,18 @@ export class Follower {
   /** From here on no change is missed. */
   get isOpen(): boolean {
     return this.#feed !== undefined;
+  }
+
+  /** For how long the oldest change that is not planned yet has been waiting; a feed that is shut counts like one. */
+  get lagMs(): number {
+    const now = this.#options.clock.now();
+    const first = this.#batch.find(isChange) ?? this.#queue.find(isChange);
+    return Math.max(0, now - (first?.at.getTime() ?? this.#deafSince ?? now));
+  }
+
+  /** Up to when everything is planned, as far as a successor knows. */
+  get resumeAt(): number | undefined {
+    return this.#resumeAt;
   }
 
   /** Resolves when the feed is open, or could not be opened: then it goes on trying, and nobody has to wait. */
@@ -107,6 +126,7 @@ export class Follower {
     }
     this.#feed = feed;
     this.#broken = undefined;
+    this.#deafSince = undefined;
     // Stopped meanwhile: nobody else would close it.
     if (this.#isOver()) await feed.close();
     else void this.#pump(feed);
@@ -133,6 +153,7 @@ export class Follower {
     if (this.#token !== undefined) return;
     const { token } = feed;
     await reached(token);
+    this.#resumeAt = this.#options.clock.now();
     this.#token = token;
   }
 
@@ -157,6 +178,7 @@ export class Follower {
     while (!this.#isOver()) {
       const events = await this.#next();
       if (this.#isOver()) return;
+      this.#batch = events;
       if (events.length > 0) await this.#planned(events);
       else if (this.#broken !== undefined) await this.#reopen(this.#broken.error);
       else await this.#keepToken();
@@ -184,6 +206,8 @@ export class Follower {
         await plan(events);
         this.#token = last?.token;
         await reached(this.#token);
+        this.#resumeAt = events.findLast(isChange)?.at.getTime() ?? this.#resumeAt;
+        this.#batch = [];
         return;
       } catch (problem) {
         // A step-down is enough for that: the batch is kept, and tried again.
@@ -197,6 +221,7 @@ export class Follower {
     const feed = this.#feed;
     this.#feed = undefined;
     this.#broken = undefined;
+    this.#deafSince = this.#options.clock.now();
     await feed?.close();
     if (problem instanceof HistoryLostError) {
       // A server may take a dead point and find out only when it looks for what came after it.
@@ -220,6 +245,10 @@ export class Follower {
     const token = this.#feed?.token;
     if (this.#queue.length > 0 || token === undefined || token === this.#token) return;
     this.#token = token;
+    this.#resumeAt = this.#options.clock.now();
     await this.#options.reached(token).catch(this.#options.error);
   }
 }
+
+const isChange = (event: FeedEvent): event is Extract<FeedEvent, { readonly kind: 'change' }> =>
+  event.kind === 'change';

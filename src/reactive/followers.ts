@@ -42,6 +42,17 @@ export class Followers {
     return this.#followers.get(database)?.isOpen === true;
   }
 
+  /** For how long the oldest change that is not planned yet has been waiting, over all databases. */
+  get lagMs(): number {
+    return Math.max(0, ...[...this.#followers.values()].map((follower) => follower.lagMs));
+  }
+
+  /** The time of the earliest resume point. */
+  get resumeAt(): number | undefined {
+    const times = [...this.#followers.values()].flatMap((follower) => follower.resumeAt ?? []);
+    return times.length === 0 ? undefined : Math.min(...times);
+  }
+
   async stop(): Promise<void> {
     await Promise.all([...this.#followers.values()].map((follower) => follower.stop()));
   }

@@ -2,6 +2,9 @@ import { pause, type Clock } from '../core/clock.js';
 import type { Emitter } from '../core/emitter.js';
 import { StoreError } from '../core/errors.js';
 import type { Logger } from '../core/logger.js';
+import type { Meter } from '../core/meter.js';
+import type { TraceContext, Tracer } from '../core/tracer.js';
+import type { PlannerVitals } from '../store/metrics.js';
 import type { InstanceStore } from '../store/port.js';
 import type { Change, FeedEvent, ReactiveStore, TaskPlan, TaskState, Term } from '../store/reactive.js';
 import { Aside } from './aside.js';
@@ -27,6 +30,8 @@ export interface PlannerOptions {
   readonly reconcileRate: number;
   readonly events: Emitter<TaskEvents>;
   readonly log: Logger;
+  readonly meter: Meter;
+  readonly tracer: () => Tracer | undefined;
   readonly error: (error: unknown, where: string) => void;
   /** True where no other instance lives that could be woken. */
   readonly alone: () => boolean;
@@ -116,6 +121,21 @@ export class Planner {
   /** What has gone wrong with planning for a while, in words. */
   get troubles(): readonly string[] {
     return this.#troubles.olderThan(this.#options.leaseMs);
+  }
+
+  async vitals(): Promise<PlannerVitals> {
+    const { lagMs, resumeAt } = this.#followers;
+    const times = [...this.#plans.values()].flatMap(({ state }) => state.lastReconciledAt?.getTime() ?? []);
+    // Nothing depends on it: a server that does not say how far its history reaches is asked again next time.
+    const since = await this.#options.reactive.planning.historySince?.().catch(() => undefined);
+    return {
+      lagMs,
+      reconciling: this.#chores.reconciling,
+      ...(times.length === 0 ? {} : { lastReconciledAt: Math.max(...times) }),
+      ...(since === undefined || resumeAt === undefined
+        ? {}
+        : { headroomMs: Math.max(0, resumeAt - since.getTime()) }),
+    };
   }
 
   start(): void {
@@ -297,11 +317,12 @@ export class Planner {
   }
 
   async #historyLost(database: string, problem: Error): Promise<void> {
-    const { reactive, events, log, instanceId } = this.#options;
+    const { reactive, events, log, instanceId, meter } = this.#options;
     const tasks = this.#plansOn(database).map(({ task }) => task);
     const reason = problem.message;
     await reactive.planner.request(tasks, 'history lost');
     log.error({ tasks, error: problem }, `${reason} Everything is looked at again: ${tasks.join(', ')}`);
+    meter.historyLost();
     events.emit('history:lost', { reason, tasks, instanceId });
     this.nudge();
   }
@@ -320,7 +341,10 @@ export class Planner {
       else await this.#upheaval(database, event.collections);
     }
     if (changes.length === 0) return;
-    await this.#drafter.changes(database, changes);
+    const { meter, tracer } = this.#options;
+    const plan = (trace?: TraceContext): Promise<void> => this.#drafter.changes(database, changes, trace);
+    await (tracer()?.plan(changes.length, plan) ?? plan());
+    meter.planned(changes.length);
     this.#ring();
   }
 

@@ -1,6 +1,7 @@
 import { pause, type Clock } from '../core/clock.js';
 import type { Emitter } from '../core/emitter.js';
 import type { Logger } from '../core/logger.js';
+import type { Meter } from '../core/meter.js';
 import type {
   Checkpoint,
   IdPage,
@@ -22,6 +23,7 @@ export interface ReconcilerOptions {
   readonly rate: number;
   readonly events: Emitter<TaskEvents>;
   readonly log: Logger;
+  readonly meter: Meter;
   /** Plans a page of one source; takes turns with the live changes of that source. */
   readonly plan: (plans: readonly TaskPlan[], ids: readonly unknown[]) => Promise<void>;
   /** Marks tasks whose document is gone or does not match. */
@@ -47,13 +49,19 @@ export interface Reconciliation {
  */
 export class Reconciler {
   readonly #options: ReconcilerOptions;
+  #pass: Pass | undefined;
 
   constructor(options: ReconcilerOptions) {
     this.#options = options;
   }
 
+  /** How many documents have been looked at so far. */
+  get processed(): number {
+    return this.#pass?.processed ?? 0;
+  }
+
   async run(what: Reconciliation): Promise<boolean> {
-    const { planner, events, instanceId, log } = this.#options;
+    const { planner, events, instanceId, log, meter } = this.#options;
     const { source, plans, mark } = what;
     const tasks = plans.map(({ task }) => task);
     const about = { tasks, collection: source.collection, instanceId };
@@ -65,10 +73,11 @@ export class Reconciler {
       `reconciling ${tasks.join(', ')} with ${source.collection}${valid ? ', from a checkpoint' : ''}`,
     );
     events.emit('reconcile:start', about);
-    const pass = new Pass(this.#options, what, from);
+    const pass = (this.#pass = new Pass(this.#options, what, from));
     if (!(await pass.run())) return false;
     await planner.saveCheckpoint(this.#options.term, source, undefined);
     log.info({ ...about, processed: pass.processed }, `reconciled ${tasks.join(', ')}`);
+    meter.reconciled();
     events.emit('reconcile:complete', { ...about, processed: pass.processed });
     return true;
   }

@@ -2,10 +2,11 @@ import type { Timer } from '../core/clock.js';
 import type { Emitter } from '../core/emitter.js';
 import { LeaseLostError, TaskConditionFailedError, TidemillError } from '../core/errors.js';
 import type { Logger } from '../core/logger.js';
+import type { Meter } from '../core/meter.js';
 import type { Finished, Outcome } from '../core/outcome.js';
 import { checkKeys, checkOneOf } from '../core/options.js';
 import { toTask, type TaskRecord } from '../core/task.js';
-import { afterTransaction, thrownOutcome } from '../engine/ending.js';
+import { afterTransaction, endOf, thrownOutcome } from '../engine/ending.js';
 import type { About, AttemptControl, Conclusion, Trigger } from '../engine/trigger.js';
 import type { Cluster, Store, TaskAdvert } from '../store/port.js';
 import type { TaskSettlement, TaskStore } from '../store/reactive.js';
@@ -30,6 +31,7 @@ export interface TaskTriggerOptions {
   readonly caller: ((run: () => Promise<void>) => unknown) | undefined;
   readonly events: Emitter<TaskEvents>;
   readonly log: Logger;
+  readonly meter: Meter;
   readonly error: (error: unknown, where: string) => void;
   /** What this instance runs has changed. */
   readonly changed: () => void;
@@ -116,17 +118,22 @@ export class TaskTrigger implements Trigger<TaskRecord, TaskSettlement> {
     );
   }
 
+  attempt(task: TaskRecord): number {
+    return task.attempts;
+  }
+
   timeoutMs(task: TaskRecord): number | undefined {
     return this.#options.definitions.get(task.name)?.timeoutMs;
   }
 
   async perform(task: TaskRecord, attempt: AttemptControl): Promise<Outcome> {
-    const { definitions, events, instanceId } = this.#options;
+    const { definitions, events, instanceId, store, meter } = this.#options;
     const definition = definitions.get(task.name);
     if (definition === undefined) return { kind: 'released' };
     // Asked with the claim: the document is gone or does not match any more, so there is nothing to run.
     if (task.matches === false) return { kind: 'skipped' };
     this.#countRun(task);
+    meter.began('task', task.name, task.scheduledAt.getTime(), store.clock.now());
     if (events.has('task:start')) events.emit('task:start', { task: toTask(task), instanceId });
     const run = new Run(task, attempt, definition, this.#options, {
       throttle: (until) => this.throttle(task.name, until),
@@ -175,11 +182,13 @@ export class TaskTrigger implements Trigger<TaskRecord, TaskSettlement> {
     finished: Finished,
     { settlement, retryAt }: Conclusion<TaskSettlement>,
   ): void {
-    const { events, instanceId, changed } = this.#options;
+    const { events, instanceId, changed, meter } = this.#options;
     const { outcome, finishedAt, startedAt = finishedAt } = finished;
     const task = (): ReturnType<typeof toTask> =>
       toTask({ ...record, status: settlement.status, lockedAt: null });
     const durationMs = finishedAt - startedAt;
+    const runMs = finished.startedAt === undefined ? undefined : durationMs;
+    meter.ended('task', record.name, endOf(outcome, retryAt), finishedAt, runMs);
     // It may be due again soon, by its own wish or because its document changed, and the poll has slowed down meanwhile.
     if (retryAt !== undefined || outcome.kind === 'deferred' || durationMs >= SLOW_MS) changed();
     if (outcome.kind === 'returned' || outcome.kind === 'recorded') {

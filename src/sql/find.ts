@@ -118,7 +118,7 @@ function restingBranches(page: Page, statuses: readonly JobStatus[]): string[][]
 }
 
 /** The names in a range of an index, by one key each. */
-const distinctNames = (jobs: string, condition: string): string => `
+export const distinctNames = (jobs: string, condition: string): string => `
   with recursive named as (
     (select name from ${jobs} where ${condition} order by name limit 1)
     union all

@@ -26,6 +26,7 @@ const COLUMNS_GIVEN: readonly BatchColumn[] = [
   ['unique_key', 'text'],
   ['retry_policy', 'jsonb'],
   ['timeout_ms', 'double precision'],
+  ['trace', 'jsonb'],
   ['locked_at', 'timestamptz'],
   ['claimed_by', 'text'],
   ['lease_token', 'text'],
@@ -38,9 +39,9 @@ type Identified = NewJob & { readonly id: string };
 const insertStatement = ({ names }: Sql, given: string): string => `
   with given as (${given}), stored as (
     insert into ${names.jobs} (id, name, data, status, priority, next_run_at, created_at, updated_at, unique_key,
-      retry_policy, timeout_ms, locked_at, last_heartbeat, claimed_by, lease_token, heartbeat_interval)
+      retry_policy, timeout_ms, trace, locked_at, last_heartbeat, claimed_by, lease_token, heartbeat_interval)
     select id, name, data, status, priority, next_run_at, created_at, created_at, unique_key,
-      retry_policy, timeout_ms, locked_at, locked_at, claimed_by, lease_token, heartbeat_interval
+      retry_policy, timeout_ms, trace, locked_at, locked_at, claimed_by, lease_token, heartbeat_interval
     from given order by at
     on conflict do nothing
     returning id
@@ -72,6 +73,7 @@ function storedJob(job: Identified): Readonly<Record<string, unknown>> {
     unique_key: job.uniqueKey,
     retry_policy: toStored(job.retryPolicy),
     timeout_ms: job.timeoutMs,
+    trace: job.trace,
     // By the producer's estimate of the server's time, as `created_at` is.
     ...(claim === undefined
       ? {}

@@ -2,6 +2,7 @@ import type { JobStore } from '../store/port.js';
 import { wakeMessage } from './bell.js';
 import { claim, claimedUnder } from './claim.js';
 import type { Sql } from './connection.js';
+import { depths } from './depths.js';
 import type { Queryable } from './driver.js';
 import { run } from './errors.js';
 import * as finding from './find.js';
@@ -40,6 +41,7 @@ export function jobStore(sql: () => Sql): JobStore<Queryable> {
     cursorKey: finding.cursorKey,
     count: (filter) => finding.count(sql(), filter),
     stats: (cap) => finding.stats(sql(), cap),
+    depths: (request) => depths(sql(), request),
     each: (filter, size) => finding.each(sql(), filter, size),
     cancel: (id, retention) => managing.cancel(sql(), id, retention),
     retry: (id, now) => managing.retry(sql(), id, now),

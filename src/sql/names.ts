@@ -16,6 +16,9 @@ export interface Names {
   readonly pauses: string;
   readonly locks: string;
   readonly migrations: string;
+  readonly metricCounts: string;
+  readonly metricShares: string;
+  readonly metricMinutes: string;
   readonly channel: string;
   /** The quoted name of any other table. */
   readonly table: (name: string) => string;
@@ -30,6 +33,9 @@ export function namesIn(schema: string): Names {
     pauses: table('pauses'),
     locks: table('locks'),
     migrations: table('migrations'),
+    metricCounts: table('metric_counts'),
+    metricShares: table('metric_shares'),
+    metricMinutes: table('metric_minutes'),
     // A channel's name has the length limit of an identifier, which a prefix would break.
     channel: `tidemill_${createHash('sha256').update(schema).digest('hex').slice(0, 24)}`,
     table,

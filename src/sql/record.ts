@@ -28,6 +28,7 @@ const PLAIN = {
   paused: 'paused',
   schedule_rev: 'scheduleRev',
   schedule_id: 'scheduleId',
+  trace: 'trace',
 } as const;
 
 const TIMES = {
@@ -247,6 +248,7 @@ export function recordOfNew(job: NewJob & { readonly id: string }): JobRecord {
   if (job.uniqueKey !== undefined) record.uniqueKey = job.uniqueKey;
   if (job.retryPolicy !== undefined) record.retryPolicy = job.retryPolicy;
   if (job.timeoutMs !== undefined) record.timeoutMs = job.timeoutMs;
+  if (job.trace !== undefined) record.trace = job.trace;
   if (claim === undefined) return record;
   return {
     ...record,

@@ -5,7 +5,15 @@ import type { ServerClock } from '../core/server-clock.js';
 import type { DocumentJobStore, DocumentPlace } from '../store/documents.js';
 import type { Finding } from '../store/inspect.js';
 import type { ReactiveStore } from '../store/reactive.js';
-import type { InstanceStore, JobStore, LockStore, Store, Watch, WatchHandlers } from '../store/port.js';
+import type {
+  InstanceStore,
+  JobStore,
+  LockStore,
+  MetricsStore,
+  Store,
+  Watch,
+  WatchHandlers,
+} from '../store/port.js';
 import { Connection, type Opened, type Sql } from './connection.js';
 import { sqlDocuments } from './documents.js';
 import { driftText, schemaDrift } from './drift.js';
@@ -15,6 +23,7 @@ import { inspect } from './inspect.js';
 import { instanceStore } from './instances.js';
 import { jobStore } from './jobs.js';
 import { lockStore } from './locks.js';
+import { metricsStore } from './metrics.js';
 import { migrationsFrom } from './migrate.js';
 import { dropTriggers, leftoverTables } from './reactive/leftovers.js';
 import { Sources } from './reactive/sources.js';
@@ -66,6 +75,7 @@ export class SqlStore implements Store<Queryable> {
   readonly jobs: JobStore<Queryable>;
   readonly instances: InstanceStore;
   readonly locks: LockStore;
+  readonly metrics: MetricsStore;
   readonly reactive: ReactiveStore<Queryable>;
   readonly #names: Names;
   readonly #connection: Connection;
@@ -92,6 +102,7 @@ export class SqlStore implements Store<Queryable> {
     this.jobs = jobStore(sql);
     this.instances = instanceStore(sql);
     this.locks = lockStore(sql);
+    this.metrics = metricsStore(sql);
     this.#sources = new Sources(sql, createTriggers);
     this.reactive = reactiveStore(this.#sources);
   }

@@ -1,6 +1,7 @@
 import type { Sql } from './connection.js';
 import { run } from './errors.js';
 import { sweepLocks } from './locks.js';
+import { sweepMinutes } from './metrics.js';
 import { rows } from './rows.js';
 import { timeText } from './values.js';
 
@@ -16,7 +17,7 @@ export const sweepStatement = ({ names: { jobs } }: Sql): string => `
     ) returning id
   ) select count(*)::text as json from gone`;
 
-/** Deletes finished jobs whose retention has passed, and locks that nobody has asked for in long. */
+/** Deletes finished jobs whose retention has passed, locks that nobody has asked for in long, and measures of yesterday. */
 export async function sweep(sql: Sql, now: Date): Promise<number> {
   return run('sweep', async () => {
     let total = 0;
@@ -26,6 +27,7 @@ export async function sweep(sql: Sql, now: Date): Promise<number> {
       if (count < BATCH) break;
     }
     await sweepLocks(sql);
+    await sweepMinutes(sql);
     await sql.tidy();
     return total;
   });

@@ -5,10 +5,12 @@
 import type { Clock } from '../core/clock.js';
 import type { Attempt, JobRecord, JobStatus, LogLine, MissedPolicy } from '../core/job.js';
 import type { PayloadRules } from '../core/payload.js';
+import type { TraceContext } from '../core/tracer.js';
 import type { FailureKind } from '../core/work.js';
 import type { DocumentJobStore, DocumentPlace } from './documents.js';
 import type { Finding } from './inspect.js';
 import type { LockStore } from './lock.js';
+import type { MetricsStore } from './metrics.js';
 import type { ReactiveStore } from './reactive.js';
 import type {
   Claimant,
@@ -23,12 +25,16 @@ import type {
 } from './work.js';
 
 export type { LockOwner, LockStore } from './lock.js';
+export type { MetricsStore } from './metrics.js';
 export {
+  capFor,
   leaseOf,
   type ClaimAnswer,
   type ClaimRequest,
   type Claimant,
   type Cluster,
+  type Depth,
+  type DepthRequest,
   type FailedRun,
   type Glance,
   type Hint,
@@ -41,6 +47,7 @@ export {
   type SettleAnswer,
   type StrayQuery,
   type TaskAdvert,
+  type WakeUp,
   type WorkStore,
 } from './work.js';
 
@@ -58,6 +65,8 @@ export interface NewJob {
   readonly uniqueKey?: string;
   readonly retryPolicy?: unknown;
   readonly timeoutMs?: number;
+  /** Where the request for it stands in a trace. */
+  readonly trace?: TraceContext;
   /** Asks the store to wake waiting instances. */
   readonly wake?: boolean;
   /** Stored as claimed already: the process that asks for it has a free slot, and runs it at once. */
@@ -259,9 +268,6 @@ export interface WatchHandlers {
   readonly broken: (error: unknown) => void;
 }
 
-/** How instances learn of new work: by the store (`stream`, `direct`) or only by asking again (`poll`). */
-export type WakeUp = 'stream' | 'direct' | 'poll';
-
 export interface Store<Tx = unknown> {
   readonly kind: string;
   readonly clock: Clock;
@@ -270,6 +276,7 @@ export interface Store<Tx = unknown> {
   readonly jobs: JobStore<Tx>;
   readonly instances: InstanceStore;
   readonly locks: LockStore;
+  readonly metrics: MetricsStore;
   /** Left out where data cannot be watched. */
   readonly reactive?: ReactiveStore<Tx>;
   /** The documents of one place, for a scheduler. It opens and closes the store by itself. */

@@ -5,6 +5,7 @@
 import { TidemillError, type TidemillErrorOptions } from '../core/errors.js';
 import type { Attempt } from '../core/job.js';
 import type { TaskRecord, TaskStatus } from '../core/task.js';
+import type { TraceContext } from '../core/tracer.js';
 import type { FailureKind } from '../core/work.js';
 import type { Instance, Lease, TaskAdvert, WorkStore } from './work.js';
 
@@ -192,9 +193,15 @@ export interface TaskStore<Tx = unknown> extends WorkStore<TaskRecord, TaskSettl
 export interface PlanStore {
   /**
    * Source documents -> tasks: which match, and whose watched fields changed. Documents it chokes on are named. No
-   * statement takes longer than `limitMs`: one of a leader that died must be over before the next one plans.
+   * statement takes longer than `limitMs`: one of a leader that died must be over before the next one plans. Tasks that
+   * are to run keep `trace`.
    */
-  plan(plan: TaskPlan, ids: readonly unknown[], limitMs: number): Promise<readonly Poisoned[]>;
+  plan(
+    plan: TaskPlan,
+    ids: readonly unknown[],
+    limitMs: number,
+    trace?: TraceContext,
+  ): Promise<readonly Poisoned[]>;
   /** Tasks whose document is gone or does not match any more are marked so. Answers those that are blocked. */
   unmatch(plan: TaskPlan, ids: readonly unknown[], limitMs: number): Promise<readonly Poisoned[]>;
   /** Ends the task of a document that cannot be planned. */
@@ -210,6 +217,8 @@ export interface PlanStore {
   ): Promise<Cleaned>;
   /** Resets finished tasks to pending, server-side. */
   reprocess(plan: TaskPlan, which: 'reprocess_failed' | 'reprocess_all'): Promise<number>;
+  /** How far back the history of changes reaches; left out where none is ever lost, undefined where nobody may know. */
+  historySince?(): Promise<Date | undefined>;
   openFeed(database: string | undefined, collections: readonly string[], token: unknown): Promise<Feed>;
 }
 

@@ -124,6 +124,23 @@ export interface StrayQuery {
   readonly limit: number;
 }
 
+/** How much of one name there is, by status; counting stops at a limit. */
+export interface Depth {
+  readonly name: string;
+  readonly counts: Readonly<Record<string, number>>;
+  /** Due by the server's clock. */
+  readonly due: number;
+  /** How long the oldest of it has been waiting. */
+  readonly lagMs: number;
+}
+
+export interface DepthRequest {
+  /** The most that is counted over all names; at least 1,000 of each status and name. */
+  readonly cap: number;
+  /** Which servers may answer, where a store knows several. */
+  readonly readPreference?: string;
+}
+
 /** What the engine asks of any kind of work. */
 export interface WorkStore<W extends Work, S, Tx = unknown> {
   look(names: readonly string[]): Promise<Glance>;
@@ -147,9 +164,14 @@ export interface WorkStore<W extends Work, S, Tx = unknown> {
   beat?(instance: Instance, except: readonly Lease[]): Promise<void>;
   /** Which of these have been asked to cancel. Left out where nothing can be cancelled. */
   cancelRequests?(leases: readonly Lease[]): Promise<readonly Lease[]>;
+  /** How much there is of each name, within a limit: nothing is read as a whole. */
+  depths(request: DepthRequest): Promise<readonly Depth[]>;
   /** Keeps the copy of a recurring run that used up its attempts. */
   insertFailedRun?(of: W, failure: FailedRun): Promise<void>;
 }
+
+/** How instances learn of new work: by the store (`stream`, `direct`) or only by asking again (`poll`). */
+export type WakeUp = 'stream' | 'direct' | 'poll';
 
 export interface FailedRun {
   readonly failCount: number;
@@ -179,3 +201,7 @@ export const leaseOf = ({ key, id, leaseToken, lockedAt, part }: Work): Lease =>
   lockedAt,
   ...(part === undefined ? {} : { part }),
 });
+
+/** How many of each name and status are counted, for all of them to stay within the limit. */
+export const capFor = (cap: number, names: number): number =>
+  Math.max(1_000, Math.floor(cap / Math.max(1, names)));

@@ -1,7 +1,8 @@
 import { MongoClient, type Document } from 'mongodb';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { headPipeline } from '../../src/mongodb/claim.js';
-import { countPipeline, findQuery } from '../../src/mongodb/find.js';
+import { dueDepthPipeline } from '../../src/mongodb/depths.js';
+import { countPipeline, findQuery, namesPipeline } from '../../src/mongodb/find.js';
 import { liveKey } from '../../src/mongodb/insert.js';
 import { clusterPipeline, duePipeline, oddPipelines } from '../../src/mongodb/look.js';
 import { mongodb, type MongodbStore } from '../../src/mongodb/index.js';
@@ -107,6 +108,20 @@ describe('with 200,000 future and 200,000 finished jobs', () => {
     expect(capped.names.find(({ name }) => name === 'mail')).toMatchObject({
       counts: { pending: 1_000, completed: 1_000, failed: 0 },
       capped: ['pending', 'completed'],
+    });
+  });
+
+  it('counts for a scrape by ranges of indexes: a key per name, nothing where nothing is due, and no further than the cap', async () => {
+    const named = await explained(namesPipeline, 'tidemill_by_name');
+    expect(keysExamined(named)).toBeLessThanOrEqual(NAMES.length + 1);
+    const due = await explained(dueDepthPipeline('mail', 1_000), 'tidemill_due');
+    expect(keysExamined(due)).toBeLessThanOrEqual(2);
+    const depths = await store.jobs.depths({ cap: 1_000, readPreference: 'secondaryPreferred' });
+    expect(depths).toHaveLength(NAMES.length);
+    expect(depths[0]).toMatchObject({
+      counts: { pending: 1_000, processing: 0, failed: 0 },
+      due: 0,
+      lagMs: 0,
     });
   });
 

@@ -2,6 +2,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import type { JobFilter, Page } from '../../src/store/port.js';
 import { claimStatement, hintedStatement } from '../../src/sql/claim.js';
 import type { Sql } from '../../src/sql/connection.js';
+import { depthsStatement } from '../../src/sql/depths.js';
 import { findStatement, statsStatement } from '../../src/sql/find.js';
 import { winnersStatement } from '../../src/sql/insert.js';
 import { dueStatement } from '../../src/sql/look.js';
@@ -147,6 +148,11 @@ describe('plans, among 30,000 jobs for later, 30,000 finished ones and 2,000 tha
   it('statistics read no more than their cap, and one key per name', async () => {
     const { read } = await explained(statsStatement(sql), [5_000, names.jobs]);
     expect(read).toBeLessThanOrEqual(NAMES.length * 2 * 1_001 + 2_000 + 2 * NAMES.length);
+  });
+
+  it('counts for a scrape read no more than their cap, and nothing of what is finished', async () => {
+    const { read } = await explained(depthsStatement(sql), [5_000]);
+    expect(read).toBeLessThanOrEqual(NAMES.length * 1_001 + 2_000 + 4 * NAMES.length);
   });
 
   it('who holds a key is found by its index', async () => {

@@ -6,6 +6,7 @@ import {
   headPipeline,
   heldPipeline,
 } from '../../src/mongodb/reactive/claim.js';
+import { depthPipelines } from '../../src/mongodb/reactive/depths.js';
 import { planPipeline, unmatchPipeline } from '../../src/mongodb/reactive/plan.js';
 import { taskIndexes, type Place } from '../../src/mongodb/reactive/sources.js';
 import type { TaskPlan } from '../../src/store/reactive.js';
@@ -135,6 +136,16 @@ describe('with 50,000 documents and 150,000 tasks', () => {
       .aggregate(duePipeline(['nobody']), { hint: 'tidemill_due' })
       .explain('executionStats');
     expect(sumOf(nobody, 'totalKeysExamined')).toBeLessThanOrEqual(1);
+  });
+
+  it('counts for a scrape by ranges of indexes, and no further than the cap', async () => {
+    for (const pipeline of depthPipelines('mail', 1_000)) {
+      const explained = await place.tasks.aggregate(pipeline).explain('executionStats');
+      expect(stagesOf(explained).filter((stage) => SCAN.test(stage))).toEqual([]);
+      // Where two stages report, each says the same.
+      expect(sumOf(explained, 'totalKeysExamined')).toBeLessThanOrEqual(2 * 1_001);
+      expect(sumOf(explained, 'totalDocsExamined')).toBeLessThanOrEqual(2 * 1_001);
+    }
   });
 
   it('learns by one key that there is nothing of a later version', async () => {

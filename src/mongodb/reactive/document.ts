@@ -62,6 +62,7 @@ const FIELDS = [
   'leaseToken',
   'startedToken',
   'failKind',
+  'trace',
 ] as const;
 
 const date = (value: unknown, otherwise: Date): Date => (value instanceof Date ? value : otherwise);

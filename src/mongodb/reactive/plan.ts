@@ -1,6 +1,7 @@
 /** Source documents -> tasks. The server evaluates filter and projection, compares with the snapshot, and writes. */
 import type { Document } from 'mongodb';
 import { OptionError, reasonOf } from '../../core/errors.js';
+import type { TraceContext } from '../../core/tracer.js';
 import type { Poisoned, TaskPlan } from '../../store/reactive.js';
 import { literal, run } from '../context.js';
 import { isOtherCollation, isTransient } from '../errors.js';
@@ -31,7 +32,7 @@ function snapshotStages({ watchProjection }: TaskPlan): Document[] {
 }
 
 /** A task as it is first written. */
-function newTask(plan: TaskPlan): Document {
+function newTask(plan: TaskPlan, trace: TraceContext | undefined): Document {
   const due = { $add: ['$$NOW', plan.debounce.waitMs] };
   return {
     _id: { task: literal(plan.task), id: '$id' },
@@ -50,8 +51,12 @@ function newTask(plan: TaskPlan): Document {
     createdAt: '$$NOW',
     updatedAt: '$$NOW',
     lockedAt: null,
+    ...keptTrace(trace),
   };
 }
+
+const keptTrace = (trace: TraceContext | undefined): Document =>
+  trace === undefined ? {} : { trace: literal(trace) };
 
 const when = (condition: unknown, yes: unknown, no: unknown): Document => ({ $cond: [condition, yes, no] });
 
@@ -59,7 +64,7 @@ const when = (condition: unknown, yes: unknown, no: unknown): Document => ({ $co
  * What becomes of a task that is there already (`$$new` is what a new one would be). Nothing, unless the document comes
  * to match or its snapshot changed; a document that is written as it was leaves no trace.
  */
-function changedTask(plan: TaskPlan): Document[] {
+function changedTask(plan: TaskPlan, trace: TraceContext | undefined): Document[] {
   const { waitMs, maxWaitMs } = plan.debounce;
   const running = { $in: ['$status', ['processing', 'processing_dirty']] };
   // A wait that has begun goes on; a retry's wait is not one.
@@ -92,10 +97,12 @@ function changedTask(plan: TaskPlan): Document[] {
     attempts: when(fresh, 0, '$attempts'),
     firstErrorAt: when(fresh, null, '$firstErrorAt'),
     updatedAt: '$$NOW',
+    ...keptTrace(trace),
   };
   // It may be about to be skipped for a state that has passed: then its end must know that somebody looked since.
   const touched = when(running, { $mergeObjects: ['$$ROOT', { touched: true }] }, '$$ROOT');
-  const before = { $unsetField: { field: 'unplannable', input: '$$ROOT' } };
+  const without = (field: string, input: unknown): Document => ({ $unsetField: { field, input } });
+  const before = without('trace', without('unplannable', '$$ROOT'));
   const planned = when(triggered, { $mergeObjects: [before, next] }, touched);
   return [{ $replaceWith: when(LATER, '$$ROOT', planned) }];
 }
@@ -106,17 +113,18 @@ export function planPipeline(
   place: Place,
   ids: readonly unknown[],
   query: Document,
+  trace?: TraceContext,
 ): Document[] {
   return [
     { $match: { $and: [{ _id: { $in: ids } }, query] } },
     ...snapshotStages(plan),
     { $set: { large: { $gt: [{ $bsonSize: '$snapshot' }, LARGEST_SNAPSHOT] } } },
-    { $replaceWith: newTask(plan) },
+    { $replaceWith: newTask(plan, trace) },
     {
       $merge: {
         into: place.tasks.collectionName,
         on: '_id',
-        whenMatched: changedTask(plan),
+        whenMatched: changedTask(plan, trace),
         whenNotMatched: 'insert',
       },
     },
@@ -145,6 +153,7 @@ async function planOnce(
   plan: TaskPlan,
   ids: readonly unknown[],
   limitMs: number,
+  trace?: TraceContext,
 ): Promise<void> {
   const place = await sources.open(plan.source);
   const collated = place.collation !== undefined;
@@ -153,7 +162,7 @@ async function planOnce(
   const query = collated ? {} : queryOf(plan);
   try {
     await place.source
-      .aggregate(planPipeline(plan, place, known, query), {
+      .aggregate(planPipeline(plan, place, known, query, trace), {
         maxTimeMS: limitMs,
         ...(collated ? { collation: { locale: 'simple' } } : {}),
       })
@@ -163,7 +172,7 @@ async function planOnce(
     if (collated || !isOtherCollation(error)) throw error;
     sources.forget(plan.source);
     if ((await sources.open(plan.source)).collation === undefined) throw error;
-    await planOnce(sources, plan, ids, limitMs);
+    await planOnce(sources, plan, ids, limitMs, trace);
   }
 }
 
@@ -185,10 +194,11 @@ export async function plan(
   of: TaskPlan,
   ids: readonly unknown[],
   limitMs: number,
+  trace?: TraceContext,
 ): Promise<readonly Poisoned[]> {
   return run('plan', async () => {
     const limit = (some: readonly unknown[]): number => shorter(some.length < ids.length, limitMs);
-    const choked = await inHalves(ids, (some) => planOnce(sources, of, some, limit(some)));
+    const choked = await inHalves(ids, (some) => planOnce(sources, of, some, limit(some), trace));
     // Where it fails without any document as well, no document is to blame: the batch has to be tried again.
     if (choked.length > 0) await planNothing(sources.place(of.source), of, limitMs);
     return choked.map(({ item, reason, blocked }) => ({ id: item, reason, blocked }));

@@ -5,7 +5,8 @@ import type { PlannerStore, ReactiveStore, Source, TaskPlan, TaskStore } from '.
 import { literal, run, type Mongo } from '../context.js';
 import * as claiming from './claim.js';
 import { clean } from './clean.js';
-import { openFeed } from './feed.js';
+import { depths } from './depths.js';
+import { historySince, openFeed } from './feed.js';
 import { Fetcher } from './fetch.js';
 import { checkFilter, checkProjection } from './filter.js';
 import * as finding from './find.js';
@@ -47,13 +48,14 @@ export function reactiveStore(
       });
     },
     planning: {
-      plan: (plan, ids, limitMs) => planning.plan(sources, plan, ids, limitMs),
+      plan: (plan, ids, limitMs, trace) => planning.plan(sources, plan, ids, limitMs, trace),
       unmatch: (plan, ids, limitMs) => planning.unmatch(sources, plan, ids, limitMs),
       park: (plan, poisoned) => planning.park(sources, plan, poisoned),
       documents: (source, after, limit) => walking.documents(sources, source, after, limit),
       known: (plan, after, limit) => walking.known(sources, plan, after, limit),
       clean: (plan, scope) => clean(sources, plan, scope),
       reprocess: (plan, which) => reprocess(sources, plan, which),
+      historySince: () => historySince(mongo()),
       openFeed: (database, collections, token) => openFeed(sources, database, collections, token),
     },
     tasks: (plans) => taskStore(sources, planner, plans),
@@ -103,6 +105,7 @@ function taskStore(
     fetch: (request) => fetcher.fetch(request),
     find: async (filter, page) => finding.find(sources, filter, page, await located()),
     cursorKey: finding.cursorKey,
+    depths: async (request) => depths(sources, request, await located()),
     count: async (filter) => finding.count(sources, filter, await located()),
     retryMany: async (filter) => retryMany(sources, filter, await located()),
     pause: async (task, until) => {

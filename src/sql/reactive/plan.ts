@@ -1,4 +1,5 @@
 /** Rows -> tasks. The server evaluates filter and projection, compares with the snapshot, and writes. */
+import type { TraceContext } from '../../core/tracer.js';
 import type { Poisoned, TaskPlan } from '../../store/reactive.js';
 import { aroundLocks } from '../around-locks.js';
 import type { Sql } from '../connection.js';
@@ -48,6 +49,7 @@ function changedTask({ debounce, resetRetriesOnDataChange }: TaskPlan): string {
     whenTriggered('attempts', `case when ${fresh} then 0 else k.attempts end`),
     whenTriggered('first_error_at', `case when ${fresh} then null else k.first_error_at end`),
     whenTriggered('updated_at', NOW),
+    whenTriggered('trace', 'excluded.trace'),
     // It may be about to be skipped for a state that has passed: then its end must know that somebody looked since.
     `touched = k.touched or (${running} and not ${triggered})`,
   ].join(',\n      ');
@@ -60,11 +62,13 @@ export function planStatement(
   plan: TaskPlan,
   keys: readonly string[],
   skipLocked: boolean,
+  trace?: TraceContext,
 ): { readonly text: string; readonly args: Arguments } {
   const { tasks } = namesOf(sql);
   const args = new Arguments();
   const where = whereOf(plan);
   const task = args.add(plan.task, 'text');
+  const kept = trace === undefined ? 'null' : args.add(JSON.stringify(trace), 'jsonb');
   const due = `${NOW} + ${String(plan.debounce.waitMs)} * interval '1 millisecond'`;
   const condition = holds(shape, conditionOf(where, shape, plan.filter, args));
   const free = `, there as materialized (
@@ -80,8 +84,8 @@ export function planStatement(
       where k.key is null or not k.matched or k.last_observed_values is distinct from s.snapshot or ${running}
     )${skipLocked ? free : ''}, written as (
       insert into ${tasks} as k (task, key, source_doc_id, status, scheduled_at, initial_scheduled_at, waiting_since,
-        matched, last_observed_values, created_at, updated_at)
-      select ${task}, n.key, n.id, 'pending', ${due}, ${due}, ${NOW}, true, n.snapshot, ${NOW}, ${NOW}
+        matched, last_observed_values, created_at, updated_at, trace)
+      select ${task}, n.key, n.id, 'pending', ${due}, ${due}, ${NOW}, true, n.snapshot, ${NOW}, ${NOW}, ${kept}
       from needed n ${skipLocked ? 'where n.key not in (select key from blocked)' : ''} order by n.key
       on conflict (task, key) do update set
       ${changedTask(plan)}
@@ -100,12 +104,13 @@ export async function plan(
   of: TaskPlan,
   ids: readonly unknown[],
   limitMs: number,
+  trace?: TraceContext,
 ): Promise<readonly Poisoned[]> {
   const { sql } = sources;
   const once = (shape: Shape, some: readonly string[]): Promise<readonly string[]> =>
     aroundLocks<readonly string[]>(
       (skipLocked) => {
-        const { text, args } = planStatement(sql, shape, of, some, skipLocked);
+        const { text, args } = planStatement(sql, shape, of, some, skipLocked, trace);
         return inTurn(sql, of.task, limitMs, (on) => pinned<string>(on, namesOf(sql).pinned, text, args));
       },
       () => some,

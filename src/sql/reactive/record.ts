@@ -22,6 +22,7 @@ const PLAIN = {
   lease_token: 'leaseToken',
   started_token: 'startedToken',
   fail_kind: 'failKind',
+  trace: 'trace',
 } as const;
 
 const TIMES = {

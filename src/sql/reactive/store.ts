@@ -7,6 +7,7 @@ import { refusesText, timeText } from '../values.js';
 import { pinned } from './arguments.js';
 import * as claiming from './claim.js';
 import { clean, reprocess } from './clean.js';
+import { depths } from './depths.js';
 import { openFeed } from './feed.js';
 import { Fetcher } from './fetch.js';
 import { checkFilter } from './filter.js';
@@ -77,7 +78,7 @@ export function reactiveStore(sources: Sources): ReactiveStore<Queryable> {
         }
       }),
     planning: {
-      plan: (of, ids, limitMs) => plan(sources, of, ids, limitMs),
+      plan: (of, ids, limitMs, trace) => plan(sources, of, ids, limitMs, trace),
       unmatch: (of, ids, limitMs) => unmatch(sources, of, ids, limitMs),
       park: (of, poisoned) => park(sources, of, poisoned),
       documents: (source, after, limit) => documents(sources, source, after, limit),
@@ -131,6 +132,7 @@ function taskStore(
     fetch: (request) => fetcher.fetch(request),
     find: async (filter, page) => finding.find(sources, filter, page, await located(), shapeOf),
     cursorKey: finding.cursorKey,
+    depths: (request) => depths(sources.sql, request),
     count: async (filter) => finding.count(sources, filter, await located()),
     retryMany: async (filter) => finding.retryMany(sources, filter, await located()),
     pause: async (task, until) => {

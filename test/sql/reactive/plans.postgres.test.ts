@@ -4,6 +4,7 @@ import { readStatement } from '../../../src/sql/reactive/changes.js';
 import { claimStatement, lookStatement, matchingStatement } from '../../../src/sql/reactive/claim.js';
 import { namesIn } from '../../../src/sql/names.js';
 import type { Sql } from '../../../src/sql/connection.js';
+import { depthsStatement } from '../../../src/sql/reactive/depths.js';
 import { documentsStatement } from '../../../src/sql/reactive/pages.js';
 import { planStatement } from '../../../src/sql/reactive/plan.js';
 import { settleStatement } from '../../../src/sql/reactive/settle.js';
@@ -75,7 +76,7 @@ const LARGE = ['orders', 'tasks', 'changes'];
 const inline = (text: string): string => text.replaceAll('$1[', '($1::text[])[');
 
 describe('on a table of many rows no statement reads all of them:', () => {
-  it('planning, claiming, reading changes and keys, settling', async () => {
+  it('planning, claiming, reading changes and keys, settling, counting for a scrape', async () => {
     const { sql, shape, scans } = await scene();
     const planned = planStatement(sql, shape, PLAN, KEYS, false);
     const around = planStatement(sql, shape, PLAN, KEYS, true);
@@ -94,6 +95,7 @@ describe('on a table of many rows no statement reads all of them:', () => {
       [settleStatement(sql, false, true), [settlement]],
       [settleStatement(sql, true, true), [settlement]],
       [readStatement(sql), [gaps, 1_000]],
+      [depthsStatement(sql), [1_000]],
     ];
     for (const [text, values] of statements) {
       const large = (await scans(text, values)).filter((table) => LARGE.includes(table));

@@ -1,0 +1,122 @@
+/** Every metric there is. docs/metrics.md says the same for people; a test compares the two, and the dashboards. */
+export interface MetricInfo {
+  readonly type: 'counter' | 'gauge' | 'histogram';
+  readonly labels: readonly string[];
+  readonly help: string;
+}
+
+const WORK = ['kind', 'name'];
+
+export const CATALOGUE: Readonly<Record<string, MetricInfo>> = {
+  reactive_tasks_duration_seconds: {
+    type: 'histogram',
+    labels: ['task_name', 'status'],
+    help: 'How long attempts of reactive tasks took (status: success or failure)',
+  },
+  reactive_tasks_retries_total: {
+    type: 'counter',
+    labels: ['task_name'],
+    help: 'Attempts of reactive tasks that failed and are tried again',
+  },
+  reactive_tasks_queue_depth: {
+    type: 'gauge',
+    labels: ['task_name', 'status'],
+    help: 'Reactive tasks by status: pending, processing, processing_dirty, failed',
+  },
+  reactive_tasks_global_lag_seconds: {
+    type: 'gauge',
+    labels: ['task_name'],
+    help: 'For how long the oldest pending reactive task has been waiting, deferrals included',
+  },
+  reactive_tasks_change_stream_lag_seconds: {
+    type: 'gauge',
+    labels: [],
+    help: 'For how long the oldest change that is not planned yet has been waiting',
+  },
+  reactive_tasks_last_reconciliation_timestamp_seconds: {
+    type: 'gauge',
+    labels: [],
+    help: 'When a source was last looked at as a whole, in seconds since 1970',
+  },
+  tidemill_duration_seconds: {
+    type: 'histogram',
+    labels: [...WORK, 'status'],
+    help: 'How long attempts took (status: success or failure)',
+  },
+  tidemill_wait_seconds: {
+    type: 'histogram',
+    labels: WORK,
+    help: 'For how long work had been due when its handler was called',
+  },
+  tidemill_attempts_total: {
+    type: 'counter',
+    labels: [...WORK, 'outcome'],
+    help: 'Attempts whose end was recorded: completed, retried, failed, skipped, deferred, cancelled, released',
+  },
+  tidemill_enqueued_total: { type: 'counter', labels: ['name'], help: 'Jobs that were accepted' },
+  tidemill_lost_total: {
+    type: 'counter',
+    labels: WORK,
+    help: 'Attempts whose end was refused, because somebody else had the work by then, or it was gone',
+  },
+  tidemill_reclaimed_total: {
+    type: 'counter',
+    labels: WORK,
+    help: 'Work of dead processes that was handed on',
+  },
+  tidemill_leases_lost_total: {
+    type: 'counter',
+    labels: [],
+    help: 'How often an instance lost its lease, and with it all that it ran',
+  },
+  tidemill_queue_depth: {
+    type: 'gauge',
+    labels: [...WORK, 'status'],
+    help: 'Work by status; due is the part of pending whose time has come',
+  },
+  tidemill_lag_seconds: {
+    type: 'gauge',
+    labels: WORK,
+    help: 'For how long the first of the work that is due has been due',
+  },
+  tidemill_instances: { type: 'gauge', labels: [], help: 'Instances whose lease is valid' },
+  tidemill_running: { type: 'gauge', labels: [], help: 'Handlers that run' },
+  tidemill_buffered: { type: 'gauge', labels: [], help: 'Work that was claimed ahead and waits for a slot' },
+  tidemill_abandoned: {
+    type: 'gauge',
+    labels: [],
+    help: 'Handlers that run past their timeout and ignore their signal',
+  },
+  tidemill_wake_up: {
+    type: 'gauge',
+    labels: ['mode'],
+    help: 'Instances by how they learn of new work: stream, direct or poll',
+  },
+  tidemill_planner_leaders: {
+    type: 'gauge',
+    labels: [],
+    help: 'Instances that plan reactive tasks: 1, or 0 where nobody does',
+  },
+  tidemill_planned_changes_total: { type: 'counter', labels: [], help: 'Changes of data that were planned' },
+  tidemill_planned_batches_total: { type: 'counter', labels: [], help: 'Batches in which they were planned' },
+  tidemill_history_headroom_seconds: {
+    type: 'gauge',
+    labels: [],
+    help: 'How much longer planning could rest before changes are missed for good',
+  },
+  tidemill_history_lost_total: {
+    type: 'counter',
+    labels: [],
+    help: 'How often changes were missed for good, and everything was looked at again',
+  },
+  tidemill_reconciliations_total: {
+    type: 'counter',
+    labels: [],
+    help: 'How often a source was looked at as a whole',
+  },
+  tidemill_reconciliation_documents: {
+    type: 'gauge',
+    labels: ['collection'],
+    help: 'Documents that the reconciliation under way has looked at so far',
+  },
+};

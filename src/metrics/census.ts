@@ -1,0 +1,73 @@
+import { TASK_STATUSES } from '../core/task.js';
+import type { MeasuredKind } from '../store/metrics.js';
+import type { Cluster, Depth, DepthRequest, Instance, InstanceState, Store } from '../store/port.js';
+import type { TaskPlan } from '../store/reactive.js';
+import type { ClusterView } from './families.js';
+
+export interface CensusOptions {
+  /** The reactive tasks that have a handler here; where others live, the store knows. */
+  readonly plans: () => ReadonlyMap<string, TaskPlan>;
+  /** What is due of each collection of documents that runs here. */
+  readonly documents: () => Promise<readonly Depth[]>;
+}
+
+const JOB_STATUSES = ['pending', 'processing', 'failed'];
+const TASK_DEPTHS = TASK_STATUSES.filter((status) => status !== 'completed');
+
+const isAlive = ({ dead, leftMs }: InstanceState): boolean => !dead && leftMs > 0;
+
+/** How much work there is in the cluster, by capped counts. */
+export async function census(
+  store: Store,
+  cluster: Cluster,
+  { plans, documents }: CensusOptions,
+  request: DepthRequest,
+): Promise<ClusterView> {
+  const alive = cluster.instances.filter(isAlive);
+  const [jobs, tasks, document] = await Promise.all([
+    store.jobs.depths(request),
+    store.reactive?.tasks(plans).depths(request) ?? [],
+    documents(),
+  ]);
+  const jobNames = alive.flatMap(({ names }) => names);
+  const taskNames = alive.flatMap((one) => one.tasks.map(({ task }) => task));
+  return {
+    instances: alive.length,
+    depths: {
+      job: inUse(jobs, jobNames, JOB_STATUSES),
+      task: inUse(tasks, taskNames, TASK_DEPTHS),
+      document,
+    },
+  };
+}
+
+/** Names of which there is work, or somebody to do it. Any other has disappeared, and so does what was said of it. */
+function inUse(
+  depths: readonly Depth[],
+  run: readonly string[],
+  statuses: readonly string[],
+): readonly Depth[] {
+  const isRun = new Set(run);
+  const known = new Set(depths.map(({ name }) => name));
+  const there = depths.filter(
+    ({ name, counts }) => isRun.has(name) || Object.values(counts).some((count) => count > 0),
+  );
+  const none = Object.fromEntries(statuses.map((status) => [status, 0]));
+  const idle = [...isRun].filter((name) => !known.has(name));
+  return [...there, ...idle.map((name) => ({ name, counts: none, due: 0, lagMs: 0 }))];
+}
+
+/** One instance speaks for the cluster: the one that plans, or else the first of those that live. */
+export function speaks(cluster: Cluster, self: Instance): boolean {
+  const lives = cluster.instances.filter(isAlive).map(({ life }) => life);
+  const leader = cluster.leader?.life;
+  if (leader !== undefined && leader !== null && lives.includes(leader)) return leader === self.life;
+  return lives.sort()[0] === self.life;
+}
+
+export const waitingOf = ({
+  depths,
+}: ClusterView): { kind: MeasuredKind; name: string; due: number; lagMs: number }[] =>
+  (Object.entries(depths) as [MeasuredKind, readonly Depth[]][]).flatMap(([kind, ofKind]) =>
+    ofKind.map(({ name, due, lagMs }) => ({ kind, name, due, lagMs })),
+  );

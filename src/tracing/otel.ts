@@ -1,0 +1,96 @@
+import type * as Otel from '@opentelemetry/api';
+import type { TraceContext, TracedEnd, TracedRun, Tracer } from '../core/tracer.js';
+import { keptOf, spanContextOf } from './context.js';
+
+type Api = typeof Otel;
+
+/** Names and attributes follow OpenTelemetry's conventions for messaging, where they have a word for it. */
+const messaging = (operation: 'enqueue' | 'run', type: 'send' | 'process'): Otel.Attributes => ({
+  'messaging.system': 'tidemill',
+  'messaging.operation.name': operation,
+  'messaging.operation.type': type,
+});
+
+/** Spans by OpenTelemetry. Where the application has set up no SDK, its API makes none, and costs next to nothing. */
+export class OtelTracer implements Tracer {
+  readonly #api: Api;
+  readonly #tracer: Otel.Tracer;
+
+  constructor(api: Api) {
+    this.#api = api;
+    this.#tracer = api.trace.getTracer('tidemill');
+  }
+
+  enqueue<T>(names: readonly string[], work: (trace: TraceContext | undefined) => Promise<T>): Promise<T> {
+    const [name = '', ...others] = new Set(names);
+    const isMany = names.length > 1;
+    const attributes = {
+      ...messaging('enqueue', 'send'),
+      ...(others.length > 0 ? {} : { 'messaging.destination.name': name }),
+      ...(isMany ? { 'messaging.batch.message_count': names.length } : {}),
+    };
+    const kind = this.#api.SpanKind.PRODUCER;
+    const title = others.length > 0 ? 'enqueue' : `enqueue ${name}`;
+    return this.#tracer.startActiveSpan(title, { kind, attributes }, (span) => {
+      const kept = keptOf(this.#api, span);
+      return this.#during(span, () => work(kept === undefined || !isMany ? kept : { ...kept, batch: true }));
+    });
+  }
+
+  run<T>(about: TracedRun, work: () => Promise<T>, endOf: (answer: T) => TracedEnd): Promise<T> {
+    const { kind, name, id, attempt, trace } = about;
+    const { ROOT_CONTEXT, SpanKind, trace: traces, context } = this.#api;
+    const before = trace === undefined ? undefined : spanContextOf(this.#api, trace);
+    // One of many, or one change among others that were planned with it, is no child: it is linked.
+    const isChild = before !== undefined && trace?.batch !== true && kind === 'job';
+    const parent = isChild ? traces.setSpanContext(ROOT_CONTEXT, before) : ROOT_CONTEXT;
+    const attributes = {
+      ...messaging('run', 'process'),
+      'messaging.destination.name': name,
+      'messaging.message.id': id,
+      'tidemill.kind': kind,
+      'tidemill.attempt': attempt,
+    };
+    const links = before === undefined || isChild ? [] : [{ context: before }];
+    const span = this.#tracer.startSpan(
+      `run ${name}`,
+      { kind: SpanKind.CONSUMER, attributes, links },
+      parent,
+    );
+    return context.with(traces.setSpan(parent, span), () =>
+      this.#during(span, async () => {
+        const answer = await work();
+        const { outcome, error } = endOf(answer);
+        span.setAttribute('tidemill.outcome', outcome);
+        if (error !== undefined) this.#failed(span, error);
+        return answer;
+      }),
+    );
+  }
+
+  plan<T>(changes: number, work: (trace: TraceContext | undefined) => Promise<T>): Promise<T> {
+    const attributes = { 'messaging.system': 'tidemill', 'messaging.batch.message_count': changes };
+    // Whoever happened to begin the planner is not its cause.
+    const options = { attributes, root: true };
+    return this.#tracer.startActiveSpan('plan', options, (span) =>
+      this.#during(span, () => work(keptOf(this.#api, span))),
+    );
+  }
+
+  async #during<T>(span: Otel.Span, work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      this.#failed(span, error instanceof Error ? error : new Error(String(error)));
+      throw error;
+    } finally {
+      span.end();
+    }
+  }
+
+  #failed(span: Otel.Span, error: Error): void {
+    span.recordException(error);
+    span.setAttribute('error.type', error.name);
+    span.setStatus({ code: this.#api.SpanStatusCode.ERROR, message: error.message });
+  }
+}
