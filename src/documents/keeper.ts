@@ -15,6 +15,8 @@ export interface KeeperOptions<Doc> {
 /** Two renewals may fail before a lock ends, and a failed one is tried again soon. */
 const RENEWALS_PER_LOCK = 3;
 const TRIES_PER_LOCK = 10;
+/** At hand, since an abort without a reason makes an error for it, with a stack, after each document. */
+const NOTHING_HELD = 'nothing is held';
 
 /** Extends the locks of documents whose handlers run, all of them together. */
 export class Keeper<Doc> {
@@ -38,7 +40,7 @@ export class Keeper<Doc> {
   /** After this no renewal of it is begun; one that is under way ends with `settled`. */
   delete(held: Held<Doc>): void {
     held.disarm();
-    if (this.#held.delete(held) && this.#held.size === 0) this.#over.abort();
+    if (this.#held.delete(held) && this.#held.size === 0) this.#over.abort(NOTHING_HELD);
   }
 
   /** Resolves when it is known what the last renewal wrote. */

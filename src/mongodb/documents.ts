@@ -36,10 +36,15 @@ export function mongodbDocuments(home: Home, place: DocumentPlace): DocumentJobS
   const condition = checkCondition(where, place.condition);
   const holder = {};
   const rivals = { met: false };
+  let known: Documents | undefined;
+  /** The same for as long as the store is open. */
   const at = (): Documents => {
     const mongo = home.mongo();
+    if (known?.mongo === mongo) return known;
     const db = mongo.client.db(database ?? mongo.jobs.dbName);
-    return { mongo, collection: db.collection(place.collection, mongo.options), fields, condition, rivals };
+    const collection = db.collection(place.collection, mongo.options);
+    known = { mongo, collection, fields, condition, rivals };
+    return known;
   };
   const read = (document: Document): DocumentJob => jobOf(document['_id'], document, fields);
   return {
