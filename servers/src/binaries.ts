@@ -29,9 +29,15 @@ export async function findMongo<P extends MongoProgram>(programs: readonly P[]):
 }
 
 async function onPath<P extends MongoProgram>(programs: readonly P[]): Promise<Binaries<P> | undefined> {
+  const folder = await folderOnPath(programs);
+  return folder === undefined ? undefined : binariesIn(folder, programs, {});
+}
+
+/** The first folder on the PATH that has all of the programs. */
+export async function folderOnPath(programs: readonly string[]): Promise<string | undefined> {
   for (const folder of (process.env['PATH'] ?? '').split(delimiter).filter(Boolean)) {
     const runnable = await Promise.all(programs.map((program) => isRunnable(join(folder, program))));
-    if (runnable.every(Boolean)) return binariesIn(folder, programs, {});
+    if (runnable.every(Boolean)) return folder;
   }
   return undefined;
 }
@@ -90,7 +96,7 @@ function packagedPostgres(): string | undefined {
   return entry === undefined ? undefined : join(dirname(entry), '..', 'native');
 }
 
-function resolvePackage(specifier: string): string | undefined {
+export function resolvePackage(specifier: string): string | undefined {
   try {
     return require.resolve(specifier);
   } catch {

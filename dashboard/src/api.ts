@@ -1,0 +1,78 @@
+import type { Session } from '../../src/dashboard/contract.js';
+import { href } from './router.js';
+
+/** What the server refused, in its own words. */
+export class ApiError extends Error {
+  readonly status: number;
+  readonly code: string;
+
+  constructor(status: number, code: string, message: string) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+let csrf = '';
+
+/** Everything else needs what this answers: the token that actions carry, and what the viewer may do. */
+export async function openSession(): Promise<Session> {
+  const session = await get<Session>('session');
+  csrf = session.csrf;
+  return session;
+}
+
+export function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+  return request<T>(path, signal === undefined ? {} : { signal });
+}
+
+export function post<T>(path: string, body: unknown): Promise<T> {
+  return request<T>(path, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'x-tidemill-csrf': csrf },
+    body: JSON.stringify(body),
+  });
+}
+
+export function address(path: string): string {
+  return href(`api/${path}`);
+}
+
+async function request<T>(path: string, init: RequestInit): Promise<T> {
+  // The host may send viewers to its login. Followed, that would pass for an answer.
+  const response = await fetch(address(path), { ...init, redirect: 'manual' }).catch((cause: unknown) => {
+    if (init.signal?.aborted === true) throw cause;
+    throw new ApiError(0, 'UNREACHABLE', 'The server does not answer.');
+  });
+  if (response.type === 'opaqueredirect')
+    throw new ApiError(401, 'SIGN_IN', 'You are not signed in any more.');
+  const answer: unknown = await response.json().catch(() => undefined);
+  if (response.ok) return answer as T;
+  throw refusal(response.status, answer);
+}
+
+/** A proxy in between may answer anything at all. */
+export function refusal(status: number, answer: unknown): ApiError {
+  const { error } = (answer ?? {}) as { error?: { code?: string; message?: string } };
+  return new ApiError(status, error?.code ?? 'UNKNOWN', error?.message ?? `The server answered ${status}.`);
+}
+
+/** What a viewer can do about it. */
+export function advice({ status }: ApiError): string {
+  switch (status) {
+    case 0:
+      return 'Is the process that serves this page running, and are you online? The page keeps trying.';
+    case 400:
+      return 'A part of the address or of a filter is not what the server expects. Clear the filters and try again.';
+    case 401:
+      return 'Sign in to the application that serves this page, and load it again.';
+    case 403:
+      return 'Ask whoever runs this application: its `authorize` function says who may look and who may act.';
+    case 404:
+      return 'It may have been removed, or its retention has passed.';
+    case 409:
+      return 'Its state has changed meanwhile. Look again, then decide.';
+    default:
+      return 'The log of the process that serves this page says more. The page keeps trying.';
+  }
+}

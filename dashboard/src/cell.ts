@@ -1,0 +1,35 @@
+import { useLayoutEffect, useState } from 'preact/hooks';
+
+/** A value that several components read, and that tells them when it was set. */
+export class Cell<T> {
+  #value: T;
+  readonly #listeners = new Set<() => void>();
+
+  constructor(value: T) {
+    this.#value = value;
+  }
+
+  get value(): T {
+    return this.#value;
+  }
+
+  set value(value: T) {
+    this.#value = value;
+    for (const listener of this.#listeners) listener();
+  }
+
+  subscribe(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+}
+
+export function useCell<T>(cell: Cell<T>): T {
+  const [seen, see] = useState(cell.value);
+  useLayoutEffect(() => {
+    // It may have been set between the render and now.
+    see(() => cell.value);
+    return cell.subscribe(() => see(() => cell.value));
+  }, [cell]);
+  return seen;
+}

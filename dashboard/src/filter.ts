@@ -1,0 +1,87 @@
+import type { WorkKind } from '../../src/dashboard/contract.js';
+
+/** What the list shows, as the address has it. Every part is text, since every part comes from an address. */
+export interface Filter {
+  readonly kind: WorkKind;
+  readonly names: readonly string[];
+  readonly statuses: readonly string[];
+  readonly error: string;
+  /** `path:value` */
+  readonly fields: readonly string[];
+  readonly time: string;
+  readonly from: string;
+  readonly to: string;
+  readonly sort: string;
+  readonly order: string;
+}
+
+export const TIMES = ['createdAt', 'updatedAt', 'dueAt'] as const;
+const KINDS: readonly WorkKind[] = ['jobs', 'tasks', 'documents'];
+
+export function readFilter(query: URLSearchParams, kinds: readonly WorkKind[]): Filter {
+  const asked = KINDS.find((kind) => kind === query.get('kind'));
+  return {
+    kind: asked ?? kinds[0] ?? 'jobs',
+    names: query.getAll('name'),
+    statuses: query.getAll('status'),
+    error: query.get('error') ?? '',
+    fields: query.getAll('field'),
+    time: query.get('time') ?? '',
+    from: query.get('from') ?? '',
+    to: query.get('to') ?? '',
+    sort: query.get('sort') ?? '',
+    order: query.get('order') ?? '',
+  };
+}
+
+/** The part that says which work is meant: what a count or a bulk action is about. */
+export function writeTarget(filter: Filter): URLSearchParams {
+  const query = new URLSearchParams();
+  for (const name of filter.names) query.append('name', name);
+  for (const status of filter.statuses) query.append('status', status);
+  if (filter.error !== '') query.set('error', filter.error);
+  for (const field of filter.fields) query.append('field', field);
+  if (filter.from !== '' || filter.to !== '') {
+    query.set('time', filter.time || 'createdAt');
+    if (filter.from !== '') query.set('from', filter.from);
+    if (filter.to !== '') query.set('to', filter.to);
+  }
+  return query;
+}
+
+/** The whole address of a list, without its cursor: a changed filter begins at the first page. */
+export function writeFilter(filter: Filter): URLSearchParams {
+  const query = new URLSearchParams({ kind: filter.kind });
+  for (const [key, value] of writeTarget(filter)) query.append(key, value);
+  if (filter.sort !== '') query.set('sort', filter.sort);
+  if (filter.order !== '') query.set('order', filter.order);
+  return query;
+}
+
+export function isNarrowed(filter: Filter): boolean {
+  return [...writeTarget(filter)].length > 0;
+}
+
+/** An address of the list that shows only this. */
+export function workPath(kind: WorkKind, parts: Partial<Omit<Filter, 'kind'>> = {}): string {
+  const query = new URLSearchParams({ kind });
+  return `work?${writeFilter({ ...readFilter(query, [kind]), ...parts }).toString()}`;
+}
+
+export function detailPath(kind: WorkKind, id: string): string {
+  return `work/${kind}/${encodeURIComponent(id)}`;
+}
+
+/** One sentence on what a filter means, for the dialog before a bulk action. */
+export function inWords(filter: Filter): string {
+  const parts = [
+    filter.names.length > 0 && `named ${filter.names.join(' or ')}`,
+    filter.statuses.length > 0 && `in status ${filter.statuses.join(' or ')}`,
+    filter.error !== '' && `whose error contains “${filter.error}”`,
+    ...filter.fields.map((field) => `where ${field.replace(':', ' is ')}`),
+    filter.from !== '' && `with ${filter.time || 'createdAt'} from ${filter.from}`,
+    filter.to !== '' &&
+      `${filter.from === '' ? `with ${filter.time || 'createdAt'} ` : ''}up to ${filter.to}`,
+  ];
+  return parts.filter((part) => part !== false).join(', ');
+}

@@ -1,0 +1,133 @@
+import { CircleAlert, CircleCheck } from 'lucide';
+import type { VNode } from 'preact';
+import type { Overview as Answer, WorkKind } from '../../../../src/dashboard/contract.js';
+import { go } from '../../router.js';
+import { useLive } from '../../live.js';
+import { Icon } from '../../ui/icon.js';
+import { Link } from '../../ui/link.js';
+import { LiveControl } from '../../ui/live-control.js';
+import { Page } from '../../ui/page.js';
+import { Problem, Skeleton, Stale } from '../../ui/states.js';
+import { Charts } from './charts.js';
+import { Instances } from './instances.js';
+import { Names } from './names.js';
+import { Planner } from './planner.js';
+import { Tiles } from './tiles.js';
+
+const RANGES = ['15m', '1h', '6h', '24h'] as const;
+
+export function Overview({ query }: { readonly query: URLSearchParams }): VNode {
+  const range = RANGES.find((known) => known === query.get('range')) ?? '1h';
+  const chosen = readName(query);
+  const live = useLive<Answer>(`overview?${overviewQuery(range, chosen)}`);
+  const { data, error } = live;
+  return (
+    <Page
+      title="Overview"
+      lead="What runs, how fast, and what waits, over all instances that share this store."
+      controls={
+        <>
+          <RangePicker range={range} chosen={chosen} />
+          <LiveControl live={live} />
+        </>
+      }
+    >
+      {error && <Problem error={error} retry={live.refresh} />}
+      {chosen && <Chosen range={range} name={chosen.name} />}
+      {data ? (
+        <Stale when={live.stale}>
+          <Picture data={data} range={range} chosen={chosen} />
+        </Stale>
+      ) : (
+        !error && <Skeleton rows={4} height={190} />
+      )}
+    </Page>
+  );
+}
+
+interface Name {
+  readonly kind: WorkKind;
+  readonly name: string;
+}
+
+function readName(query: URLSearchParams): Name | undefined {
+  const name = query.get('name');
+  const kind = query.get('kind');
+  return name === null || kind === null ? undefined : { kind: kind as WorkKind, name };
+}
+
+function overviewQuery(range: string, chosen: Name | undefined): string {
+  return new URLSearchParams({ range, ...chosen }).toString();
+}
+
+interface PictureProps {
+  readonly data: Answer;
+  readonly range: string;
+  readonly chosen: Name | undefined;
+}
+
+function Picture({ data, range, chosen }: PictureProps): VNode {
+  return (
+    <>
+      <Health health={data.health} />
+      <Tiles overview={data} />
+      <Charts series={data.series} />
+      <Names names={data.names} range={range} chosen={chosen} />
+      {data.planner && <Planner planner={data.planner} />}
+      <Instances instances={data.instances} />
+    </>
+  );
+}
+
+function RangePicker({
+  range,
+  chosen,
+}: {
+  readonly range: string;
+  readonly chosen: Name | undefined;
+}): VNode {
+  return (
+    <div class="segments" role="group" aria-label="How far back">
+      {RANGES.map((each) => (
+        <button
+          key={each}
+          type="button"
+          aria-pressed={each === range}
+          onClick={() => go(`?${overviewQuery(each, chosen)}`)}
+        >
+          {each}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+function Chosen({ range, name }: { readonly range: string; readonly name: string }): VNode {
+  return (
+    <p class="chosen">
+      The charts show <strong>{name}</strong> alone. <Link to={`?range=${range}`}>Show everything</Link>
+    </p>
+  );
+}
+
+function Health({ health: { ok, reasons, troubles, wakeUp } }: { readonly health: Answer['health'] }): VNode {
+  const said = [...reasons, ...troubles];
+  return (
+    <div
+      class={`health ${ok && said.length === 0 ? 'tone-good' : ok ? 'tone-wait' : 'tone-bad'}`}
+      role="status"
+    >
+      <Icon of={ok && said.length === 0 ? CircleCheck : CircleAlert} />
+      {said.length === 0 ? (
+        <span>{ok ? 'All is well.' : 'This instance is not healthy.'}</span>
+      ) : (
+        <ul>
+          {said.map((text) => (
+            <li key={text}>{text}</li>
+          ))}
+        </ul>
+      )}
+      {wakeUp !== undefined && <span class="muted">New work is noticed by {wakeUp}.</span>}
+    </div>
+  );
+}

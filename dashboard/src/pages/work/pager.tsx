@@ -1,0 +1,52 @@
+import { ChevronLeft, ChevronRight } from 'lucide';
+import type { ComponentChildren, VNode } from 'preact';
+import type { WorkPage } from '../../../../src/dashboard/contract.js';
+import { type Filter, writeFilter } from '../../filter.js';
+import { many } from '../../format.js';
+import { Icon } from '../../ui/icon.js';
+import { Link } from '../../ui/link.js';
+
+/** Pages by cursor: a page number would mean another page with every row that comes or goes. */
+export function Pager({ filter, page }: { readonly filter: Filter; readonly page: WorkPage }): VNode {
+  const to = (cursor: string): string => {
+    const query = writeFilter(filter);
+    query.set('cursor', cursor);
+    return `work?${query.toString()}`;
+  };
+  return (
+    <nav class="pager" aria-label="Pages of the list">
+      <span class="muted">
+        {many(page.items.length, 'row')}
+        {page.partial && '; the search was ended early, there may be more'}
+      </span>
+      <Step to={page.previous === null ? undefined : to(page.previous)}>
+        <Icon of={ChevronLeft} /> Previous
+      </Step>
+      <Step to={page.next === null ? undefined : to(page.next)}>
+        Next <Icon of={ChevronRight} />
+      </Step>
+    </nav>
+  );
+}
+
+export function Step({
+  to,
+  children,
+}: {
+  readonly to: string | undefined;
+  readonly children: ComponentChildren;
+}): VNode {
+  if (to !== undefined) {
+    return (
+      <Link to={to} class="button">
+        {children}
+      </Link>
+    );
+  }
+  // Takes the same room, so that the other step stays below the pointer.
+  return (
+    <span class="button" aria-disabled="true">
+      {children}
+    </span>
+  );
+}

@@ -1,0 +1,23 @@
+import { createContext } from 'preact';
+import { useContext } from 'preact/hooks';
+import type { Right, Session } from '../../src/dashboard/contract.js';
+
+export const SessionContext = createContext<Session | undefined>(undefined);
+
+export function useSession(): Session {
+  const session = useContext(SessionContext);
+  if (session === undefined) throw new Error('There is no page without a session.');
+  return session;
+}
+
+export function may({ rights, readOnly }: Session, right: Right): boolean {
+  return rights.includes(right) && !(readOnly && right === 'act');
+}
+
+export const KIND_WORDS = { jobs: 'Jobs', tasks: 'Reactive tasks', documents: 'Documents' } as const;
+/** One of a kind, and more of it. */
+export const KIND_NOUNS = {
+  jobs: ['job', 'jobs'],
+  tasks: ['task', 'tasks'],
+  documents: ['document', 'documents'],
+} as const;

@@ -1,0 +1,55 @@
+import type { VNode } from 'preact';
+import { useState } from 'preact/hooks';
+import type { Action } from '../../../src/dashboard/contract.js';
+import { ACTIONS } from '../actions.js';
+import { Dialog } from './dialog.js';
+import { Icon } from './icon.js';
+
+interface ActionButtonProps {
+  readonly action: Action;
+  /** What it is done to, as a sentence has it: `the job 1234`. */
+  readonly what: string;
+  readonly run: () => Promise<unknown>;
+  readonly small?: boolean;
+}
+
+/** A button that acts. What cannot be undone is asked about first. */
+export function ActionButton({ action, what, run, small = false }: ActionButtonProps): VNode {
+  const { label, icon, meaning, danger = false } = ACTIONS[action];
+  const [asking, ask] = useState(false);
+  const [busy, setBusy] = useState(false);
+  const start = async (): Promise<void> => {
+    ask(false);
+    setBusy(true);
+    await run();
+    setBusy(false);
+  };
+  return (
+    <>
+      <button
+        type="button"
+        class={`button ${danger ? 'danger' : ''} ${small ? 'small' : ''}`}
+        title={meaning}
+        aria-label={`${label} ${what}`}
+        disabled={busy}
+        onClick={() => (danger ? ask(true) : void start())}
+      >
+        <Icon of={icon} size={14} />
+        {label}
+      </button>
+      {asking && (
+        <Dialog title={`${label} ${what}?`} onClose={() => ask(false)}>
+          <p>{meaning}</p>
+          <footer>
+            <button type="button" class="button" onClick={() => ask(false)}>
+              Leave it
+            </button>
+            <button type="button" class="button danger-solid" onClick={() => void start()}>
+              {label}
+            </button>
+          </footer>
+        </Dialog>
+      )}
+    </>
+  );
+}

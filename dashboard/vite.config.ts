@@ -1,0 +1,53 @@
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { defineConfig, type Plugin } from 'vite';
+
+/** What ends up in the built files, and has to be named beside them. */
+const BUNDLED = ['preact', 'uplot', 'lucide', '@fontsource-variable/inter'];
+
+function licenses(): Plugin {
+  const { resolve } = createRequire(import.meta.url);
+  const textOf = (name: string): string => {
+    const folder = dirname(resolve(`${name}/package.json`));
+    return `${name}\n\n${readFileSync(join(folder, 'LICENSE'), 'utf8').trim()}\n`;
+  };
+  return {
+    name: 'licenses',
+    generateBundle() {
+      const source = BUNDLED.map(textOf).join('\n---\n\n');
+      this.emitFile({ type: 'asset', fileName: 'licenses.txt', source });
+    },
+  };
+}
+
+/** The font is asked for with the first request, and not only when the styles have been read. */
+function preloadFont(): Plugin {
+  return {
+    name: 'preload-font',
+    transformIndexHtml: {
+      order: 'post',
+      handler(_html, { bundle = {} }) {
+        const fonts = Object.keys(bundle).filter((file) => file.endsWith('.woff2'));
+        return fonts.map((file) => ({
+          tag: 'link',
+          attrs: { rel: 'preload', as: 'font', type: 'font/woff2', crossorigin: true, href: `./${file}` },
+        }));
+      },
+    },
+  };
+}
+
+// Relative addresses only: the server says below which path the page lives, by a <base> in its head.
+export default defineConfig({
+  base: './',
+  plugins: [preloadFont(), licenses()],
+  build: {
+    outDir: '../dist/dashboard',
+    emptyOutDir: true,
+    // Nothing is inlined: the page allows no inline code.
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    target: 'es2023',
+  },
+});

@@ -1,0 +1,61 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  detailPath,
+  inWords,
+  isNarrowed,
+  readFilter,
+  workPath,
+  writeFilter,
+  writeTarget,
+} from '../../dashboard/src/filter.js';
+
+const read = (query: string): ReturnType<typeof readFilter> =>
+  readFilter(new URLSearchParams(query), ['jobs', 'tasks']);
+
+describe('the filter of the list', () => {
+  it('comes back from its address as it was, whatever is typed into it', () => {
+    const text = fc.string();
+    const some = fc.array(text);
+    const filters = fc.record({
+      names: some,
+      statuses: some,
+      error: text,
+      fields: some,
+      from: text,
+      to: text,
+    });
+    fc.assert(
+      fc.property(filters, (parts) => {
+        const filter = { ...read('kind=tasks'), ...parts };
+        const { time, ...again } = read(writeFilter(filter).toString());
+        expect({ ...again, time: '' }).toEqual(filter);
+        expect(time).toBe(parts.from === '' && parts.to === '' ? '' : 'createdAt');
+      }),
+    );
+  });
+
+  it('takes a kind that does not exist for the first that does', () => {
+    expect(read('kind=__proto__').kind).toBe('jobs');
+    expect(read('').kind).toBe('jobs');
+  });
+
+  it('leaves cursor, order and limit out of what a bulk action is about', () => {
+    const filter = read('kind=jobs&status=failed&sort=dueAt&order=asc&cursor=abc&limit=5');
+    expect(writeTarget(filter).toString()).toBe('status=failed');
+    expect(isNarrowed(filter)).toBe(true);
+    expect(isNarrowed(read('kind=jobs&sort=dueAt&order=asc'))).toBe(false);
+  });
+
+  it('says in words what it means', () => {
+    expect(inWords(read('name=a&name=b&status=failed&error=no+route&field=to.id:5&from=2026-01-01'))).toBe(
+      'named a or b, in status failed, whose error contains “no route”, where to.id is 5, with createdAt from 2026-01-01',
+    );
+    expect(inWords(read('kind=jobs'))).toBe('');
+  });
+
+  it('makes addresses that hold any name and any id', () => {
+    expect(workPath('jobs', { names: ['a&b=c'] })).toBe('work?kind=jobs&name=a%26b%3Dc');
+    expect(detailPath('jobs', 'schedule:a/b?c')).toBe('work/jobs/schedule%3Aa%2Fb%3Fc');
+  });
+});
