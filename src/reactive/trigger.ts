@@ -381,7 +381,7 @@ class Run {
     const { store, tasks } = this.#options;
     const transaction = options?.transaction ?? options?.session;
     if (!store.isTransaction(transaction)) {
-      const message = `markCompleted() needs { session }: the handle of a ${store.kind} transaction.`;
+      const message = `markCompleted() needs { transaction } or { session }: the handle of a ${store.kind} transaction.`;
       throw new TidemillError('BAD_OPTION', message);
     }
     this.#attempt.inTransaction = true;

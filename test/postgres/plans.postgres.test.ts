@@ -92,7 +92,8 @@ describe('plans, among 30,000 jobs for later, 30,000 finished ones and 2,000 tha
   it('a look reads one row per name', async () => {
     const { read, indexes } = await explained(dueStatement(sql), [JSON.stringify([...NAMES, 'unknown'])]);
     expect(indexes).toEqual(['jobs_due']);
-    expect(read).toBeLessThanOrEqual(NAMES.length);
+    // Older servers round what was read for each name, and so count one for the unknown name, too.
+    expect(read).toBeLessThanOrEqual(NAMES.length + 1);
   });
 
   it('a claim reads nothing where nothing is due', async () => {

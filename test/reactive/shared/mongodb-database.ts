@@ -1,4 +1,4 @@
-import { MongoClient, type Document } from 'mongodb';
+import { MongoClient, MongoServerError, UUID, type Document } from 'mongodb';
 import { onTestFinished } from 'vitest';
 import { mongodb } from '../../../src/mongodb/index.js';
 import { freshUri } from '../../support/stores.js';
@@ -13,6 +13,7 @@ export function mongodbDatabase(): Promise<Database> {
     client.db().collection(`${name}_tasks`).find().toArray();
   return Promise.resolve({
     address: uri,
+    sourceName: 'things',
     docs: client.db().collection<Thing>('things'),
     others: client.db().collection<Thing>('others'),
     store: () => mongodb({ client }),
@@ -21,6 +22,17 @@ export function mongodbDatabase(): Promise<Database> {
       const all = await Promise.all(['things', 'others', 'beacons'].map(tasksOf));
       return all.flat() as unknown as StoredTask[];
     },
+    ids: async (collection) => {
+      const found = await client.db().collection<Thing>(collection).find().sort({ _id: 1 }).toArray();
+      return found.map(({ _id }) => _id);
+    },
+    conflict: () => {
+      const error = new MongoServerError({ message: 'passing', code: 112 });
+      error.addErrorLabel('TransientTransactionError');
+      return error;
+    },
+    bare: (work) => client.withSession((session) => work(session)),
+    endSession: (session) => client.db('admin').command({ killSessions: [{ id: new UUID(session) }] }),
     putTasks: (tasks) =>
       stored.insertMany(
         tasks.map((one) => ({
@@ -30,9 +42,11 @@ export function mongodbDatabase(): Promise<Database> {
           ...one,
         })),
       ),
+    deleteTasks: (task, ids) => stored.deleteMany({ task, sourceDocId: { $in: ids } }),
     amendTasks: (task, fields) => stored.updateMany({ task }, { $set: fields }),
     filters: {
       notOver: { $expr: { $gt: ['$until', '$$NOW'] } },
+      over: { $expr: { $lte: ['$until', '$$NOW'] } },
       failing: { $expr: { $divide: [1, '$other'] } },
     },
   });

@@ -57,15 +57,23 @@ async function sqlDatabase(ask: Ask, data: string, tidemill: string, store: () =
   await ask(`create table ${data}.beacons (_id text primary key)`);
   return {
     store,
+    sourceName: `${data}.things`,
     docs: things(ask, `${data}.things`),
     others: things(ask, `${data}.others`),
     beacon: (id) => ask(`insert into ${data}.beacons values ($1)`, [id]),
+    ids: async (collection) => {
+      const { rows } = await ask(`select _id from ${data}.${collection} order by _id`);
+      return rows.map(({ _id }) => Number(_id));
+    },
+    conflict: () => Object.assign(new Error('passing'), { code: '40001' }),
     tasks: async () => (await ask(`select * from ${tidemill}.tasks`)).rows.map(stored),
     putTasks: (tasks) =>
       ask(
         `insert into ${tidemill}.tasks select * from json_populate_recordset(null::${tidemill}.tasks, $1::json)`,
         [JSON.stringify(tasks.map(rowOf))],
       ),
+    deleteTasks: (task, ids) =>
+      ask(`delete from ${tidemill}.tasks where task = $1 and source_doc_id = any($2::jsonb[])`, [task, ids]),
     amendTasks: (task, fields) => {
       const changes = Object.keys(fields).map((field, at) => `${snakeCase(field)} = $${String(at + 2)}`);
       const text = `update ${tidemill}.tasks set ${changes.join(', ')} where task = $1`;
@@ -73,6 +81,7 @@ async function sqlDatabase(ask: Ask, data: string, tidemill: string, store: () =
     },
     filters: {
       notOver: { sql: 'until > statement_timestamp()' },
+      over: { sql: 'until <= statement_timestamp()' },
       failing: { sql: '1 / other > 0' },
     },
   };
@@ -89,7 +98,11 @@ export async function postgresDatabase(): Promise<Database> {
     schema,
     () => postgres({ url, schema, connections: 4 }),
   );
-  return { ...database, address: addressOf(url, schema) };
+  const bare = async (work: (handle: unknown) => Promise<void>): Promise<void> => {
+    const client = await pool.connect();
+    await work(client).finally(() => client.release());
+  };
+  return { ...database, bare, address: addressOf(url, schema) };
 }
 
 export async function embeddedDatabase(): Promise<Database> {

@@ -2,7 +2,7 @@
 import { describe } from 'vitest';
 import type { TaskStatus, Tidemill, TidemillOptions } from '../../../src/index.js';
 import type { Store } from '../../../src/store/port.js';
-import type { TaskState } from '../../../src/store/reactive.js';
+import type { Checkpoint, TaskState } from '../../../src/store/reactive.js';
 import { aMill } from '../../support/mills.js';
 import { useEmbedded } from '../../support/stores.js';
 import { plannedUpTo, reaches } from '../beacons.js';
@@ -34,22 +34,34 @@ export interface Database {
   readonly docs: Things;
   readonly others: Things;
   readonly store: () => Store;
+  /** What the planner calls `things`. */
+  readonly sourceName: string;
   /** Where another process finds the store: see store-at.ts. Left out where none can. */
   readonly address?: string;
   readonly beacon: (id: string) => Promise<unknown>;
+  /** The ids that are there, in order. */
+  readonly ids: (collection: 'things' | 'others') => Promise<number[]>;
+  /** What a driver sees when its transaction met another one. */
+  readonly conflict: () => Error;
+  /** With a handle of the driver's on which no transaction was begun. */
+  readonly bare?: (work: (handle: unknown) => Promise<void>) => Promise<void>;
+  /** The server ends what a dead process left open; that of MongoDB only after a minute, unless it is told to. */
+  readonly endSession?: (session: string) => Promise<unknown>;
   readonly tasks: () => Promise<readonly StoredTask[]>;
   readonly putTasks: (tasks: readonly StoredTask[]) => Promise<unknown>;
+  readonly deleteTasks: (task: string, ids: readonly number[]) => Promise<unknown>;
   readonly amendTasks: (task: string, fields: Readonly<Record<string, Date>>) => Promise<unknown>;
   /** Filters that the store words in its own way. */
   readonly filters: {
-    /** The time in `until` has not come. */
+    /** The time in `until` has not come, or has. */
     readonly notOver: object;
+    readonly over: object;
     /** Fails on documents whose `other` is 0. */
     readonly failing: object;
   };
 }
 
-export interface Yard extends Omit<Database, 'beacon' | 'store'> {
+export interface Yard extends Omit<Database, 'beacon' | 'store' | 'sourceName'> {
   /** An instance of its own. */
   readonly mill: (options?: Partial<TidemillOptions>) => Tidemill;
   /** The stored task of one document, as it is. */
@@ -61,6 +73,10 @@ export interface Yard extends Omit<Database, 'beacon' | 'store'> {
   readonly reaches: typeof reaches;
   /** The tasks that are held back in the whole cluster. */
   readonly paused: () => Promise<ReadonlySet<string>>;
+  /** How far a pass over `things` has come. */
+  readonly checkpoint: () => Promise<Checkpoint | undefined>;
+  /** How many instances are registered. */
+  readonly lives: () => Promise<number>;
   /** What the cluster knows of a task. */
   readonly state: (task: string) => Promise<TaskState | undefined>;
   /** Waits until the planner has seen everything that was written before. */
@@ -72,11 +88,13 @@ async function open(made: () => Promise<Database>): Promise<Yard> {
   const { tasks, store, beacon, amendTasks } = database;
   const matches = (task: StoredTask, which: Partial<StoredTask>): boolean =>
     Object.entries(which).every(([field, value]) => task[field] === value);
-  const ask = async <T>(question: (reactive: NonNullable<Store['reactive']>) => Promise<T>): Promise<T> => {
+  const ask = async <T>(
+    question: (reactive: NonNullable<Store['reactive']>, eye: Store) => Promise<T>,
+  ): Promise<T> => {
     const [eye, holder] = [store(), {}];
     await eye.acquire(holder);
     try {
-      return await question(eye.reactive as NonNullable<Store['reactive']>);
+      return await question(eye.reactive as NonNullable<Store['reactive']>, eye);
     } finally {
       await eye.release(holder);
     }
@@ -89,6 +107,8 @@ async function open(made: () => Promise<Database>): Promise<Yard> {
     makeDue: (task) => amendTasks(task, { scheduledAt: new Date(0) }),
     reaches,
     paused: () => ask(async (reactive) => (await reactive.tasks(() => new Map()).look([])).cluster.paused),
+    checkpoint: () => ask((reactive) => reactive.planner.checkpoint({ collection: database.sourceName })),
+    lives: () => ask(async (_reactive, eye) => (await eye.instances.list()).instances.length),
     state: (task) =>
       ask(async (reactive) => (await reactive.planner.states()).find((one) => one.task === task)),
     planned: plannedUpTo({

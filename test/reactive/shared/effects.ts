@@ -1,0 +1,15 @@
+import type { ClientSession, MongoClient } from 'mongodb';
+import type { Queryable } from '../../../src/postgres/index.js';
+
+/** Writes to `others` inside a transaction of whatever store. */
+export async function effect(transaction: unknown, _id: number): Promise<void> {
+  if (isQueryable(transaction)) await transaction.query('insert into others (_id) values ($1)', [_id]);
+  else {
+    // The driver's types hide it.
+    const session = transaction as ClientSession & { readonly client: MongoClient };
+    await session.client.db().collection<{ _id: number }>('others').insertOne({ _id }, { session });
+  }
+}
+
+const isQueryable = (handle: unknown): handle is Queryable =>
+  typeof handle === 'object' && handle !== null && 'query' in handle;

@@ -1,0 +1,314 @@
+import { expect, it } from 'vitest';
+import type { ReactiveTaskDefinition, Tidemill, TidemillOptions } from '../../../src/index.js';
+import { gate, until } from '../../support/mills.js';
+import { collect, Handled, keepLines } from '../mills.js';
+import { eachYard, type Thing, type Yard } from './yards.js';
+
+const fast: Partial<TidemillOptions> = { pollInterval: { min: 10, max: 200 } };
+const HOUR_MS = 3_600_000;
+
+const numbers = (to: number): Thing[] => count(to).map((n) => ({ _id: n, n }));
+
+/** A mill with the task `pay` on `things`; what it handled is noted as (id, n). */
+async function aPayer(
+  yard: Yard,
+  handled: Handled,
+  definition: Partial<ReactiveTaskDefinition<Thing>> = {},
+  options: Partial<TidemillOptions> = {},
+): Promise<Tidemill> {
+  const mill = yard.mill({ ...fast, ...options });
+  await mill.reactiveTask<Thing>({
+    task: 'pay',
+    collection: 'things',
+    debounce: 0,
+    handler: async ({ docId, getDocument }) => {
+      handled.note(docId, Number((await getDocument()).n));
+    },
+    ...definition,
+  });
+  return mill;
+}
+
+const ids = (handled: Handled): number[] => handled.runs.map(({ id }) => Number(id)).sort((a, b) => a - b);
+const count = (n: number, from = 0): number[] => Array.from({ length: n }, (_, index) => from + index);
+
+/** When every request made so far has been served. */
+async function reconciled({ state }: Yard, times: number, task = 'pay'): Promise<void> {
+  await until(
+    `${task} was reconciled ${String(times)} times`,
+    async () => ((await state(task))?.done ?? 0) >= times,
+  );
+}
+
+eachYard('the first registration', (aYard) => {
+  it('runs for every document that was there before, once', async () => {
+    const yard = await aYard();
+    await yard.docs.insertMany(numbers(2_500));
+    const handled = new Handled();
+    const mill = await aPayer(yard, handled, {
+      filter: { n: { $gte: 500 } },
+      concurrency: 50,
+    });
+    const completed = collect(mill, 'reconcile:complete');
+    await mill.start();
+    await until('all were handled', () => handled.runs.length >= 2_000);
+    await until('it has ended', () => completed.length > 0);
+    expect(ids(handled)).toEqual(count(2_000, 500));
+    expect(completed).toMatchObject([{ tasks: ['pay'], processed: 2_500 }]);
+  });
+
+  it('is the only one: a restart looks at nothing again', async () => {
+    const yard = await aYard();
+    await yard.docs.insertMany(numbers(10));
+    const handled = new Handled();
+    const first = await aPayer(yard, handled);
+    await first.start();
+    await until('all were handled', () => handled.runs.length >= 10);
+    await reconciled(yard, 1);
+    await first.stop();
+    const second = await aPayer(yard, handled);
+    const started = collect(second, 'reconcile:start');
+    await second.start();
+    await yard.docs.insertOne({ _id: 10, n: 10 });
+    await until('the new one was handled', () => handled.times(10) === 1);
+    expect(started).toEqual([]);
+    expect(ids(handled)).toEqual(count(11));
+  });
+});
+
+eachYard('a changed trigger', (aYard) => {
+  it('that is wider runs for what it takes in now, and for nothing else', async () => {
+    const yard = await aYard();
+    await yard.docs.insertMany(numbers(100));
+    const handled = new Handled();
+    const narrow = await aPayer(yard, handled, { filter: { n: { $gte: 60 } } });
+    await narrow.start();
+    await until('the first were handled', () => handled.runs.length >= 40);
+    await reconciled(yard, 1);
+    await narrow.stop();
+    const wide = await aPayer(yard, handled, { filter: { n: { $gte: 30 } } });
+    const { length: before } = handled.runs;
+    await wide.start();
+    await reconciled(yard, 2);
+    await until('the others were handled', () => handled.runs.length >= 70);
+    expect(before).toBe(40);
+    expect(ids(handled)).toEqual(count(70, 30));
+  });
+
+  it('that is narrower skips what waits, without its handler', async () => {
+    const yard = await aYard();
+    await yard.docs.insertMany(numbers(20));
+    const handled = new Handled();
+    const wide = await aPayer(yard, handled, { filter: { n: { $gte: 0 } } });
+    await wide.tasks.pause('pay');
+    await wide.start();
+    await until('all are planned', async () => (await wide.countReactiveTasks({ status: 'pending' })) === 20);
+    await reconciled(yard, 1);
+    await wide.stop();
+    const narrow = await aPayer(yard, handled, { filter: { n: { $gte: 15 } } });
+    const skipped = collect(narrow, 'task:skip');
+    await narrow.start();
+    await reconciled(yard, 2);
+    await narrow.tasks.resume('pay');
+    await until('none waits', async () => (await narrow.countReactiveTasks({ status: 'completed' })) === 20);
+    expect(ids(handled)).toEqual(count(5, 15));
+    expect(skipped).toHaveLength(15);
+    const [task] = (await narrow.getReactiveTasks({ sourceDocFilter: { _id: 3 } })).items;
+    expect(task?.executionHistory?.map(({ status }) => status)).toEqual(['skipped']);
+  });
+
+  it('looks at nothing where the definition says so', async () => {
+    const yard = await aYard();
+    await yard.docs.insertMany(numbers(20));
+    const handled = new Handled();
+    const narrow = await aPayer(yard, handled, { filter: { n: { $gte: 15 } } });
+    await narrow.start();
+    await until('the first were handled', () => handled.runs.length >= 5);
+    await reconciled(yard, 1);
+    await narrow.stop();
+    const wide = await aPayer(yard, handled, {
+      filter: { n: { $gte: 10 } },
+      evolution: { reconcileOnTriggerChange: false },
+    });
+    const started = collect(wide, 'reconcile:start');
+    await wide.start();
+    await yard.docs.updateOne({ _id: 10 }, { $set: { n: 11 } });
+    await until('the changed one was handled', () => handled.times(10) === 1);
+    expect(started).toEqual([]);
+    expect(ids(handled)).toEqual([10, ...count(5, 15)]);
+  });
+});
+
+eachYard('on demand', (aYard) => {
+  it('brings back records that were deleted by hand, and runs nothing else', async () => {
+    const yard = await aYard();
+    await yard.docs.insertMany(numbers(30));
+    const handled = new Handled();
+    const mill = await aPayer(yard, handled);
+    await mill.start();
+    await until('all were handled', () => handled.runs.length >= 30);
+    await reconciled(yard, 1);
+    await until(
+      'all are settled',
+      async () => (await mill.countReactiveTasks({ status: 'completed' })) === 30,
+    );
+    await yard.deleteTasks('pay', count(10));
+    expect(await mill.tasks.reconcile('pay')).toEqual({ tasks: ['pay'] });
+    await reconciled(yard, 2);
+    await until('they ran again', () => handled.runs.length >= 40);
+    expect(ids(handled)).toEqual([...count(10), ...count(30)].sort((a, b) => a - b));
+  });
+
+  it('may be asked for as soon as the mill has started', async () => {
+    const yard = await aYard();
+    const mill = await aPayer(yard, new Handled());
+    await mill.start();
+    expect(await mill.tasks.reconcile('pay')).toEqual({ tasks: ['pay'] });
+    await expect(mill.tasks.reconcile('other')).rejects.toThrow('other');
+  });
+
+  it('looks at all tasks where none is named, in one pass per collection', async () => {
+    const yard = await aYard();
+    await yard.docs.insertMany(numbers(5));
+    const mill = yard.mill(fast);
+    for (const [task, collection] of [
+      ['a', 'things'],
+      ['b', 'things'],
+      ['c', 'others'],
+    ] as const)
+      await mill.reactiveTask({ task, collection, debounce: 0, handler: () => undefined });
+    const completed = collect(mill, 'reconcile:complete');
+    await mill.start();
+    for (const task of ['a', 'b', 'c']) await reconciled(yard, 1, task);
+    const { length: before } = completed;
+    expect([...(await mill.tasks.reconcile()).tasks].sort()).toEqual(['a', 'b', 'c']);
+    for (const task of ['a', 'b', 'c']) await reconciled(yard, 2, task);
+    await until('both passes have ended', () => completed.length >= before + 2);
+    const passes = completed.slice(before).map(({ tasks }) => [...tasks].sort().join());
+    expect(passes.sort()).toEqual(['a,b', 'c']);
+  });
+});
+
+eachYard('now and then', (aYard) => {
+  it.each([
+    ['every', 300],
+    ['by a CRON', 'CRON * * * * * *'],
+  ] as const)('finds %s what comes to match by time alone', async (_, reconcileEvery) => {
+    const yard = await aYard();
+    const handled = new Handled();
+    const mill = await aPayer(yard, handled, { filter: yard.filters.over, reconcileEvery });
+    await mill.start();
+    await reconciled(yard, 1);
+    const now = Date.now();
+    await yard.docs.insertMany([
+      { _id: 1, n: 1, until: new Date(now + 1_500) },
+      { _id: 2, n: 1, until: new Date(now + HOUR_MS) },
+    ]);
+    await until('it was handled when its time came', () => handled.times(1) === 1);
+    expect(Date.now() - now).toBeGreaterThanOrEqual(1_400);
+    expect(ids(handled)).toEqual([1]);
+  });
+});
+
+eachYard('the way of a pass', (aYard) => {
+  it('begins anew where another task joins', async () => {
+    const yard = await aYard();
+    await yard.docs.insertMany(numbers(6_000));
+    const first = await aPayer(yard, new Handled(), {}, { reactive: { reconcileRate: 500 } });
+    await first.start({ roles: ['plan'] });
+    await until('a checkpoint is kept', async () => (await yard.checkpoint()) !== undefined);
+    await first.stop();
+    const second = await aPayer(yard, new Handled());
+    await second.reactiveTask({ task: 'more', collection: 'things', handler: () => undefined });
+    const completed = collect(second, 'reconcile:complete');
+    await second.start({ roles: ['plan'] });
+    await until('both are reconciled', () => completed.length > 0);
+    expect(completed.map(({ tasks, processed }) => ({ tasks: [...tasks].sort(), processed }))).toEqual([
+      { tasks: ['more', 'pay'], processed: 6_000 },
+    ]);
+    for (const task of ['more', 'pay']) expect(await second.countReactiveTasks({ task })).toBe(6_000);
+  });
+
+  it('keeps to its rate, and tells how far it has come', async () => {
+    const yard = await aYard();
+    await yard.docs.insertMany(numbers(7_000));
+    const { logger, lines } = keepLines();
+    const mill = await aPayer(
+      yard,
+      new Handled(),
+      { filter: { n: -1 } },
+      {
+        logger,
+        reactive: { reconcileRate: 1_000 },
+      },
+    );
+    const [started, progress, completed] = [
+      collect(mill, 'reconcile:start'),
+      collect(mill, 'reconcile:progress'),
+      collect(mill, 'reconcile:complete'),
+    ];
+    await mill.start();
+    await until('it has begun', () => started.length > 0);
+    const began = performance.now();
+    await until('it has ended', () => completed.length > 0);
+    expect(performance.now() - began).toBeGreaterThan(5_500);
+    expect(progress.length).toBeGreaterThan(0);
+    expect(progress[0]).toMatchObject({ tasks: ['pay'] });
+    expect(progress[0]!.processed).toBeGreaterThan(0);
+    expect(progress[0]!.processed).toBeLessThan(7_000);
+    expect(lines.some(({ text }) => /\d+ documents so far/u.test(text))).toBe(true);
+  });
+
+  it('loses and doubles nothing beside live writes', async () => {
+    const yard = await aYard();
+    await yard.docs.insertMany(numbers(1_500));
+    const handled = new Handled();
+    const mill = await aPayer(yard, handled, {}, { reactive: { concurrency: 50, reconcileRate: 1_000 } });
+    const completed = collect(mill, 'reconcile:complete');
+    await mill.start();
+    const latest = new Map(numbers(1_500).map(({ _id, n }) => [String(_id), n]));
+    let written = 0;
+    for (let id = 0; completed.length === 0; id = (id + 37) % 1_500) {
+      written += 1;
+      await yard.docs.updateOne({ _id: id }, { $set: { n: 100_000 + written } });
+      latest.set(String(id), 100_000 + written);
+      // An embedded database answers without the event loop: nobody else would ever have a turn.
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    let left: string[] = [];
+    await until(
+      () =>
+        `the last state of every document was handled; missing: ${left.slice(0, 10).join()} of ${String(left.length)}`,
+      () => {
+        const last = new Map(handled.runs.map(({ id, version }) => [id, version]));
+        left = [...latest].filter(([id, n]) => last.get(id) !== n).map(([id]) => id);
+        return left.length === 0;
+      },
+      60_000,
+    );
+    expect(written).toBeGreaterThan(0);
+    const states = handled.runs.map(({ id, version }) => `${id}@${String(version)}`);
+    expect(states.length - new Set(states).size).toBe(0);
+  }, 90_000);
+
+  it('does not hold up the tasks that are due meanwhile, nor the start', async () => {
+    const yard = await aYard();
+    await yard.docs.insertMany(numbers(5_000));
+    const handled = new Handled();
+    const mill = await aPayer(
+      yard,
+      handled,
+      { filter: { n: { $gte: 10_000 } } },
+      // So slow that it cannot end before the test does.
+      { reactive: { reconcileRate: 50 } },
+    );
+    const completed = collect(mill, 'reconcile:complete');
+    const started = gate();
+    mill.on('reconcile:start', () => started.open());
+    await mill.start();
+    await started.promise;
+    await yard.docs.insertOne({ _id: 10_000, n: 10_000 });
+    await until('the new one was handled', () => handled.times(10_000) === 1);
+    expect(completed).toEqual([]);
+  });
+});
