@@ -21,6 +21,12 @@ export interface DocumentSchedulesOptions {
   readonly fault: (error: unknown, where: string) => void;
 }
 
+/** A schedule with the name by which people find it: its collection, and a number where a collection has several. */
+export interface NamedSchedule {
+  readonly name: string;
+  readonly schedule: DocumentSchedule;
+}
+
 const PLACE_KEYS = ['collection', 'database', 'fields', 'condition'];
 /** Trouble that lasts longer than this share of a lease is worth a word. */
 const TROUBLE_SHARE = 2 / 3;
@@ -37,6 +43,7 @@ function placed<Doc>(store: Store, place: DocumentPlace): DocumentJobStore<Doc> 
 export class DocumentSchedules {
   readonly #options: DocumentSchedulesOptions;
   readonly #schedulers = new Map<Scheduler<never>, string>();
+  readonly #names = new Map<string, Scheduler<never>>();
 
   constructor(options: DocumentSchedulesOptions) {
     this.#options = options;
@@ -67,7 +74,22 @@ export class DocumentSchedules {
       { where, fallback: (error, what) => fault(error, `${where}: ${what}`) },
     );
     this.#schedulers.set(scheduler as unknown as Scheduler<never>, where);
+    this.#names.set(this.#freeName(collection), scheduler as unknown as Scheduler<never>);
     return scheduler;
+  }
+
+  get named(): readonly NamedSchedule[] {
+    return [...this.#names].map(([name, scheduler]) => ({
+      name,
+      schedule: scheduler,
+    }));
+  }
+
+  #freeName(collection: string): string {
+    for (let number = 2, name = collection; ; number += 1) {
+      if (!this.#names.has(name)) return name;
+      name = `${collection} (${String(number)})`;
+    }
   }
 
   /** All of them, or none. */

@@ -1,5 +1,5 @@
 import { openStore } from './open-store.js';
-import { reactiveOf } from './reactive/manager.js';
+import { reactiveOf } from './reactive/reactive-of.js';
 import type { Store, TransactionOf } from './store/port.js';
 
 export interface HeldStoreOptions {

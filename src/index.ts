@@ -1,6 +1,10 @@
 // The mill
 export { Tidemill } from './tidemill.js';
 export type { Health } from './health.js';
+export type { MillInstance } from './instances.js';
+export type { Reason, WhyTarget } from './why.js';
+export type { Audit, AuditInput, AuditPage } from './audit.js';
+export type { AuditChange, AuditEntry } from './store/audit.js';
 export type { TidemillOptions } from './mill-options.js';
 
 // Jobs
@@ -17,7 +21,17 @@ export type { JobContext, JobHandler } from './jobs/context.js';
 export type { EnqueuedJob, EnqueueOptions, ScheduleOptions } from './jobs/queue.js';
 export type { JobsFilter } from './jobs/filter.js';
 export type { FindOptions } from './jobs/page.js';
-export type { JobPage, Jobs, JobStats, Managed, Selection } from './jobs/manager.js';
+export type {
+  CountOptions,
+  JobPage,
+  Jobs,
+  JobStats,
+  Managed,
+  ManyOptions,
+  Selection,
+} from './jobs/manager.js';
+export type { ErrorGroups, ErrorsOptions, FailureGroup } from './core/failure-groups.js';
+export type { FieldValues } from './core/fields.js';
 export type { Schedule, Schedules, UpcomingRun } from './jobs/schedules.js';
 export type { MillEvents } from './events.js';
 export { JobStatus, type Attempt, type Job, type LogLine, type MissedPolicy } from './core/job.js';
@@ -31,16 +45,25 @@ export type {
   TaskRetryPolicy,
 } from './reactive/definition.js';
 export type { GetDocumentOptions, TaskContext, TaskHandler } from './reactive/context.js';
-export type { TaskPage, Tasks, TasksFilter, TasksPageOptions } from './reactive/manager.js';
+export type { FoundTask, TaskPage, Tasks, TasksPageOptions } from './reactive/manager.js';
+export type { Planning } from './reactive/planning.js';
+export type { TasksFilter } from './reactive/tasks-filter.js';
+export type { TaskStats } from './store/reactive.js';
 export type { ReactiveOptions } from './reactive/options.js';
 export { TaskStatus, type Task } from './core/task.js';
 export type { Role } from './shift.js';
 
 // Document schedules
-export type { DocumentOptions, DocumentSchedule } from './document-schedules.js';
+export type { DocumentOptions, DocumentSchedule, NamedSchedule } from './document-schedules.js';
+export type {
+  DocumentsFilter,
+  DocumentsPage,
+  DocumentsPageOptions,
+  FoundDocument,
+} from './documents/finding.js';
 export type { DocumentContext, HookContext, ScheduleErrorContext } from './documents/options.js';
 export type { DocumentMissedPolicy } from './documents/next.js';
-export type { DocumentFailure, DocumentFields, DocumentJob } from './store/documents.js';
+export type { DocumentFailure, DocumentFields, DocumentJob, DocumentState } from './store/documents.js';
 
 // Metrics
 export type { MonitoringOptions } from './metrics/options.js';

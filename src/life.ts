@@ -16,6 +16,7 @@ export interface LifeOptions {
   readonly shift: (roles: ReadonlySet<Role>) => Promise<Shift>;
   /** Lets go of the store. */
   readonly close: () => Promise<void>;
+  readonly told: (event: 'start' | 'stop') => void;
 }
 
 export interface StartOptions {
@@ -71,6 +72,7 @@ export class Life {
       this.#shift = shift;
       this.#options.monitor.start();
       if (roles.has('work')) await this.#options.documents.start();
+      this.#options.told('start');
     } catch (error) {
       this.#starting = undefined;
       // A schedule of documents that cannot start ends what was begun before it.
@@ -82,8 +84,9 @@ export class Life {
 
   async #end(options: StopOptions): Promise<void> {
     checkKeys('stop', options, ['timeout']);
-    const { shutdownMs, documents, locks, results, monitor, close } = this.#options;
+    const { shutdownMs, documents, locks, results, monitor, close, told } = this.#options;
     const timeoutMs = options.timeout === undefined ? shutdownMs : toMs('stop', 'timeout', options.timeout);
+    told('stop');
     await this.#starting?.catch(() => undefined);
     await Promise.all([documents.stop(timeoutMs), this.#shift?.stop(timeoutMs), locks.stop(timeoutMs)]);
     locks.abandon();

@@ -28,6 +28,8 @@ export interface TidemillOptions<S extends Store = Store> {
   readonly recoverStaleJobs?: boolean;
   /** How long finished jobs are kept. Default: completed and cancelled '7d', failed '30d'. */
   readonly retention?: Retention;
+  /** How long entries of the audit log are kept. Default: '90d'. */
+  readonly auditRetention?: Duration;
   /** Attempts kept in a job's history; 0 keeps none. Default: 5. */
   readonly executionHistoryLimit?: number;
   /** Handlers past their timeout that still run: at this many, nothing new is claimed. Default: `concurrency`. */
@@ -50,6 +52,7 @@ export interface MillSettings {
   readonly shutdownMs: number;
   readonly recoverStaleJobs: boolean;
   readonly retention: RetentionMs;
+  readonly auditMs: number;
   readonly historyLimit: number;
   readonly maxAbandoned: number;
   readonly reactive: ReactiveSettings;
@@ -67,6 +70,7 @@ const KEYS = [
   'shutdownTimeout',
   'recoverStaleJobs',
   'retention',
+  'auditRetention',
   'executionHistoryLimit',
   'maxAbandoned',
   'reactive',
@@ -99,6 +103,7 @@ export function checkMillOptions(options: TidemillOptions): MillSettings {
     shutdownMs: toMs(WHERE, 'shutdownTimeout', shutdownTimeout),
     recoverStaleJobs: checkBoolean(WHERE, 'recoverStaleJobs', recoverStaleJobs),
     retention: { ...DEFAULT_RETENTION, ...toRetention(WHERE, options.retention) },
+    auditMs: toMs(WHERE, 'auditRetention', options.auditRetention ?? '90d', 1),
     historyLimit: checkInteger(WHERE, 'executionHistoryLimit', options.executionHistoryLimit ?? 5, 0, 1_000),
     maxAbandoned: checkInteger(
       WHERE,

@@ -21,9 +21,9 @@ import { Reclaimer } from './maintenance/reclaimer.js';
 import type { MillSettings } from './mill-options.js';
 import { ReactiveCrew } from './reactive/crew.js';
 import type { Definitions } from './reactive/definitions.js';
-import { reactiveOf } from './reactive/manager.js';
+import { reactiveOf } from './reactive/reactive-of.js';
 import type { Vitals } from './store/metrics.js';
-import type { Cluster, Glance, Instance, Settlement, Store } from './store/port.js';
+import type { Capacity, Cluster, Glance, Instance, Settlement, Store } from './store/port.js';
 
 /** What an instance does: run handlers, plan reactive tasks, look after the cluster. */
 export type Role = 'work' | 'plan' | 'maintain';
@@ -78,6 +78,7 @@ export class Shift {
         names: roles.has('work') ? [...this.#trigger.workers().keys()] : [],
         tasks: this.#crew?.adverts ?? [],
         policies: { ...registry.policies(), ...definitions.policies() },
+        capacity: this.#capacity(),
       }),
       error: fault,
     });
@@ -238,6 +239,17 @@ export class Shift {
       const count = String(unrecorded);
       log.error({ count: unrecorded }, `${count} outcomes could not be recorded; that work will run again`);
     }
+  }
+
+  #capacity(): Capacity {
+    const { settings, definitions, roles } = this.#options;
+    const most = settings.reactive.concurrency;
+    const tasks = [...definitions.tasks].map(([name, one]) => [name, one.concurrency ?? most] as const);
+    const jobs = [...this.#trigger.workers()].map(([name, { concurrency }]) => [name, concurrency] as const);
+    return {
+      slots: settings.concurrency,
+      ...(roles.has('work') ? { jobs, tasks } : { jobs: [], tasks: [] }),
+    };
   }
 
   #makeEngine(): Engine<JobRecord, Settlement> {

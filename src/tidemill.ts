@@ -1,31 +1,30 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec';
+import { Audit } from './audit.js';
 import { Emitter } from './core/emitter.js';
-import { asError, OptionError } from './core/errors.js';
+import { asError } from './core/errors.js';
 import type { Job } from './core/job.js';
 import { safeLogger, type Logger } from './core/logger.js';
 import { checkFunction, show } from './core/options.js';
 import type { LockContext } from './engine/lock-hold.js';
 import type { AnyHandler, JobHandler } from './jobs/context.js';
-import {
-  checkWorkOptions,
-  compileWork,
-  defineJob,
-  isDefinition,
-  splitOptions,
-  type JobDefinition,
-  type JobOptions,
-  type WorkOptions,
-} from './jobs/definition.js';
+import type { JobDefinition, JobOptions, WorkOptions } from './jobs/definition.js';
+import { readJob, readWork, type Handled } from './jobs/handler-arguments.js';
 import type { MillEvents } from './events.js';
 import { Jobs } from './jobs/manager.js';
 import { Queue, type EnqueuedJob, type EnqueueOptions, type ScheduleOptions } from './jobs/queue.js';
 import { Registry } from './jobs/registry.js';
 import { Results } from './jobs/results.js';
 import { Schedules } from './jobs/schedules.js';
-import { DocumentSchedules, type DocumentOptions, type DocumentSchedule } from './document-schedules.js';
+import {
+  DocumentSchedules,
+  type DocumentOptions,
+  type DocumentSchedule,
+  type NamedSchedule,
+} from './document-schedules.js';
 import { diagnose } from './doctor.js';
 import { healthOf, type Health } from './health.js';
 import { HeldStore } from './held-store.js';
+import { instancesOf, type MillInstance } from './instances.js';
 import { checkItems, jobType, type JobType, type NamedItem, type Payload } from './job-types.js';
 import { Life, type StartOptions, type StopOptions } from './life.js';
 import { Locks, type LockOptions } from './locks.js';
@@ -35,17 +34,14 @@ import { Metrics } from './metrics/series.js';
 import { checkMillOptions, type MillSettings, type TidemillOptions } from './mill-options.js';
 import { compileTask, type ReactiveTaskDefinition } from './reactive/definition.js';
 import { Definitions } from './reactive/definitions.js';
-import {
-  reactiveOf,
-  Tasks,
-  type TaskPage,
-  type TasksFilter,
-  type TasksPageOptions,
-} from './reactive/manager.js';
+import { Tasks, type TaskPage, type TasksPageOptions } from './reactive/manager.js';
+import { reactiveOf } from './reactive/reactive-of.js';
+import type { TasksFilter } from './reactive/tasks-filter.js';
 import { Shift, type Role } from './shift.js';
 import type { Finding } from './store/inspect.js';
 import type { Store, TransactionOf } from './store/port.js';
 import { Tracing } from './tracing/load.js';
+import { Why, type Reason, type WhyTarget } from './why.js';
 
 /**
  * The front door. The constructor starts nothing and opens nothing: a producer that only enqueues never has to
@@ -57,6 +53,8 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   readonly schedules: Schedules;
   readonly tasks: Tasks;
   readonly metrics: Metrics;
+  /** Who did what by hand; the dashboard and the command line write it. */
+  readonly audit: Audit;
   readonly #settings: MillSettings;
   readonly #log: Logger;
   readonly #events: Emitter<MillEvents>;
@@ -65,6 +63,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   readonly #queue: Queue<TransactionOf<S>>;
   readonly #results: Results;
   readonly #locks: Locks;
+  readonly #why: Why;
   readonly #documents: DocumentSchedules;
   readonly #life: Life;
   readonly #monitor: Monitor;
@@ -113,6 +112,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
       shift: (roles) => this.#makeShift(roles),
       monitor: this.#monitor,
       close: () => this.#store.release(),
+      told: (event) => this.#events.emit(event, { instanceId: this.instanceId }),
     });
     this.#queue = new Queue(() => this.#store.open(), this.#registry, {
       due,
@@ -127,6 +127,8 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     this.schedules = new Schedules(store, due);
     this.tasks = new Tasks(store, () => this.#definitions.plans);
     this.metrics = new Metrics(store);
+    this.audit = new Audit(store, this.#settings.auditMs);
+    this.#why = new Why(store, this.tasks);
   }
 
   /** Names of the jobs that have a handler on this instance. */
@@ -159,14 +161,9 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     second: (JobOptions & { readonly schema?: StandardSchemaV1 }) | AnyHandler = {},
     third?: AnyHandler,
   ): JobType<unknown, TransactionOf<S>> {
-    const [options, handler] = typeof second === 'function' ? [{}, second] : [second, third];
-    const { definition, work } = splitOptions(`job(${show(name)})`, options);
-    const defined =
-      definition.schema === undefined
-        ? defineJob(name, definition)
-        : defineJob(name, { ...definition, schema: definition.schema });
-    this.#work(`job(${show(name)})`, defined, work, handler);
-    return jobType(defined, this.#queue);
+    const handled = readJob(name, second, third);
+    this.#work(handled);
+    return jobType(handled.worker.definition, this.#queue);
   }
 
   /** Gives a definition its handler on this instance. */
@@ -180,13 +177,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     handler: JobHandler<Output, TransactionOf<S>>,
   ): void;
   work(definition: JobDefinition, second: WorkOptions | AnyHandler = {}, third?: AnyHandler): void {
-    const [options, handler] = typeof second === 'function' ? [{}, second] : [second, third];
-    const where = `work(${show((definition as JobDefinition | undefined)?.name)})`;
-    if (!isDefinition(definition)) {
-      throw new OptionError(`${where}: the first argument must be a definition made by defineJob.`);
-    }
-    checkWorkOptions(where, options);
-    this.#work(where, definition, options, handler);
+    this.#work(readWork(definition, second, third));
   }
 
   /** Asks for a job. When this has resolved, the job runs at least once, whatever crashes. */
@@ -249,7 +240,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     const added = this.#life.starting?.then(() => this.#life.shift?.taskAdded()) ?? Promise.resolve();
     // Whoever does not wait for it hears of a failure all the same.
     added.catch((error: unknown) => {
-      this.#definitions.remove(compiled.plan.task);
+      this.#definitions.remove(plan.task);
       this.#fault(error, 'reactiveTask');
     });
     return added;
@@ -261,6 +252,11 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
    */
   documents<Doc = Record<string, unknown>>(options: DocumentOptions<Doc>): DocumentSchedule<Doc> {
     return this.#documents.add(options);
+  }
+
+  /** The schedules of documents that were defined on this mill, each with a name. */
+  documentSchedules(): readonly NamedSchedule[] {
+    return this.#documents.named;
   }
 
   /** One page of reactive tasks; the same as `tasks.find`. */
@@ -339,6 +335,21 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     return diagnose(() => this.#store.open(), this.#documents);
   }
 
+  /** The time of the store's server, as this process estimates it. */
+  async time(): Promise<Date> {
+    return new Date((await this.#store.open()).clock.now());
+  }
+
+  /** The instances of the cluster that are registered: who is alive, what each runs, and who plans. */
+  async instances(): Promise<readonly MillInstance[]> {
+    return instancesOf(await this.#store.open());
+  }
+
+  /** Why a job or a task does not run: reasons with a code and a sentence; none where it runs or has ended. */
+  async why(target: WhyTarget): Promise<readonly Reason[]> {
+    return this.#why.of(target);
+  }
+
   /** The loop is alive, the store answers, the lease is held, and handlers do not run away. */
   isHealthy(): boolean {
     return this.health().ok;
@@ -354,13 +365,8 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     return healthOf(this.#store.kind, this.#life.shift?.state, planning, this.#settings);
   }
 
-  #work(where: string, definition: JobDefinition, options: WorkOptions, handler: unknown): void {
-    checkFunction(where, 'handler', handler);
-    this.#registry.add(where, {
-      definition,
-      work: compileWork(where, options),
-      handler: handler as AnyHandler,
-    });
+  #work({ where, worker }: Handled): void {
+    this.#registry.add(where, worker);
     this.#life.shift?.notify();
   }
 

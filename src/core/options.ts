@@ -85,3 +85,23 @@ export function checkOneOf<T extends string>(
   const hint = typeof value === 'string' ? suggestion(value, known) : '';
   throw new OptionError(`${where}: ${option} must be one of ${known.join(', ')}, got ${show(value)}.${hint}`);
 }
+
+/** The `limit` of a count; none: count all. */
+export function checkMost(where: string, options: { readonly limit?: number }): number {
+  checkKeys(where, options, ['limit']);
+  return options.limit === undefined
+    ? Infinity
+    : checkInteger(where, 'limit', options.limit, 1, Number.MAX_SAFE_INTEGER);
+}
+
+/** A span of time; either end may be open. */
+export function checkRange(where: string, value: unknown): { readonly from?: Date; readonly to?: Date } {
+  if (value instanceof Date || typeof value !== 'object')
+    throw new OptionError(`${where} must be { from?, to? } with dates, got ${show(value)}.`);
+  checkKeys(where, value, ['from', 'to']);
+  const { from, to } = value as { from?: unknown; to?: unknown };
+  return {
+    ...(from === undefined ? {} : { from: checkDate(where, 'from', from) }),
+    ...(to === undefined ? {} : { to: checkDate(where, 'to', to) }),
+  };
+}

@@ -7,6 +7,7 @@ export type {
   ScheduleOptions,
   SchedulerOptions,
 } from './options.js';
+export type { DocumentsFilter, DocumentsPage, DocumentsPageOptions, FoundDocument } from './finding.js';
 export type { DocumentMissedPolicy } from './next.js';
 export type {
   DocumentChanges as JobChanges,
@@ -16,9 +17,12 @@ export type {
   DocumentJobStore as JobStore,
   DocumentLook,
   DocumentPlace,
+  DocumentQuery,
+  DocumentState,
   DocumentWatch,
   DocumentWrite,
   Fenced,
+  FoundDocuments,
   LockCall,
   Misfit,
   StoreCall,

@@ -4,6 +4,14 @@ import { checkKeys } from '../core/options.js';
 import type { DocumentJob, DocumentJobStore } from '../store/documents.js';
 import { toMs, type Duration } from '../time/duration.js';
 import { conclude } from './conclude.js';
+import {
+  countMatching,
+  findPage,
+  makeDue,
+  type DocumentsFilter,
+  type DocumentsPage,
+  type DocumentsPageOptions,
+} from './finding.js';
 import { Hooks, type Fallback } from './hooks.js';
 import { Intervals } from './interval.js';
 import {
@@ -156,6 +164,28 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
     const ending = conclusion?.ending;
     if (ending === undefined) return false;
     return 'remove' in ending ? store.remove(job.id, fenced) : store.update(job.id, ending.changes, fenced);
+  }
+
+  /** One page of the documents, the soonest first; where the store can list them. */
+  async find(filter: DocumentsFilter = {}, options: DocumentsPageOptions = {}): Promise<DocumentsPage<Doc>> {
+    const { store, time } = await this.#open();
+    return findPage(store, time.clock.now(), filter, options);
+  }
+
+  /** How many documents match, up to `limit`; where the store can list them. Default: of those with a time, 1,000. */
+  async count(filter: DocumentsFilter = {}, options: { readonly limit?: number } = {}): Promise<number> {
+    return countMatching((await this.#open()).store, filter, options);
+  }
+
+  /**
+   * Makes a document due now, by the `id` that `find` answers; one that waited for later is run earlier, one that had ended
+   * is run again. `changed`: somebody else changed it meanwhile. A document that runs at this moment reads as waiting for
+   * the end of its lock: it would be run a second time, beside the first.
+   */
+  async runNow(id: string): Promise<'due' | 'changed' | 'missing'> {
+    const { store, time } = await this.#open();
+    await time.refresh();
+    return makeDue(store, new Date(time.clock.now()), id);
   }
 
   /** What is missing for polls to be cheap, as text; empty where all is well, or where the store cannot tell. */

@@ -10,7 +10,7 @@ export interface LeaseKeeperOptions {
   readonly instanceId: string;
   readonly leaseMs: number;
   /** What this instance runs, asked at each renewal. */
-  readonly describe: () => Pick<Registration, 'names' | 'policies' | 'tasks'>;
+  readonly describe: () => Pick<Registration, 'names' | 'policies' | 'tasks' | 'capacity'>;
   /** The lease is gone, or could not be renewed in time: stop everything that runs under it. */
   readonly lost: (reason: string) => void;
   /** A lease is valid again. */

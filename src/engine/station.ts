@@ -12,7 +12,7 @@ export interface StationOptions {
   readonly leaseMs: number;
   readonly log: Logger;
   /** What the instance says of itself with each renewal. */
-  readonly describe: () => Pick<Registration, 'names' | 'policies' | 'tasks'>;
+  readonly describe: () => Pick<Registration, 'names' | 'policies' | 'tasks' | 'capacity'>;
   readonly error: (error: unknown, where: string) => void;
 }
 

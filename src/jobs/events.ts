@@ -30,5 +30,9 @@ export interface JobEvents {
     readonly tasks: readonly Task[];
     readonly instanceId: string;
   };
+  /** `start` has resolved, or is about to. */
+  start: { readonly instanceId: string };
+  /** `stop` was called: nothing new begins, and the store closes when all has ended. */
+  stop: { readonly instanceId: string };
   error: { readonly error: Error; readonly where: string; readonly instanceId: string };
 }

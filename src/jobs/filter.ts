@@ -1,6 +1,7 @@
 import { OptionError } from '../core/errors.js';
+import { checkFieldValues, type FieldValues } from '../core/fields.js';
 import { JOB_STATUSES, type JobStatus } from '../core/job.js';
-import { checkBoolean, checkDate, checkKeys, checkOneOf, checkText, show } from '../core/options.js';
+import { checkBoolean, checkKeys, checkOneOf, checkRange, checkText } from '../core/options.js';
 import type { JobFilter, TimeRange } from '../store/port.js';
 
 /** What jobs to look at. Lists mean "any of these"; keys given together must all hold. */
@@ -14,9 +15,14 @@ export interface JobsFilter {
   readonly nextRunAt?: TimeRange;
   /** Text contained in the failure's message. */
   readonly error?: string;
+  /**
+   * Parts of the payload and the values that they have, such as `{ 'user.id': 5 }`; of a list one item will do. No index
+   * serves it: give a name and a status along where there are many jobs.
+   */
+  readonly data?: FieldValues;
 }
 
-const KEYS = ['ids', 'name', 'status', 'uniqueKey', 'createdAt', 'updatedAt', 'nextRunAt', 'error'];
+const KEYS = ['ids', 'name', 'status', 'uniqueKey', 'createdAt', 'updatedAt', 'nextRunAt', 'error', 'data'];
 
 const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : [value]);
 
@@ -24,23 +30,10 @@ function texts(where: string, key: string, value: unknown): string[] {
   return listOf(value).map((one) => checkText(where, `filter.${key}`, one));
 }
 
-function range(where: string, key: string, value: unknown): TimeRange {
-  const at = `${where}: filter.${key}`;
-  if (value instanceof Date || typeof value !== 'object') {
-    throw new OptionError(`${at} must be { from?, to? } with dates, got ${show(value)}.`);
-  }
-  checkKeys(at, value, ['from', 'to']);
-  const { from, to } = value as TimeRange;
-  return {
-    ...(from === undefined ? {} : { from: checkDate(at, 'from', from) }),
-    ...(to === undefined ? {} : { to: checkDate(at, 'to', to) }),
-  };
-}
-
 /** An allow-list: nothing of a filter reaches the database but what is named here, as plain values. */
 export function checkFilter(where: string, filter: JobsFilter = {}): JobFilter {
   checkKeys(`${where}: filter`, filter, KEYS);
-  const { ids, name, status, uniqueKey, createdAt, updatedAt, nextRunAt, error } = filter;
+  const { ids, name, status, uniqueKey, createdAt, updatedAt, nextRunAt, error, data } = filter;
   return {
     ...(ids === undefined ? {} : { ids: texts(where, 'ids', ids) }),
     ...(name === undefined ? {} : { name: texts(where, 'name', name) }),
@@ -48,15 +41,16 @@ export function checkFilter(where: string, filter: JobsFilter = {}): JobFilter {
       ? {}
       : { status: listOf(status).map((one) => checkOneOf(where, 'filter.status', one, JOB_STATUSES)) }),
     ...(uniqueKey === undefined ? {} : { uniqueKey: texts(where, 'uniqueKey', uniqueKey) }),
-    ...(createdAt === undefined ? {} : { createdAt: range(where, 'createdAt', createdAt) }),
-    ...(updatedAt === undefined ? {} : { updatedAt: range(where, 'updatedAt', updatedAt) }),
-    ...(nextRunAt === undefined ? {} : { nextRunAt: range(where, 'nextRunAt', nextRunAt) }),
+    ...(createdAt === undefined ? {} : { createdAt: checkRange(`${where}: filter.createdAt`, createdAt) }),
+    ...(updatedAt === undefined ? {} : { updatedAt: checkRange(`${where}: filter.updatedAt`, updatedAt) }),
+    ...(nextRunAt === undefined ? {} : { nextRunAt: checkRange(`${where}: filter.nextRunAt`, nextRunAt) }),
     ...(error === undefined ? {} : { error: checkText(where, 'filter.error', error) }),
+    ...(data === undefined ? {} : { data: checkFieldValues(where, 'filter.data', data) }),
   };
 }
 
-/** A range without ends is no condition. */
-const says = (condition: string | readonly string[] | TimeRange): boolean =>
+/** A range without ends, or no path, is no condition. */
+const says = (condition: string | readonly string[] | TimeRange | FieldValues): boolean =>
   typeof condition === 'string' || Array.isArray(condition) || Object.keys(condition).length > 0;
 
 /** For operations on many: what it is about must be said. */

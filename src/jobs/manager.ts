@@ -1,6 +1,12 @@
 import { OptionError, TidemillError } from '../core/errors.js';
+import {
+  checkErrorsOptions,
+  groupsOf,
+  type ErrorGroups,
+  type ErrorsOptions,
+} from '../core/failure-groups.js';
 import { JOB_STATUSES, toJob, type Job, type JobRecord, type JobStatus } from '../core/job.js';
-import { checkBoolean, checkKeys, checkText, show } from '../core/options.js';
+import { checkBoolean, checkFunction, checkKeys, checkMost, checkText, show } from '../core/options.js';
 import type { JobFilter, JobStore, StatusCounts, Store } from '../store/port.js';
 import { toInstant, toMs, type Duration } from '../time/duration.js';
 import { checkExplicit, checkFilter, type JobsFilter } from './filter.js';
@@ -30,6 +36,18 @@ export interface Managed<Outcome extends string> {
 }
 
 export type Selection = JobsFilter | { readonly all: true };
+
+export interface CountOptions {
+  /** Stop counting here: the answer then stands for "at least". Default: count all. */
+  readonly limit?: number;
+}
+
+export interface ManyOptions {
+  /** Ends it after the batch that is being written. */
+  readonly signal?: AbortSignal;
+  /** Called after each batch, with how many have been changed so far; the next batch waits for it. */
+  readonly onProgress?: (count: number) => unknown;
+}
 
 const BATCH = 500;
 /** Of each status so many are counted, shared among the names. */
@@ -91,9 +109,16 @@ export class Jobs {
     };
   }
 
-  async count(filter?: JobsFilter): Promise<number> {
+  async count(filter?: JobsFilter, options: CountOptions = {}): Promise<number> {
     const checked = checkFilter('jobs.count', filter);
-    return (await this.#jobs()).count(checked);
+    const most = checkMost('jobs.count', options);
+    return (await this.#jobs()).count(checked, most);
+  }
+
+  /** What the newest failed jobs say, grouped by name and message; ids and numbers in messages make no difference. */
+  async errors(options: ErrorsOptions = {}): Promise<ErrorGroups> {
+    const { limit, name } = checkErrorsOptions('jobs.errors', options);
+    return groupsOf(await (await this.#jobs()).failures(limit + 1, name), limit);
   }
 
   /**
@@ -153,31 +178,40 @@ export class Jobs {
     return managed(answer);
   }
 
-  async cancelMany(filter: Selection): Promise<{ count: number }> {
+  async cancelMany(filter: Selection, options?: ManyOptions): Promise<{ count: number }> {
     const checked = checkExplicit('jobs.cancelMany', filter);
     const within = narrowed(checked, ['pending', 'processing']);
-    return this.#each(within, (jobs, batch) => jobs.cancelBatch(batch, this.#registry.retention));
+    const step: Step = (jobs, batch) => jobs.cancelBatch(batch, this.#registry.retention);
+    return this.#each('jobs.cancelMany', within, step, options);
   }
 
-  async retryMany(filter: Selection): Promise<{ count: number }> {
+  async retryMany(filter: Selection, options?: ManyOptions): Promise<{ count: number }> {
     const checked = checkExplicit('jobs.retryMany', filter);
     const { clock } = await this.#store();
     const within = narrowed(checked, ['failed', 'cancelled']);
-    const answer = await this.#each(within, (jobs, batch) => jobs.retryBatch(batch, new Date(clock.now())));
-    this.#due();
-    return answer;
+    const step: Step = async (jobs, batch) => {
+      const count = await jobs.retryBatch(batch, new Date(clock.now()));
+      this.#due();
+      return count;
+    };
+    return this.#each('jobs.retryMany', within, step, options);
   }
 
   /** Running jobs are left alone. */
-  async removeMany(filter: Selection): Promise<{ count: number }> {
+  async removeMany(filter: Selection, options?: ManyOptions): Promise<{ count: number }> {
     const checked = checkExplicit('jobs.removeMany', filter);
     const within = narrowed(checked, ['pending', 'completed', 'failed', 'cancelled']);
-    return this.#each(within, (jobs, batch) => jobs.removeBatch(batch));
+    return this.#each('jobs.removeMany', within, (jobs, batch) => jobs.removeBatch(batch), options);
   }
 
   /** No instance of the cluster starts jobs of this name until `resume`; running ones go on. */
   async pause(name: string): Promise<void> {
     await (await this.#jobs()).pauseName(checkText('jobs.pause', 'name', name));
+  }
+
+  /** The names that are paused. */
+  async paused(): Promise<readonly string[]> {
+    return [...(await (await this.#store()).instances.list()).paused].sort();
   }
 
   async resume(name: string): Promise<void> {
@@ -221,15 +255,27 @@ export class Jobs {
   }
 
   async #each(
+    where: string,
     filter: JobFilter | null,
-    step: (jobs: JobStore, batch: readonly JobRecord[]) => Promise<number>,
+    step: Step,
+    options: ManyOptions = {},
   ): Promise<{ count: number }> {
+    checkKeys(where, options, ['signal', 'onProgress']);
+    checkSignal(where, options.signal);
+    if (options.onProgress !== undefined) checkFunction(where, 'onProgress', options.onProgress);
     const jobs = await this.#jobs();
     let count = 0;
-    if (filter !== null) for await (const batch of jobs.each(filter, BATCH)) count += await step(jobs, batch);
+    if (filter === null) return { count };
+    for await (const batch of jobs.each(filter, BATCH)) {
+      if (options.signal?.aborted === true) break;
+      count += await step(jobs, batch);
+      await options.onProgress?.(count);
+    }
     return { count };
   }
 }
+
+type Step = (jobs: JobStore, batch: readonly JobRecord[]) => Promise<number>;
 
 /** Only jobs in these states are meant; null where the filter asks for none of them. */
 function narrowed(filter: JobFilter, statuses: readonly JobStatus[]): JobFilter | null {

@@ -1,6 +1,6 @@
 import { TidemillError } from '../core/errors.js';
-import type { JobRecord, MissedPolicy } from '../core/job.js';
-import { checkInteger, checkText } from '../core/options.js';
+import type { Attempt, JobRecord, MissedPolicy } from '../core/job.js';
+import { checkInteger, checkKeys, checkText } from '../core/options.js';
 import type { Store } from '../store/port.js';
 import { preview, slotAfter } from '../time/recurrence.js';
 import { recurrenceOf } from './conclude.js';
@@ -23,10 +23,15 @@ export interface Schedule {
   readonly nextRunAt: Date | null;
   readonly failCount: number;
   readonly failReason?: string;
+  /** The last attempt that has ended. */
+  readonly last?: Attempt;
+  /** The next run times; only where `list` was asked for them. */
+  readonly runs?: readonly Date[];
 }
 
 function toSchedule(job: JobRecord): Schedule {
   const paused = job.paused ?? false;
+  const last = job.history?.at(-1);
   const waiting = !paused && (job.status === 'pending' || job.status === 'processing');
   return {
     id: job.id,
@@ -43,6 +48,7 @@ function toSchedule(job: JobRecord): Schedule {
     ...(job.startAt === undefined ? {} : { startAt: job.startAt }),
     ...(job.repeatUntil === undefined ? {} : { repeatUntil: job.repeatUntil }),
     ...(job.failReason === undefined ? {} : { failReason: job.failReason }),
+    ...(last === undefined ? {} : { last }),
   };
 }
 
@@ -56,9 +62,17 @@ export class Schedules {
     this.#due = due;
   }
 
-  async list(name?: string): Promise<readonly Schedule[]> {
+  /** `runs`: how many of the next run times to tell of each; none by default, and none of one that is paused or ended. */
+  async list(name?: string, options: { readonly runs?: number } = {}): Promise<readonly Schedule[]> {
     if (name !== undefined) checkText('schedules.list', 'name', name);
-    return (await (await this.#store()).jobs.schedules(name)).map(toSchedule);
+    checkKeys('schedules.list', options, ['runs']);
+    const runs = checkInteger('schedules.list', 'runs', options.runs ?? 0, 0, 1_000);
+    const store = await this.#store();
+    const now = new Date(store.clock.now());
+    return (await store.jobs.schedules(name)).map((job) => {
+      const schedule = toSchedule(job);
+      return runs === 0 ? schedule : { ...schedule, runs: upcomingOf(job, schedule, now, runs) };
+    });
   }
 
   async get(name: string, uniqueKey: string = name): Promise<Schedule | undefined> {
@@ -139,6 +153,17 @@ function checkNamed(where: string, name: unknown, uniqueKey: unknown): void {
 }
 
 const checkCount = (count: number): number => checkInteger('schedules.next', 'count', count, 1, 1_000);
+
+function upcomingOf(job: JobRecord, { nextRunAt }: Schedule, now: Date, count: number): readonly Date[] {
+  const recurrence = nextRunAt === null ? null : recurrenceOf(job);
+  if (recurrence === null) return [];
+  const times = preview(recurrence, now, count);
+  // A run that is overdue, retried or asked for by hand comes before those of its cron text.
+  const [first] = times;
+  return nextRunAt !== null && nextRunAt > now && (first === undefined || nextRunAt < first)
+    ? [nextRunAt, ...times].slice(0, count)
+    : times;
+}
 
 function upcoming(jobs: readonly JobRecord[], now: Date, count: number): UpcomingRun[] {
   const runs = jobs

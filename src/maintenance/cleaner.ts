@@ -3,7 +3,7 @@ import type { Store } from '../store/port.js';
 
 const EVERY_MS = 60_000;
 
-/** Deletes finished jobs whose retention has passed, where the database does not do that by itself. */
+/** Deletes finished jobs and audit entries whose retention has passed, where the database does not do that by itself. */
 export class Cleaner {
   readonly #store: Store;
   readonly #clock: Clock;
@@ -27,6 +27,7 @@ export class Cleaner {
   async #run(): Promise<void> {
     while (await pause(this.#clock, EVERY_MS, this.#stop.signal)) {
       await this.#store.jobs.sweep?.(new Date(this.#clock.now())).catch(this.#error);
+      await this.#store.audit.sweep?.().catch(this.#error);
     }
   }
 }

@@ -12,6 +12,7 @@ import type {
   Fenced,
 } from '../store/documents.js';
 import type { MemoryCollection, MemoryDocument } from './collection.js';
+import { findDocuments } from './documents-find.js';
 
 type Matches = (document: MemoryDocument) => boolean;
 
@@ -114,6 +115,10 @@ export function memoryDocuments(
       });
       return { dueInMs: dueInMs <= withinMs ? dueInMs : null, misfits };
     },
+    count: async (query) =>
+      findDocuments(collection.all().filter(matches).map(read), { ...query, direction: 1 }, clock.now())
+        .documents.length,
+    find: async (query) => findDocuments(collection.all().filter(matches).map(read), query, clock.now()),
     watch: async (wake) => {
       const end = collection.onChange(wake);
       return { direct: true, close: async () => end() };

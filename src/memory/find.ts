@@ -1,3 +1,5 @@
+import type { FailureLine } from '../core/failure-groups.js';
+import { matchesFields } from '../core/fields.js';
 import { JOB_STATUSES, type JobRecord } from '../core/job.js';
 import {
   capFor,
@@ -37,8 +39,8 @@ export async function find(table: Table, filter: JobFilter, page: Page): Promise
   return { jobs: found.slice(0, limit), more: found.length > limit, partial: false };
 }
 
-export async function count(table: Table, filter: JobFilter): Promise<number> {
-  return [...table.rows.values()].filter((row) => matches(row, filter)).length;
+export async function count(table: Table, filter: JobFilter, most: number): Promise<number> {
+  return Math.min(most, [...table.rows.values()].filter((row) => matches(row, filter)).length);
 }
 
 export async function stats(
@@ -79,6 +81,14 @@ export async function depths(table: Table, request: DepthRequest): Promise<reado
 const capped = (counts: Readonly<Record<string, number>>, cap: number): Record<string, number> =>
   Object.fromEntries(Object.entries(counts).map(([status, count]) => [status, Math.min(cap, count)]));
 
+export async function failures(table: Table, limit: number, name?: string): Promise<readonly FailureLine[]> {
+  return table
+    .all((row) => row.status === 'failed' && (name === undefined || row.name === name))
+    .sort((a, b) => b.updatedAt.getTime() - a.updatedAt.getTime())
+    .slice(0, limit)
+    .map((row) => ({ name: row.name, message: row.failReason ?? '', at: row.updatedAt }));
+}
+
 export async function* each(
   table: Table,
   filter: JobFilter,
@@ -94,13 +104,14 @@ const within = (at: Date, range: { from?: Date; to?: Date } | undefined): boolea
   ((range.from === undefined || at >= range.from) && (range.to === undefined || at <= range.to));
 
 function matches(row: Row, filter: JobFilter): boolean {
-  const { ids, name, status, uniqueKey, error } = filter;
+  const { ids, name, status, uniqueKey, error, data } = filter;
   return (
     (ids === undefined || ids.includes(row.id)) &&
     (name === undefined || name.includes(row.name)) &&
     (status === undefined || status.includes(row.status)) &&
     (uniqueKey === undefined || (row.uniqueKey !== undefined && uniqueKey.includes(row.uniqueKey))) &&
     (error === undefined || (row.failReason?.includes(error) ?? false)) &&
+    (data === undefined || matchesFields(row.data, data)) &&
     within(row.createdAt, filter.createdAt) &&
     within(row.updatedAt, filter.updatedAt) &&
     within(row.nextRunAt, filter.nextRunAt)

@@ -1,5 +1,5 @@
 import type { Clock } from '../core/clock.js';
-import type { Cluster, Instance, InstanceStore, Registration } from '../store/port.js';
+import type { Cluster, Instance, InstanceDetails, InstanceStore, Registration } from '../store/port.js';
 
 interface Entry {
   registration: Registration;
@@ -32,6 +32,16 @@ export class MemoryInstances implements InstanceStore {
 
   list(): Promise<Cluster> {
     return Promise.resolve(this.cluster());
+  }
+
+  describe(): Promise<{ cluster: Cluster; instances: readonly InstanceDetails[] }> {
+    const cluster = this.cluster();
+    const registrations = [...this.#entries.values()].map(({ registration }) => registration);
+    const instances = cluster.instances.map((state, at): InstanceDetails => {
+      const { host = '', pid = 0, capacity } = registrations[at] ?? {};
+      return { ...state, host, pid, ...(capacity === undefined ? {} : { capacity }) };
+    });
+    return Promise.resolve({ cluster, instances });
   }
 
   register(registration: Registration): Promise<{ refusedBy?: { host: string; pid: number } }> {

@@ -9,7 +9,9 @@ import type {
   Watch,
   WatchHandlers,
 } from '../store/port.js';
+import type { AuditStore } from '../store/audit.js';
 import type { DocumentJobStore, DocumentPlace } from '../store/documents.js';
+import { MemoryAudit } from './audit.js';
 import { MemoryCollection, type MemoryDocument } from './collection.js';
 import { memoryDocuments } from './documents.js';
 import { Gate } from './gate.js';
@@ -38,6 +40,7 @@ export class MemoryStore implements Store<MemoryTransaction> {
   readonly instances: InstanceStore;
   readonly locks: LockStore;
   readonly metrics: MetricsStore;
+  readonly audit: AuditStore;
   /** For `tidemill/testing`. */
   readonly gate: Gate = new Gate(() => this.#tell((listener) => listener.wake('jobs')));
   readonly #listeners = new Set<WatchHandlers>();
@@ -51,6 +54,7 @@ export class MemoryStore implements Store<MemoryTransaction> {
     this.instances = instances;
     this.locks = new MemoryLocks(this.clock);
     this.metrics = new MemoryMetrics(this.clock);
+    this.audit = new MemoryAudit(this.clock);
     this.jobs = memoryJobs({
       clock: this.clock,
       paused,

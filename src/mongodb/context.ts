@@ -17,6 +17,7 @@ export interface Mongo {
   readonly jobs: Collection<JobDocument>;
   readonly globals: Collection<GlobalDocument>;
   readonly metrics: Collection<MetricsDocument>;
+  readonly audit: Collection<AuditDocument>;
   /** What every collection is opened with. */
   readonly options: CollectionOptions;
   readonly clock: ServerClock;
@@ -29,6 +30,10 @@ export interface Mongo {
 }
 
 /** Coordination documents: instances, paused names, locks, and what the planner of reactive tasks has to remember. */
+export interface AuditDocument extends Document {
+  _id: string;
+}
+
 export interface GlobalDocument extends Document {
   _id: string;
   kind:

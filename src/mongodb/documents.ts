@@ -7,6 +7,7 @@ import { checkCounts, checkFields, jobOf } from '../store/document-fields.js';
 import type { DocumentJob, DocumentJobStore, DocumentPlace } from '../store/documents.js';
 import type { Mongo } from './context.js';
 import type { Documents } from './documents-context.js';
+import { countDocuments, documentKey, findDocuments } from './documents-find.js';
 import { documentIndexFaults } from './documents-index.js';
 import { lockMany, lockNext, look } from './documents-lock.js';
 import { renew, settle } from './documents-write.js';
@@ -72,6 +73,12 @@ export function mongodbDocuments(home: Home, place: DocumentPlace): DocumentJobS
     settle: (writes) => settle(at(), writes),
     renew: (locks, until, { marks = false }) => renew(at(), locks, until, marks),
     look: ({ withinMs, known }) => look(at(), withinMs, known),
+    count: (query) => countDocuments(at(), query),
+    find: async (query) => {
+      const { documents, more, partial } = await findDocuments(at(), query);
+      const found = documents.map((document) => ({ key: documentKey(document), job: read(document) }));
+      return { documents: found, more, partial };
+    },
     indexFaults: () => documentIndexFaults(at()),
   };
 }

@@ -1,33 +1,31 @@
 import { BSON, type Document, type Filter } from 'mongodb';
+import type { FailureLine } from '../core/failure-groups.js';
 import { JOB_STATUSES, type JobRecord, type JobStatus } from '../core/job.js';
-import type { Found, JobFilter, NameCounts, Page, StatusCounts, TimeRange } from '../store/port.js';
+import type { Found, JobFilter, NameCounts, Page, StatusCounts } from '../store/port.js';
 import { literal, run, type Mongo } from './context.js';
 import { keysFor, toRecord, type JobDocument } from './document.js';
 import { isTimeLimit } from './errors.js';
+import { fieldsQuery, rangeQuery } from './fields.js';
 import { ANY_DATE } from './indexes.js';
 
 /** Combinations that no index serves may take this long, and then answer what they have. */
 const TIME_LIMIT_MS = 5_000;
 
-const range = ({ from, to }: TimeRange): Document => ({
-  ...(from === undefined ? {} : { $gte: from }),
-  ...(to === undefined ? {} : { $lte: to }),
-});
-
 const escaped = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/gu, String.raw`\$&`);
 
 /** An allow-list of fields; the values arrive checked, and none of them is ever read as an operator. */
 function toQuery(filter: JobFilter): Filter<JobDocument> {
-  const { ids, name, status, uniqueKey, createdAt, updatedAt, nextRunAt, error } = filter;
+  const { ids, name, status, uniqueKey, createdAt, updatedAt, nextRunAt, error, data } = filter;
   return {
     ...(ids === undefined ? {} : { _id: { $in: ids.flatMap(keysFor) } }),
     ...(name === undefined ? {} : { name: { $in: [...name] } }),
     ...(status === undefined ? {} : { status: { $in: [...status] } }),
     ...(uniqueKey === undefined ? {} : { uniqueKey: { $in: [...uniqueKey], $type: 'string' } }),
-    ...(createdAt === undefined ? {} : { createdAt: range(createdAt) }),
-    ...(updatedAt === undefined ? {} : { updatedAt: range(updatedAt) }),
-    ...(nextRunAt === undefined ? {} : { nextRunAt: range(nextRunAt) }),
+    ...(createdAt === undefined ? {} : { createdAt: rangeQuery(createdAt) }),
+    ...(updatedAt === undefined ? {} : { updatedAt: rangeQuery(updatedAt) }),
+    ...(nextRunAt === undefined ? {} : { nextRunAt: rangeQuery(nextRunAt) }),
     ...(error === undefined ? {} : { failReason: { $regex: escaped(error) } }),
+    ...(data === undefined ? {} : fieldsQuery(data, 'data')),
   };
 }
 
@@ -112,8 +110,30 @@ export async function find(mongo: Mongo, filter: JobFilter, page: Page): Promise
   return { jobs: rows.slice(0, limit).map(toRecord), more: rows.length > limit, partial };
 }
 
-export async function count(mongo: Mongo, filter: JobFilter): Promise<number> {
-  return run('count', () => mongo.jobs.countDocuments(toQuery(filter)));
+export async function count(mongo: Mongo, filter: JobFilter, most: number): Promise<number> {
+  const limit = Number.isFinite(most) ? { limit: most } : {};
+  return run('count', () => mongo.jobs.countDocuments(toQuery(filter), limit));
+}
+
+/** Each failed job is one key and one document of a few fields. */
+export async function failures(mongo: Mongo, limit: number, name?: string): Promise<readonly FailureLine[]> {
+  const { filter, sort } = failuresQuery(name);
+  const projection = { _id: 0, name: 1, failReason: 1, updatedAt: 1 };
+  const rows = await run('read failures', () =>
+    mongo.jobs.find(filter, { projection, sort, limit }).toArray(),
+  );
+  return rows.map((row) => ({
+    name: row.name,
+    message: String(row['failReason'] ?? ''),
+    at: row['updatedAt'] as Date,
+  }));
+}
+
+/** Of one name the newest by their birth, since that is what an index has in order. */
+function failuresQuery(name?: string): { filter: Filter<JobDocument>; sort: Record<string, -1> } {
+  return name === undefined
+    ? { filter: { status: 'failed' }, sort: { updatedAt: -1, _id: -1 } }
+    : { filter: { name: { $eq: name }, status: 'failed' }, sort: { createdAt: -1, _id: -1 } };
 }
 
 /** Streams matching jobs without their payload; what is changed on the way leaves the filter, so none comes twice. */

@@ -1,12 +1,20 @@
-import type { Instance, InstanceStore, Registration } from '../store/port.js';
+import type { Document } from 'mongodb';
+import type {
+  Capacity,
+  Instance,
+  InstanceDetails,
+  InstanceState,
+  InstanceStore,
+  Registration,
+} from '../store/port.js';
 import { literal, run, type Mongo } from './context.js';
 import { isDuplicate } from './errors.js';
-import { cluster } from './look.js';
+import { cluster, clusterPipeline, readCluster } from './look.js';
 
 const idOf = (instance: Instance): string => `instance:${instance.life}`;
 
 function fieldsOf(registration: Registration): object {
-  const { instanceId, life, names, tasks, policies, host, pid, leaseMs } = registration;
+  const { instanceId, life, names, tasks, policies, host, pid, leaseMs, capacity } = registration;
   return {
     kind: 'instance',
     instanceId: literal(instanceId),
@@ -17,8 +25,25 @@ function fieldsOf(registration: Registration): object {
     policies: literal(Object.entries(policies).map(([name, policy]) => ({ name, policy }))),
     host: literal(host),
     pid,
+    capacity: literal(capacity ?? null),
     dead: false,
     leaseUntil: { $add: ['$$NOW', leaseMs] },
+  };
+}
+
+const [match = {}, project = {}] = clusterPipeline;
+const detailsPipeline: Document[] = [
+  match,
+  { $project: { ...(project['$project'] as Document), host: 1, pid: 1, capacity: 1 } },
+];
+
+/** Registrations of an older version have no capacity. */
+function toDetails({ host, pid, capacity, ...state }: Document & InstanceState): InstanceDetails {
+  return {
+    ...state,
+    host: String(host),
+    pid: Number(pid),
+    ...(capacity === undefined || capacity === null ? {} : { capacity: capacity as Capacity }),
   };
 }
 
@@ -48,6 +73,12 @@ export function instanceStore(mongo: () => Mongo): InstanceStore {
   return {
     fence,
     list: () => cluster(mongo()),
+    describe: () =>
+      run('read instances', async () => {
+        const rows = await mongo().globals.aggregate(detailsPipeline).toArray();
+        const read = readCluster(rows, mongo().clock.now());
+        return { cluster: read, instances: read.instances.map((one) => toDetails(one)) };
+      }),
     register: (registration) =>
       run('register', async () => {
         for (;;) {

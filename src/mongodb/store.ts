@@ -12,13 +12,16 @@ import type {
   Watch,
   WatchHandlers,
 } from '../store/port.js';
+import type { AuditStore } from '../store/audit.js';
 import type { DocumentJobStore, DocumentPlace } from '../store/documents.js';
 import type { Finding } from '../store/inspect.js';
 import type { ReactiveStore } from '../store/reactive.js';
+import { auditIndexes, auditStore } from './audit.js';
 import {
   collectionOptions,
   needTransactions,
   run,
+  type AuditDocument,
   type GlobalDocument,
   type MetricsDocument,
   type Mongo,
@@ -48,11 +51,12 @@ export interface MongodbOptions {
   /** A client of your own; it is never closed by the library. Its uri names the database, unless `database` does. */
   readonly client?: MongoClient;
   readonly database?: string;
-  /** Default: `{ jobs: 'tidemill_jobs', globals: '_tidemill_globals', metrics: 'tidemill_metrics' }`. */
+  /** Default: `{ jobs: 'tidemill_jobs', globals: '_tidemill_globals', metrics: 'tidemill_metrics', audit: 'tidemill_audit' }`. */
   readonly collections?: {
     readonly jobs?: string;
     readonly globals?: string;
     readonly metrics?: string;
+    readonly audit?: string;
     /** The collection of a source's reactive tasks. Default: its name and `_tasks`. */
     readonly tasks?: (collection: string) => string;
   };
@@ -100,6 +104,7 @@ export class MongodbStore implements Store<ClientSession> {
   readonly instances: InstanceStore;
   readonly locks: LockStore;
   readonly metrics: MetricsStore;
+  readonly audit: AuditStore;
   readonly reactive: ReactiveStore<ClientSession>;
   readonly #options: MongodbOptions;
   readonly #holders = new Set<object>();
@@ -116,6 +121,7 @@ export class MongodbStore implements Store<ClientSession> {
     this.instances = instanceStore(() => this.#mongo());
     this.locks = lockStore(() => this.#mongo());
     this.metrics = metricsStore(() => this.#mongo());
+    this.audit = auditStore(() => this.#mongo().audit);
     this.#tasksOf = options.collections?.tasks ?? ((collection) => `${collection}_tasks`);
     this.#sources = new Sources(() => this.#mongo(), this.#tasksOf, options.createIndexes ?? true);
     this.reactive = reactiveStore(
@@ -206,12 +212,13 @@ export class MongodbStore implements Store<ClientSession> {
 
   /** The shell commands that create the indexes; those of reactive tasks for the `sources` that are named. */
   indexScript(options: { readonly sharded?: boolean; readonly sources?: readonly string[] } = {}): string {
-    const { jobs, globals, metrics } = this.#names();
+    const { jobs, globals, metrics, audit } = this.#names();
     const { sharded = false, sources = [] } = options;
     return [
       indexScript(jobs, jobIndexes(sharded)),
       indexScript(globals, globalsIndexes),
       indexScript(metrics, metricsIndexes),
+      indexScript(audit, auditIndexes),
       ...sources.map((source) => indexScript(this.#tasksOf(source), taskIndexes)),
     ].join('\n');
   }
@@ -229,13 +236,14 @@ export class MongodbStore implements Store<ClientSession> {
     this.#globals = collection;
   }
 
-  #names(): { jobs: string; globals: string; metrics: string } {
+  #names(): { jobs: string; globals: string; metrics: string; audit: string } {
     const {
       jobs = 'tidemill_jobs',
       globals = this.#globals,
       metrics = 'tidemill_metrics',
+      audit = 'tidemill_audit',
     } = this.#options.collections ?? {};
-    return { jobs, globals, metrics };
+    return { jobs, globals, metrics, audit };
   }
 
   #mongo(): Mongo {
@@ -266,7 +274,7 @@ export class MongodbStore implements Store<ClientSession> {
     const db = client.db(database ?? databaseOf(client));
     const hello = await db.admin().command({ hello: 1 }, { readPreference: 'primary' });
     const options = collectionOptions(writeConcern);
-    const { jobs, globals, metrics } = this.#names();
+    const { jobs, globals, metrics, audit } = this.#names();
     return {
       client,
       options,
@@ -274,6 +282,7 @@ export class MongodbStore implements Store<ClientSession> {
       jobs: db.collection<JobDocument>(jobs, options),
       globals: db.collection<GlobalDocument>(globals, options),
       metrics: db.collection<MetricsDocument>(metrics, options),
+      audit: db.collection<AuditDocument>(audit, options),
       sharded: hello['msg'] === 'isdbgrid',
       wire: Number(hello['maxWireVersion']),
       transactions: hello['msg'] === 'isdbgrid' || typeof hello['setName'] === 'string',
@@ -291,7 +300,7 @@ export class MongodbStore implements Store<ClientSession> {
   }
 
   async #ensureIndexes(mongo: Mongo): Promise<void> {
-    const { jobs, globals, metrics, sharded } = mongo;
+    const { jobs, globals, metrics, audit, sharded } = mongo;
     const { createIndexes: create = true } = this.#options;
     if (create === 'unchecked') return;
     if (create) {
@@ -299,6 +308,7 @@ export class MongodbStore implements Store<ClientSession> {
         createIndexes(jobs as never, jobIndexes(sharded)),
         createIndexes(globals as never, globalsIndexes),
         createIndexes(metrics as never, metricsIndexes),
+        createIndexes(audit as never, auditIndexes),
       ]);
       return;
     }
@@ -307,10 +317,11 @@ export class MongodbStore implements Store<ClientSession> {
   }
 }
 
-const ownFaults = async ({ jobs, globals, metrics, sharded }: Mongo): Promise<readonly string[]> => [
+const ownFaults = async ({ jobs, globals, metrics, audit, sharded }: Mongo): Promise<readonly string[]> => [
   ...(await indexFaults(jobs as never, jobIndexes(sharded))),
   ...(await indexFaults(globals as never, globalsIndexes)),
   ...(await indexFaults(metrics as never, metricsIndexes)),
+  ...(await indexFaults(audit as never, auditIndexes)),
 ];
 
 /** The database of the client's uri. The driver says 'test' where there is none, which nobody means. */
@@ -345,7 +356,7 @@ function checked(options: MongodbOptions): MongodbOptions {
     );
   }
   if (database !== undefined) checkText(WHERE, 'database', database);
-  checkKeys(`${WHERE}: collections`, collections, ['jobs', 'globals', 'metrics', 'tasks']);
+  checkKeys(`${WHERE}: collections`, collections, ['jobs', 'globals', 'metrics', 'audit', 'tasks']);
   const { tasks, ...names } = collections ?? {};
   if (tasks !== undefined) checkFunction(WHERE, 'collections.tasks', tasks);
   for (const [key, name] of Object.entries(names)) checkText(WHERE, `collections.${key}`, name);

@@ -1,19 +1,17 @@
 import { OptionError } from '../core/errors.js';
-import { checkBoolean, checkKeys, checkOneOf, checkText, show } from '../core/options.js';
-import { TASK_STATUSES, toTask, type Task, type TaskStatus } from '../core/task.js';
+import {
+  checkErrorsOptions,
+  groupsOf,
+  type ErrorGroups,
+  type ErrorsOptions,
+} from '../core/failure-groups.js';
+import { checkBoolean, checkKeys, checkMost, checkText, show } from '../core/options.js';
+import { toTask, type Task } from '../core/task.js';
 import type { Store } from '../store/port.js';
-import type { ReactiveStore, TaskFilter, TaskPageRequest, TaskPlan, TaskStore } from '../store/reactive.js';
-
-export interface TasksFilter {
-  readonly task?: string | readonly string[];
-  readonly status?: TaskStatus | readonly TaskStatus[];
-  /** Text contained in the last error's message, or an expression that it matches. */
-  readonly errorMessage?: string | RegExp;
-  readonly hasError?: boolean;
-  /** A query on the source documents. */
-  readonly sourceDocFilter?: object;
-  readonly _id?: unknown;
-}
+import type { ReactiveStore, TaskPageRequest, TaskPlan, TaskStats, TaskStore } from '../store/reactive.js';
+import { planningOf, type Planning } from './planning.js';
+import { reactiveOf } from './reactive-of.js';
+import { explicit, toTaskFilter, type TasksFilter } from './tasks-filter.js';
 
 export interface TasksPageOptions {
   /** Default: 50, at most 1,000. */
@@ -27,8 +25,13 @@ export interface TasksPageOptions {
   readonly total?: boolean;
 }
 
+/** A task with a text that identifies it, for the filter `id` and for links. */
+export interface FoundTask extends Task {
+  readonly id: string;
+}
+
 export interface TaskPage {
-  readonly items: readonly Task[];
+  readonly items: readonly FoundTask[];
   readonly next: string | null;
   readonly previous: string | null;
   readonly total?: number;
@@ -36,54 +39,10 @@ export interface TaskPage {
   readonly partial?: true;
 }
 
-const FILTER_KEYS = ['task', 'status', 'errorMessage', 'hasError', 'sourceDocFilter', '_id'];
 const FIELDS = ['scheduledAt', 'createdAt', 'updatedAt'] as const;
 const MOST_SKIPPED = 10_000;
-
-function listOf<T>(value: T | readonly T[]): readonly T[] {
-  return Array.isArray(value) ? (value as readonly T[]) : [value as T];
-}
-
-function toTaskFilter(where: string, filter: TasksFilter = {}): TaskFilter {
-  checkKeys(where, filter, FILTER_KEYS);
-  const { task, status, errorMessage, hasError, sourceDocFilter, _id } = filter;
-  if (errorMessage !== undefined && !(errorMessage instanceof RegExp))
-    checkText(where, 'errorMessage', errorMessage);
-  if (
-    sourceDocFilter !== undefined &&
-    (typeof sourceDocFilter !== 'object' ||
-      (sourceDocFilter as unknown) === null ||
-      Array.isArray(sourceDocFilter))
-  )
-    throw new OptionError(
-      `${where}: sourceDocFilter must be a query on the source documents, got ${show(sourceDocFilter)}.`,
-    );
-  return {
-    ...(task === undefined ? {} : { task: listOf(task).map((name) => checkText(where, 'task', name)) }),
-    ...(status === undefined
-      ? {}
-      : { status: listOf(status).map((one) => checkOneOf(where, 'status', one, TASK_STATUSES)) }),
-    ...(errorMessage === undefined ? {} : { errorMessage }),
-    ...(hasError === undefined ? {} : { hasError: checkBoolean(where, 'hasError', hasError) }),
-    ...(sourceDocFilter === undefined ? {} : { sourceDocFilter }),
-    ...(_id === undefined ? {} : { _id: listOf(_id) }),
-  };
-}
-
-/** For operations on many: what it is about must be said. */
-function explicit(where: string, filter: TasksFilter | { readonly all: true }): TaskFilter {
-  if (typeof filter === 'object' && (filter as unknown) !== null && 'all' in filter) {
-    checkKeys(`${where}: filter`, filter, ['all']);
-    if (checkBoolean(where, 'filter.all', filter.all)) return {};
-  }
-  const wanted = toTaskFilter(where, filter as TasksFilter);
-  const { sourceDocFilter, ...rest } = wanted;
-  const says = Object.keys(rest).length > 0 || Object.keys(sourceDocFilter ?? {}).length > 0;
-  if (says) return wanted;
-  throw new OptionError(
-    `${where}: an empty filter would mean every task; say { all: true } if that is meant.`,
-  );
-}
+const COUNT_CAP = 100_000;
+const ONE: TaskPageRequest = { field: 'scheduledAt', direction: -1, limit: 1, skip: 0 };
 
 interface Cursor {
   readonly at: string;
@@ -169,7 +128,7 @@ export class Tasks {
     const cursorAt = (record: (typeof records)[number], backwards: boolean): string =>
       encode({ at: record[field].toISOString(), key: tasks.cursorKey(record), back: backwards, sort });
     return {
-      items: records.map(toTask),
+      items: records.map((record) => ({ ...toTask(record), id: tasks.cursorKey(record) })),
       next: hasNext && last !== undefined ? cursorAt(last, false) : null,
       previous: hasPrevious && first !== undefined ? cursorAt(first, true) : null,
       ...(total ? { total: await tasks.count(wanted) } : {}),
@@ -178,7 +137,7 @@ export class Tasks {
   }
 
   /** The task of one document. */
-  async get(task: string, docId: unknown): Promise<Task | undefined> {
+  async get(task: string, docId: unknown): Promise<FoundTask | undefined> {
     checkText('tasks.get', 'task', task);
     const page = await this.find({ task, sourceDocFilter: { _id: docId } }, { limit: 1 });
     if (page.items.length > 0) return page.items[0];
@@ -186,9 +145,35 @@ export class Tasks {
     return (await this.find({ task, _id: { task, id: docId } }, { limit: 1 })).items[0];
   }
 
-  async count(filter: TasksFilter = {}): Promise<number> {
+  async count(filter: TasksFilter = {}, options: { readonly limit?: number } = {}): Promise<number> {
     const wanted = toTaskFilter('tasks.count', filter);
-    return (await this.#open()).count(wanted);
+    const most = checkMost('tasks.count', options);
+    return (await this.#open()).count(wanted, most);
+  }
+
+  /** Counts by task and status, stopped at 100,000 of each status, shared among the tasks; and when the first is due. */
+  async stats(): Promise<readonly TaskStats[]> {
+    return (await this.#open()).stats(COUNT_CAP);
+  }
+
+  /** What failed tasks say, grouped by name and message; ids and numbers in messages make no difference. */
+  async errors(options: ErrorsOptions = {}): Promise<ErrorGroups> {
+    const { limit, name } = checkErrorsOptions('tasks.errors', options);
+    return groupsOf(await (await this.#open()).failures(limit + 1, name), limit);
+  }
+
+  /** The source document of a task as it is now, by the task's `id`; undefined where one of them is gone. */
+  async document(
+    id: string,
+  ): Promise<{ readonly collection: string; readonly document: unknown } | undefined> {
+    const tasks = await this.#open();
+    const { tasks: found } = await tasks.find(toTaskFilter('tasks.document', { id }), ONE);
+    return found[0] && tasks.document(found[0]);
+  }
+
+  /** Who plans, how far it is behind, and what it looks at again. */
+  async planning(): Promise<Planning> {
+    return planningOf(await this.#store(), await this.stats());
   }
 
   /** Starts a fresh sequence of attempts; those that run at this moment run again afterwards. */
@@ -204,6 +189,12 @@ export class Tasks {
     checkText('tasks.pause', 'task', task);
     await (await this.#open()).pause(task);
     await (await this.#reactive()).planner.ring(false);
+  }
+
+  /** The tasks that are paused, or throttled in the whole cluster until a time. */
+  async paused(): Promise<readonly { readonly task: string; readonly until: Date | null }[]> {
+    const pauses = await (await this.#open()).pauses();
+    return [...pauses].map(([task, until]) => ({ task, until })).sort((a, b) => (a.task < b.task ? -1 : 1));
   }
 
   async resume(task: string): Promise<void> {
@@ -232,13 +223,4 @@ export class Tasks {
     await this.#store();
     return this.#tasks;
   }
-}
-
-/** Refuses stores whose data cannot be watched. */
-export function reactiveOf(store: Store): ReactiveStore {
-  if (store.reactive !== undefined) return store.reactive;
-  throw new OptionError(
-    `The ${store.kind} store has no data to watch: reactive tasks need MongoDB (tidemill/mongodb), PostgreSQL ` +
-      '(tidemill/postgres) or the embedded store (tidemill/embedded).',
-  );
 }

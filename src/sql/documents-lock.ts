@@ -11,8 +11,8 @@ import { conditionOf } from './reactive/translate.js';
 import { timeText } from './values.js';
 
 /** Times inside JSON are texts of one form, and are compared as such. */
-const ISO = `'^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{3}Z$'`;
-const asText = (time: string): string =>
+export const ISO = `'^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{3}Z$'`;
+export const asText = (time: string): string =>
   `to_char((${time}) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 
 /** An expression by which due times sort, and that an index may be made of. */
@@ -20,7 +20,7 @@ export const sortKey = (place: Place): string =>
   place.kind === 'json' ? `(${textAt(place)} collate "C")` : place.sql;
 
 /** A condition: due at the time that an expression says. */
-function isDue(place: Place, time: string): string {
+export function isDue(place: Place, time: string): string {
   if (place.kind === 'json') return `${sortKey(place)} <= ${asText(time)} and ${textAt(place)} ~ ${ISO}`;
   const bound = place.kind === 'timestamp' ? `((${time}) at time zone 'UTC')` : `(${time})`;
   return `${place.sql} <= ${bound} and ${place.sql} > '-infinity'`;
@@ -36,9 +36,9 @@ function isMisfit(place: Place, time: string): string {
   return `((${text} <= ${asText(time)} or ${text} >= '4') and ${textAt(place)} !~ ${ISO})`;
 }
 
-const NOW = 'statement_timestamp()';
+export const NOW = 'statement_timestamp()';
 
-const matching = ({ where, shape, condition }: DocumentTable, args: Parameters): string => {
+export const matching = ({ where, shape, condition }: DocumentTable, args: Parameters): string => {
   const sql = conditionOf(where, shape, condition, args);
   return sql === undefined ? 'true' : `(${sql}\n)`;
 };
@@ -102,7 +102,7 @@ const MOST_MISFITS = 10;
 const LONGEST_MS = 365 * 86_400_000;
 
 /** A condition: the row is one of those. */
-function isOneOf(table: DocumentTable, ids: readonly unknown[], args: Parameters): string {
+export function isOneOf(table: DocumentTable, ids: readonly unknown[], args: Parameters): string {
   const { key } = table.shape;
   const given = unlike(table, 'tidemill_given');
   const texts = ids.map((id) =>

@@ -5,6 +5,7 @@ import type { ServerClock } from '../core/server-clock.js';
 import { checkFields } from '../store/document-fields.js';
 import type { DocumentJobStore, DocumentPlace } from '../store/documents.js';
 import type { Sql } from './connection.js';
+import { countDocuments, findDocuments } from './documents-find.js';
 import { documentIndexFaults } from './documents-index.js';
 import { lock, look } from './documents-lock.js';
 import { jobOfRow } from './documents-row.js';
@@ -98,6 +99,8 @@ export function sqlDocuments(home: Home, place: DocumentPlace): DocumentJobStore
         ),
       ),
     look: ({ withinMs, known: reported }) => on((sql, at) => look(sql, at, withinMs, reported)),
+    count: (query) => on((sql, at) => countDocuments(sql, at, query)),
+    find: (query) => on((sql, at) => findDocuments(sql, at, query)),
     indexFaults: () => on((sql, at) => documentIndexFaults(sql, at)),
   };
 }

@@ -1,8 +1,10 @@
+import type { FailureLine } from '../core/failure-groups.js';
+import type { FieldValues } from '../core/fields.js';
 import { JOB_STATUSES, type JobRecord, type JobStatus } from '../core/job.js';
 import type { Found, JobFilter, NameCounts, Page, StatusCounts, TimeRange } from '../store/port.js';
 import type { Sql } from './connection.js';
 import { isTimeLimit, run } from './errors.js';
-import { answering, COLUMNS, LEAN_COLUMNS, records } from './record.js';
+import { answering, COLUMNS, LEAN_COLUMNS, ms, records } from './record.js';
 import { rows } from './rows.js';
 import { isStorable, timeText } from './values.js';
 
@@ -39,7 +41,7 @@ function range(column: string, { from, to }: TimeRange, parameters: Parameters):
 
 /** An allow-list of columns; every value is a parameter. Statuses are a closed set, and said apart. */
 function conditions(filter: JobFilter, parameters: Parameters): string[] {
-  const { ids, name, uniqueKey, createdAt, updatedAt, nextRunAt, error } = filter;
+  const { ids, name, uniqueKey, createdAt, updatedAt, nextRunAt, error, data } = filter;
   return [
     ...(ids === undefined ? [] : [`id = any(${parameters.list(ids)})`]),
     ...(name === undefined ? [] : [`name = any(${parameters.list(name)})`]),
@@ -50,7 +52,21 @@ function conditions(filter: JobFilter, parameters: Parameters): string[] {
     ...(error === undefined
       ? []
       : [isStorable(error) ? `strpos(fail_reason, ${parameters.add(error, 'text')}) > 0` : 'false']),
+    ...(data === undefined ? [] : fieldConditions('data', data, parameters)),
   ];
+}
+
+/**
+ * Parts of a column of JSON. The path is text of a language of its own, so its keys are written as JSON texts; in its lax
+ * mode lists on the way and at the end are looked into. The value is a variable of that language.
+ */
+function fieldConditions(column: string, fields: FieldValues, parameters: Parameters): string[] {
+  return Object.entries(fields).map(([path, value]) => {
+    if (!isStorable(path) || (typeof value === 'string' && !isStorable(value))) return 'false';
+    const keys = path.split('.').map((key) => `.${JSON.stringify(key)}`);
+    const test = parameters.add(`$${keys.join('')} ? (@ == $value)`, 'text');
+    return `jsonb_path_exists(${column}, ${test}::jsonpath, ${parameters.add(JSON.stringify({ value }), 'text')}::jsonb, true)`;
+  });
 }
 
 const where = (all: readonly string[]): string => (all.length === 0 ? '' : `where ${all.join(' and ')}`);
@@ -170,19 +186,37 @@ function inOrder(jobs: readonly JobRecord[], { field, direction }: Page): JobRec
   return [...jobs].sort((a, b) => direction * (a[field].getTime() - b[field].getTime() || byId(a, b)));
 }
 
-export async function count({ driver, names }: Sql, filter: JobFilter): Promise<number> {
+export async function count({ driver, names }: Sql, filter: JobFilter, most: number): Promise<number> {
   const parameters = new Parameters();
   const all = [
     ...(filter.status === undefined ? [] : inAny(filter.status)),
     ...conditions(filter, parameters),
   ];
-  const text = `select count(*)::text as json from ${names.jobs} ${where(all)}`;
+  const limit = Number.isFinite(most) ? `limit ${parameters.add(most, 'bigint')}` : '';
+  const text = `select count(*)::text as json from (select from ${names.jobs} ${where(all)} ${limit}) counted`;
   const [number = 0] = await run('count', () => rows<number>(driver, text, parameters.values));
   return number;
 }
 
 const inAny = (statuses: readonly JobStatus[]): string[] =>
   statuses.length === 0 ? ['false'] : [`status in (${literal(statuses)})`];
+
+/** Each failed job is one key of an index; of one name the newest by their birth, since that is what an index has in order. */
+function failuresStatement({ names: { jobs } }: Sql, name?: string): string {
+  const [own, order] = name === undefined ? ['', 'updated_at'] : ['and name = $2::text', 'created_at'];
+  return `select json_build_object('name', name, 'message', coalesce(fail_reason, ''), 'at', at)::text as json
+    from (select name, fail_reason, ${ms('updated_at')} as at from ${jobs} where status = 'failed' ${own}
+      order by ${order} desc, id desc limit $1::integer) f`;
+}
+
+export async function failures(sql: Sql, limit: number, name?: string): Promise<readonly FailureLine[]> {
+  if (name !== undefined && !isStorable(name)) return [];
+  const values = [limit, ...(name === undefined ? [] : [name])];
+  const found = await run('read failures', () =>
+    rows<{ name: string; message: string; at: number }>(sql.driver, failuresStatement(sql, name), values),
+  );
+  return found.map((line) => ({ ...line, at: new Date(line.at) }));
+}
 
 /** Reads matching jobs without their payload, in the order of their ids: what changes on the way never comes twice. */
 export async function* each(

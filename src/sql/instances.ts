@@ -1,15 +1,15 @@
-import type { Instance, InstanceStore, Registration } from '../store/port.js';
+import type { Capacity, Instance, InstanceDetails, InstanceStore, Registration } from '../store/port.js';
 import { lockLimit, passingOver } from './around-locks.js';
-import { cluster } from './cluster.js';
+import { cluster, clusterJson, readCluster, type ClusterRow } from './cluster.js';
 import type { Sql } from './connection.js';
 import { run } from './errors.js';
 import { ms } from './record.js';
 import { rows } from './rows.js';
 import { isStorable, readable } from './values.js';
 
-/** $1 life · $2 instance · $3 names · $4 tasks · $5 policies · $6 host · $7 pid · $8 lease */
-function valuesOf(registration: Registration): (string | number)[] {
-  const { life, instanceId, names, tasks, policies, host, pid, leaseMs } = registration;
+/** $1 life · $2 instance · $3 names · $4 tasks · $5 policies · $6 host · $7 pid · $8 lease · $9 capacity */
+function valuesOf(registration: Registration): (string | number | null)[] {
+  const { life, instanceId, names, tasks, policies, host, pid, leaseMs, capacity } = registration;
   return [
     life,
     instanceId,
@@ -20,19 +20,42 @@ function valuesOf(registration: Registration): (string | number)[] {
     readable(host),
     pid,
     leaseMs,
+    capacity === undefined ? null : JSON.stringify(storable(capacity)),
   ];
+}
+
+function storable({ slots, jobs, tasks }: Capacity): Capacity {
+  const kept = (limits: Capacity['jobs']): Capacity['jobs'] => limits.filter(([name]) => isStorable(name));
+  return { slots, jobs: kept(jobs), tasks: kept(tasks) };
 }
 
 const leaseUntil = ({ leaseNow }: Sql, parameter: string): string =>
   `${leaseNow()} + ${parameter}::double precision * interval '1 millisecond'`;
 
+/** One statement: who is alive must not differ from who is described. */
+async function describe(sql: Sql): ReturnType<InstanceStore['describe']> {
+  const { driver, names } = sql;
+  const details = `(select coalesce(json_object_agg(life, json_build_object('host', host, 'pid', pid, 'capacity', capacity)), '{}')
+    from ${names.instances})`;
+  const text = `select json_build_object('cluster', ${clusterJson(sql)}, 'details', ${details})::text as json`;
+  type Details = { host: string; pid: number; capacity: Capacity | null };
+  const [row] = await rows<{ cluster: ClusterRow; details: Record<string, Details> }>(driver, text);
+  const { cluster: seen, details: byLife } = row as NonNullable<typeof row>;
+  const read = readCluster(seen);
+  const instances = read.instances.map((state): InstanceDetails => {
+    const { host = '', pid = 0, capacity = null } = byLife[state.life] ?? {};
+    return { ...state, host, pid, ...(capacity === null ? {} : { capacity }) };
+  });
+  return { cluster: read, instances };
+}
+
 export function instanceStore(sql: () => Sql): InstanceStore {
   const insert = async (registration: Registration): Promise<boolean> => {
     const { driver, names } = sql();
     const text = `
-      insert into ${names.instances} (life, instance_id, names, tasks, policies, host, pid, lease_until, dead)
+      insert into ${names.instances} (life, instance_id, names, tasks, policies, host, pid, lease_until, dead, capacity)
       values ($1::text, $2::text, $3::text::jsonb, $4::text::jsonb, $5::text::jsonb, $6::text, $7::integer,
-        ${leaseUntil(sql(), '$8')}, false)
+        ${leaseUntil(sql(), '$8')}, false, $9::text::jsonb)
       on conflict do nothing
       returning to_json(life)::text as json`;
     return (await rows(driver, text, valuesOf(registration))).length === 1;
@@ -74,6 +97,7 @@ export function instanceStore(sql: () => Sql): InstanceStore {
         ),
       ),
     list: () => cluster(sql()),
+    describe: () => run('read instances', () => describe(sql())),
     register: (registration) =>
       run('register', async () => {
         for (;;) {
@@ -89,7 +113,8 @@ export function instanceStore(sql: () => Sql): InstanceStore {
       const { driver, names, clock } = sql();
       const text = `
         update ${names.instances} set instance_id = $2::text, names = $3::text::jsonb, tasks = $4::text::jsonb,
-          policies = $5::text::jsonb, host = $6::text, pid = $7::integer, lease_until = ${leaseUntil(sql(), '$8')}
+          policies = $5::text::jsonb, host = $6::text, pid = $7::integer, lease_until = ${leaseUntil(sql(), '$8')},
+          capacity = $9::text::jsonb
         where life = $1::text and not dead
         returning ${ms('statement_timestamp()')}::text as json`;
       const sentAt = performance.now();

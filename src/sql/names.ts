@@ -15,6 +15,7 @@ export interface Names {
   readonly instances: string;
   readonly pauses: string;
   readonly locks: string;
+  readonly audit: string;
   readonly migrations: string;
   readonly metricCounts: string;
   readonly metricShares: string;
@@ -32,6 +33,7 @@ export function namesIn(schema: string): Names {
     instances: table('instances'),
     pauses: table('pauses'),
     locks: table('locks'),
+    audit: table('audit'),
     migrations: table('migrations'),
     metricCounts: table('metric_counts'),
     metricShares: table('metric_shares'),

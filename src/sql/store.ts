@@ -2,6 +2,7 @@ import { OptionError } from '../core/errors.js';
 import { checkBoolean, checkInteger, checkOneOf } from '../core/options.js';
 import type { PayloadRules } from '../core/payload.js';
 import type { ServerClock } from '../core/server-clock.js';
+import type { AuditStore } from '../store/audit.js';
 import type { DocumentJobStore, DocumentPlace } from '../store/documents.js';
 import type { Finding } from '../store/inspect.js';
 import type { ReactiveStore } from '../store/reactive.js';
@@ -14,6 +15,7 @@ import type {
   Watch,
   WatchHandlers,
 } from '../store/port.js';
+import { auditStore } from './audit.js';
 import { Connection, type Opened, type Sql } from './connection.js';
 import { sqlDocuments } from './documents.js';
 import { driftText, schemaDrift } from './drift.js';
@@ -76,6 +78,7 @@ export class SqlStore implements Store<Queryable> {
   readonly instances: InstanceStore;
   readonly locks: LockStore;
   readonly metrics: MetricsStore;
+  readonly audit: AuditStore;
   readonly reactive: ReactiveStore<Queryable>;
   readonly #names: Names;
   readonly #connection: Connection;
@@ -103,6 +106,7 @@ export class SqlStore implements Store<Queryable> {
     this.instances = instanceStore(sql);
     this.locks = lockStore(sql);
     this.metrics = metricsStore(sql);
+    this.audit = auditStore(sql);
     this.#sources = new Sources(sql, createTriggers);
     this.reactive = reactiveStore(this.#sources);
   }

@@ -3,6 +3,8 @@
  * used by it, one that has not is served by the three.
  */
 import type { Clock } from '../core/clock.js';
+import type { FieldValues } from '../core/fields.js';
+import type { TimeRange } from './work.js';
 
 /** A document, as its schedule sees it. */
 export interface DocumentJob<Doc = Record<string, unknown>> {
@@ -88,6 +90,36 @@ export interface DocumentWatch {
   close(): Promise<void>;
 }
 
+/**
+ * `due` and `waiting`: its time has come, or will; one that runs is waiting for the end of its lock. `failed`: no run is
+ * planned, and the last one failed for good. `parked`: no run is planned.
+ */
+export type DocumentState = 'due' | 'waiting' | 'failed' | 'parked';
+
+/** Which documents, for people who look. */
+export interface DocumentQuery {
+  /** Those with a time, or those without: the two are not mixed. Absent: of any state, by their keys. */
+  readonly states?: readonly DocumentState[];
+  /** Texts that an earlier answer had as `key`. */
+  readonly keys?: readonly string[];
+  /** Text contained in the failure's reason. */
+  readonly error?: string;
+  /** Parts of the document and the values that they have. */
+  readonly data?: FieldValues;
+  readonly sleepUntil?: TimeRange;
+  readonly direction: 1 | -1;
+  readonly limit: number;
+  /** Start after this one, in the order of due times, or of keys where there are none. */
+  readonly after?: { readonly at: Date | null; readonly key: string };
+}
+
+export interface FoundDocuments<Doc> {
+  readonly documents: readonly { readonly key: string; readonly job: DocumentJob<Doc> }[];
+  readonly more: boolean;
+  /** The time limit was reached: there may be more than was found. */
+  readonly partial: boolean;
+}
+
 /** Where documents are, for a scheduler. */
 export interface DocumentJobStore<Doc = Record<string, unknown>> {
   /** Finds the next document that is due, sets its `sleepUntil` to `lockUntil`, and answers it as it was before. Atomic. */
@@ -124,6 +156,10 @@ export interface DocumentJobStore<Doc = Record<string, unknown>> {
   ): Promise<DocumentLook>;
   /** Calls back when something may be due. It only shortens a wait. */
   watch?(wake: () => void): Promise<DocumentWatch>;
+  /** How many match, up to `limit`. */
+  count?(query: Omit<DocumentQuery, 'direction' | 'after'>, call: StoreCall): Promise<number>;
+  /** Documents for people who look; by due time, and never all at once. */
+  find?(query: DocumentQuery, call: StoreCall): Promise<FoundDocuments<Doc>>;
   /** The schedule of a document that was read elsewhere. */
   read?(document: Doc): DocumentJob<Doc>;
   /** Called by the scheduler's start. `counts`: failures are to be kept in documents; refused where they cannot be. */

@@ -3,10 +3,13 @@
  * batch, and has its precondition inside the write. A store records what the engine decided and decides nothing itself.
  */
 import type { Clock } from '../core/clock.js';
+import type { FailureLine } from '../core/failure-groups.js';
+import type { FieldValues } from '../core/fields.js';
 import type { Attempt, JobRecord, JobStatus, LogLine, MissedPolicy } from '../core/job.js';
 import type { PayloadRules } from '../core/payload.js';
 import type { TraceContext } from '../core/tracer.js';
 import type { FailureKind } from '../core/work.js';
+import type { AuditStore } from './audit.js';
 import type { DocumentJobStore, DocumentPlace } from './documents.js';
 import type { Finding } from './inspect.js';
 import type { LockStore } from './lock.js';
@@ -18,9 +21,11 @@ import type {
   FailedRun,
   Hint,
   Instance,
+  InstanceState,
   Lease,
   Note,
   TaskAdvert,
+  TimeRange,
   WorkStore,
 } from './work.js';
 
@@ -47,6 +52,7 @@ export {
   type SettleAnswer,
   type StrayQuery,
   type TaskAdvert,
+  type TimeRange,
   type WakeUp,
   type WorkStore,
 } from './work.js';
@@ -120,11 +126,8 @@ export interface JobFilter {
   readonly nextRunAt?: TimeRange;
   /** Text contained in the failure's message. */
   readonly error?: string;
-}
-
-export interface TimeRange {
-  readonly from?: Date;
-  readonly to?: Date;
+  /** Parts of the payload and the values that they have. */
+  readonly data?: FieldValues;
 }
 
 export interface Page {
@@ -188,8 +191,11 @@ export interface JobStore<Tx = unknown> extends WorkStore<JobRecord, Settlement,
   find(filter: JobFilter, page: Page): Promise<Found>;
   /** The text that identifies a record in a cursor. */
   cursorKey(record: JobRecord): string;
-  count(filter: JobFilter): Promise<number>;
+  /** Stops counting at `most`. */
+  count(filter: JobFilter, most?: number): Promise<number>;
   stats(cap: number): Promise<{ readonly names: readonly NameCounts[]; readonly total: number }>;
+  /** What the newest failed jobs say, so many at most; of one name, or of all. */
+  failures(limit: number, name?: string): Promise<readonly FailureLine[]>;
   cancel(
     id: string,
     retention: (name: string) => RetentionMs,
@@ -236,6 +242,23 @@ export interface Registration extends Instance {
   readonly host: string;
   readonly pid: number;
   readonly leaseMs: number;
+  /** How much it runs at once; for people who ask why something waits. */
+  readonly capacity?: Capacity;
+}
+
+/** How much an instance runs at once: in all, and of each name. */
+export interface Capacity {
+  readonly slots: number;
+  readonly jobs: readonly (readonly [name: string, limit: number])[];
+  readonly tasks: readonly (readonly [task: string, limit: number])[];
+}
+
+/** An instance as people look at it. */
+export interface InstanceDetails extends InstanceState {
+  readonly host: string;
+  readonly pid: number;
+  /** Absent where it runs an older version. */
+  readonly capacity?: Capacity;
 }
 
 export interface InstanceStore {
@@ -244,6 +267,8 @@ export interface InstanceStore {
   renew(registration: Registration): Promise<'renewed' | 'lost'>;
   deregister(instance: Instance): Promise<void>;
   list(): Promise<Cluster>;
+  /** As `list`, with what only people ask for. */
+  describe(): Promise<{ readonly cluster: Cluster; readonly instances: readonly InstanceDetails[] }>;
   /** Declares an instance dead if its lease is over. Its policies are the answer; undefined where it lives or is gone. */
   fence(instance: Instance): Promise<{ policies: Readonly<Record<string, unknown>> } | undefined>;
   /** Forgets a dead instance once nothing is held by it. */
@@ -277,6 +302,7 @@ export interface Store<Tx = unknown> {
   readonly instances: InstanceStore;
   readonly locks: LockStore;
   readonly metrics: MetricsStore;
+  readonly audit: AuditStore;
   /** Left out where data cannot be watched. */
   readonly reactive?: ReactiveStore<Tx>;
   /** The documents of one place, for a scheduler. It opens and closes the store by itself. */

@@ -3,11 +3,13 @@
  * by which a change becomes work are the store's to evaluate, server-side: documents never come to the planner.
  */
 import { TidemillError, type TidemillErrorOptions } from '../core/errors.js';
+import type { FailureLine } from '../core/failure-groups.js';
+import type { FieldValues } from '../core/fields.js';
 import type { Attempt } from '../core/job.js';
 import type { TaskRecord, TaskStatus } from '../core/task.js';
 import type { TraceContext } from '../core/tracer.js';
 import type { FailureKind } from '../core/work.js';
-import type { Instance, Lease, TaskAdvert, WorkStore } from './work.js';
+import type { Instance, Lease, TaskAdvert, TimeRange, WorkStore } from './work.js';
 
 /** Where the watched documents live. */
 export interface Source {
@@ -152,6 +154,25 @@ export interface TaskFilter {
   /** A query on the source documents, of the store's own. */
   readonly sourceDocFilter?: unknown;
   readonly _id?: readonly unknown[];
+  readonly scheduledAt?: TimeRange;
+  readonly createdAt?: TimeRange;
+  readonly updatedAt?: TimeRange;
+  /** Texts that `cursorKey` answered. */
+  readonly keys?: readonly string[];
+  /** Parts of the source documents and the values that they have; in the place of `sourceDocFilter`. */
+  readonly source?: FieldValues;
+}
+
+export type TaskCounts = Readonly<Record<TaskStatus, number>>;
+
+/** How many tasks of one name there are. */
+export interface TaskStats {
+  readonly task: string;
+  readonly counts: TaskCounts;
+  /** Statuses of which there are more than the count says. */
+  readonly capped: readonly TaskStatus[];
+  /** When the first pending one is, or was, due. */
+  readonly nextDue?: Date;
 }
 
 export interface TaskPageRequest {
@@ -182,9 +203,19 @@ export interface TaskStore<Tx = unknown> extends WorkStore<TaskRecord, TaskSettl
     page: TaskPageRequest,
   ): Promise<{ readonly tasks: readonly TaskRecord[]; readonly more: boolean; readonly partial: boolean }>;
   cursorKey(record: TaskRecord): string;
-  count(filter: TaskFilter): Promise<number>;
+  /** Stops counting at `most`. */
+  count(filter: TaskFilter, most?: number): Promise<number>;
   /** A fresh sequence of attempts, due now; those that run become dirty. Answers how many. */
   retryMany(filter: TaskFilter): Promise<number>;
+  stats(cap: number): Promise<readonly TaskStats[]>;
+  /** What the failed tasks that were due last say, so many at most; of one name, or of all. */
+  failures(limit: number, task?: string): Promise<readonly FailureLine[]>;
+  /** The source document of a task as it is now, with where it is; undefined where it is gone. */
+  document(
+    record: TaskRecord,
+  ): Promise<{ readonly collection: string; readonly document: unknown } | undefined>;
+  /** Tasks of which nothing is started, and until when; null: until somebody resumes it. */
+  pauses(): Promise<ReadonlyMap<string, Date | null>>;
   pause(task: string, until?: Date): Promise<void>;
   resume(task: string): Promise<void>;
 }

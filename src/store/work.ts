@@ -184,6 +184,12 @@ export interface FailedRun {
   readonly historyLimit: number;
 }
 
+/** Both ends belong to it. */
+export interface TimeRange {
+  readonly from?: Date;
+  readonly to?: Date;
+}
+
 export interface TaskAdvert {
   readonly task: string;
   /** Identifies the definition in the registry. */

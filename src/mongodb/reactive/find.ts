@@ -1,5 +1,5 @@
-import type { Document } from 'mongodb';
-import type { TaskRecord } from '../../core/task.js';
+import type { Document, Filter } from 'mongodb';
+import { TASK_STATUSES, type TaskRecord } from '../../core/task.js';
 import type { TaskFilter, TaskPageRequest } from '../../store/reactive.js';
 import { isTimeLimit } from '../errors.js';
 import { fromText, textOf, toRecord } from './document.js';
@@ -12,23 +12,31 @@ const BATCH = 1_000;
 
 function afterStage({ field, direction, after }: TaskPageRequest): Document[] {
   if (after === undefined) return [];
-  const compare = direction === 1 ? '$gt' : '$lt';
-  const beyond = { [field]: after.at, _id: { [compare]: fromText(after.key) } };
-  return [{ $match: { $or: [{ [field]: { [compare]: after.at } }, beyond] } }];
+  const [past, upTo] = direction === 1 ? ['$gt', '$gte'] : ['$lt', '$lte'];
+  const beyond = { [field]: after.at, _id: { [past]: fromText(after.key) } };
+  // The first part bounds the index; an alternative alone would not.
+  return [{ $match: { [field]: { [upTo]: after.at }, $or: [{ [field]: { [past]: after.at } }, beyond] } }];
 }
+
+/** Says what the index needs to hear before it can serve the sort; it changes nothing about what is found. */
+const helped = (own: Filter<Document>, filter: TaskFilter, field: string): Filter<Document> =>
+  filter.status === undefined && field === 'scheduledAt'
+    ? { $and: [own, { status: { $in: [...TASK_STATUSES] } }] }
+    : own;
 
 /** Up to `wanted` tasks of one collection, in order. */
 async function* pageOf(
   selection: Selection,
+  filter: TaskFilter,
   page: TaskPageRequest,
   wanted: number,
 ): AsyncGenerator<TaskRecord> {
   const { place, own, joined, apart } = selection;
   const { field, direction } = page;
   const pipeline = [
-    { $match: own },
-    ...joined,
+    { $match: helped(own, filter, field) },
     ...afterStage(page),
+    ...joined,
     { $sort: { [field]: direction, _id: direction } },
     ...(apart === undefined ? [{ $limit: wanted }] : []),
   ];
@@ -55,7 +63,7 @@ export async function find(
     const found: TaskRecord[] = [];
     for (const selection of selections) {
       try {
-        for await (const record of pageOf(selection, page, skip + limit + 1)) found.push(record);
+        for await (const record of pageOf(selection, filter, page, skip + limit + 1)) found.push(record);
       } catch (error) {
         if (!isTimeLimit(error)) throw error;
         partial = true;
@@ -74,22 +82,33 @@ const byName = (a: TaskRecord, b: TaskRecord): number =>
 
 export const cursorKey = (record: TaskRecord): string => textOf(record.key);
 
-async function countIn(selection: Selection): Promise<number> {
+async function countIn(selection: Selection, most: number): Promise<number> {
   const { place, own, joined, apart } = selection;
   if (apart === undefined) {
-    const [row] = await place.tasks.aggregate([{ $match: own }, ...joined, { $count: 'n' }]).toArray();
+    const limit = Number.isFinite(most) ? [{ $limit: most }] : [];
+    const [row] = await place.tasks
+      .aggregate([{ $match: own }, ...joined, ...limit, { $count: 'n' }])
+      .toArray();
     return Number(row?.['n'] ?? 0);
   }
   const keys = place.tasks.find(own, { projection: { _id: 1 }, batchSize: BATCH });
   let count = 0;
-  for await (const _row of taken(selection, keys, BATCH)) count += 1;
+  for await (const _row of taken(selection, keys, BATCH)) {
+    count += 1;
+    if (count >= most) break;
+  }
   return count;
 }
 
-export async function count(sources: Sources, filter: TaskFilter, located: Located): Promise<number> {
+export async function count(
+  sources: Sources,
+  filter: TaskFilter,
+  located: Located,
+  most: number,
+): Promise<number> {
   return selected('count tasks', sources, filter, located, async (selections) => {
     let total = 0;
-    for (const selection of selections) total += await countIn(selection);
+    for (const selection of selections) if (total < most) total += await countIn(selection, most - total);
     return total;
   });
 }

@@ -4,7 +4,8 @@ import { OptionError, reasonOf, StoreError } from '../../core/errors.js';
 import type { Source, TaskFilter } from '../../store/reactive.js';
 import { run } from '../context.js';
 import { isTransient } from '../errors.js';
-import { textOf, type TaskKey } from './document.js';
+import { fieldsQuery, rangeQuery, spelled } from '../fields.js';
+import { fromText, textOf, type TaskKey } from './document.js';
 import { checkSourceFilter } from './filter.js';
 import { lookUp, nameOfSource, type Place, type Sources } from './sources.js';
 
@@ -26,7 +27,7 @@ export interface Selection {
 const escaped = (text: string): RegExp => new RegExp(text.replace(/[.*+?^${}()|[\]\\]/gu, '\\$&'), 'u');
 
 function ownFilter(filter: TaskFilter, tasks: readonly string[]): Filter<Document> {
-  const { status, errorMessage, hasError, _id } = filter;
+  const { status, errorMessage, hasError, _id, keys, source } = filter;
   const parts: Filter<Document>[] = [{ task: { $in: tasks } }];
   if (status !== undefined) parts.push({ status: { $in: status } });
   if (errorMessage !== undefined)
@@ -34,7 +35,34 @@ function ownFilter(filter: TaskFilter, tasks: readonly string[]): Filter<Documen
   if (hasError !== undefined)
     parts.push({ lastError: hasError ? { $type: 'string' } : { $not: { $type: 'string' } } });
   if (_id !== undefined) parts.push({ _id: { $in: _id as never[] } });
+  for (const time of ['scheduledAt', 'createdAt', 'updatedAt'] as const) {
+    const range = filter[time];
+    if (range !== undefined) parts.push({ [time]: rangeQuery(range) });
+  }
+  if (keys !== undefined) parts.push({ _id: { $in: keys.flatMap(keyOfText) as never[] } });
+  const sourceId = source?.['_id'];
+  if (sourceId !== undefined) {
+    const ids = tasks.flatMap((task) => spelled(sourceId).map((id) => ({ task, id })));
+    parts.push({ _id: { $in: ids as never[] } });
+  }
   return { $and: parts };
+}
+
+/** Anything but the key of a task is the key of nothing; it must never be read as an expression. */
+function keyOfText(text: string): readonly TaskKey[] {
+  try {
+    const { task, id, ...others } = fromText(text) as TaskKey;
+    return typeof task === 'string' && Object.keys(others).length === 0 ? [{ task, id }] : [];
+  } catch {
+    return [];
+  }
+}
+
+/** What is asked of the documents, apart from their ids where the tasks' own keys tell. */
+function queryOnSource({ sourceDocFilter, source }: TaskFilter): Document | undefined {
+  if (source === undefined) return sourceDocFilter as Document | undefined;
+  const { _id, ...others } = source;
+  return Object.keys(others).length === 0 ? undefined : fieldsQuery(others);
 }
 
 /** The id, where the query asks for nothing else. */
@@ -59,7 +87,7 @@ async function spellings({ source, collation }: Place, id: unknown): Promise<rea
 
 async function selectIn(place: Place, tasks: readonly string[], filter: TaskFilter): Promise<Selection> {
   const own = ownFilter(filter, tasks);
-  const query = filter.sourceDocFilter as Document | undefined;
+  const query = queryOnSource(filter);
   if (query === undefined) return { place, tasks, own, joined: [] };
   const only = idAlone(query);
   if (only !== undefined) {

@@ -11,6 +11,7 @@ import { Fetcher } from './fetch.js';
 import { checkFilter, checkProjection } from './filter.js';
 import * as finding from './find.js';
 import * as holding from './hold.js';
+import * as insight from './insight.js';
 import * as planning from './plan.js';
 import { plannerStore } from './registry.js';
 import { reprocess, retryMany } from './reset.js';
@@ -106,8 +107,15 @@ function taskStore(
     find: async (filter, page) => finding.find(sources, filter, page, await located()),
     cursorKey: finding.cursorKey,
     depths: async (request) => depths(sources, request, await located()),
-    count: async (filter) => finding.count(sources, filter, await located()),
+    count: async (filter, most = Infinity) => finding.count(sources, filter, await located(), most),
     retryMany: async (filter) => retryMany(sources, filter, await located()),
+    stats: async (cap) => insight.stats(sources, await located(), cap),
+    failures: async (limit, task) => {
+      const meant = (await located()).filter((one) => task === undefined || one.task === task);
+      return insight.failures(sources, meant, limit);
+    },
+    document: (record) => insight.document(sources, record, sourceOf(record.name)),
+    pauses: () => insight.pauses(sources.mongo),
     pause: async (task, until) => {
       // A throttle neither ends a pause that somebody asked for, nor shortens another throttle.
       const paused = { $eq: [{ $type: '$until' }, 'null'] };

@@ -1,12 +1,15 @@
 /** Managing tasks: what is there, and running it again. */
 import { OptionError } from '../../core/errors.js';
-import type { TaskRecord } from '../../core/task.js';
+import { TASK_STATUSES, type TaskRecord } from '../../core/task.js';
+import type { TimeRange } from '../../store/port.js';
 import type { Source, TaskFilter, TaskPageRequest } from '../../store/reactive.js';
+import type { Sql } from '../connection.js';
 import { isTimeLimit, isUnstorable, run } from '../errors.js';
 import { isStorable, timeText } from '../values.js';
 import { Arguments, pinnedTexts } from './arguments.js';
 import { RESET } from './clean.js';
 import { checkFilter } from './filter.js';
+import { distinctTasks } from './insight.js';
 import { found, given, holds, namesOf } from './place.js';
 import { answering, COLUMNS, leaseKey, toRecord, type ShapeOf } from './record.js';
 import type { Shape } from './shape.js';
@@ -38,8 +41,32 @@ function idCondition(ids: readonly unknown[], args: Arguments): string {
     where i.task = k.task and i.id = k.source_doc_id)`;
 }
 
+/** Texts of `cursorKey`; any other is the key of nothing. */
+function keysCondition(keys: readonly string[], args: Arguments): string {
+  const list = keys.flatMap((text) => {
+    try {
+      const { task, key } = JSON.parse(text) as { task: unknown; key: unknown };
+      const known = typeof task === 'string' && typeof key === 'string';
+      return known && isStorable(task) && isStorable(key) ? [{ task, key }] : [];
+    } catch {
+      return [];
+    }
+  });
+  return `(k.task, k.key) in (select i.task, i.key from json_to_recordset(${args.json(list)}) as i(task text, key text))`;
+}
+
+const TIMES = ['scheduledAt', 'createdAt', 'updatedAt'] as const;
+
+function rangeConditions(column: string, { from, to }: TimeRange = {}, args: Arguments): string[] {
+  return [
+    ...(from === undefined ? [] : [`${column} >= ${args.add(timeText(from), 'timestamptz')}`]),
+    ...(to === undefined ? [] : [`${column} <= ${args.add(timeText(to), 'timestamptz')}`]),
+  ];
+}
+
 /** The part of a filter that the task itself answers, an expression for errors aside. */
-function conditions({ task, status, errorMessage, hasError, _id }: TaskFilter, args: Arguments): string[] {
+function conditions(filter: TaskFilter, args: Arguments): string[] {
+  const { task, status, errorMessage, hasError, _id, keys } = filter;
   return [
     ...(task === undefined ? [] : [`k.task = any(${texts(task, args)})`]),
     ...(status === undefined ? [] : [`k.status = any(${texts(status, args)})`]),
@@ -49,6 +76,8 @@ function conditions({ task, status, errorMessage, hasError, _id }: TaskFilter, a
     ...(errorMessage instanceof RegExp ? ['k.last_error is not null'] : []),
     ...(hasError === undefined ? [] : [`k.last_error is ${hasError ? 'not ' : ''}null`]),
     ...(_id === undefined ? [] : [idCondition(_id, args)]),
+    ...(keys === undefined ? [] : [keysCondition(keys, args)]),
+    ...TIMES.flatMap((time) => rangeConditions(`k.${COLUMN[time]}`, filter[time], args)),
   ];
 }
 
@@ -89,6 +118,51 @@ async function tablesOf(sources: Sources, filter: TaskFilter, located: Located):
   return [...tables.values()];
 }
 
+/** After a task: later in the sort, ties by name and key. The first part bounds an index, which has them in another order. */
+function afterConditions({ after, field, direction }: TaskPageRequest, args: Arguments): string[] {
+  if (after === undefined) return [];
+  const { task, key } = JSON.parse(after.key) as { task: string; key: string };
+  const compare = direction === 1 ? '>' : '<';
+  const column = `k.${COLUMN[field]}`;
+  const at = args.add(timeText(after.at), 'timestamptz');
+  return [
+    `${column} ${compare}= ${at}`,
+    `(${column}, k.task, k.key) ${compare} (${at}, ${args.add(task, 'text')}, ${args.add(key, 'text')})`,
+  ];
+}
+
+/**
+ * The statement of a page. By due time each task and status is a range that an index has in order, and answers a page at
+ * most; the first page of all of them together is the answer. By other times all that match are sorted.
+ */
+function findStatement(
+  sql: Sql,
+  filter: TaskFilter,
+  page: TaskPageRequest,
+  args: Arguments,
+  more: readonly string[] = [],
+): string {
+  const { tasks } = namesOf(sql);
+  const order = page.direction === 1 ? 'asc' : 'desc';
+  const column = COLUMN[page.field];
+  const limit = args.add(String(page.limit), 'integer');
+  const sorted = (row: string): string =>
+    `order by ${row}.${column} ${order}, ${row}.task ${order}, ${row}.key ${order} limit ${limit}`;
+  const { task, status = TASK_STATUSES, ...rest } = filter;
+  const ranged = page.field === 'scheduledAt' && filter.keys === undefined && filter._id === undefined;
+  const all = [...conditions(ranged ? rest : filter, args), ...more, ...afterConditions(page, args)];
+  if (!ranged) {
+    const where = all.length === 0 ? '' : `where ${all.join(' and ')}`;
+    return answering(COLUMNS, `(select k.* from ${tasks} k ${where} ${sorted('k')}) page`);
+  }
+  const named = task === undefined ? distinctTasks(tasks) : `select unnest(${texts(task, args)}) as task`;
+  const own = ['k.task = n.task', 'k.status = s.status', ...all];
+  const branches = `select p.* from (${named}) n cross join unnest(${texts([...status], args)}) as s(status)
+    cross join lateral (select k.* from ${tasks} k where ${own.join(' and ')}
+      order by k.scheduled_at ${order}, k.key ${order} limit ${limit}) p`;
+  return answering(COLUMNS, `(select b.* from (${branches}) b ${sorted('b')}) page`);
+}
+
 /** Reads matching tasks, a batch after the other, in order. */
 async function* pages(
   sources: Sources,
@@ -101,26 +175,16 @@ async function* pages(
   checkFilter('sourceDocFilter', filter.sourceDocFilter);
   const tables = filter.sourceDocFilter === undefined ? undefined : await tablesOf(sources, filter, located);
   const expression = expressionOf(filter);
-  const order = page.direction === 1 ? 'asc' : 'desc';
-  const column = COLUMN[page.field];
   let after = page.after;
   for (;;) {
     const args = new Arguments();
-    const all = conditions(filter, args);
-    if (tables !== undefined) all.push(sourceCondition(tables, filter.sourceDocFilter, args));
-    if (after !== undefined) {
-      const { task, key } = JSON.parse(after.key) as { task: string; key: string };
-      const compare = page.direction === 1 ? '>' : '<';
-      all.push(
-        `(k.${column}, k.task, k.key) ${compare} (${args.add(timeText(after.at), 'timestamptz')}, ` +
-          `${args.add(task, 'text')}, ${args.add(key, 'text')})`,
-      );
-    }
-    const where = all.length === 0 ? '' : `where ${all.join(' and ')}`;
-    const text = answering(
-      COLUMNS,
-      `(select k.* from ${namesOf(sql).tasks} k ${where}
-        order by k.${column} ${order}, k.task ${order}, k.key ${order} limit ${args.add(String(page.limit), 'integer')}) page`,
+    const more = tables === undefined ? [] : [sourceCondition(tables, filter.sourceDocFilter, args)];
+    const text = findStatement(
+      sql,
+      filter,
+      { ...page, ...(after === undefined ? {} : { after }) },
+      args,
+      more,
     );
     const rows = await sql.driver.transaction(async (transaction) => {
       await transaction.query(`select set_config('statement_timeout', $1::text, true)`, [String(LIMIT_MS)]);
@@ -152,13 +216,19 @@ async function orNone<T>(work: () => Promise<T>, none: T): Promise<T> {
   }
 }
 
+/** Parts of rows and their values are comparisons like any other. */
+function normal({ source, ...filter }: TaskFilter): TaskFilter {
+  return source === undefined ? filter : { ...filter, sourceDocFilter: source };
+}
+
 export async function find(
   sources: Sources,
-  filter: TaskFilter,
+  asked: TaskFilter,
   page: TaskPageRequest,
   located: Located,
   shapeOf: ShapeOf,
 ): Promise<{ tasks: readonly TaskRecord[]; more: boolean; partial: boolean }> {
+  const filter = normal(asked);
   const { limit, skip } = page;
   const wanted = skip + limit + 1;
   const items: TaskRecord[] = [];
@@ -180,18 +250,37 @@ export async function find(
 
 const ALL = { field: 'createdAt', direction: 1, limit: BATCH, skip: 0 } as const;
 
-export async function count(sources: Sources, filter: TaskFilter, located: Located): Promise<number> {
-  return run('count tasks', () =>
-    orNone(async () => {
-      let total = 0;
-      for await (const some of pages(sources, filter, located, ALL, () => undefined)) total += some.length;
-      return total;
-    }, 0),
-  );
+/** No more than `most` are counted. An expression for errors is asked here, and so needs every task. */
+export async function count(
+  sources: Sources,
+  asked: TaskFilter,
+  located: Located,
+  most: number,
+): Promise<number> {
+  const filter = normal(asked);
+  const one = async (): Promise<number> => {
+    const args = new Arguments();
+    checkFilter('sourceDocFilter', filter.sourceDocFilter);
+    const all = conditions(filter, args);
+    if (filter.sourceDocFilter !== undefined)
+      all.push(sourceCondition(await tablesOf(sources, filter, located), filter.sourceDocFilter, args));
+    const { tasks, pinned } = namesOf(sources.sql);
+    const where = all.length === 0 ? '' : `where ${all.join(' and ')}`;
+    const limit = Number.isFinite(most) ? `limit ${args.add(String(most), 'bigint')}` : '';
+    const text = `select count(*)::text from (select from ${tasks} k ${where} ${limit}) counted`;
+    return Number((await pinnedTexts(sources.sql.driver, pinned, text, args))[0] ?? 0);
+  };
+  const each = async (): Promise<number> => {
+    let total = 0;
+    for await (const some of pages(sources, filter, located, ALL, () => undefined)) total += some.length;
+    return Math.min(total, most);
+  };
+  return run('count tasks', () => orNone(expressionOf(filter) === undefined ? one : each, 0));
 }
 
 /** In batches of keys, so that a reset of millions is no single statement. */
-export async function retryMany(sources: Sources, filter: TaskFilter, located: Located): Promise<number> {
+export async function retryMany(sources: Sources, asked: TaskFilter, located: Located): Promise<number> {
+  const filter = normal(asked);
   const { sql } = sources;
   const { tasks, pinned } = namesOf(sql);
   const { sourceDocFilter, ...own } = filter;

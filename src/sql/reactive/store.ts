@@ -13,6 +13,7 @@ import { Fetcher } from './fetch.js';
 import { checkFilter } from './filter.js';
 import * as finding from './find.js';
 import * as holding from './hold.js';
+import * as insight from './insight.js';
 import { documents, known } from './pages.js';
 import { namesOf } from './place.js';
 import { park, plan, planStatement, whereOf } from './plan.js';
@@ -133,8 +134,15 @@ function taskStore(
     find: async (filter, page) => finding.find(sources, filter, page, await located(), shapeOf),
     cursorKey: finding.cursorKey,
     depths: (request) => depths(sources.sql, request),
-    count: async (filter) => finding.count(sources, filter, await located()),
+    count: async (filter, most = Infinity) => finding.count(sources, filter, await located(), most),
     retryMany: async (filter) => finding.retryMany(sources, filter, await located()),
+    stats: (cap) => insight.stats(sources.sql, cap),
+    failures: (limit, task) => insight.failures(sources.sql, limit, task),
+    document: async (record) => {
+      const home = (await located()).find(({ task }) => task === record.name);
+      return home && insight.document(sources, record, home.source);
+    },
+    pauses: () => insight.pauses(sources.sql),
     pause: async (task, until) => {
       const { driver, names } = sources.sql;
       // A throttle neither ends a pause that somebody asked for, nor shortens another throttle.

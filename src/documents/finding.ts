@@ -1,0 +1,179 @@
+/** Looking at documents with schedules, and running one of them now. */
+import { OptionError } from '../core/errors.js';
+import { checkFieldValues, type FieldValues } from '../core/fields.js';
+import { checkInteger, checkKeys, checkOneOf, checkRange, checkText, show } from '../core/options.js';
+import { idText } from '../core/paths.js';
+import type { DocumentJob, DocumentJobStore, DocumentQuery, DocumentState } from '../store/documents.js';
+import type { TimeRange } from '../store/port.js';
+
+export interface DocumentsFilter {
+  /** Those with a time (`due`, `waiting`) or those without (`failed`, `parked`). Default: `due` and `waiting`. */
+  readonly state?: DocumentState | readonly DocumentState[];
+  /** Texts of `id` that an earlier answer had; of any state. */
+  readonly id?: string | readonly string[];
+  /** Text contained in the reason of the failure. */
+  readonly error?: string;
+  /** Parts of the document and the values that they have, such as `{ 'user.id': 5 }`. */
+  readonly data?: FieldValues;
+  readonly sleepUntil?: TimeRange;
+}
+
+export interface DocumentsPageOptions {
+  /** From 1 to 1,000. Default: 50. */
+  readonly limit?: number;
+  readonly cursor?: string;
+  /** 1: the soonest first. Default: 1. */
+  readonly order?: 1 | -1;
+}
+
+export interface FoundDocument<Doc = Record<string, unknown>> extends DocumentJobView<Doc> {
+  /** A text that identifies it, for the filter `id` and for links. */
+  readonly id: string;
+  /** Its id as people read it. */
+  readonly title: string;
+  readonly state: DocumentState;
+}
+
+type DocumentJobView<Doc> = Omit<DocumentJob<Doc>, 'id' | 'data'>;
+
+export interface DocumentsPage<Doc = Record<string, unknown>> {
+  readonly items: readonly FoundDocument<Doc>[];
+  readonly next: string | null;
+  readonly previous: string | null;
+  /** The time limit was reached: there may be more than was found. */
+  readonly partial?: true;
+}
+
+const STATES: readonly DocumentState[] = ['due', 'waiting', 'failed', 'parked'];
+const TIMED: readonly DocumentState[] = ['due', 'waiting'];
+
+const listOf = <T>(value: T | readonly T[]): readonly T[] =>
+  Array.isArray(value) ? (value as readonly T[]) : [value as T];
+
+function statesOf(where: string, { state, id }: DocumentsFilter): readonly DocumentState[] | undefined {
+  if (state === undefined) return id === undefined ? TIMED : undefined;
+  const states = listOf(state).map((one) => checkOneOf(where, 'state', one, STATES));
+  if (states.every((one) => TIMED.includes(one)) || !states.some((one) => TIMED.includes(one))) return states;
+  throw new OptionError(
+    `${where}: state must be of due and waiting, or of failed and parked, which have no due time to be sorted by.`,
+  );
+}
+
+function queryOf(where: string, filter: DocumentsFilter): Omit<DocumentQuery, 'direction' | 'limit'> {
+  checkKeys(where, filter, ['state', 'id', 'error', 'data', 'sleepUntil']);
+  const states = statesOf(where, filter);
+  const { id, error, data, sleepUntil } = filter;
+  return {
+    ...(states === undefined ? {} : { states }),
+    ...(id === undefined ? {} : { keys: listOf(id).map((text) => checkText(where, 'id', text)) }),
+    ...(error === undefined ? {} : { error: checkText(where, 'error', error) }),
+    ...(data === undefined ? {} : { data: checkFieldValues(where, 'data', data) }),
+    ...(sleepUntil === undefined ? {} : { sleepUntil: checkRange(`${where}: sleepUntil`, sleepUntil) }),
+  };
+}
+
+interface Cursor {
+  readonly at: string | null;
+  readonly key: string;
+  readonly back: boolean;
+  readonly order: 1 | -1;
+}
+
+function readCursor(where: string, text: unknown): Cursor {
+  try {
+    const { at, key, back, order } = JSON.parse(Buffer.from(String(text), 'base64url').toString()) as Cursor;
+    const timed = at === null || !Number.isNaN(new Date(at).getTime());
+    if (timed && typeof key === 'string') return { at, key, back: back, order: order === -1 ? -1 : 1 };
+  } catch {
+    // Refused below.
+  }
+  throw new OptionError(
+    `${where}: cursor must be \`next\` or \`previous\` of an earlier answer, got ${show(text)}.`,
+  );
+}
+
+function stateOf({ sleepUntil, failure }: DocumentJob<unknown>, now: number): DocumentState {
+  if (sleepUntil instanceof Date) return sleepUntil.getTime() <= now ? 'due' : 'waiting';
+  return failure?.ended === true ? 'failed' : 'parked';
+}
+
+function toFound<Doc>(key: string, job: DocumentJob<Doc>, now: number): FoundDocument<Doc> {
+  const { id, sleepUntil, interval, repeatUntil, autoRemove, timezone, failure, document } = job;
+  const fields = { sleepUntil, interval, repeatUntil, autoRemove, timezone, failure, document };
+  const known = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+  return { ...known, id: key, title: idText(id), state: stateOf(job, now) };
+}
+
+type Finder<Doc> = NonNullable<DocumentJobStore<Doc>['find']>;
+
+function finderOf<Doc>(where: string, store: DocumentJobStore<Doc>): Finder<Doc> {
+  if (store.find !== undefined) return (query, call) => (store.find as Finder<Doc>)(query, call);
+  throw new OptionError(`${where}: this store cannot list documents; it has no \`find\`.`);
+}
+
+export async function findPage<Doc>(
+  store: DocumentJobStore<Doc>,
+  now: number,
+  filter: DocumentsFilter,
+  options: DocumentsPageOptions,
+): Promise<DocumentsPage<Doc>> {
+  const where = 'find';
+  checkKeys(where, options, ['limit', 'cursor', 'order']);
+  const limit = checkInteger(where, 'limit', options.limit ?? 50, 1, 1_000);
+  const from = options.cursor === undefined ? undefined : readCursor(where, options.cursor);
+  const order = from?.order ?? (options.order === -1 ? -1 : 1);
+  const back = from?.back === true;
+  const found = await finderOf(where, store)(
+    {
+      ...queryOf(where, filter),
+      direction: back ? (-order as 1 | -1) : order,
+      limit,
+      ...(from === undefined
+        ? {}
+        : { after: { at: from.at === null ? null : new Date(from.at), key: from.key } }),
+    },
+    { signal: new AbortController().signal },
+  );
+  const documents = back ? [...found.documents].reverse() : found.documents;
+  const cursorOf = (one: (typeof documents)[number] | undefined, backwards: boolean): string | null => {
+    if (one === undefined) return null;
+    const at = one.job.sleepUntil instanceof Date ? one.job.sleepUntil.toISOString() : null;
+    return Buffer.from(JSON.stringify({ at, key: one.key, back: backwards, order })).toString('base64url');
+  };
+  const hasNext = back || found.more;
+  const hasPrevious = back ? found.more : from !== undefined;
+  return {
+    items: documents.map(({ key, job }) => toFound(key, job, now)),
+    next: hasNext ? cursorOf(documents.at(-1), false) : null,
+    previous: hasPrevious ? cursorOf(documents[0], true) : null,
+    ...(found.partial ? { partial: true as const } : {}),
+  };
+}
+
+export async function countMatching<Doc>(
+  store: DocumentJobStore<Doc>,
+  filter: DocumentsFilter,
+  options: { readonly limit?: number },
+): Promise<number> {
+  checkKeys('count', options, ['limit']);
+  const limit = checkInteger('count', 'limit', options.limit ?? 1_000, 1, 1_000_000);
+  if (store.count === undefined)
+    throw new OptionError('count: this store cannot count documents; it has no `count`.');
+  return store.count({ ...queryOf('count', filter), limit }, { signal: new AbortController().signal });
+}
+
+/** Due now, if it is still as it was when it was read. `changed`: it is not, or it is being run. */
+export async function makeDue<Doc>(
+  store: DocumentJobStore<Doc>,
+  now: Date,
+  id: string,
+): Promise<'due' | 'changed' | 'missing'> {
+  const call = { signal: new AbortController().signal };
+  const query = { keys: [checkText('runNow', 'id', id)], direction: 1 as const, limit: 1 };
+  const [found] = (await finderOf('runNow', store)(query, call)).documents;
+  if (found === undefined) return 'missing';
+  const { job } = found;
+  if (job.sleepUntil instanceof Date && job.sleepUntil <= now) return 'due';
+  const ifSleepUntil = job.sleepUntil instanceof Date ? job.sleepUntil : null;
+  return (await store.update(job.id, { sleepUntil: now }, { ifSleepUntil, ...call })) ? 'due' : 'changed';
+}

@@ -1,0 +1,65 @@
+/** What the calls that give a job its handler were given: options may be left out before the handler. */
+import type { StandardSchemaV1 } from '@standard-schema/spec';
+import { OptionError } from '../core/errors.js';
+import { checkFunction, show } from '../core/options.js';
+import type { AnyHandler } from './context.js';
+import {
+  checkWorkOptions,
+  compileWork,
+  defineJob,
+  isDefinition,
+  splitOptions,
+  type JobDefinition,
+  type JobOptions,
+  type WorkOptions,
+} from './definition.js';
+import type { Worker } from './registry.js';
+
+export interface Handled {
+  /** The call, for messages. */
+  readonly where: string;
+  readonly worker: Omit<Worker, 'compiled'>;
+}
+
+type Given<Options> = readonly [second: Options | AnyHandler, third: AnyHandler | undefined];
+
+function handled<Options>(
+  where: string,
+  [second, third]: Given<Options>,
+  read: (options: Options) => { readonly definition: JobDefinition; readonly options: WorkOptions },
+): Handled {
+  const [given, handler] =
+    typeof second === 'function' ? [{} as Options, second as AnyHandler] : [second, third];
+  const { definition, options } = read(given);
+  checkFunction(where, 'handler', handler);
+  return {
+    where,
+    worker: { definition, work: compileWork(where, options), handler: handler as AnyHandler },
+  };
+}
+
+/** Of `mill.job`. */
+export function readJob(
+  name: string,
+  ...given: Given<JobOptions & { readonly schema?: StandardSchemaV1 }>
+): Handled {
+  const where = `job(${show(name)})`;
+  return handled(where, given, (all) => {
+    const { definition, work: options } = splitOptions(where, all);
+    const { schema } = definition;
+    const defined =
+      schema === undefined ? defineJob(name, definition) : defineJob(name, { ...definition, schema });
+    return { definition: defined, options };
+  });
+}
+
+/** Of `mill.work`. */
+export function readWork(definition: JobDefinition, ...given: Given<WorkOptions>): Handled {
+  const where = `work(${show((definition as JobDefinition | undefined)?.name)})`;
+  return handled(where, given, (options) => {
+    if (!isDefinition(definition))
+      throw new OptionError(`${where}: the first argument must be a definition made by defineJob.`);
+    checkWorkOptions(where, options);
+    return { definition, options };
+  });
+}

@@ -1,0 +1,46 @@
+import type { Store } from '../store/port.js';
+import type { TaskState, TaskStats } from '../store/reactive.js';
+import { reactiveOf } from './reactive-of.js';
+
+/** The planner as people look at it. */
+export interface Planning {
+  /** The instance that plans; null where nobody does. */
+  readonly leader: string | null;
+  /** How long the oldest task has been due that waits; null where none does. */
+  readonly lagMs: number | null;
+  /** Tasks whose documents are to be looked at again, or are being looked at; `processed`: how many have been. */
+  readonly reconciling: readonly { readonly task: string; readonly processed: number }[];
+}
+
+export async function planningOf(store: Store, stats: readonly TaskStats[]): Promise<Planning> {
+  const { planner } = reactiveOf(store);
+  const [cluster, states] = await Promise.all([store.instances.list(), planner.states()]);
+  const { leader } = cluster;
+  const lives = cluster.instances.some(
+    ({ life, dead, leftMs }) => life === leader?.life && !dead && leftMs > 0,
+  );
+  const due = stats.flatMap(({ nextDue }) => (nextDue === undefined ? [] : [nextDue.getTime()]));
+  const lagMs = cluster.now.getTime() - Math.min(...due);
+  return {
+    leader: lives && leader !== undefined ? leader.instanceId : null,
+    lagMs: due.length > 0 && lagMs > 0 ? lagMs : null,
+    reconciling: await progressOf(
+      store,
+      states.filter(({ wanted, done }) => wanted > done),
+    ),
+  };
+}
+
+/** One checkpoint belongs to all tasks of a source. */
+async function progressOf(store: Store, waiting: readonly TaskState[]): Promise<Planning['reconciling']> {
+  if (waiting.length === 0) return [];
+  const { planner } = reactiveOf(store);
+  const sources = new Map((await planner.plans()).map(({ plan }) => [plan.task, plan.source]));
+  return Promise.all(
+    waiting.map(async ({ task }) => {
+      const source = sources.get(task);
+      const checkpoint = source && (await planner.checkpoint(source));
+      return { task, processed: checkpoint?.processed ?? 0 };
+    }),
+  );
+}

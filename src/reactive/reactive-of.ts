@@ -1,0 +1,12 @@
+import { OptionError } from '../core/errors.js';
+import type { Store } from '../store/port.js';
+import type { ReactiveStore } from '../store/reactive.js';
+
+/** Refuses stores whose data cannot be watched. */
+export function reactiveOf(store: Store): ReactiveStore {
+  if (store.reactive !== undefined) return store.reactive;
+  throw new OptionError(
+    `The ${store.kind} store has no data to watch: reactive tasks need MongoDB (tidemill/mongodb), PostgreSQL ` +
+      '(tidemill/postgres) or the embedded store (tidemill/embedded).',
+  );
+}

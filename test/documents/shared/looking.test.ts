@@ -1,0 +1,78 @@
+import { expect, it } from 'vitest';
+import { until } from '../../support/mills.js';
+import { eachPlace, future, past, watched } from './places.js';
+
+eachPlace('looking at documents with schedules', ({ name, open }) => {
+  if (name === 'three methods') {
+    it('is refused where the store cannot list them', async () => {
+      const { schedule } = watched(await open());
+      await expect(schedule.find()).rejects.toThrow('cannot list');
+      await expect(schedule.count()).rejects.toThrow('cannot count');
+    });
+    return;
+  }
+
+  it('lists them by state, in order of their due times, by pages, and finds one by what is in it', async () => {
+    const place = await open();
+    const { schedule } = watched(place);
+    const due = await place.insert({ sleepUntil: past(), note: 'due' });
+    const waiting = [];
+    for (const ms of [1, 2, 3, 4, 5])
+      waiting.push(await place.insert({ sleepUntil: future(ms * 3_600_000), note: `later ${String(ms)}` }));
+    const parked = await place.insert({ sleepUntil: null, note: 'parked' });
+    const at = new Date();
+    const failure = { count: 2, reason: 'no room for 17', firstAt: at, at, ended: true };
+    const failed = await place.insert({ sleepUntil: null, note: 'failed', scheduleFailure: failure });
+
+    const titles = async (state: 'due' | 'waiting' | 'failed' | 'parked'): Promise<string[]> =>
+      (await schedule.find({ state })).items.map(({ title }) => title);
+    expect(await titles('due')).toEqual([due]);
+    expect(await titles('waiting')).toEqual(waiting);
+    expect(await titles('failed')).toEqual([failed]);
+    expect(await titles('parked')).toEqual([parked]);
+    expect(await schedule.count({ state: 'waiting' })).toBe(5);
+    expect(await schedule.count({ state: 'waiting' }, { limit: 3 })).toBe(3);
+
+    const seen: string[] = [];
+    let previous: string | null = null;
+    for (let cursor: string | null | undefined; cursor !== null;) {
+      const page = await schedule.find({}, { limit: 4, ...(cursor === undefined ? {} : { cursor }) });
+      seen.push(...page.items.map(({ title }) => title));
+      cursor = page.next;
+      previous = page.previous;
+    }
+    expect(seen).toEqual([due, ...waiting]);
+    const back = await schedule.find({}, { limit: 4, cursor: previous! });
+    expect(back.items.map(({ title }) => title)).toEqual([due, ...waiting.slice(0, 3)]);
+    const down = await schedule.find({}, { limit: 2, order: -1 });
+    expect(down.items.map(({ title }) => title)).toEqual([waiting[4], waiting[3]]);
+
+    const [found] = (await schedule.find({ data: { note: 'later 2' } })).items;
+    expect(found).toMatchObject({ title: waiting[1], state: 'waiting', document: { note: 'later 2' } });
+    expect((await schedule.find({ id: found!.id })).items).toMatchObject([{ title: waiting[1] }]);
+    expect((await schedule.find({ state: 'failed', error: 'no room' })).items).toMatchObject([
+      { failure: { count: 2 } },
+    ]);
+    expect((await schedule.find({ state: 'failed', error: 'nothing like it' })).items).toEqual([]);
+    const soon = { from: future(90 * 60_000), to: future(150 * 60_000) };
+    expect((await schedule.find({ sleepUntil: soon })).items).toMatchObject([{ title: waiting[1] }]);
+    await expect(schedule.find({ state: ['due', 'failed'] })).rejects.toThrow('state');
+    await expect(schedule.find({ data: { $where: 1 } })).rejects.toThrow('data');
+  });
+
+  it('one of them is made due by hand, and runs', async () => {
+    const place = await open();
+    const ran: unknown[] = [];
+    const { schedule } = watched(place, { onDocument: ({ note }) => void ran.push(note) });
+    await place.insert({ sleepUntil: future(3_600_000), note: 'later' });
+    await place.insert({ sleepUntil: null, note: 'ended' });
+    const [later] = (await schedule.find({ state: 'waiting' })).items;
+    const [ended] = (await schedule.find({ state: 'parked' })).items;
+    expect(await schedule.runNow(later!.id)).toBe('due');
+    expect(await schedule.runNow(ended!.id)).toBe('due');
+    expect(await schedule.runNow('"nobody"')).toBe('missing');
+    await schedule.start();
+    await until('both have run', () => ran.length === 2);
+    expect([...ran].sort()).toEqual(['ended', 'later']);
+  });
+});
