@@ -1,23 +1,27 @@
 import { OptionError } from './core/errors.js';
 import type { Logger } from './core/logger.js';
+import type { Meter } from './core/meter.js';
+import type { Tracer } from './core/tracer.js';
 import { checkKeys, checkText, show } from './core/options.js';
 import { SCHEDULE_KEYS, type ScheduleOptions } from './documents/options.js';
 import { Scheduler } from './documents/scheduler.js';
 import type { MillSettings } from './mill-options.js';
 import type { DocumentJobStore, DocumentPlace } from './store/documents.js';
-import type { Depth, Store } from './store/port.js';
+import { capFor, type Depth, type Store } from './store/port.js';
 
 /** Documents of the user's that are run when their own schedule says so. */
 export interface DocumentOptions<Doc = Record<string, unknown>> extends ScheduleOptions<Doc>, DocumentPlace {}
 
 /** What `mill.documents` answers. */
-export type DocumentSchedule<Doc = Record<string, unknown>> = Omit<Scheduler<Doc>, 'failingMs'>;
+export type DocumentSchedule<Doc = Record<string, unknown>> = Omit<Scheduler<Doc>, 'failingMs' | 'depth'>;
 
 export interface DocumentSchedulesOptions {
   readonly settings: MillSettings;
   readonly log: Logger;
   /** The mill's store, or how it is opened. */
   readonly store: Store | (() => Promise<Store>);
+  readonly meter: Meter;
+  readonly tracer: () => Tracer | undefined;
   readonly fault: (error: unknown, where: string) => void;
 }
 
@@ -59,7 +63,8 @@ export class DocumentSchedules {
       ...(fields === undefined ? {} : { fields }),
       ...(condition === undefined ? {} : { condition }),
     };
-    const { store, log, fault, settings } = this.#options;
+    const { store, log, fault, settings, meter, tracer } = this.#options;
+    const name = this.#freeName(collection);
     const { min, maxWithoutWakeUp: max } = settings.pollMs;
     const scheduler = new Scheduler<Doc>(
       {
@@ -71,10 +76,14 @@ export class DocumentSchedules {
         logger: log,
         pollInterval: { min, max },
       },
-      { where, fallback: (error, what) => fault(error, `${where}: ${what}`) },
+      {
+        where,
+        fallback: (error, what) => fault(error, `${where}: ${what}`),
+        measures: { name, meter, tracer },
+      },
     );
     this.#schedulers.set(scheduler as unknown as Scheduler<never>, where);
-    this.#names.set(this.#freeName(collection), scheduler as unknown as Scheduler<never>);
+    this.#names.set(name, scheduler as unknown as Scheduler<never>);
     return scheduler;
   }
 
@@ -113,8 +122,13 @@ export class DocumentSchedules {
   }
 
   /** What is due of each collection that runs here. */
-  async depths(): Promise<readonly Depth[]> {
-    return [];
+  async depths(cap: number): Promise<readonly Depth[]> {
+    const limit = capFor(cap, this.#names.size);
+    const found = [...this.#names].map(async ([name, scheduler]) => {
+      const depth = await scheduler.depth(limit);
+      return depth === undefined ? [] : [{ name, counts: {}, ...depth }];
+    });
+    return (await Promise.all(found)).flat();
   }
 
   /** What has gone wrong for longer than a while, in words. */

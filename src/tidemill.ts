@@ -94,7 +94,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
       log: this.#log,
       store,
       plans: () => this.#definitions.plans,
-      documents: () => this.#documents.depths(),
+      documents: (cap) => this.#documents.depths(cap),
       self: () => this.#life.shift?.self,
       vitals: async () => this.#life.shift?.vitals() ?? { running: 0, buffered: 0, abandoned: 0 },
     });
@@ -102,6 +102,8 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
       settings: this.#settings,
       log: this.#log,
       store: this.#store.given ?? (() => this.#store.resolve()),
+      meter: this.#monitor.meter,
+      tracer: () => this.#tracing.tracer,
       fault: (error, where) => this.#fault(error, where),
     });
     this.#life = new Life({

@@ -1,8 +1,9 @@
 import { pause, within, type Clock } from '../core/clock.js';
 import { OptionError, StoppingError } from '../core/errors.js';
 import type { Logger } from '../core/logger.js';
+import type { Ended } from '../core/meter.js';
 import type { Outcome } from '../core/outcome.js';
-import { thrownOutcome } from '../engine/ending.js';
+import { endOf, thrownOutcome, tracedEnd } from '../engine/ending.js';
 import type { DocumentFailure, DocumentJob } from '../store/documents.js';
 import {
   afterCrash,
@@ -17,6 +18,7 @@ import { Held, type Lock } from './held.js';
 import type { Hooks } from './hooks.js';
 import { Intervals } from './interval.js';
 import { Keeper } from './keeper.js';
+import { isRetried, type Measures } from './measures.js';
 import { isSkipped } from './next.js';
 import type { ScheduleErrorContext, ScheduleSettings } from './options.js';
 import { Recorder } from './recorder.js';
@@ -28,6 +30,7 @@ export interface RunnerOptions<Doc> {
   readonly settings: ScheduleSettings;
   readonly hooks: Hooks<Doc>;
   readonly log: Logger;
+  readonly measures: Measures;
   readonly mint: () => Lock;
   /** A slot is free, or a document is recorded. */
   readonly freed: () => void;
@@ -39,6 +42,8 @@ export interface RunnerOptions<Doc> {
 interface Verdict {
   readonly conclusion: Conclusion | null;
   readonly faults: readonly Fault[];
+  /** What it counts as, once it is recorded. */
+  readonly end?: { readonly as: Ended; readonly runMs?: number };
 }
 
 interface Fault {
@@ -168,7 +173,7 @@ export class Runner<Doc> {
     if (held.isAbandoned) return;
     this.#ended(held);
     if (settings.concurrency > 1) freed();
-    const recording = this.#record(held, verdict.conclusion);
+    const recording = this.#record(held, verdict);
     for (const fault of verdict.faults) await this.#report(fault, held);
     await recording;
     this.#open.delete(held);
@@ -184,14 +189,21 @@ export class Runner<Doc> {
   #giveBack(held: Held<Doc>): void {
     const { ending } = conclude(held.job, { kind: 'released' }, this.#about()) as Conclusion;
     this.#open.add(held);
-    void this.#recorder.record(held, ending).then(() => this.#open.delete(held));
+    void this.#recorder.record(held, ending).then((recorded) => {
+      this.#open.delete(held);
+      if (recorded) this.#count({ as: 'released' });
+    });
   }
 
-  async #record(held: Held<Doc>, conclusion: Conclusion | null): Promise<void> {
-    if (conclusion === null) return;
-    const { ending, next, dropped } = conclusion;
-    const recorded = await this.#recorder.record(held, ending);
-    if (!recorded) return;
+  /** Nothing is written of a run that failed without a policy: it counts as it is. */
+  async #record(held: Held<Doc>, { conclusion, end }: Verdict): Promise<void> {
+    const { name, meter } = this.#options.measures;
+    if (conclusion !== null && !(await this.#recorder.record(held, conclusion.ending))) {
+      meter.lost('document', name);
+      return;
+    }
+    this.#count(end);
+    const { next, dropped } = conclusion ?? {};
     if (next !== undefined) this.#options.planned(next);
     if (dropped === true)
       this.#options.log.warn(
@@ -215,12 +227,17 @@ export class Runner<Doc> {
     const crash = afterCrash(held.job, this.#about());
     if (crash === null) return this.#attempt(held);
     void this.#report({ error: crash.error, where: 'crash' }, held);
-    if (crash.conclusion !== undefined) return { conclusion: crash.conclusion, faults: [] };
-    return (await this.#count(held, crash.failure)) ? this.#attempt(held) : { conclusion: null, faults: [] };
+    const { name, meter } = this.#options.measures;
+    meter.reclaimed('document', name);
+    if (crash.conclusion !== undefined)
+      return { conclusion: crash.conclusion, faults: [], end: { as: 'failed' } };
+    if (!(await this.#countCrash(held, crash.failure))) return { conclusion: null, faults: [] };
+    this.#count({ as: 'retried' });
+    return this.#attempt(held);
   }
 
   /** Before it runs again, since it may kill this process, too. Answers whether it may be run: not where it was lost meanwhile. */
-  async #count(held: Held<Doc>, failure: DocumentFailure): Promise<boolean> {
+  async #countCrash(held: Held<Doc>, failure: DocumentFailure): Promise<boolean> {
     held.job = { ...held.job, failure };
     const changes = { failure: { ...failure, lockedUntil: held.lockedUntil } };
     return (await this.#recorder.record(held, { changes })) && !held.isOver(this.#options.clock);
@@ -229,11 +246,36 @@ export class Runner<Doc> {
   async #attempt(held: Held<Doc>): Promise<Verdict> {
     const { job } = held;
     const faults: Fault[] = [];
-    const outcome = this.#isSkipped(job) ? ({ kind: 'skipped' } as const) : await this.#call(held);
+    const { outcome, runMs } = this.#isSkipped(job)
+      ? { outcome: { kind: 'skipped' } as const, runMs: undefined }
+      : await this.#timed(held);
     const conclusion = conclude(job, outcome, this.#about());
     if (outcome.kind === 'threw') faults.push({ error: outcome.error, where: 'onDocument' });
     if (conclusion?.problem !== undefined) faults.push({ error: conclusion.problem, where: 'interval' });
-    return { conclusion, faults };
+    const end = { as: endOf(outcome, isRetried(conclusion)), ...(runMs === undefined ? {} : { runMs }) };
+    return { conclusion, faults, end };
+  }
+
+  async #timed(held: Held<Doc>): Promise<{ readonly outcome: Outcome; readonly runMs: number }> {
+    const { clock, measures } = this.#options;
+    const { name, meter, tracer } = measures;
+    const beganAt = clock.now();
+    meter.began('document', name, held.job.sleepUntil?.getTime() ?? beganAt, beganAt);
+    const call = (): Promise<Outcome> => this.#call(held);
+    const about = {
+      kind: 'document',
+      name,
+      id: held.id,
+      attempt: (held.job.failure?.count ?? 0) + 1,
+    } as const;
+    const outcome = await (tracer()?.run(about, call, tracedEnd) ?? call());
+    return { outcome, runMs: clock.now() - beganAt };
+  }
+
+  #count(end: Verdict['end']): void {
+    if (end === undefined) return;
+    const { clock, measures } = this.#options;
+    measures.meter.ended('document', measures.name, end.as, clock.now(), end.runMs);
   }
 
   async #call(held: Held<Doc>): Promise<Outcome> {

@@ -14,6 +14,7 @@ import {
 } from './finding.js';
 import { Hooks, type Fallback } from './hooks.js';
 import { Intervals } from './interval.js';
+import { noMeasures, type Measures } from './measures.js';
 import {
   checkJobStore,
   checkScheduler,
@@ -41,6 +42,7 @@ export interface SchedulerExtras {
   /** Names the scheduler in messages. */
   readonly where?: string;
   readonly fallback?: Fallback;
+  readonly measures?: Measures;
 }
 
 const WHERE = 'new Scheduler';
@@ -67,6 +69,7 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
   readonly #where: string;
   readonly #log: Logger;
   readonly #hooks: Hooks<Doc>;
+  readonly #measures: Measures;
   #isRunning = false;
   #opening: Promise<Open<Doc>> | undefined;
   #starting: Promise<void> | undefined;
@@ -85,6 +88,7 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
     this.#settings = settings;
     this.#pollMs = pollMs;
     this.#log = safeLogger(options.logger);
+    this.#measures = extras.measures ?? noMeasures;
     const logged: Fallback = (error, where) =>
       this.#log.error({ error, where }, `${where}: ${error.message}`);
     this.#hooks = new Hooks(options, extras.fallback ?? logged);
@@ -108,6 +112,11 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
   /** Milliseconds since the store first failed to answer; 0 where it does answer. */
   get failingMs(): number {
     return this.#turn?.failingMs ?? 0;
+  }
+
+  /** How much is due, up to a limit, and for how long the first; undefined where it does not run, or nobody can tell. */
+  async depth(limit: number): Promise<{ readonly due: number; readonly lagMs: number } | undefined> {
+    return this.#turn?.depth(limit);
   }
 
   /** Resolves when `onStart` has; called again, it does nothing. `signal` stops the scheduler when it aborts. */
@@ -229,6 +238,7 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
         pollMs: this.#pollMs,
         hooks: this.#hooks,
         log: this.#log,
+        measures: this.#measures,
       });
       this.#turn.begin();
       this.#advise(store);

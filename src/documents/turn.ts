@@ -6,6 +6,7 @@ import type { Hooks } from './hooks.js';
 import { Locks } from './locks.js';
 import { Lookout } from './lookout.js';
 import { Loop } from './loop.js';
+import type { Measures } from './measures.js';
 import type { PollMs, ScheduleSettings } from './options.js';
 import { Runner } from './runner.js';
 import type { Opened } from './writes.js';
@@ -19,6 +20,7 @@ export interface TurnOptions<Doc> {
   readonly pollMs: PollMs;
   readonly hooks: Hooks<Doc>;
   readonly log: Logger;
+  readonly measures: Measures;
 }
 
 /** How long a stop waits for a lock that is under way. */
@@ -39,7 +41,7 @@ export class Turn<Doc> {
 
   constructor(options: TurnOptions<Doc>) {
     this.#options = options;
-    const { store, clock, settings, pollMs, hooks, log, refresh } = options;
+    const { store, clock, settings, pollMs, hooks, log, measures, refresh } = options;
     // A lock of no duration has no end to be marked.
     const marks = settings.retry !== undefined && settings.lockMs > 0 && store.marks === true;
     const opened: Opened<Doc> = { store, signal: this.#abort.signal, marks };
@@ -52,6 +54,7 @@ export class Turn<Doc> {
       settings,
       hooks,
       log,
+      measures,
       mint: () => locks.mint(),
       freed: () => this.#loop.freed(),
       planned: (at) => this.#loop.planned(at),
@@ -79,6 +82,18 @@ export class Turn<Doc> {
 
   get failingMs(): number {
     return this.#loop.failingMs;
+  }
+
+  /** How many documents are due, up to a limit, and for how long the first; undefined where the store cannot tell. */
+  async depth(limit: number): Promise<{ readonly due: number; readonly lagMs: number } | undefined> {
+    const { store } = this.#options;
+    const { signal } = this.#abort;
+    if (store.look === undefined || store.count === undefined) return undefined;
+    const [due, { dueInMs }] = await Promise.all([
+      store.count({ states: ['due'], limit }, { signal }),
+      store.look({ withinMs: 0, known: [], signal }),
+    ]);
+    return { due, lagMs: Math.max(0, -(dueInMs ?? 0)) };
   }
 
   begin(): void {

@@ -2,7 +2,7 @@
 import { pause, type Clock } from '../core/clock.js';
 import { asError, CancelledError, LeaseLostError, StoppingError, TidemillError } from '../core/errors.js';
 import type { Ended } from '../core/meter.js';
-import type { Finished, Outcome } from '../core/outcome.js';
+import type { Outcome } from '../core/outcome.js';
 import type { TracedEnd } from '../core/tracer.js';
 import type { Work } from '../core/work.js';
 import type { WorkStore } from '../store/port.js';
@@ -19,13 +19,13 @@ export function thrownOutcome(thrown: unknown, signal: AbortSignal): Outcome {
 }
 
 /** What the end of an attempt counts as. */
-export function endOf(outcome: Outcome, retryAt: Date | undefined): Ended {
-  if ('error' in outcome) return retryAt === undefined ? 'failed' : 'retried';
+export function endOf(outcome: Outcome, isRetried: boolean): Ended {
+  if ('error' in outcome) return isRetried ? 'retried' : 'failed';
   return outcome.kind === 'returned' || outcome.kind === 'recorded' ? 'completed' : outcome.kind;
 }
 
 /** What a span says of it. */
-export const tracedEnd = ({ outcome }: Finished): TracedEnd => ({
+export const tracedEnd = (outcome: Outcome): TracedEnd => ({
   outcome: outcome.kind,
   ...('error' in outcome ? { error: outcome.error } : {}),
 });

@@ -300,7 +300,9 @@ export class Engine<W extends Work, S> implements Crew {
     if (spans === undefined) return run();
     const { id, name, trace } = attempt.work;
     const about = { kind: measured(kind), id, name, attempt: trigger.attempt(attempt.work) };
-    return spans.run(trace === undefined ? about : { ...about, trace }, run, tracedEnd);
+    return spans.run(trace === undefined ? about : { ...about, trace }, run, ({ outcome }) =>
+      tracedEnd(outcome),
+    );
   }
 
   async #finish(attempt: Attempt<W>, finished: Finished): Promise<void> {

@@ -116,7 +116,7 @@ export class JobTrigger implements Trigger<JobRecord, Settlement> {
     const { settlement, retryAt } = conclusion;
     const { outcome, startedAt, finishedAt } = finished;
     const runMs = startedAt === undefined ? undefined : finishedAt - startedAt;
-    const end = settlement.status === 'cancelled' ? 'cancelled' : endOf(outcome, retryAt);
+    const end = settlement.status === 'cancelled' ? 'cancelled' : endOf(outcome, retryAt !== undefined);
     meter.ended('job', record.name, end, finishedAt, runMs);
     if (HEARD.some((event) => events.has(event))) this.#tell(record, finished, conclusion);
     if (settlement.status !== 'pending') {

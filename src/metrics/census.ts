@@ -8,7 +8,7 @@ export interface CensusOptions {
   /** The reactive tasks that have a handler here; where others live, the store knows. */
   readonly plans: () => ReadonlyMap<string, TaskPlan>;
   /** What is due of each collection of documents that runs here. */
-  readonly documents: () => Promise<readonly Depth[]>;
+  readonly documents: (cap: number) => Promise<readonly Depth[]>;
 }
 
 const JOB_STATUSES = ['pending', 'processing', 'failed'];
@@ -27,7 +27,7 @@ export async function census(
   const [jobs, tasks, document] = await Promise.all([
     store.jobs.depths(request),
     store.reactive?.tasks(plans).depths(request) ?? [],
-    documents(),
+    documents(request.cap),
   ]);
   const jobNames = alive.flatMap(({ names }) => names);
   const taskNames = alive.flatMap((one) => one.tasks.map(({ task }) => task));

@@ -188,7 +188,7 @@ export class TaskTrigger implements Trigger<TaskRecord, TaskSettlement> {
       toTask({ ...record, status: settlement.status, lockedAt: null });
     const durationMs = finishedAt - startedAt;
     const runMs = finished.startedAt === undefined ? undefined : durationMs;
-    meter.ended('task', record.name, endOf(outcome, retryAt), finishedAt, runMs);
+    meter.ended('task', record.name, endOf(outcome, retryAt !== undefined), finishedAt, runMs);
     // It may be due again soon, by its own wish or because its document changed, and the poll has slowed down meanwhile.
     if (retryAt !== undefined || outcome.kind === 'deferred' || durationMs >= SLOW_MS) changed();
     if (outcome.kind === 'returned' || outcome.kind === 'recorded') {

@@ -1,0 +1,137 @@
+import { context, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api';
+import type { ReadableSpan } from '@opentelemetry/sdk-trace-base';
+import { describe, expect, it } from 'vitest';
+import { memory } from '../../src/memory/index.js';
+import { aMill } from '../support/mills.js';
+import { eachStore } from '../support/stores.js';
+import { ended, idOf, linksOf, spans, useTracing, within } from './spans.js';
+
+useTracing();
+
+eachStore('the trace of a job', ({ open }) => {
+  it('leads from whoever asked for it to its handler, and to what that asks for', async () => {
+    const mill = aMill(open());
+    const seen: unknown[] = [];
+    mill.job('second', () => undefined);
+    mill.job('first', async (job) => {
+      seen.push(job.data, trace.getSpan(context.active())?.spanContext().traceId);
+      await mill.enqueue('second', {});
+    });
+    // Not started yet: it is stored and read back.
+    const [outer, job] = await within('request', async (span) => [
+      span.spanContext(),
+      await mill.enqueue('first', { to: 'ada' }),
+    ]);
+    await mill.start();
+    await ended('run second');
+    const only = (name: string): ReadableSpan | undefined => spans(name)[0];
+    const [asked, ran] = [only('enqueue first'), only('run first')];
+    const [askedAgain, ranAgain] = [only('enqueue second'), only('run second')];
+    expect(asked?.parentSpanContext?.spanId).toBe(outer.spanId);
+    expect(ran?.parentSpanContext?.spanId).toBe(asked?.spanContext().spanId);
+    expect(askedAgain?.parentSpanContext?.spanId).toBe(ran?.spanContext().spanId);
+    expect(ranAgain?.spanContext().traceId).toBe(outer.traceId);
+    expect([asked?.kind, ran?.kind]).toEqual([SpanKind.PRODUCER, SpanKind.CONSUMER]);
+    // The payload is the caller's own, and nothing else is in it.
+    expect(seen).toEqual([{ to: 'ada' }, outer.traceId]);
+    const stored = await mill.jobs.get(job.id);
+    const { traceId, spanId } = asked!.spanContext();
+    expect(stored?.trace).toEqual({ traceparent: `00-${traceId}-${spanId}-01` });
+    expect(stored?.data).toEqual({ to: 'ada' });
+  });
+
+  it('is one of its own for each of many that were asked for together, linked to the call', async () => {
+    const mill = aMill(open());
+    mill.job('one', () => undefined);
+    mill.job('other', () => undefined);
+    await mill.enqueueMany([{ name: 'one' }, { name: 'one' }, { name: 'other' }]);
+    await mill.start();
+    const runs = [...(await ended('run one', 2)), ...(await ended('run other'))];
+    const [call] = spans('enqueue');
+    expect(call?.attributes['messaging.batch.message_count']).toBe(3);
+    for (const run of runs) {
+      expect(run.parentSpanContext).toBeUndefined();
+      expect(linksOf(run)).toEqual([idOf(call!.spanContext())]);
+    }
+    expect(new Set(runs.map((run) => run.spanContext().traceId)).size).toBe(3);
+  });
+});
+
+describe('the span of an attempt', () => {
+  it('says what became of it, and why it failed', async () => {
+    const mill = aMill(memory());
+    mill.job('fragile', { retryPolicy: { type: 'fixed', interval: 1, maxAttempts: 2 } }, (job) => {
+      if (job.attempt === 1) throw new TypeError('no paper');
+    });
+    await mill.start();
+    const { id } = await mill.enqueue('fragile');
+    const [failed, done] = await ended('run fragile', 2);
+    expect(failed?.status).toEqual({ code: SpanStatusCode.ERROR, message: 'no paper' });
+    expect(failed?.events[0]?.name).toBe('exception');
+    expect(failed?.attributes).toEqual({
+      'messaging.system': 'tidemill',
+      'messaging.operation.name': 'run',
+      'messaging.operation.type': 'process',
+      'messaging.destination.name': 'fragile',
+      'messaging.message.id': id,
+      'tidemill.kind': 'job',
+      'tidemill.attempt': 1,
+      'tidemill.outcome': 'threw',
+      'error.type': 'TypeError',
+    });
+    expect(done?.attributes).toMatchObject({ 'tidemill.attempt': 2, 'tidemill.outcome': 'returned' });
+    expect(done?.status.code).toBe(SpanStatusCode.UNSET);
+  });
+
+  it('ends at the timeout, whatever the handler does', async () => {
+    const mill = aMill(memory());
+    mill.job(
+      'deaf',
+      { timeout: 20, retryPolicy: { type: 'fixed', interval: 1, maxAttempts: 1 } },
+      () => new Promise(() => undefined),
+    );
+    await mill.start();
+    await mill.enqueue('deaf');
+    const [run] = await ended('run deaf');
+    expect(run?.attributes['tidemill.outcome']).toBe('timedOut');
+  });
+
+  it('is a root where what was kept cannot be read', async () => {
+    const store = memory();
+    const mill = aMill(store);
+    mill.job('odd', () => undefined);
+    const now = new Date();
+    const kept = {
+      name: 'odd',
+      data: {},
+      status: 'pending',
+      priority: 0,
+      nextRunAt: now,
+      createdAt: now,
+    } as const;
+    await store.jobs.insert([{ ...kept, trace: { traceparent: 'nonsense' } }]);
+    await mill.start();
+    const [run] = await ended('run odd');
+    expect(run?.parentSpanContext).toBeUndefined();
+  });
+});
+
+describe('a request that is refused', () => {
+  it('is an error of its span', async () => {
+    const mill = aMill(memory());
+    await expect(mill.enqueue('mail', { no: () => undefined })).rejects.toThrow('data');
+    expect(spans('enqueue mail')[0]?.status.code).toBe(SpanStatusCode.ERROR);
+  });
+});
+
+describe('with tracing: false', () => {
+  it('there are no spans, and nothing is kept', async () => {
+    const mill = aMill(memory(), { tracing: false });
+    mill.job('mail', () => undefined);
+    await mill.start();
+    const { id } = await mill.enqueue('mail');
+    await mill.jobs.result(id);
+    expect([...spans('enqueue mail'), ...spans('run mail')]).toEqual([]);
+    expect(await mill.jobs.get(id)).not.toHaveProperty('trace');
+  });
+});

@@ -1,0 +1,26 @@
+import { expect, it } from 'vitest';
+import { startedUp } from '../reactive/beacons.js';
+import { eachYard } from '../reactive/shared/yards.js';
+import { ended, idOf, linksOf, spans, useTracing } from './spans.js';
+
+useTracing();
+
+eachYard('the trace of a task', (aYard) => {
+  it('points from its run to the planning of the change that caused it, the last one', async () => {
+    const { mill, docs, reaches } = await aYard();
+    const worker = mill();
+    await worker.reactiveTask({ task: 'sync', collection: 'things', debounce: 0, handler: () => undefined });
+    await startedUp(worker, 'sync');
+    for (const n of [1, 2]) {
+      if (n === 1) await docs.insertOne({ _id: 7, n });
+      else await docs.updateOne({ _id: 7 }, { $set: { n } });
+      const run = (await ended('run sync', n))[n - 1];
+      expect(run?.parentSpanContext).toBeUndefined();
+      expect(spans('plan').map((span) => idOf(span.spanContext()))).toContain(linksOf(run!)[0]);
+      expect(run?.attributes).toMatchObject({ 'tidemill.kind': 'task', 'tidemill.outcome': 'returned' });
+      await reaches(worker, 'sync', 7, 'completed');
+    }
+    const [first, second] = spans('run sync').map((span) => linksOf(span)[0]);
+    expect(first).not.toBe(second);
+  });
+});
