@@ -3,7 +3,7 @@ import { defineConfig, globalIgnores } from 'eslint/config';
 import tseslint from 'typescript-eslint';
 
 export default defineConfig(
-  globalIgnores(['**/dist/', 'coverage/', '.tidemill/', 'docs/', 'bench/results/']),
+  globalIgnores(['**/dist/', 'coverage/', '.tidemill/', 'docs/', 'bench/results/', 'site/pages/', 'site/.vitepress/cache/']),
   js.configs.recommended,
   tseslint.configs.strictTypeChecked,
   {

@@ -38,6 +38,7 @@ const steps = {
   build: () => npmRun('build'),
   exports: () => npmRun('exports'),
   examples: runExamples,
+  site: () => npmRun('site'),
 };
 
 let passedTests = 0;
