@@ -7,10 +7,12 @@ import type { Store } from './store/port.js';
 export interface OpenOptions {
   /** PostgreSQL and embedded: the schema. Default: `tidemill`. */
   readonly schema?: string;
+  /** PostgreSQL: connections of the pool. Default: 10. */
+  readonly connections?: number;
   /** MongoDB: the database, in the place of the URL's. */
   readonly database?: string;
   /** MongoDB: the names of collections. */
-  readonly collections?: { readonly jobs?: string; readonly globals?: string };
+  readonly collections?: Readonly<Partial<Record<'jobs' | 'globals' | 'metrics' | 'audit', string>>>;
   /**
    * For tools, which make neither indexes nor a schema. `work` refuses a schema that is not there, or not of this version;
    * `inspect` takes what it finds. Default: neither, so that what is missing is made.
@@ -20,7 +22,7 @@ export interface OpenOptions {
 
 /** A store from its URL. Drivers are loaded only here, and only the one that is needed. */
 export async function openStore(url: string, options: OpenOptions = {}): Promise<Store> {
-  const { schema, database, collections, visit } = options;
+  const { schema, connections, database, collections, visit } = options;
   const sql = {
     ...(schema === undefined ? {} : { schema }),
     ...(visit === undefined ? {} : { migrate: visit === 'work' ? false : ('unchecked' as const) }),
@@ -40,7 +42,7 @@ export async function openStore(url: string, options: OpenOptions = {}): Promise
     const { postgres } = await import('./postgres/index.js').catch((cause: unknown) => {
       throw new OptionError('The PostgreSQL store needs the driver: npm install pg', { cause });
     });
-    return postgres({ url, ...sql });
+    return postgres({ url, ...(connections === undefined ? {} : { connections }), ...sql });
   }
   if (/^(?:file|embedded):/u.test(url)) {
     const { embedded } = await import('./embedded/index.js').catch((cause: unknown) => {

@@ -1,9 +1,16 @@
 import { Command, CommanderError } from 'commander';
 import { versionOf } from '../version.js';
 import { addBench } from './commands/bench.js';
+import { addCancel, addRetry } from './commands/change.js';
 import { addCompletion } from './commands/completion.js';
 import { addDoctor } from './commands/doctor.js';
 import { addDropTriggers } from './commands/drop-triggers.js';
+import { addLs } from './commands/ls.js';
+import { addPause, addResume } from './commands/pause.js';
+import { addReconcile } from './commands/reconcile.js';
+import { addRun } from './commands/run.js';
+import { addShow } from './commands/show.js';
+import { addStats } from './commands/stats.js';
 import { Exit, exitOf } from './exit.js';
 import { Frame } from './frame.js';
 import { painter } from './render/text.js';
@@ -12,7 +19,6 @@ import type { World } from './world.js';
 
 const ABOUT = `Looks into, and manages, the background work of a Tidemill store.
 
-  tidemill demo      shows all of it, with a database of its own
   tidemill doctor    checks yours`;
 
 const EXITS = `
@@ -40,12 +46,22 @@ function buildProgram(world: World): Frame {
       getErrHasColors: () => false,
     });
   const frame = new Frame(world, program);
-  program.commandsGroup('Look:');
+  program.commandsGroup('Begin:');
   addDoctor(frame);
-  program.commandsGroup('Change:');
-  addDropTriggers(frame);
-  program.commandsGroup('More:');
   addBench(frame);
+  program.commandsGroup('Look:');
+  addStats(frame);
+  addLs(frame);
+  addShow(frame);
+  program.commandsGroup('Change:');
+  addRun(frame);
+  addRetry(frame);
+  addCancel(frame);
+  addPause(frame);
+  addResume(frame);
+  addReconcile(frame);
+  addDropTriggers(frame);
+  program.commandsGroup('Shell:');
   addCompletion(frame);
   return frame;
 }

@@ -18,6 +18,8 @@ export interface World {
   /** Somebody sits there who can be asked. */
   readonly interactive: boolean;
   ask(question: string): Promise<string>;
+  /** Calls back for each key that is pressed, where somebody sits there; the answer ends it. */
+  keys(pressed: (key: string) => void): () => void;
   /** Aborts at Ctrl-C and SIGTERM, which from then on do not end the process by themselves. */
   interrupted(): AbortSignal;
 }
@@ -37,10 +39,21 @@ export function realWorld(): World {
         lines.close();
       }
     },
+    keys: (pressed) => listenToKeys(pressed),
     interrupted: () => {
       const end = new AbortController();
       for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => end.abort());
       return end.signal;
     },
+  };
+}
+
+function listenToKeys(pressed: (key: string) => void): () => void {
+  const { stdin } = process;
+  if (!stdin.isTTY) return () => undefined;
+  const onData = (data: Buffer): void => pressed(data.toString());
+  stdin.setRawMode(true).on('data', onData).resume();
+  return () => {
+    stdin.off('data', onData).setRawMode(false).pause();
   };
 }

@@ -12,15 +12,8 @@ import {
 } from '../store/inspect.js';
 import type { PublishedPlan } from '../store/reactive.js';
 import { BSON_OPTIONS, type Mongo } from './context.js';
-import {
-  faultText,
-  faultyIndexes,
-  globalsIndexes,
-  indexScript,
-  jobIndexes,
-  type IndexFault,
-  type IndexPlan,
-} from './indexes.js';
+import { faultText, faultyIndexes, indexScript, type IndexFault } from './indexes.js';
+import { ownCollections, type Owned } from './own-collections.js';
 import { taskIndexes, type Sources } from './reactive/sources.js';
 
 const OLDEST_VERSION = [6, 0] as const;
@@ -62,16 +55,13 @@ async function judgeTopology({ client, sharded, transactions }: Mongo): Promise<
   );
 }
 
-type Checked = readonly [collection: Collection, plans: readonly IndexPlan[]];
-
 async function judgeIndexes({ mongo, sources, plans }: Inspected): Promise<readonly Verdict[]> {
-  const { jobs, globals, sharded } = mongo;
+  const { dbName } = mongo.jobs;
   const places = (await plans()).map(({ plan }) => sources.place(plan.source).tasks);
   const watched = new Map(places.map((tasks) => [tasks.namespace, tasks]));
-  const collections: Checked[] = [
-    [jobs as unknown as Collection, jobIndexes(sharded)],
-    [globals as unknown as Collection, globalsIndexes],
-    ...[...watched.values()].map((tasks): Checked => [tasks, taskIndexes]),
+  const collections = [
+    ...ownCollections(mongo),
+    ...[...watched.values()].map((tasks): Owned => [tasks, taskIndexes]),
   ];
   const looked = await Promise.all(
     collections.map(async ([collection, wanted]) => ({
@@ -82,14 +72,12 @@ async function judgeIndexes({ mongo, sources, plans }: Inspected): Promise<reado
   if (looked.every(({ faults }) => faults === undefined))
     return [
       warning(
-        `nothing of Tidemill is in the database ${jobs.dbName} yet`,
+        `nothing of Tidemill is in the database ${dbName} yet`,
         'start your application once, which makes what is needed; or correct the database in the URL',
       ),
     ];
   const verdicts = looked.flatMap(({ collection, faults }) =>
-    (faults ?? []).map((fault) =>
-      failure(faultText(collection, fault), mending(collection, fault, jobs.dbName)),
-    ),
+    (faults ?? []).map((fault) => failure(faultText(collection, fault), mending(collection, fault, dbName))),
   );
   return verdicts.length > 0
     ? verdicts

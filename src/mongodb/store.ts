@@ -41,6 +41,7 @@ import { instanceStore } from './instances.js';
 import { jobStore } from './jobs.js';
 import { lockStore } from './locks.js';
 import { metricsIndexes, metricsStore } from './metrics.js';
+import { ownCollections } from './own-collections.js';
 import { Sources, taskIndexes } from './reactive/sources.js';
 import { reactiveStore } from './reactive/store.js';
 import { watch } from './watch.js';
@@ -188,13 +189,10 @@ export class MongodbStore implements Store<ClientSession> {
     return inspect({ mongo: this.#mongo(), sources: this.#sources, plans });
   }
 
-  /** Drops the collections of jobs and of what instances agree on; those of reactive tasks stay with their sources. */
+  /** Drops the store's own collections; those of reactive tasks stay with their sources. */
   async erase(): Promise<void> {
-    const { jobs, globals } = this.#mongo();
-    await run('erase', async () => {
-      await jobs.drop();
-      await globals.drop();
-    });
+    const own = ownCollections(this.#mongo());
+    await run('erase', () => Promise.all(own.map(([collection]) => collection.drop())));
   }
 
   /** What is missing or different among the indexes, as text; those of reactive tasks for the `sources` that are named. */
@@ -300,16 +298,12 @@ export class MongodbStore implements Store<ClientSession> {
   }
 
   async #ensureIndexes(mongo: Mongo): Promise<void> {
-    const { jobs, globals, metrics, audit, sharded } = mongo;
     const { createIndexes: create = true } = this.#options;
     if (create === 'unchecked') return;
     if (create) {
-      await Promise.all([
-        createIndexes(jobs as never, jobIndexes(sharded)),
-        createIndexes(globals as never, globalsIndexes),
-        createIndexes(metrics as never, metricsIndexes),
-        createIndexes(audit as never, auditIndexes),
-      ]);
+      await Promise.all(
+        ownCollections(mongo).map(([collection, indexes]) => createIndexes(collection, indexes)),
+      );
       return;
     }
     const faults = await ownFaults(mongo);
@@ -317,12 +311,10 @@ export class MongodbStore implements Store<ClientSession> {
   }
 }
 
-const ownFaults = async ({ jobs, globals, metrics, audit, sharded }: Mongo): Promise<readonly string[]> => [
-  ...(await indexFaults(jobs as never, jobIndexes(sharded))),
-  ...(await indexFaults(globals as never, globalsIndexes)),
-  ...(await indexFaults(metrics as never, metricsIndexes)),
-  ...(await indexFaults(audit as never, auditIndexes)),
-];
+const ownFaults = async (mongo: Mongo): Promise<readonly string[]> => {
+  const faults = ownCollections(mongo).map(([collection, indexes]) => indexFaults(collection, indexes));
+  return (await Promise.all(faults)).flat();
+};
 
 /** The database of the client's uri. The driver says 'test' where there is none, which nobody means. */
 function databaseOf(client: MongoClient): string {

@@ -8,8 +8,15 @@ export interface Planning {
   readonly leader: string | null;
   /** How long the oldest task has been due that waits; null where none does. */
   readonly lagMs: number | null;
-  /** Tasks whose documents are to be looked at again, or are being looked at; `processed`: how many have been. */
-  readonly reconciling: readonly { readonly task: string; readonly processed: number }[];
+  /**
+   * Tasks whose documents are to be looked at again, or are being looked at; `processed`: how many documents, and then
+   * tasks, have been; `total`: of about how many.
+   */
+  readonly reconciling: readonly {
+    readonly task: string;
+    readonly processed: number;
+    readonly total: number;
+  }[];
 }
 
 export async function planningOf(store: Store, stats: readonly TaskStats[]): Promise<Planning> {
@@ -27,20 +34,30 @@ export async function planningOf(store: Store, stats: readonly TaskStats[]): Pro
     reconciling: await progressOf(
       store,
       states.filter(({ wanted, done }) => wanted > done),
+      stats,
     ),
   };
 }
 
 /** One checkpoint belongs to all tasks of a source. */
-async function progressOf(store: Store, waiting: readonly TaskState[]): Promise<Planning['reconciling']> {
+async function progressOf(
+  store: Store,
+  waiting: readonly TaskState[],
+  stats: readonly TaskStats[],
+): Promise<Planning['reconciling']> {
   if (waiting.length === 0) return [];
-  const { planner } = reactiveOf(store);
+  const { planner, planning } = reactiveOf(store);
+  const known = (task: string): number => {
+    const counts = stats.find((one) => one.task === task)?.counts;
+    return Object.values<number>(counts ?? {}).reduce((sum, count) => sum + count, 0);
+  };
   const sources = new Map((await planner.plans()).map(({ plan }) => [plan.task, plan.source]));
   return Promise.all(
     waiting.map(async ({ task }) => {
       const source = sources.get(task);
       const checkpoint = source && (await planner.checkpoint(source));
-      return { task, processed: checkpoint?.processed ?? 0 };
+      const documents = source === undefined ? 0 : await planning.size(source);
+      return { task, processed: checkpoint?.processed ?? 0, total: documents + known(task) };
     }),
   );
 }

@@ -239,6 +239,8 @@ export interface PlanStore {
   park(plan: TaskPlan, poisoned: readonly Poisoned[]): Promise<void>;
   /** The next ids of a source in its own order, ids only. */
   documents(source: Source, after: string | undefined, limit: number): Promise<IdPage>;
+  /** About how many documents a source has. */
+  size(source: Source): Promise<number>;
   /** The next source ids that a task knows, ids only. */
   known(plan: TaskPlan, after: string | undefined, limit: number): Promise<IdPage>;
   /** Deletes tasks whose time is over, a batch of them, or those of some ids; answers where to go on. */

@@ -36,7 +36,15 @@ export async function tidemill(args: readonly string[], terminal: Terminal = {})
       questions.push(question);
       return Promise.resolve(answers?.[questions.length - 1] ?? '');
     },
+    keys: () => () => undefined,
     interrupted: () => terminal.interrupt ?? new AbortController().signal,
   });
   return { code, ...written, questions };
 }
+
+/** The lines of JSON that a list prints. */
+export const linesOf = <T>({ out }: Ran): T[] =>
+  out
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as T);

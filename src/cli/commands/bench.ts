@@ -56,7 +56,8 @@ const isInProcess = (url: string): boolean => /^(?:memory|embedded):/u.test(url)
 /** Also where it is interrupted, nothing stays behind. */
 async function measured(url: string, space: string, jobs: number, world: World): Promise<readonly Measure[]> {
   const signal = world.interrupted();
-  const collections = { jobs: `${space}_jobs`, globals: `${space}_globals` };
+  const names = ['jobs', 'globals', 'metrics', 'audit'] as const;
+  const collections = Object.fromEntries(names.map((name) => [name, `${space}_${name}`]));
   const fresh = (): Promise<Store> => openStore(url, { schema: space, collections });
   // What lives in this process has one connection, which all share.
   const one = /^(?:mongodb|postgres)/u.test(url) ? undefined : await fresh();

@@ -41,3 +41,9 @@ export function wrap(text: string, width: number): string[] {
 
 export const plural = (count: number, one: string, many = `${one}s`): string =>
   `${count.toLocaleString('en-US')} ${count === 1 ? one : many}`;
+/** The same for texts of several lines. */
+export const cleanLines = (text: string): string =>
+  text
+    .split('\n')
+    .map((line) => line.replaceAll(/[\p{Cc}\p{Cf}\u2028\u2029]+/gu, ' ').trimEnd())
+    .join('\n');

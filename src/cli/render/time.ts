@@ -25,3 +25,6 @@ export function relative(at: Date, now: number): string {
   if (Math.abs(ms) < 1_000) return 'now';
   return ms > 0 ? `in ${span(ms)}` : `${span(-ms)} ago`;
 }
+
+/** For single pieces of work: the moment itself, and how far away it is. */
+export const moment = (at: Date, now: number): string => `${at.toISOString()} (${relative(at, now)})`;

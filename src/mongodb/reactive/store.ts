@@ -52,6 +52,7 @@ export function reactiveStore(
       plan: (plan, ids, limitMs, trace) => planning.plan(sources, plan, ids, limitMs, trace),
       unmatch: (plan, ids, limitMs) => planning.unmatch(sources, plan, ids, limitMs),
       park: (plan, poisoned) => planning.park(sources, plan, poisoned),
+      size: (source) => walking.size(sources, source),
       documents: (source, after, limit) => walking.documents(sources, source, after, limit),
       known: (plan, after, limit) => walking.known(sources, plan, after, limit),
       clean: (plan, scope) => clean(sources, plan, scope),

@@ -78,3 +78,7 @@ export async function known(
     };
   });
 }
+
+/** As the collection's own count has it, which costs nothing. */
+export const size = (sources: Sources, source: Source): Promise<number> =>
+  run('count documents', () => sources.place(source).source.estimatedDocumentCount());

@@ -5,6 +5,7 @@ import { quoted } from '../names.js';
 import { rows } from '../rows.js';
 import { Arguments, pinned } from './arguments.js';
 import { keyText } from './capture.js';
+import { literal } from './names.js';
 import { namesOf } from './place.js';
 import { tableOf, typeOf, type Shape } from './shape.js';
 import type { Sources } from './sources.js';
@@ -64,4 +65,20 @@ export async function known(
     rows<string>(sql.driver, text, [task, after ?? '', limit + 1]),
   );
   return pageOf(keys, limit);
+}
+
+/** So few are counted; of more, the planner's own estimate is near enough. */
+const COUNTED = 10_000;
+
+/** About how many rows a table has. */
+export function size(sources: Sources, source: Source): Promise<number> {
+  return run('count rows', () =>
+    withShape(sources, source, async (shape) => {
+      if (shape === undefined) return 0;
+      const counted = `(select count(*) from (select from ${tableOf(shape)} limit ${String(COUNTED)}) few)`;
+      const estimate = `(select reltuples::bigint from pg_catalog.pg_class where oid = ${literal(tableOf(shape))}::regclass)`;
+      const text = `select to_json(greatest(${counted}, ${estimate}))::text as json`;
+      return (await rows<number>(sources.sql.driver, text))[0] ?? 0;
+    }),
+  );
 }

@@ -14,7 +14,7 @@ import { checkFilter } from './filter.js';
 import * as finding from './find.js';
 import * as holding from './hold.js';
 import * as insight from './insight.js';
-import { documents, known } from './pages.js';
+import { documents, known, size } from './pages.js';
 import { namesOf } from './place.js';
 import { park, plan, planStatement, whereOf } from './plan.js';
 import type { ShapeOf } from './record.js';
@@ -82,6 +82,7 @@ export function reactiveStore(sources: Sources): ReactiveStore<Queryable> {
       plan: (of, ids, limitMs, trace) => plan(sources, of, ids, limitMs, trace),
       unmatch: (of, ids, limitMs) => unmatch(sources, of, ids, limitMs),
       park: (of, poisoned) => park(sources, of, poisoned),
+      size: (source) => size(sources, source),
       documents: (source, after, limit) => documents(sources, source, after, limit),
       known: (of, after, limit) => known(sources, of, after, limit),
       clean: (of, scope) => clean(sources, of, scope),

@@ -1,0 +1,23 @@
+import { userInfo } from 'node:os';
+import type { Session } from './context.js';
+
+/** Who sits there, for the audit log. */
+function actor(): string {
+  try {
+    return `${userInfo().username} (command line)`;
+  } catch {
+    return 'somebody (command line)';
+  }
+}
+
+/** Does it, and keeps who did what in the store. `work` answers what came of it, in a word or two. */
+export async function recorded(
+  { mill }: Session,
+  action: string,
+  target: string,
+  work: () => Promise<string>,
+): Promise<string> {
+  const outcome = await work();
+  await mill.audit.append({ actor: actor(), action, target, outcome });
+  return outcome;
+}

@@ -1,0 +1,194 @@
+import { recorded } from '../audit.js';
+import { confirmed } from '../confirm.js';
+import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
+import { CliError, Exit } from '../exit.js';
+import { inWords, jobsFilter, tasksFilter, withFilter, type FilterFlags } from '../filters.js';
+import { findWork } from '../find-work.js';
+import type { CommandTexts, Frame } from '../frame.js';
+import { progressBar } from '../render/progress.js';
+import { plural } from '../render/text.js';
+
+type Change = 'retry' | 'cancel';
+
+interface Flags extends StoreFlags, FilterFlags {
+  readonly kind: 'jobs' | 'tasks';
+  readonly all?: boolean;
+  readonly yes?: boolean;
+  readonly dryRun?: boolean;
+}
+
+/** What each change is for: work in other states is left alone. */
+const STATUSES = {
+  retry: { jobs: ['failed', 'cancelled'], tasks: ['failed'] },
+  cancel: { jobs: ['pending', 'processing'], tasks: [] },
+} as const;
+
+export function addRetry(frame: Frame): void {
+  add(frame, 'retry', {
+    summary: 'failed or cancelled work runs again, with a fresh sequence of attempts',
+    about: 'Named by ids, or by a filter. A filter asks first, with the count.',
+    examples: [
+      ['tidemill retry 6919b0f2c4', 'one job'],
+      ['tidemill retry sync-order/1042', 'the reactive task of one document'],
+      ['tidemill retry --name send-email --error ETIMEDOUT', 'all that failed with that error'],
+      [
+        'tidemill retry --kind tasks --name sync-order --yes',
+        'all failed tasks of a name, without a question',
+      ],
+    ],
+  });
+}
+
+export function addCancel(frame: Frame): void {
+  add(frame, 'cancel', {
+    summary: 'pending jobs do not run, and running ones are told to stop',
+    about: 'Named by ids, or by a filter. A filter asks first, with the count.',
+    examples: [
+      ['tidemill cancel 6919b0f2c4', 'one job, wherever it runs'],
+      ['tidemill cancel --name send-email --status pending', 'all that wait'],
+      ['tidemill cancel --all --dry-run', 'how many it would be'],
+    ],
+  });
+}
+
+function add(frame: Frame, change: Change, texts: CommandTexts): void {
+  const command = frame.command(`${change} [ids...]`, texts);
+  command.option('--yes', 'do not ask').option('--dry-run', 'say how many it would be, and change nothing');
+  withFilter(command)
+    .addOption(
+      command
+        .createOption('--kind <kind>', 'what the filter is about')
+        .choices(['jobs', 'tasks'])
+        .default('jobs'),
+    )
+    .option('--all', 'everything of the kind');
+  withStore(command).action(
+    frame.action((ids: readonly string[], flags: Flags) =>
+      onStore(flags, frame.world, 'work', (session) =>
+        ids.length > 0 ? changeEach(session, change, ids) : changeMany(session, change, flags),
+      ),
+    ),
+  );
+}
+
+interface Changed {
+  readonly id: string;
+  readonly name?: string;
+  readonly outcome: string;
+}
+
+/** What each outcome means, as a sentence. */
+const WORDS: Readonly<Record<string, string>> = {
+  retried: 'runs again',
+  live: 'not retried: another job with its unique key is live',
+  unfinished: 'not retried: it has not ended yet',
+  finished: 'it has ended already',
+  cancelled: 'cancelled',
+  requested: 'running; its handler was told to stop',
+  missing: 'there is no such work',
+  refused: 'reactive tasks cannot be cancelled; pause the name, or change the document',
+};
+const DONE: ReadonlySet<string> = new Set(['retried', 'cancelled', 'requested']);
+
+async function changeEach(session: Session, change: Change, ids: readonly string[]): Promise<Exit> {
+  const { out } = session;
+  const answers: Changed[] = [];
+  for (const id of ids) {
+    const changed = await changeOne(session, change, id);
+    answers.push(changed);
+    const words = WORDS[changed.outcome] ?? changed.outcome;
+    out.print(`${id}${changed.name === undefined ? '' : ` (${changed.name})`}: ${words}`);
+  }
+  out.lines(answers);
+  if (answers.every(({ outcome }) => DONE.has(outcome))) return Exit.OK;
+  return answers.every(({ outcome }) => outcome === 'missing') ? Exit.NOTHING_FOUND : Exit.FAILED;
+}
+
+async function changeOne(session: Session, change: Change, id: string): Promise<Changed> {
+  const { mill } = session;
+  const work = await findWork(session, id);
+  if (work === undefined || work.kind === 'document') return { id, outcome: 'missing' };
+  if (work.kind === 'job') {
+    const { name } = work.job;
+    const act = async (): Promise<string> => (await mill.jobs[change](id)).outcome;
+    return { id, name, outcome: await recorded(session, `jobs.${change}`, `${name} ${id}`, act) };
+  }
+  const { id: key, task: name } = work.task;
+  if (change === 'cancel') return { id, name, outcome: 'refused' };
+  const act = async (): Promise<string> =>
+    (await mill.tasks.retryMany({ id: key })).count > 0 ? 'retried' : 'missing';
+  return { id, name, outcome: await recorded(session, 'tasks.retry', id, act) };
+}
+
+async function changeMany(session: Session, change: Change, flags: Flags): Promise<Exit> {
+  const { out, world } = session;
+  const many = manyOf(session, change, flags);
+  const count = await many.count();
+  const about = `${plural(count, flags.kind === 'jobs' ? 'job' : 'task')} (${many.words})`;
+  if (count === 0 || flags.dryRun === true) {
+    out.print(
+      count === 0 ? `Nothing to ${change}: no ${flags.kind} match (${many.words}).` : `It would be ${about}.`,
+    );
+    out.document({ [change === 'retry' ? 'retried' : 'cancelled']: 0, matching: count });
+    return count === 0 ? Exit.NOTHING_FOUND : Exit.OK;
+  }
+  if (!(await confirmed(session, `${change === 'retry' ? 'Retry' : 'Cancel'} ${about}?`, flags.yes)))
+    return Exit.FAILED;
+  const bar = progressBar(world.stderr, count);
+  let done = 0;
+  await recorded(session, `${flags.kind}.${change}Many`, many.words, async () => {
+    done = await many.change((so) => bar.show(so));
+    return plural(done, 'changed', 'changed');
+  }).finally(() => bar.end());
+  out.print(
+    `${change === 'retry' ? 'Retried' : 'Cancelled'} ${plural(done, flags.kind === 'jobs' ? 'job' : 'task')}.`,
+  );
+  out.document({ [change === 'retry' ? 'retried' : 'cancelled']: done, matching: count });
+  return Exit.OK;
+}
+
+interface Many {
+  readonly words: string;
+  readonly count: () => Promise<number>;
+  readonly change: (onProgress: (count: number) => void) => Promise<number>;
+}
+
+function manyOf({ mill }: Session, change: Change, flags: Flags): Many {
+  const said = [flags.name, flags.status, flags.error, flags.since].some((flag) => flag !== undefined);
+  if (said === (flags.all === true))
+    throw new CliError(
+      Exit.USAGE,
+      said
+        ? '--all stands in the place of a filter; give one of the two.'
+        : `What to ${change}? Give ids, a filter such as --name, or --all.`,
+    );
+  const allowed: readonly string[] = STATUSES[change][flags.kind];
+  if (allowed.length === 0)
+    throw new CliError(
+      Exit.USAGE,
+      'Reactive tasks cannot be cancelled; pause the name, or change the document.',
+    );
+  const wanted = allowed.filter((status) => flags.status?.includes(status) ?? true);
+  if (wanted.length === 0)
+    throw new CliError(
+      Exit.USAGE,
+      `Only work that is ${allowed.join(' or ')} can be ${change === 'retry' ? 'retried' : 'cancelled'}.`,
+    );
+  const narrowed = { ...flags, status: wanted };
+  const words = inWords(flags, wanted);
+  if (flags.kind === 'tasks') {
+    const filter = tasksFilter(narrowed);
+    return {
+      words,
+      count: () => mill.tasks.count(filter),
+      change: async () => (await mill.tasks.retryMany(filter)).count,
+    };
+  }
+  const filter = jobsFilter(narrowed);
+  const act = change === 'retry' ? mill.jobs.retryMany.bind(mill.jobs) : mill.jobs.cancelMany.bind(mill.jobs);
+  return {
+    words,
+    count: () => mill.jobs.count(filter),
+    change: async (onProgress) => (await act(filter, { onProgress })).count,
+  };
+}

@@ -1,0 +1,133 @@
+import type { DocumentsPage, DocumentState } from '../../index.js';
+import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
+import { CliError, Exit } from '../exit.js';
+import { jobsFilter, tasksFilter, withFilter, type FilterFlags } from '../filters.js';
+import type { Frame } from '../frame.js';
+import {
+  DOCUMENT_COLUMNS,
+  INSTANCE_COLUMNS,
+  JOB_COLUMNS,
+  SCHEDULE_COLUMNS,
+  TASK_COLUMNS,
+} from '../render/work.js';
+import type { Column } from '../render/table.js';
+
+const KINDS = ['jobs', 'tasks', 'schedules', 'instances'] as const;
+type Kind = (typeof KINDS)[number];
+
+interface Flags extends StoreFlags, FilterFlags {
+  readonly documents?: string;
+  readonly limit: string;
+  readonly cursor?: string;
+  readonly sort: 'created' | 'updated' | 'due';
+  readonly asc?: boolean;
+}
+
+export function addLs(frame: Frame): void {
+  const command = frame.command('ls', {
+    summary: 'lists jobs, reactive tasks, schedules, documents or instances',
+    examples: [
+      ['tidemill ls', 'the newest jobs'],
+      ['tidemill ls --status failed --name send-email', 'what failed of a name'],
+      ['tidemill ls tasks --error timeout --since 1h', 'reactive tasks'],
+      ['tidemill ls schedules', 'recurring jobs, and when they run next'],
+      ['tidemill ls --documents tenants', 'documents of a collection or table, the soonest first'],
+      [`tidemill ls --status failed --json | jq -r .id`, 'for other programs: a line of JSON each'],
+    ],
+  });
+  command
+    .addArgument(
+      command
+        .createArgument('[kind]', 'what to list')
+        .choices([...KINDS])
+        .default('jobs'),
+    )
+    .option('--documents <collection>', 'documents with schedules, of this collection or table');
+  withFilter(command);
+  command
+    .optionsGroup('Order:')
+    .option('--limit <number>', 'how many, up to 1000', '20')
+    .addOption(
+      command
+        .createOption('--sort <time>', 'by which time')
+        .choices(['created', 'updated', 'due'])
+        .default('created'),
+    )
+    .option('--asc', 'the oldest first')
+    .option('--cursor <text>', 'go on where an earlier list ended');
+  withStore(command).action(
+    frame.action((kind: Kind, flags: Flags) =>
+      onStore(flags, frame.world, 'work', (session) =>
+        list(session, flags.documents === undefined ? kind : 'documents', flags),
+      ),
+    ),
+  );
+}
+
+interface Page<Row> {
+  readonly items: readonly Row[];
+  readonly next?: string | null;
+  readonly partial?: true;
+}
+
+async function list(session: Session, kind: Kind | 'documents', flags: Flags): Promise<undefined> {
+  const { mill } = session;
+  const lists: Readonly<Record<typeof kind, () => Promise<void>>> = {
+    jobs: async () => {
+      const found = await mill.jobs.find(jobsFilter(flags), { ...page(flags), sort: jobSort(flags) });
+      print(session, kind, JOB_COLUMNS, found);
+    },
+    tasks: async () => {
+      const found = await mill.tasks.find(tasksFilter(flags), { ...page(flags), sort: taskSort(flags) });
+      print(session, kind, TASK_COLUMNS, found);
+    },
+    schedules: async () => print(session, kind, SCHEDULE_COLUMNS, { items: await mill.schedules.list() }),
+    instances: async () => print(session, kind, INSTANCE_COLUMNS, { items: await mill.instances() }),
+    documents: async () => print(session, kind, DOCUMENT_COLUMNS, await documents(session, flags)),
+  };
+  await lists[kind]();
+  return undefined;
+}
+
+function documents({ mill }: Session, flags: Flags): Promise<DocumentsPage> {
+  const schedule = mill.documents({ collection: flags.documents ?? '', onDocument: () => undefined });
+  const state = flags.status as readonly DocumentState[] | undefined;
+  return schedule.find(
+    {
+      ...(flags.error === undefined ? {} : { error: flags.error }),
+      ...(state === undefined ? {} : { state }),
+    },
+    page(flags),
+  );
+}
+
+function print<Row>(
+  { out, world }: Session,
+  kind: string,
+  columns: readonly Column<Row>[],
+  found: Page<Row>,
+): void {
+  out.lines(found.items);
+  if (found.items.length > 0) out.table(columns, found.items);
+  else out.note(`No ${kind}.`);
+  if (found.partial === true)
+    out.note('The time limit was reached before all were looked at: there may be more.');
+  const next = found.next ?? undefined;
+  if (next === undefined) return;
+  out.note(world.stdout.isTTY === true ? `More: --cursor ${next}` : `next cursor: ${next}`);
+}
+
+function page({ limit, cursor }: Flags): { limit: number; cursor?: string } {
+  const count = Number(limit);
+  if (!Number.isInteger(count) || count < 1 || count > 1_000)
+    throw new CliError(Exit.USAGE, `--limit must be a whole number from 1 to 1000, got "${limit}".`);
+  return { limit: count, ...(cursor === undefined ? {} : { cursor }) };
+}
+
+const direction = ({ asc }: Flags): 1 | -1 => (asc === true ? 1 : -1);
+const jobSort = (flags: Flags): Partial<Record<'createdAt' | 'updatedAt' | 'nextRunAt', 1 | -1>> => ({
+  [flags.sort === 'due' ? 'nextRunAt' : `${flags.sort}At`]: direction(flags),
+});
+const taskSort = (flags: Flags): Partial<Record<'createdAt' | 'updatedAt' | 'scheduledAt', 1 | -1>> => ({
+  [flags.sort === 'due' ? 'scheduledAt' : `${flags.sort}At`]: direction(flags),
+});

@@ -1,0 +1,67 @@
+import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
+import type { Exit } from '../exit.js';
+import type { Frame } from '../frame.js';
+import { kindOfName, NAME_KINDS, type NameKind } from '../names.js';
+import { recorded } from '../audit.js';
+
+interface Flags extends StoreFlags {
+  readonly kind?: NameKind;
+  readonly key?: string;
+}
+
+type Change = 'pause' | 'resume';
+
+const KIND_HELP = 'what the name is of, where two kinds have the same';
+
+export function addPause(frame: Frame): void {
+  add(frame, 'pause', {
+    summary: 'no instance starts work of a name until it is resumed; what runs goes on',
+    examples: [
+      ['tidemill pause send-email', 'jobs or reactive tasks of that name'],
+      ['tidemill pause daily-report --kind schedule', 'the recurring job alone; others of the name go on'],
+    ],
+  });
+}
+
+export function addResume(frame: Frame): void {
+  add(frame, 'resume', {
+    summary: 'work of a paused name goes on',
+    examples: [['tidemill resume send-email', '']],
+  });
+}
+
+function add(
+  frame: Frame,
+  change: Change,
+  texts: { summary: string; examples: readonly (readonly [string, string])[] },
+): void {
+  const command = frame.command(`${change} <name>`, texts);
+  withStore(
+    command
+      .addOption(command.createOption('--kind <kind>', KIND_HELP).choices([...NAME_KINDS]))
+      .option('--key <key>', 'the unique key of a schedule, where its name has several'),
+  ).action(
+    frame.action((name: string, flags: Flags) =>
+      onStore(flags, frame.world, 'work', (session) => turn(session, change, name, flags)),
+    ),
+  );
+}
+
+async function turn(session: Session, change: Change, name: string, flags: Flags): Promise<Exit | undefined> {
+  const { mill, out } = session;
+  const kind = flags.kind ?? (await kindOfName(session, name));
+  await recorded(session, `${kind}s.${change}`, name, async () => {
+    if (kind === 'job') await mill.jobs[change](name);
+    else if (kind === 'task') await mill.tasks[change](name);
+    else await mill.schedules[change](name, flags.key);
+    return change === 'pause' ? 'paused' : 'resumed';
+  });
+  const what = { job: 'Jobs', task: 'Reactive tasks', schedule: 'The schedule' }[kind];
+  out.print(
+    change === 'pause'
+      ? `${what} "${name}" ${kind === 'schedule' ? 'is' : 'are'} paused, on every instance. To go on: tidemill resume ${name}${kind === 'job' ? '' : ` --kind ${kind}`}`
+      : `${what} "${name}" ${kind === 'schedule' ? 'goes' : 'go'} on.`,
+  );
+  out.document({ kind, name, paused: change === 'pause' });
+  return undefined;
+}

@@ -1,0 +1,72 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { recorded } from '../audit.js';
+import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
+import { Exit } from '../exit.js';
+import type { Frame } from '../frame.js';
+import { progressBar } from '../render/progress.js';
+import { plural } from '../render/text.js';
+import { span } from '../render/time.js';
+
+interface Flags extends StoreFlags {
+  readonly wait: boolean;
+}
+
+const ASK_EVERY_MS = 300;
+
+export function addReconcile(frame: Frame): void {
+  const command = frame.command('reconcile [task]', {
+    summary: 'has every document of a reactive task, or of all, looked at again',
+    about:
+      'The instance that leads does it, in the background; this command shows how far it is. Ctrl-C ends the command, not the work.',
+    examples: [
+      ['tidemill reconcile sync-order', 'with a progress bar until it is done'],
+      ['tidemill reconcile --no-wait', 'all tasks; only asks for it'],
+    ],
+  });
+  withStore(command.option('--no-wait', 'ask for it, and do not wait')).action(
+    frame.action((task: string | undefined, flags: Flags) =>
+      onStore(flags, frame.world, 'work', (session) => reconcile(session, task, flags)),
+    ),
+  );
+}
+
+async function reconcile(session: Session, task: string | undefined, flags: Flags): Promise<Exit> {
+  const { mill, out } = session;
+  const startedAt = performance.now();
+  let tasks: readonly string[] = [];
+  await recorded(session, 'tasks.reconcile', task ?? 'all tasks', async () => {
+    tasks = (await mill.tasks.reconcile(task)).tasks;
+    return 'asked for';
+  });
+  if (tasks.length === 0) {
+    out.print('No reactive task is defined.');
+    out.document({ tasks, done: true });
+    return Exit.NOTHING_FOUND;
+  }
+  const { leader } = await mill.tasks.planning();
+  const about = `${plural(tasks.length, 'task')}: ${tasks.join(', ')}`;
+  if (leader === null) out.note('No instance plans at the moment; it is done when one does.');
+  const done = leader !== null && flags.wait && (await followed(session, new Set(tasks)));
+  const took = span(performance.now() - startedAt);
+  out.print(done ? `Reconciled ${about}, in ${took}.` : `Asked for the reconciliation of ${about}.`);
+  out.document({ tasks, done });
+  return Exit.OK;
+}
+
+/** False where somebody stopped watching. */
+async function followed({ mill, world }: Session, tasks: ReadonlySet<string>): Promise<boolean> {
+  const stop = world.interrupted();
+  const bar = progressBar(world.stderr);
+  try {
+    for (;;) {
+      const open = (await mill.tasks.planning()).reconciling.filter(({ task }) => tasks.has(task));
+      if (open.length === 0) return true;
+      const sum = (field: 'processed' | 'total'): number => open.reduce((all, one) => all + one[field], 0);
+      bar.show(sum('processed'), sum('total'));
+      await sleep(ASK_EVERY_MS, undefined, { signal: stop }).catch(() => undefined);
+      if (stop.aborted) return false;
+    }
+  } finally {
+    bar.end();
+  }
+}

@@ -1,0 +1,148 @@
+import { readFileSync } from 'node:fs';
+import type { EnqueueOptions } from '../../index.js';
+import { recorded } from '../audit.js';
+import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
+import { CliError, Exit } from '../exit.js';
+import { milliseconds } from '../filters.js';
+import { findWork } from '../find-work.js';
+import type { Frame } from '../frame.js';
+import { knownNames } from '../names.js';
+import { relative } from '../render/time.js';
+
+interface Flags extends StoreFlags {
+  readonly data?: string;
+  readonly delay?: string;
+  readonly uniqueKey?: string;
+  readonly priority?: string;
+  readonly schedule?: boolean;
+  readonly key?: string;
+  readonly wait?: string | true;
+  readonly documents?: string;
+}
+
+const DEFAULT_WAIT = '5m';
+
+export function addRun(frame: Frame): void {
+  const command = frame.command('run <name>', {
+    summary: 'asks for a job, or for a run of a schedule, now',
+    about:
+      'Without --data, a name that has a schedule gets one run of it; its times are not changed. Otherwise a new job is made. ' +
+      'Handlers run in your processes, not here.',
+    examples: [
+      [`tidemill run send-email --data '{"to":"ada@example.com"}'`, 'a new job'],
+      ['tidemill run build-report --data @report.json --wait', 'waits for it, and prints its result'],
+      ['tidemill run daily-report', 'the schedule of that name, once, now'],
+      ['tidemill run ada --documents tenants', 'a document with a schedule is due now'],
+    ],
+  });
+  withStore(
+    command
+      .option('--data <json>', 'the payload: JSON, or @file')
+      .option('--delay <duration>', 'not before this time has passed, such as 10m')
+      .option('--unique-key <key>', 'where a live job of the name has this key, that one is answered')
+      .option('--priority <number>', 'from -10 to 10; higher ones first')
+      .option('--key <key>', 'the unique key of the schedule, where its name has several')
+      .option('--documents <collection>', 'the name is the id of a document in this collection or table')
+      .option('--wait [duration]', `wait for the result, up to this long (${DEFAULT_WAIT})`),
+  ).action(
+    // The one command that may come first: a producer makes what is missing, as your own would.
+    frame.action((name: string, flags: Flags) =>
+      onStore(flags, frame.world, undefined, (session) => run(session, name, flags)),
+    ),
+  );
+}
+
+async function run(session: Session, name: string, flags: Flags): Promise<Exit | undefined> {
+  const { mill, out } = session;
+  if (flags.documents !== undefined) return runDocument(session, name, flags.documents);
+  const { jobs, tasks } = await knownNames(session);
+  if (tasks.has(name) && !jobs.has(name))
+    throw new CliError(
+      Exit.USAGE,
+      `"${name}" is a reactive task: changes of its data start it. For one document: tidemill retry ${name}/<id>; ` +
+        `for all that have changed: tidemill reconcile ${name}`,
+    );
+  if (!(await mill.instances()).some(({ alive, names }) => alive && names.includes(name)))
+    out.note(`No live instance runs "${name}" at the moment: it waits until one does.`);
+  const schedule = isJob(flags) ? undefined : await mill.schedules.get(name, flags.key);
+  if (schedule !== undefined) return runSchedule(session, name, flags);
+  return enqueue(session, name, flags);
+}
+
+async function runDocument(session: Session, id: string, collection: string): Promise<Exit | undefined> {
+  const { mill, out } = session;
+  const work = await findWork(session, id, collection);
+  if (work?.kind !== 'document') {
+    out.note(`There is no document "${id}" in ${collection}.`);
+    return Exit.NOTHING_FOUND;
+  }
+  const schedule = mill.documents({ collection, onDocument: () => undefined });
+  const act = (): Promise<string> => schedule.runNow(work.document.id);
+  const outcome = await recorded(session, 'documents.runNow', `${collection} ${id}`, act);
+  out.print(
+    outcome === 'due'
+      ? `The document "${id}" of ${collection} is due now.`
+      : `The document "${id}" was changed meanwhile, or runs.`,
+  );
+  out.document({ collection, id, outcome });
+  return outcome === 'due' ? undefined : Exit.FAILED;
+}
+
+/** Anything that a schedule has of its own already. */
+const isJob = ({ data, delay, uniqueKey, priority }: Flags): boolean =>
+  [data, delay, uniqueKey, priority].some((flag) => flag !== undefined);
+
+async function runSchedule(session: Session, name: string, { key }: Flags): Promise<undefined> {
+  const { mill, out } = session;
+  const outcome = await recorded(
+    session,
+    'schedules.runNow',
+    name,
+    async () => (await mill.schedules.runNow(name, key)).outcome,
+  );
+  out.print(
+    outcome === 'due'
+      ? `One run of the schedule "${name}" is due now.`
+      : `The schedule "${name}" is running already.`,
+  );
+  out.document({ schedule: name, outcome });
+  return undefined;
+}
+
+async function enqueue(session: Session, name: string, flags: Flags): Promise<Exit | undefined> {
+  const { mill, out } = session;
+  const options: EnqueueOptions = {
+    ...(flags.delay === undefined ? {} : { delay: milliseconds('delay', flags.delay) }),
+    ...(flags.uniqueKey === undefined ? {} : { uniqueKey: flags.uniqueKey }),
+    ...(flags.priority === undefined ? {} : { priority: Number(flags.priority) }),
+  };
+  const job = await mill.enqueue(name, payload(flags.data), options);
+  await mill.audit.append({
+    actor: 'command line',
+    action: 'jobs.enqueue',
+    target: `${name} ${job.id}`,
+    outcome: job.outcome,
+  });
+  out.print(
+    `${job.outcome === 'created' ? 'Made' : 'There is already'} job ${job.id} (${name}), due ${relative(job.nextRunAt, Date.now())}.`,
+  );
+  if (flags.wait === undefined) {
+    out.document(job);
+    return undefined;
+  }
+  const timeout = milliseconds('wait', flags.wait === true ? DEFAULT_WAIT : flags.wait);
+  const result = await mill.jobs.result(job.id, { timeout, signal: session.world.interrupted() });
+  out.print(result === undefined ? 'It is done.' : `It is done: ${JSON.stringify(result, undefined, 2)}`);
+  out.document(await mill.jobs.get(job.id));
+  return undefined;
+}
+
+function payload(text: string | undefined): unknown {
+  if (text === undefined) return {};
+  const json = text.startsWith('@') ? readFileSync(text.slice(1), 'utf8') : text;
+  try {
+    return JSON.parse(json) as unknown;
+  } catch (error) {
+    throw new CliError(Exit.USAGE, `--data must be JSON, or @ and a file of it: ${(error as Error).message}`);
+  }
+}

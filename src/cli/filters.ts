@@ -1,0 +1,75 @@
+import type { Command } from 'commander';
+import { JobStatus, TaskStatus, type JobsFilter, type TasksFilter } from '../index.js';
+import { CliError, Exit } from './exit.js';
+import { gathered } from './frame.js';
+
+/** How lists, retries and cancellations say which work is meant. */
+export interface FilterFlags {
+  readonly name?: readonly string[];
+  readonly status?: readonly string[];
+  readonly error?: string;
+  readonly since?: string;
+}
+
+export const withFilter = (command: Command): Command =>
+  command
+    .optionsGroup('Which:')
+    .option('--name <name>', 'of this name (repeatable)', gathered)
+    .option('--status <status>', 'in this state (repeatable)', gathered)
+    .option('--error <text>', 'whose failure contains this text')
+    .option('--since <duration>', 'made within this time, such as 90s, 2h or 7d');
+
+const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+export function milliseconds(option: string, text: string): number {
+  const parts = [...text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/gu)];
+  if (parts.length > 0 && parts.map(([part]) => part).join('') === text.trim())
+    return parts.reduce((sum, [, count = '0', unit = 's']) => sum + Number(count) * (UNITS[unit] ?? 0), 0);
+  throw new CliError(Exit.USAGE, `--${option} must be a duration such as 90s, 2h or 1h30m, got "${text}".`);
+}
+
+function statuses<T extends string>(
+  given: readonly string[] | undefined,
+  known: readonly T[],
+): readonly T[] | undefined {
+  for (const status of given ?? [])
+    if (!known.includes(status as T))
+      throw new CliError(Exit.USAGE, `--status must be one of ${known.join(', ')}, got "${status}".`);
+  return given as readonly T[] | undefined;
+}
+
+const since = (flags: FilterFlags): { createdAt?: { from: Date } } =>
+  flags.since === undefined
+    ? {}
+    : { createdAt: { from: new Date(Date.now() - milliseconds('since', flags.since)) } };
+
+export function jobsFilter(flags: FilterFlags): JobsFilter {
+  const status = statuses(flags.status, Object.values(JobStatus));
+  return {
+    ...(flags.name === undefined ? {} : { name: flags.name }),
+    ...(status === undefined ? {} : { status }),
+    ...(flags.error === undefined ? {} : { error: flags.error }),
+    ...since(flags),
+  };
+}
+
+export function tasksFilter(flags: FilterFlags): TasksFilter {
+  const status = statuses(flags.status, Object.values(TaskStatus));
+  return {
+    ...(flags.name === undefined ? {} : { task: flags.name }),
+    ...(status === undefined ? {} : { status }),
+    ...(flags.error === undefined ? {} : { errorMessage: flags.error }),
+    ...since(flags),
+  };
+}
+
+/** The flags in words, for a question. */
+export function inWords(flags: FilterFlags, statusesMeant: readonly string[]): string {
+  const parts = [
+    flags.name === undefined ? '' : `of the name ${flags.name.join(' or ')}`,
+    statusesMeant.join(' or '),
+    flags.error === undefined ? '' : `whose failure contains "${flags.error}"`,
+    flags.since === undefined ? '' : `of the last ${flags.since}`,
+  ];
+  return parts.filter((part) => part !== '').join(', ');
+}

@@ -1,0 +1,33 @@
+import type { Session } from './context.js';
+import { CliError, Exit } from './exit.js';
+
+/** What a name on the command line may be of. */
+export const NAME_KINDS = ['job', 'task', 'schedule'] as const;
+export type NameKind = (typeof NAME_KINDS)[number];
+
+/** Names of jobs and of reactive tasks that the store, or a live instance, knows. */
+export async function knownNames({
+  mill,
+  store,
+}: Session): Promise<{ jobs: Set<string>; tasks: Set<string> }> {
+  const [instances, stats, tasks] = await Promise.all([
+    mill.instances(),
+    mill.jobs.stats(),
+    store.reactive === undefined ? [] : mill.tasks.stats(),
+  ]);
+  return {
+    jobs: new Set([...instances.flatMap(({ names }) => names), ...Object.keys(stats.names)]),
+    tasks: new Set([...instances.flatMap((one) => one.tasks), ...tasks.map(({ task }) => task)]),
+  };
+}
+
+/** Whether a name is of jobs or of tasks. One that nobody knows is taken for a job's: it may be about to come. */
+export async function kindOfName(session: Session, name: string): Promise<'job' | 'task'> {
+  const { jobs, tasks } = await knownNames(session);
+  if (jobs.has(name) && tasks.has(name))
+    throw new CliError(
+      Exit.USAGE,
+      `"${name}" is a name of jobs and of reactive tasks; say --kind job or --kind task.`,
+    );
+  return tasks.has(name) ? 'task' : 'job';
+}

@@ -1,0 +1,16 @@
+import type { Collection } from 'mongodb';
+import { auditIndexes } from './audit.js';
+import type { Mongo } from './context.js';
+import { globalsIndexes, jobIndexes, type IndexPlan } from './indexes.js';
+import { metricsIndexes } from './metrics.js';
+
+/** A collection of ours with the indexes that it needs. */
+export type Owned = readonly [collection: Collection, indexes: readonly IndexPlan[]];
+
+/** All that a store makes in its own database; the collections of reactive tasks stand beside their sources. */
+export const ownCollections = ({ jobs, globals, metrics, audit, sharded }: Mongo): readonly Owned[] => [
+  [jobs as unknown as Collection, jobIndexes(sharded)],
+  [globals as unknown as Collection, globalsIndexes],
+  [metrics as unknown as Collection, metricsIndexes],
+  [audit as unknown as Collection, auditIndexes],
+];

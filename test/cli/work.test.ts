@@ -1,0 +1,257 @@
+import { randomBytes } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { Tidemill, type Finding, type Job } from '../../src/index.js';
+import { openStore } from '../../src/open-store.js';
+import { until } from '../support/mills.js';
+import { freshUri, rawClient, rawPool } from '../support/stores.js';
+import { linesOf, tidemill, type Ran, type Terminal } from './terminal.js';
+
+const pool = rawPool();
+const client = rawClient(inject('mongoUri'));
+
+interface Ground {
+  readonly name: string;
+  readonly flags: readonly string[];
+  readonly orders: string;
+  readonly tenants: string;
+  /** Makes an order 7 that is paid, and a tenant "ada" whose time has not come. */
+  readonly fill: () => Promise<unknown>;
+}
+
+function mongodbGround(): Ground {
+  const uri = freshUri();
+  const db = client.db(new URL(uri).pathname.slice(1));
+  return {
+    name: 'MongoDB',
+    flags: ['--store', uri],
+    orders: 'orders',
+    tenants: 'tenants',
+    fill: async () => {
+      await db.collection<{ _id: number }>('orders').insertOne({ _id: 7, status: 'paid' } as never);
+      await db
+        .collection<{ _id: string }>('tenants')
+        .insertOne({ _id: 'ada', sleepUntil: new Date('2100-01-01'), interval: '@daily' } as never);
+    },
+  };
+}
+
+function postgresGround(): Ground {
+  const schema = `test_${randomBytes(6).toString('hex')}`;
+  return {
+    name: 'PostgreSQL',
+    flags: ['--store', inject('postgresUrl'), '--schema', schema],
+    orders: `${schema}_shop.orders`,
+    tenants: `${schema}_shop.tenants`,
+    fill: () =>
+      pool.query(`create schema ${schema}_shop;
+        create table ${schema}_shop.orders (id integer primary key, status text);
+        create table ${schema}_shop.tenants (id text primary key, sleep_until timestamptz, "interval" text);
+        insert into ${schema}_shop.orders values (7, 'paid');
+        insert into ${schema}_shop.tenants values ('ada', '2100-01-01', '@daily');`),
+  };
+}
+
+describe.each([
+  ['MongoDB', mongodbGround],
+  ['PostgreSQL', postgresGround],
+] as const)('the command line on %s', (_name, make) => {
+  let ground: Ground;
+  let mill: Tidemill;
+  let shippable = false;
+  const run = (args: readonly string[], terminal?: Terminal): Promise<Ran> =>
+    tidemill([...args, ...ground.flags], terminal);
+
+  beforeAll(async () => {
+    ground = make();
+    const [, url = '', , schema] = ground.flags;
+    await ground.fill();
+    mill = new Tidemill({
+      store: await openStore(url, schema === undefined ? {} : { schema }),
+      logger: false,
+      instanceId: 'deployed',
+    });
+    mill.job<{ bad?: boolean }>(
+      'send-email',
+      { retryPolicy: { type: 'fixed', interval: '10ms', maxAttempts: 1 } },
+      ({ data, log }) => {
+        log('sending');
+        if (data.bad === true) throw new Error('mailbox 17 is full');
+        return { sent: true };
+      },
+    );
+    mill.job('nightly', () => undefined);
+    await mill.reactiveTask({
+      task: 'ship',
+      collection: ground.orders,
+      filter: { status: 'paid' },
+      debounce: 0,
+      retryPolicy: { type: 'fixed', interval: '10ms', maxAttempts: 1 },
+      handler: () => {
+        if (!shippable) throw new Error('no courier');
+      },
+    });
+    await mill.schedule('0 3 * * *', 'nightly');
+    await mill.start();
+    await mill.jobs.result(
+      (await mill.enqueue('send-email', { to: 'ada' }, { id: `good-${ground.name}` })).id,
+    );
+    for (const number of [1, 2, 3])
+      await mill.enqueue('send-email', { bad: true }, { id: `bad-${String(number)}-${ground.name}` });
+    await until('all have ended', async () => (await mill.jobs.count({ status: 'failed' })) === 3);
+    await until('the task has failed', async () => (await mill.tasks.count({ status: 'failed' })) === 1);
+    await mill.enqueue('orphan', {}, { id: `orphan-${ground.name}` });
+  });
+  afterAll(() => mill.stop());
+
+  it('lists jobs by filter, as a table and as lines of JSON', async () => {
+    const failed = await run(['ls', '--status', 'failed', '--name', 'send-email']);
+    expect(failed.code).toBe(0);
+    expect(failed.out).toMatch(/ID +NAME +STATUS +WHEN +FAILED +NOTE\n/u);
+    expect(failed.out.match(/mailbox 17 is full/gu)).toHaveLength(3);
+    const all = linesOf<Job>(await run(['ls', '--json', '--asc', '--limit', '2']));
+    expect(all).toHaveLength(2);
+    const { err } = await run(['ls', '--json', '--limit', '2']);
+    const cursor = /next cursor: (\S+)/u.exec(err)?.[1] ?? '';
+    expect(linesOf<Job>(await run(['ls', '--json', '--limit', '2', '--cursor', cursor]))).toHaveLength(2);
+  });
+
+  it('keeps within the columns of a terminal', async () => {
+    const { out } = await run(['ls'], { columns: 80, env: { NO_COLOR: '1' } });
+    expect(Math.max(...out.split('\n').map((line) => line.length))).toBeLessThanOrEqual(80);
+  });
+
+  it('lists tasks, schedules, documents and instances', async () => {
+    expect((await run(['ls', 'tasks'])).out).toMatch(/ship +7 +failed +\S.* +no courier/u);
+    expect((await run(['ls', 'schedules'])).out).toMatch(/nightly +0 3 \* \* \* +UTC +pending +in /u);
+    expect((await run(['ls', '--documents', ground.tenants])).out).toMatch(/ada +waiting +in .* +@daily/u);
+    expect((await run(['ls', 'instances'])).out).toMatch(
+      /deployed +alive +\S+ +leads .*nightly, send-email, ship/u,
+    );
+    expect((await run(['ls', '--name', 'nobody'])).err).toContain('No jobs.');
+  });
+
+  it('shows a job with its payload, log and attempts, and why it waits', async () => {
+    const good = await run(['show', `good-${ground.name}`]);
+    for (const part of ['send-email  completed', '"to": "ada"', '"sent": true', 'sending', 'Attempts'])
+      expect(good.out).toContain(part);
+    expect((await run(['show', `orphan-${ground.name}`])).out).toContain(
+      'No live instance runs the name "orphan"',
+    );
+    const { why } = JSON.parse((await run(['show', '--json', `orphan-${ground.name}`])).out) as {
+      why: { code: string }[];
+    };
+    expect(why.map(({ code }) => code)).toEqual(['no-instance']);
+  });
+
+  it('shows the task of a document, and a document, by ids as people write them', async () => {
+    const task = await run(['show', 'ship/7']);
+    expect(task.out).toContain('ship/7  failed');
+    expect(task.out).toContain('"status": "paid"');
+    const document = await run(['show', 'ada', '--documents', ground.tenants]);
+    expect(document.out).toContain('ada  waiting');
+    expect(document.out).toContain('@daily');
+  });
+
+  it.each([
+    [['show', 'nothing']],
+    [['retry', 'nothing']],
+    [['cancel', 'nothing']],
+    [['reconcile', 'nothing']],
+    [['resume', 'nothing', '--kind', 'schedule']],
+  ])('answers %j with a code for what is not there', async (args) => {
+    const { code, out } = await run([...args, '--json']);
+    expect([2, 3]).toContain(code);
+    expect(out.trim() === '' || JSON.parse(out.split('\n')[0] ?? '') !== null).toBe(true);
+  });
+
+  it('counts by name and kind, and groups what fails', async () => {
+    const { out } = await run(['stats']);
+    expect(out).toMatch(/send-email +job .* 3 /u);
+    expect(out).toMatch(/ship +task /u);
+    expect(out).toMatch(/3 +send-email +\S.* +mailbox … is full/u);
+    expect(out).toContain('deployed plans');
+  });
+
+  it('retries by filter only when told to, with the count', async () => {
+    const filter = ['retry', '--name', 'send-email', '--error', 'mailbox'];
+    expect(await run(filter)).toMatchObject({ code: 2, out: '' });
+    const declined = await run(filter, { answers: ['n'] });
+    expect(declined.questions[0]).toContain('Retry 3 jobs (of the name send-email, failed or cancelled');
+    expect(declined.code).toBe(1);
+    expect((await run([...filter, '--dry-run'])).out).toContain('It would be 3 jobs');
+    expect((await run([...filter, '--status', 'pending'])).code).toBe(2);
+    expect((await run(['retry'])).err).toContain('Give ids, a filter such as --name, or --all');
+    expect(JSON.parse((await run([...filter, '--yes', '--json'])).out)).toEqual({ retried: 3, matching: 3 });
+    expect((await mill.audit.list()).items[0]).toMatchObject({
+      action: 'jobs.retryMany',
+      outcome: '3 changed',
+    });
+  });
+
+  it('retries one job, or the task of one document', async () => {
+    await until('they have failed again', async () => (await mill.jobs.count({ status: 'failed' })) === 3);
+    expect((await run(['retry', `bad-1-${ground.name}`])).out).toContain('runs again');
+    shippable = true;
+    expect((await run(['retry', 'ship/7'])).out).toContain('ship/7 (ship): runs again');
+    await until('it is shipped', async () => (await mill.tasks.get('ship', 7))?.status === 'completed');
+    expect((await run(['cancel', 'ship/7'])).out).toContain('cannot be cancelled');
+  });
+
+  it('cancels what waits', async () => {
+    const { code, out } = await run(['cancel', '--name', 'orphan'], { answers: ['yes'] });
+    expect({ code, out }).toEqual({ code: 0, out: 'Cancelled 1 job.\n' });
+    expect((await mill.jobs.get(`orphan-${ground.name}`))?.status).toBe('cancelled');
+  });
+
+  it('pauses and resumes names of jobs, of tasks, and schedules', async () => {
+    expect((await run(['pause', 'send-email'])).out).toContain('Jobs "send-email" are paused');
+    expect((await run(['pause', 'ship'])).out).toContain('Reactive tasks "ship" are paused');
+    await run(['pause', 'nightly', '--kind', 'schedule']);
+    expect((await mill.schedules.get('nightly'))?.paused).toBe(true);
+    const { findings } = JSON.parse((await run(['doctor', '--json'])).out) as { findings: Finding[] };
+    expect(findings.find(({ check }) => check === 'paused')?.fix).toBe('tidemill resume send-email');
+    for (const args of [['send-email'], ['ship'], ['nightly', '--kind', 'schedule']])
+      expect((await run(['resume', ...args])).code).toBe(0);
+    expect((await mill.schedules.get('nightly'))?.paused).toBe(false);
+  });
+
+  it('asks for a job and waits for its result, and fails with it', async () => {
+    const good = await run(['run', 'send-email', '--data', '{"to":"grace"}', '--wait']);
+    expect(good.code, good.err).toBe(0);
+    expect(good.out).toContain('"sent": true');
+    const bad = await run(['run', 'send-email', '--data', '{"bad":true}', '--wait', '1m']);
+    expect(bad.err).toContain('mailbox 17 is full');
+    expect(bad.code).toBe(1);
+    expect((await run(['run', 'send-email', '--data', '{'])).err).toContain('--data must be JSON');
+    expect((await run(['run', 'nobody-runs-it'])).err).toContain('No live instance runs "nobody-runs-it"');
+    expect((await run(['run', 'ship'])).err).toContain('tidemill reconcile ship');
+  });
+
+  it('runs a schedule, and a document, now', async () => {
+    expect((await run(['run', 'nightly'])).out).toContain('One run of the schedule "nightly"');
+    expect((await run(['run', 'ada', '--documents', ground.tenants])).out).toContain('is due now');
+    expect((await run(['ls', '--documents', ground.tenants])).out).toMatch(/ada +due/u);
+  });
+
+  it('has documents looked at again, and waits until they were', async () => {
+    const { code, out } = await run(['reconcile', 'ship']);
+    expect(out).toMatch(/Reconciled 1 task: ship, in /u);
+    expect(code).toBe(0);
+  });
+
+  it('makes nothing in a store that it only looks into', async () => {
+    const [, url = ''] = ground.flags;
+    const empty =
+      ground.name === 'MongoDB'
+        ? ['--store', freshUri()]
+        : ['--store', url, '--schema', `absent_${randomBytes(4).toString('hex')}`];
+    const { code, err } = await tidemill(['ls', ...empty]);
+    if (ground.name === 'MongoDB')
+      expect(await client.db(new URL(empty[1]!).pathname.slice(1)).listCollections().toArray()).toEqual([]);
+    else {
+      expect(err).toContain('is at version 0');
+      expect(code).toBe(1);
+      expect((await pool.query('select from pg_namespace where nspname = $1', [empty[3]])).rows).toEqual([]);
+    }
+  });
+});
