@@ -20,8 +20,8 @@ export default defineConfig({
     // Starts one MongoDB replica set and one PostgreSQL for the whole run, and provides their addresses.
     globalSetup: 'test/support/global-setup.ts',
     pool: 'forks',
-    // The workers share one database server; more of them make it slow rather than the run fast.
-    maxWorkers: 2,
+    // Much of a run is waiting for leases and polls, so three keep two cores busy. They share one server of each kind.
+    maxWorkers: 3,
     testTimeout: 60_000,
     hookTimeout: 60_000,
     coverage: { provider: 'v8', include: ['src/**'] },
