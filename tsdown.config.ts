@@ -7,6 +7,7 @@ export default defineConfig({
     index: 'src/index.ts',
     // The command. Its CommonJS twin comes along with the shared build, and is left out of the package.
     cli: 'src/cli/main.ts',
+    dashboard: 'src/dashboard/index.ts',
     documents: 'src/documents/index.ts',
     embedded: 'src/embedded/index.ts',
     memory: 'src/memory/index.ts',

@@ -10,7 +10,7 @@ export default defineConfig({
     alias: [
       { find: /^tidemill$/, replacement: src('index.ts') },
       {
-        find: /^tidemill\/(documents|embedded|memory|mongodb|postgres|testing)$/,
+        find: /^tidemill\/(dashboard|documents|embedded|memory|mongodb|postgres|testing)$/,
         replacement: src('$1/index.ts'),
       },
     ],

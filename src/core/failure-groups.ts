@@ -55,7 +55,7 @@ interface Gathered {
 }
 
 /** The groups, the most recent first. */
-function groupFailures(lines: readonly FailureLine[]): readonly FailureGroup[] {
+export function groupFailures(lines: readonly FailureLine[]): readonly FailureGroup[] {
   const groups = new Map<string, Gathered>();
   for (const line of lines) {
     const pattern = patternOf(line.message);

@@ -16,7 +16,8 @@ const NO_KEYS: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'proto
 const isKey = (key: string): boolean =>
   key !== '' && !key.startsWith('$') && !key.includes('\0') && !NO_KEYS.has(key);
 
-const isFieldPath = (path: string): boolean => path.length <= LONGEST_PATH && path.split('.').every(isKey);
+export const isFieldPath = (path: string): boolean =>
+  path.length <= LONGEST_PATH && path.split('.').every(isKey);
 
 const isScalar = (value: unknown): value is Scalar =>
   value === null ||

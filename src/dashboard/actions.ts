@@ -1,0 +1,112 @@
+/** Everything that changes something. Each is in the audit log before it is done, and what came of it after. */
+import type { Asked } from './asked.js';
+import type { ActAnswer, Action, Count, Operation, WorkKind } from './contract.js';
+import { badRequest, conflict, problemOf } from './errors.js';
+import type { Body } from './body.js';
+import type { Chosen } from './kind.js';
+import type { Operations } from './operations.js';
+import { inWords, readFilter } from './parameters.js';
+import { actOnSchedule, scheduleTitle } from './schedules.js';
+import { checkFields } from './work.js';
+import { KIND } from './session.js';
+
+const COUNT_LIMIT = 100_000;
+const MOST_IDS = 1_000;
+
+/** In the log first: what is not there must not have been done. */
+async function audited(
+  { mill, viewer }: Asked,
+  action: Action,
+  target: string,
+  work: () => Promise<ActAnswer>,
+): Promise<ActAnswer> {
+  const entry = await mill.audit.append({ actor: viewer.actor, action, target, outcome: 'asked for' });
+  try {
+    const answer = await work();
+    await mill.audit.amend(entry.id, { outcome: answer.outcome });
+    return answer;
+  } catch (error) {
+    const { message } = problemOf(error);
+    await mill.audit.amend(entry.id, { outcome: `refused: ${message}` }).catch(() => undefined);
+    throw error;
+  }
+}
+
+export async function actOnOne(asked: Asked, body: Body): Promise<ActAnswer> {
+  const kind = body.kind();
+  const [action, id] = [body.action(), body.text('id')];
+  const own = KIND[kind];
+  return audited(asked, action, own.title(id), () => own.act(asked, action, id));
+}
+
+export function actOnScheduleRow(asked: Asked, body: Body): Promise<ActAnswer> {
+  const [action, id] = [body.action(), body.text('id')];
+  return audited(asked, action, scheduleTitle(id), () => actOnSchedule(asked, action, id));
+}
+
+const SAID: Readonly<Partial<Record<Action, [string, string]>>> = {
+  pause: ['paused', 'Nothing of this name is started until it is resumed, in the whole cluster.'],
+  resume: ['resumed', 'Work of this name is started again.'],
+  reconcile: ['requested', 'The planner looks at every document again.'],
+};
+
+export function actOnName(asked: Asked, body: Body): Promise<ActAnswer> {
+  const { mill } = asked;
+  const [kind, action, name] = [body.kind(), body.action(), body.text('name')];
+  const [outcome, message] = SAID[action] ?? [];
+  if (!KIND[kind].nameActions.includes(action) || outcome === undefined || message === undefined)
+    throw badRequest(`Names of ${kind} have no action "${action}".`);
+  return audited(asked, action, `${kind} of the name ${name}`, async () => {
+    if (action === 'reconcile') await mill.tasks.reconcile(name);
+    else if (kind === 'tasks') await mill.tasks[action as 'pause' | 'resume'](name);
+    else await mill.jobs[action as 'pause' | 'resume'](name);
+    return { outcome, message };
+  });
+}
+
+interface Target {
+  readonly kind: WorkKind;
+  readonly chosen: Chosen;
+  readonly words: string;
+}
+
+function targetOf(asked: Asked, body: Body): Target {
+  body.only(['kind', 'ids', 'query']);
+  const kind = body.kind();
+  const ids = body.texts('ids', MOST_IDS);
+  const query = body.optional('query');
+  if (ids !== undefined && query !== undefined) throw badRequest('Give "ids" or "query", not both.');
+  if (ids !== undefined) return { kind, chosen: { ids }, words: `${String(ids.length)} chosen ${kind}` };
+  if (query === undefined) throw badRequest('What is meant? Give "ids" or "query".');
+  const parameters = new URLSearchParams(query);
+  for (const key of ['cursor', 'limit', 'sort', 'order', 'kind']) parameters.delete(key);
+  parameters.set('kind', kind);
+  const filter = readFilter(parameters);
+  checkFields(asked, filter);
+  return { kind, chosen: { filter }, words: inWords(filter) };
+}
+
+export async function countTarget(asked: Asked, body: Body): Promise<Count> {
+  const { kind, chosen } = targetOf(asked, body.without(['action']));
+  const action = body.has('action') ? body.action() : undefined;
+  const asOf = (await asked.mill.time()).toISOString();
+  const found = await KIND[kind].count(asked, chosen, action, COUNT_LIMIT + 1);
+  return { count: Math.min(found, COUNT_LIMIT), capped: found > COUNT_LIMIT, asOf };
+}
+
+export async function begin(asked: Asked, body: Body, operations: Operations): Promise<Operation> {
+  body.only(['action', 'target', 'expected', 'asOf']);
+  const action = body.action();
+  const { kind, chosen, words } = targetOf(asked, body.inner('target'));
+  if (!KIND[kind].bulk.includes(action)) throw badRequest(`Many ${kind} cannot "${action}" at once.`);
+  const expected = body.number('expected');
+  const now = await asked.mill.time();
+  const asOf = body.date('asOf') ?? now;
+  if (asOf > now) throw badRequest('"asOf" is a time that has not come yet.');
+  const found = await KIND[kind].count(asked, chosen, action, COUNT_LIMIT + 1);
+  // Without a time of the count nothing else keeps the action to what was meant.
+  if (expected !== undefined && !body.has('asOf') && found > expected && found <= COUNT_LIMIT)
+    throw conflict(`It is ${String(found)} by now, and not ${String(expected)}; look again.`);
+  const total = found > COUNT_LIMIT ? null : found;
+  return operations.begin(asked, { action, kind, chosen, words, asOf, total });
+}

@@ -1,0 +1,43 @@
+/** Answers that many viewers share: a hundred open pages ask the store as often as one. */
+
+/** How long an answer is good enough, where its maker does not say. */
+const FRESH_MS = 1_000;
+const MOST = 500;
+
+interface Kept {
+  readonly answer: Promise<unknown>;
+  /** Infinity while it is being made. */
+  until: number;
+}
+
+export class Answers {
+  readonly #kept = new Map<string, Kept>();
+
+  /** What `make` answers, or answered a moment ago. A failure is not kept. */
+  get<T>(key: string, make: () => Promise<T>, freshMs: number = FRESH_MS): Promise<T> {
+    const now = performance.now();
+    const kept = this.#kept.get(key);
+    if (kept !== undefined && kept.until > now) return kept.answer as Promise<T>;
+    this.#tidy(now);
+    const answer = make();
+    const fresh: Kept = { answer, until: Infinity };
+    this.#kept.set(key, fresh);
+    answer.then(
+      () => (fresh.until = performance.now() + freshMs),
+      () => {
+        if (this.#kept.get(key) === fresh) this.#kept.delete(key);
+      },
+    );
+    return answer;
+  }
+
+  /** Somebody changed something: what was read before is not true any more. */
+  clear(): void {
+    this.#kept.clear();
+  }
+
+  #tidy(now: number): void {
+    for (const [key, { until }] of this.#kept) if (until <= now) this.#kept.delete(key);
+    if (this.#kept.size >= MOST) this.#kept.clear();
+  }
+}

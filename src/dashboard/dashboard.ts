@@ -1,0 +1,117 @@
+import { versionOf } from '../tools.js';
+import { admit } from './access.js';
+import { Answers } from './answers.js';
+import { api, type ApiParts } from './api.js';
+import { Assets } from './assets.js';
+import { isInternal, notFound, problemOf, Refusal } from './errors.js';
+import { Live } from './live.js';
+import { Operations } from './operations.js';
+import { checkDashboard, type DashboardOptions, type DashboardSettings } from './options.js';
+import { Redactor } from './redact.js';
+import { plainPage, refused, respond } from './respond.js';
+
+/** The dashboard of a mill: a page and its JSON API, as one handler of web requests. */
+export interface Dashboard {
+  /** Answers a request; never rejects. `this` is not needed. */
+  readonly fetch: (request: Request) => Promise<Response>;
+  /** How many live streams are open. */
+  readonly streams: number;
+  /** Ends live streams; they also end when the mill stops. */
+  readonly close: () => void;
+}
+
+const EVERY_MS = 2_000;
+const LASTS_MS = 5 * 60_000;
+const BEAT_MS = 15_000;
+
+/** The path below the base; undefined where the request is for something else. */
+function below(basePath: string, request: Request): string | undefined {
+  const { pathname } = new URL(request.url);
+  if (pathname === basePath) return '';
+  return pathname.startsWith(`${basePath}/`) ? pathname.slice(basePath.length + 1) : undefined;
+}
+
+class Handler {
+  readonly #settings: DashboardSettings;
+  readonly #redactor: Redactor;
+  readonly #assets: Assets;
+  readonly parts: ApiParts;
+  #stopped = false;
+
+  constructor(settings: DashboardSettings) {
+    this.#settings = settings;
+    const { mill, onError } = settings;
+    this.#redactor = new Redactor(settings.redact);
+    this.#assets = new Assets(settings.basePath);
+    const answers = new Answers();
+    this.parts = {
+      answers,
+      live: new Live({ everyMs: EVERY_MS, lastsMs: LASTS_MS, beatMs: BEAT_MS, onError }),
+      operations: new Operations(() => answers.clear()),
+      version: versionOf(),
+    };
+    mill.on('stop', () => this.#stop());
+    mill.on('start', () => (this.#stopped = false));
+  }
+
+  /** A question after that would open the store again, and keep the process from its end. */
+  #stop(): void {
+    this.#stopped = true;
+    this.parts.live.close();
+    this.parts.operations.close();
+  }
+
+  async answer(request: Request): Promise<Response> {
+    const path = below(this.#settings.basePath, request);
+    if (path === undefined) return refused(notFound());
+    const isApi = path === 'api' || path.startsWith('api/');
+    try {
+      return await this.#answer(request, path, isApi);
+    } catch (error) {
+      if (isInternal(error)) this.#settings.onError(error);
+      if (isApi) return refused(error);
+      const { status, message } = problemOf(error);
+      return plainPage(status, status === 401 ? 'No access' : 'Not possible', message);
+    }
+  }
+
+  async #answer(request: Request, path: string, isApi: boolean): Promise<Response> {
+    const viewer = await admit(this.#settings, request);
+    if (viewer instanceof Response) return viewer;
+    if (!isApi) return this.#page(request, path);
+    if (this.#stopped) throw new Refusal(503, 'stopped', 'The mill has stopped.');
+    const { mill } = this.#settings;
+    const { answers } = this.parts;
+    const asked = { mill, settings: this.#settings, redactor: this.#redactor, viewer, answers };
+    return api(asked, this.parts, request, path.slice('api/'.length));
+  }
+
+  #page({ method }: Request, path: string): Response {
+    if (method !== 'GET' && method !== 'HEAD')
+      throw new Refusal(405, 'bad_request', 'Only GET is known here.');
+    const answer = this.#assets.answer(path);
+    return method === 'GET'
+      ? answer
+      : respond(answer.status, null, Object.fromEntries(answer.headers.entries()));
+  }
+}
+
+/** Makes the dashboard of a mill. Everything is denied to whom `authorize` grants nothing. */
+export function createDashboard(options: DashboardOptions): Dashboard {
+  const settings = checkDashboard(options);
+  const handler = new Handler(settings);
+  return {
+    fetch: async (request) => {
+      try {
+        return await handler.answer(request);
+      } catch (error) {
+        settings.onError(error);
+        return refused(error);
+      }
+    },
+    get streams() {
+      return handler.parts.live.open;
+    },
+    close: () => handler.parts.live.close(),
+  };
+}

@@ -1,0 +1,45 @@
+import type { ErrorGroups } from '../index.js';
+import type { Asked } from './asked.js';
+import type { Failures, FailureGroup, WorkKind } from './contract.js';
+import { checkParameters, KINDS, oneOf } from './parameters.js';
+import { documentErrors } from './documents.js';
+import { kindsOf } from './session.js';
+
+const LIMIT = 5_000;
+const MOST_GROUPS = 200;
+
+const ERRORS: Readonly<Record<WorkKind, (asked: Asked) => Promise<ErrorGroups>>> = {
+  jobs: ({ mill }) => mill.jobs.errors({ limit: LIMIT }),
+  tasks: ({ mill }) => mill.tasks.errors({ limit: LIMIT }),
+  documents: ({ mill }) => documentErrors(mill),
+};
+
+const toGroup = (
+  { redactor }: Asked,
+  kind: WorkKind,
+  group: ErrorGroups['groups'][number],
+): FailureGroup => ({
+  kind,
+  name: group.name,
+  pattern: redactor.text(group.pattern),
+  example: redactor.text(group.example),
+  // What is hidden must not come back as a filter.
+  search: redactor.text(group.search) === group.search ? group.search : '',
+  count: group.count,
+  firstAt: group.firstAt.toISOString(),
+  lastAt: group.lastAt.toISOString(),
+});
+
+export async function failures(asked: Asked, query: URLSearchParams): Promise<Failures> {
+  checkParameters(query, ['kind']);
+  const wanted = oneOf(query, 'kind', KINDS);
+  const kinds = kindsOf(asked.mill).filter((kind) => wanted === undefined || kind === wanted);
+  const found = await Promise.all(kinds.map(async (kind) => ({ kind, ...(await ERRORS[kind](asked)) })));
+  const groups = found
+    .flatMap(({ kind, groups: own }) => own.map((group) => toGroup(asked, kind, group)))
+    .sort((a, b) => (a.lastAt < b.lastAt ? 1 : -1));
+  return {
+    groups: groups.slice(0, MOST_GROUPS),
+    partial: groups.length > MOST_GROUPS || found.some(({ partial }) => partial),
+  };
+}

@@ -1,0 +1,201 @@
+import type { Job, JobsFilter, JobStatus } from '../index.js';
+import { iso, may, offered, present, type Asked } from './asked.js';
+import type { ActAnswer, Action, WorkDetail, WorkItem } from './contract.js';
+import { badRequest, notFound } from './errors.js';
+import { factsOf } from './facts.js';
+import type { Chosen, Kind } from './kind.js';
+import type { TimeField, WorkFilter } from './parameters.js';
+import { idOf, refOf } from './reference.js';
+import { timelineOf } from './timeline.js';
+
+const FIELD: Readonly<Record<TimeField, 'createdAt' | 'updatedAt' | 'nextRunAt'>> = {
+  createdAt: 'createdAt',
+  updatedAt: 'updatedAt',
+  dueAt: 'nextRunAt',
+};
+
+/** A paused schedule is due at the end of time. */
+const LAST_YEAR = 9999;
+
+function toFilter({ name, status, error, fields, time, from, to }: WorkFilter): JobsFilter {
+  return {
+    ...(name.length === 0 ? {} : { name }),
+    ...(status.length === 0 ? {} : { status: status as readonly JobStatus[] }),
+    ...(error === undefined ? {} : { error }),
+    ...(Object.keys(fields).length === 0 ? {} : { data: fields }),
+    ...(from === undefined && to === undefined ? {} : { [FIELD[time]]: present({ from, to }) }),
+  };
+}
+
+const isRunning = ({ status }: Job): boolean => status === 'processing';
+const isPending = ({ status }: Job): boolean => status === 'pending';
+
+function toItem(asked: Asked, job: Job): WorkItem {
+  const { redactor } = asked;
+  const due = isPending(job) && job.nextRunAt.getUTCFullYear() < LAST_YEAR ? job.nextRunAt : null;
+  const ended = job.status === 'completed' || isRunning(job) ? 1 : 0;
+  const shown = typeof job.progress === 'number' || may(asked, 'payload');
+  return {
+    kind: 'jobs',
+    id: refOf(job.id),
+    title: job.id,
+    name: job.name,
+    status: job.status,
+    dueAt: iso(due),
+    createdAt: iso(job.createdAt),
+    updatedAt: iso(job.updatedAt),
+    attempts: job.failCount + ended,
+    ...present({
+      error: job.failReason === undefined ? undefined : redactor.text(job.failReason),
+      progress: shown ? redactor.value(job.progress) : undefined,
+      claimedBy: isRunning(job) ? job.claimedBy : undefined,
+      recurring: job.repeatInterval === undefined ? undefined : true,
+    }),
+  };
+}
+
+/** What may be asked for a job in this state. A schedule has its own page. */
+function actionsOf(job: Job): readonly Action[] {
+  if (job.repeatInterval !== undefined) return isRunning(job) ? ['cancel'] : [];
+  switch (job.status) {
+    case 'pending':
+      return ['run-now', 'cancel', 'remove'];
+    case 'processing':
+      return ['cancel'];
+    case 'completed':
+      return ['remove'];
+    default:
+      return ['retry', 'remove'];
+  }
+}
+
+async function detail(asked: Asked, ref: string): Promise<WorkDetail> {
+  const { mill, redactor } = asked;
+  const job = await mill.jobs.get(idOf(ref));
+  if (job === undefined) throw notFound('There is no such job (any more).');
+  const running = isRunning(job)
+    ? { attempt: job.failCount + 1, since: job.lockedAt, by: job.claimedBy }
+    : null;
+  const data = may(asked, 'payload');
+  return {
+    ...toItem(asked, job),
+    why: isRunning(job) || isPending(job) ? await mill.why({ kind: 'jobs', id: job.id }) : [],
+    actions: offered(asked, actionsOf(job)),
+    timeline: timelineOf(job.history, running, redactor),
+    facts: factsOf({
+      priority: job.priority,
+      'unique key': data ? job.uniqueKey : undefined,
+      'cancel requested': job.cancelRequestedAt,
+      finished: job.finishedAt,
+      'last heartbeat': job.lastHeartbeat,
+      'timeout (ms)': job.timeoutMs,
+      cron: job.repeatInterval,
+      zone: job.timezone,
+      'for the run of': job.scheduledFor,
+    }),
+    hidden: !data,
+    ...(data
+      ? {
+          payload: redactor.value(job.data),
+          ...present({
+            result: redactor.value(job.result),
+            logs: job.logs?.map(({ at, message, fields }) => ({
+              at: at.toISOString(),
+              message: redactor.text(message),
+              ...present({ fields: redactor.value(fields) }),
+            })),
+          }),
+        }
+      : {}),
+    ...present({ scheduleId: job.scheduleId }),
+  };
+}
+
+const SAID: Readonly<Record<string, string>> = {
+  retried: 'It is due now, with a fresh sequence of attempts.',
+  live: 'Another job with its unique key is pending or running; it was left as it is.',
+  unfinished: 'It has not ended yet, so there is nothing to retry.',
+  finished: 'It has ended already.',
+  cancelled: 'It is cancelled.',
+  requested: 'Its handler was told to stop.',
+  removed: 'It is gone.',
+  running: 'It runs at this moment, and was left as it is.',
+  rescheduled: 'It is due now.',
+  missing: 'It is not there (any more).',
+};
+
+async function act({ mill }: Asked, action: Action, ref: string): Promise<ActAnswer> {
+  const id = idOf(ref);
+  const done = async (): Promise<{ readonly outcome: string }> => {
+    switch (action) {
+      case 'retry':
+        return mill.jobs.retry(id);
+      case 'cancel':
+        return mill.jobs.cancel(id);
+      case 'remove':
+        return mill.jobs.remove(id);
+      case 'run-now':
+        return mill.jobs.reschedule(id, 0);
+      default:
+        throw badRequest(`Jobs have no action "${action}".`);
+    }
+  };
+  const { outcome } = await done();
+  return { outcome, message: SAID[outcome] ?? outcome };
+}
+
+/** What each action touches. */
+const TOUCHED: Readonly<Partial<Record<Action, readonly JobStatus[]>>> = {
+  retry: ['failed', 'cancelled'],
+  cancel: ['pending', 'processing'],
+  remove: ['pending', 'completed', 'failed', 'cancelled'],
+};
+
+const chosenFilter = (chosen: Chosen): JobsFilter =>
+  'ids' in chosen ? { ids: chosen.ids.map(idOf) } : toFilter(chosen.filter);
+
+/** Null: nothing that matches is in a state that the action touches. */
+function touched(chosen: Chosen, action: Action | undefined): JobsFilter | null {
+  const filter = chosenFilter(chosen);
+  const states = action === undefined ? undefined : TOUCHED[action];
+  if (states === undefined) return filter;
+  const asked = filter.status as readonly JobStatus[] | undefined;
+  const status = asked === undefined ? states : states.filter((one) => asked.includes(one));
+  return status.length === 0 ? null : { ...filter, status };
+}
+
+export const jobs: Kind = {
+  bulk: ['retry', 'cancel', 'remove'],
+  nameActions: ['pause', 'resume'],
+  detail,
+  act,
+  title: (ref) => `job ${idOf(ref)}`,
+  find: async (asked, query) => {
+    const { sort = 'createdAt', order, cursor, limit } = query;
+    const page = await asked.mill.jobs.find(toFilter(query), {
+      limit,
+      sort: { [FIELD[sort]]: order },
+      ...(cursor === undefined ? {} : { cursor }),
+    });
+    return {
+      items: page.items.map((job) => toItem(asked, job)),
+      next: page.next,
+      previous: page.previous,
+      partial: page.partial === true,
+    };
+  },
+  count: async ({ mill }, chosen, action, limit) => {
+    const filter = touched(chosen, action);
+    return filter === null ? 0 : mill.jobs.count(filter, { limit });
+  },
+  many: async ({ mill }, { action, chosen, asOf, signal, progress }) => {
+    const filter = touched(chosen, action);
+    if (filter === null) return 0;
+    const { from, to } = filter.updatedAt ?? {};
+    const until = to !== undefined && to < asOf ? to : asOf;
+    const bounded = { ...filter, updatedAt: { ...present({ from }), to: until } };
+    const options = { signal, onProgress: progress };
+    const call = { retry: 'retryMany', cancel: 'cancelMany', remove: 'removeMany' } as const;
+    return (await mill.jobs[call[action as keyof typeof call]](bounded, options)).count;
+  },
+};

@@ -1,0 +1,131 @@
+import { OptionError, type Tidemill } from '../index.js';
+import { checkBoolean, checkFunction, checkKeys, checkText, show } from '../tools.js';
+import type { Right } from './contract.js';
+
+/** All that the dashboard asks of a mill. */
+export type Mill = Pick<
+  Tidemill,
+  | 'jobs'
+  | 'tasks'
+  | 'schedules'
+  | 'audit'
+  | 'instances'
+  | 'why'
+  | 'health'
+  | 'time'
+  | 'documentSchedules'
+  | 'on'
+  | 'off'
+  | 'instanceId'
+  | 'metrics'
+>;
+
+/** What a caller may do, and who it is. Nothing: it is nobody. A `Response` is sent as it is: a redirect to a login, say. */
+export type Granted =
+  | readonly Right[]
+  | { readonly rights: readonly Right[]; readonly actor?: string }
+  | Response
+  | null
+  | undefined
+  | false;
+
+export interface DashboardOptions {
+  /** A mill on the store that is to be looked at. It need not be started here. */
+  readonly mill: Mill;
+  /** Says what a caller may do. Everything is denied to whom it grants nothing. */
+  readonly authorize: (request: Request) => Granted | Promise<Granted>;
+  /** The path below which the dashboard is reached, as browsers see it. Default: '/'. */
+  readonly basePath?: string;
+  /**
+   * Names and paths whose values are never shown: `password` anywhere, `card.number` and `*.token` wherever keys follow
+   * each other like that. Default: names that usually hold secrets; a list of your own takes their place.
+   */
+  readonly redact?: readonly string[];
+  /** Nobody may change anything. Default: false. */
+  readonly readOnly?: boolean;
+  /** Told of errors of which callers only hear that there was one. Default: console.error. */
+  readonly onError?: (error: unknown) => void;
+}
+
+export interface DashboardSettings {
+  readonly mill: Mill;
+  readonly authorize: DashboardOptions['authorize'];
+  /** Begins with a slash and does not end with one; empty at the root. */
+  readonly basePath: string;
+  readonly redact: readonly string[];
+  readonly readOnly: boolean;
+  readonly onError: (error: unknown) => void;
+}
+
+const WHERE = 'createDashboard';
+
+/** Names that hold secrets in many programs. */
+const SECRETS: readonly string[] = [
+  'password',
+  'passwd',
+  'passphrase',
+  'secret',
+  'token',
+  'accessToken',
+  'access_token',
+  'refreshToken',
+  'refresh_token',
+  'apiKey',
+  'api_key',
+  'authorization',
+  'cookie',
+  'privateKey',
+  'private_key',
+];
+
+export function checkDashboard(options: DashboardOptions): DashboardSettings {
+  checkKeys(WHERE, options, ['mill', 'authorize', 'basePath', 'redact', 'readOnly', 'onError']);
+  if (typeof options !== 'object')
+    throw new OptionError(`${WHERE}: options are needed: createDashboard({ mill, authorize }).`);
+  const { mill, authorize, basePath = '/', redact = SECRETS, readOnly = false } = options;
+  if (typeof (mill as Partial<Mill> | undefined)?.jobs?.find !== 'function')
+    throw new OptionError(`${WHERE}: mill must be a mill, made by new Tidemill(…); got ${show(mill)}.`);
+  checkAuthorize(authorize);
+  const onError = options.onError ?? ((error: unknown) => console.error('tidemill dashboard:', error));
+  checkFunction(WHERE, 'onError', onError);
+  return {
+    mill,
+    authorize,
+    basePath: checkBasePath(basePath),
+    redact: checkRedact(redact),
+    readOnly: checkBoolean(WHERE, 'readOnly', readOnly),
+    onError,
+  };
+}
+
+/** Without it nobody could get in, and whoever forgot it would look for the reason elsewhere. */
+function checkAuthorize(authorize: unknown): void {
+  if (authorize === undefined)
+    throw new OptionError(
+      `${WHERE}: authorize is missing, and without it everything is denied. Say who may look: authorize: (request) => ` +
+        "isAdmin(request) ? ['view', 'payload', 'act'] : null.",
+    );
+  checkFunction(WHERE, 'authorize', authorize);
+}
+
+function checkBasePath(given: unknown): string {
+  const path = checkText(WHERE, 'basePath', given).replace(/\/+$/u, '');
+  if (path === '' || /^(?:\/[\w.~-]+)+$/u.test(path)) return path;
+  throw new OptionError(
+    `${WHERE}: basePath must be a path such as '/tidemill', of letters, digits, and . _ ~ -; got ${show(given)}.`,
+  );
+}
+
+function checkRedact(given: unknown): readonly string[] {
+  if (!Array.isArray(given))
+    throw new OptionError(
+      `${WHERE}: redact must be a list such as ['password', 'card.number'], got ${show(given)}.`,
+    );
+  return given.map((one: unknown) => {
+    const path = checkText(WHERE, 'redact', one);
+    if (path.split('.').every((key) => key !== '') && !path.endsWith('*')) return path;
+    throw new OptionError(
+      `${WHERE}: redact has ${show(path)}; a name or a path is meant, such as 'card.number'.`,
+    );
+  });
+}

@@ -1,0 +1,92 @@
+/** Values as a browser gets them: what must not be seen is taken out, what JSON cannot say is put in words. */
+
+const REDACTED = '[redacted]';
+const LONGEST_TEXT = 20_000;
+const MOST_NODES = 20_000;
+const DEEPEST = 50;
+
+const isOpaque = (value: object): value is { toJSON: () => unknown } =>
+  typeof (value as { toJSON?: unknown }).toJSON === 'function';
+
+const escaped = (text: string): string => text.replaceAll(/[\\^$.*+?()[\]{}|/-]/gu, String.raw`\$&`);
+
+export class Redactor {
+  /** Each a list of keys, the last one first, in lower case. */
+  readonly #patterns: readonly (readonly string[])[];
+  /** The same in a text: a name, a sign, and a value in quotes or up to the next gap. */
+  readonly #inText: RegExp | undefined;
+
+  constructor(patterns: readonly string[]) {
+    this.#patterns = patterns.map((pattern) => pattern.toLowerCase().split('.').reverse());
+    const names = [...new Set(this.#patterns.map(([name = '']) => escaped(name)))];
+    this.#inText =
+      names.length === 0
+        ? undefined
+        : new RegExp(
+            `(["']?\\b(?:${names.join('|')})["']?\\s*[=:]\\s*)("(?:[^"\\\\]|\\\\.)*"|'(?:[^'\\\\]|\\\\.)*'|(?:bearer |basic )?[^\\s,;&}\\]]+)`,
+            'giu',
+          );
+  }
+
+  /** Whether a path ends like one of the patterns. Places in lists are no keys. */
+  hides(path: readonly string[]): boolean {
+    const keys = path.map((key) => key.toLowerCase()).reverse();
+    return this.#patterns.some(
+      (pattern) =>
+        pattern.length <= keys.length && pattern.every((key, at) => key === '*' || key === keys[at]),
+    );
+  }
+
+  /** Whether a comparison with this path would tell something about what is hidden. */
+  guards(path: string): boolean {
+    const keys = path.split('.').filter((key) => !/^\d+$/u.test(key));
+    return keys.some((_key, at) => this.hides(keys.slice(0, at + 1)));
+  }
+
+  /** Error messages are free text: `password=…` and `"password": "…"` are found in them, and nothing else. */
+  text(text: string): string {
+    const short = text.length > LONGEST_TEXT ? `${text.slice(0, LONGEST_TEXT)}…` : text;
+    return this.#inText === undefined ? short : short.replaceAll(this.#inText, `$1${REDACTED}`);
+  }
+
+  value(value: unknown): unknown {
+    const budget = { nodes: MOST_NODES };
+    return this.#copy(value, [], budget);
+  }
+
+  #copy(value: unknown, path: readonly string[], budget: { nodes: number }): unknown {
+    budget.nodes -= 1;
+    if (budget.nodes < 0 || path.length > DEEPEST) return '… (left out: too large to show)';
+    if (typeof value === 'string') return this.text(value);
+    if (typeof value === 'bigint') return String(value);
+    if (typeof value !== 'object' || value === null) return value;
+    if (value instanceof Uint8Array) return `(${String(value.byteLength)} bytes)`;
+    // Dates, ObjectIds and their like say best themselves what they are.
+    if (isOpaque(value)) return this.#plain(value, path, budget);
+    if (Array.isArray(value)) return this.#list(value, path, budget);
+    return this.#object(value, path, budget);
+  }
+
+  #plain(value: { toJSON: () => unknown }, path: readonly string[], budget: { nodes: number }): unknown {
+    const said = value.toJSON();
+    return typeof said === 'object' && said !== null && isOpaque(said)
+      ? '(a value that cannot be shown)'
+      : this.#copy(said, path, budget);
+  }
+
+  #list(list: readonly unknown[], path: readonly string[], budget: { nodes: number }): unknown {
+    const shown = list.slice(0, Math.max(0, budget.nodes)).map((item) => this.#copy(item, path, budget));
+    const rest = list.length - shown.length;
+    return rest > 0 ? [...shown, `… (${String(rest)} more)`] : shown;
+  }
+
+  #object(value: object, path: readonly string[], budget: { nodes: number }): unknown {
+    const copy: Record<string, unknown> = Object.create(null) as Record<string, unknown>;
+    for (const [key, item] of Object.entries(value)) {
+      if (budget.nodes < 0) break;
+      const inner = [...path, key];
+      copy[key] = this.hides(inner) ? REDACTED : this.#copy(item, inner, budget);
+    }
+    return copy;
+  }
+}

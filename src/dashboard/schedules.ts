@@ -1,0 +1,77 @@
+import type { Schedule } from '../index.js';
+import { present, type Asked } from './asked.js';
+import type { ActAnswer, Action, SchedulePage, ScheduleRow } from './contract.js';
+import { badRequest } from './errors.js';
+import { checkParameters, cursorOf, limitOf } from './parameters.js';
+import { partsOf, refOfParts } from './reference.js';
+import { entryOf } from './timeline.js';
+
+const RUNS = 10;
+
+function toRow({ redactor }: Asked, schedule: Schedule): ScheduleRow {
+  const { name, uniqueKey, failReason, last } = schedule;
+  return {
+    id: refOfParts([name, uniqueKey]),
+    name,
+    key: uniqueKey,
+    cron: schedule.cron,
+    timezone: schedule.timezone,
+    paused: schedule.paused,
+    running: schedule.status === 'processing',
+    next: (schedule.runs ?? []).map((at) => at.toISOString()),
+    failCount: schedule.failCount,
+    ...present({
+      last: last === undefined ? undefined : entryOf(last, redactor),
+      error: failReason === undefined ? undefined : redactor.text(failReason),
+    }),
+  };
+}
+
+const place = ({ name, uniqueKey }: Schedule): string => refOfParts([name, uniqueKey]);
+
+/** In the order of names and keys; the cursor is the last one that was told. */
+export async function schedulePage(asked: Asked, query: URLSearchParams): Promise<SchedulePage> {
+  checkParameters(query, ['cursor', 'limit']);
+  const limit = limitOf(query);
+  const cursor = cursorOf(query);
+  const all = await asked.mill.schedules.list(undefined, { runs: RUNS });
+  const last = cursor === undefined ? -1 : all.findIndex((schedule) => place(schedule) === cursor);
+  const items = all.slice(last + 1, last + 1 + limit);
+  const end = items.at(-1);
+  const more = last + 1 + limit < all.length;
+  return {
+    items: items.map((schedule) => toRow(asked, schedule)),
+    next: more && end !== undefined ? place(end) : null,
+  };
+}
+
+export const scheduleTitle = (ref: string): string => {
+  const [name = '', key = ''] = partsOf(ref, 2);
+  return key === name ? `schedule ${name}` : `schedule ${name} (${key})`;
+};
+
+export async function actOnSchedule({ mill }: Asked, action: Action, ref: string): Promise<ActAnswer> {
+  const [name = '', key = ''] = partsOf(ref, 2);
+  switch (action) {
+    case 'run-now': {
+      const { outcome } = await mill.schedules.runNow(name, key);
+      return outcome === 'due'
+        ? { outcome, message: 'One run is due now; the times of the schedule stay as they are.' }
+        : { outcome, message: 'A run is in progress; no other was asked for.' };
+    }
+    case 'pause':
+      await mill.schedules.pause(name, key);
+      return { outcome: 'paused', message: 'No run is started until the schedule is resumed.' };
+    case 'resume':
+      await mill.schedules.resume(name, key);
+      return { outcome: 'resumed', message: 'It goes on with its next run time.' };
+    case 'remove': {
+      const removed = await mill.schedules.remove(name, key);
+      return removed
+        ? { outcome: 'removed', message: 'The schedule is gone.' }
+        : { outcome: 'missing', message: 'It is not there (any more).' };
+    }
+    default:
+      throw badRequest(`Schedules have no action "${action}".`);
+  }
+}

@@ -1,0 +1,145 @@
+import type { FoundTask, TasksFilter, TaskStatus } from '../index.js';
+import { idText } from '../tools.js';
+import { iso, may, offered, present, type Asked } from './asked.js';
+import type { Action, WorkDetail, WorkItem } from './contract.js';
+import { badRequest, notFound } from './errors.js';
+import { factsOf } from './facts.js';
+import type { Chosen, Kind, ManyRequest } from './kind.js';
+import type { TimeField, WorkFilter } from './parameters.js';
+import { idOf, refOf } from './reference.js';
+import { timelineOf } from './timeline.js';
+
+const FIELD: Readonly<Record<TimeField, 'createdAt' | 'updatedAt' | 'scheduledAt'>> = {
+  createdAt: 'createdAt',
+  updatedAt: 'updatedAt',
+  dueAt: 'scheduledAt',
+};
+
+function toFilter({ name, status, error, fields, time, from, to }: WorkFilter): TasksFilter {
+  return {
+    ...(name.length === 0 ? {} : { task: name }),
+    ...(status.length === 0 ? {} : { status: status as readonly TaskStatus[] }),
+    ...(error === undefined ? {} : { errorMessage: error }),
+    ...(Object.keys(fields).length === 0 ? {} : { source: fields }),
+    ...(from === undefined && to === undefined ? {} : { [FIELD[time]]: present({ from, to }) }),
+  };
+}
+
+const isRunning = ({ status }: FoundTask): boolean => status.startsWith('processing');
+
+function toItem({ redactor }: Asked, task: FoundTask): WorkItem {
+  return {
+    kind: 'tasks',
+    id: refOf(task.id),
+    title: idText(task.sourceDocId),
+    name: task.task,
+    status: task.status,
+    dueAt: task.status === 'pending' ? iso(task.scheduledAt) : null,
+    createdAt: iso(task.createdAt),
+    updatedAt: iso(task.updatedAt),
+    attempts: task.attempts,
+    ...present({
+      error: task.lastError === undefined ? undefined : redactor.text(task.lastError),
+      claimedBy: isRunning(task) ? task.claimedBy : undefined,
+    }),
+  };
+}
+
+async function taskOf({ mill }: Asked, ref: string): Promise<FoundTask> {
+  const [task] = (await mill.tasks.find({ id: idOf(ref) }, { limit: 1 })).items;
+  if (task === undefined) throw notFound('There is no such task (any more).');
+  return task;
+}
+
+async function detail(asked: Asked, ref: string): Promise<WorkDetail> {
+  const { mill, redactor } = asked;
+  const task = await taskOf(asked, ref);
+  const running = isRunning(task)
+    ? { attempt: task.attempts, since: task.lockedAt, by: task.claimedBy }
+    : null;
+  const ended = task.status === 'completed' || task.status === 'failed';
+  const data = may(asked, 'payload');
+  const found = data ? await mill.tasks.document(task.id) : undefined;
+  return {
+    ...toItem(asked, task),
+    why: ended ? [] : await mill.why({ kind: 'tasks', id: task.id }),
+    actions: offered(asked, ['retry']),
+    timeline: timelineOf(task.executionHistory, running, redactor),
+    facts: factsOf({
+      'first due': task.initialScheduledAt,
+      'first error': task.firstErrorAt,
+      'last success': task.lastSuccess?.at,
+      'last end': task.lastFinalizedAt,
+    }),
+    hidden: !data,
+    ...(data
+      ? {
+          payload: redactor.value(task.lastObservedValues),
+          source: { collection: found?.collection ?? '', document: redactor.value(found?.document ?? null) },
+        }
+      : {}),
+  };
+}
+
+/** Without a word about states, those are meant for which somebody asks for a retry. */
+function chosenFilter(chosen: Chosen, action: Action | undefined): TasksFilter {
+  if ('ids' in chosen) return { id: chosen.ids.map(idOf) };
+  const filter = toFilter(chosen.filter);
+  return action === undefined || filter.status !== undefined ? filter : { ...filter, status: 'failed' };
+}
+
+const BATCH = 500;
+
+/** From the latest due time down: what is reset is due now, which is behind. */
+async function many({ mill }: Asked, request: ManyRequest): Promise<number> {
+  const { action, chosen, asOf, signal, progress } = request;
+  const filter = chosenFilter(chosen, action);
+  let count = 0;
+  for (let cursor: string | null | undefined; cursor !== null && !signal.aborted;) {
+    const page = await mill.tasks.find(filter, {
+      limit: BATCH,
+      ...(cursor === undefined ? {} : { cursor }),
+    });
+    const id = page.items
+      .filter(({ updatedAt, lastFinalizedAt = updatedAt }) => lastFinalizedAt <= asOf && updatedAt <= asOf)
+      .map((task) => task.id);
+    // The state is asked for again: it may have changed since the page was read.
+    const again = { id, ...present({ status: filter.status }) };
+    if (id.length > 0) count += (await mill.tasks.retryMany(again)).count;
+    await progress(count);
+    if (page.partial === true) throw badRequest('Finding what matches took too long; narrow the filter.');
+    cursor = page.next;
+  }
+  return count;
+}
+
+export const tasks: Kind = {
+  bulk: ['retry'],
+  nameActions: ['pause', 'resume', 'reconcile'],
+  detail,
+  many,
+  title: (ref) => `task ${idOf(ref)}`,
+  find: async (asked, query) => {
+    const { sort = 'dueAt', order, cursor, limit } = query;
+    const page = await asked.mill.tasks.find(toFilter(query), {
+      limit,
+      sort: { [FIELD[sort]]: order },
+      ...(cursor === undefined ? {} : { cursor }),
+    });
+    return {
+      items: page.items.map((task) => toItem(asked, task)),
+      next: page.next,
+      previous: page.previous,
+      partial: page.partial === true,
+    };
+  },
+  act: async (asked, action, ref) => {
+    if (action !== 'retry') throw badRequest(`Tasks have no action "${action}".`);
+    const { id } = await taskOf(asked, ref);
+    const { count } = await asked.mill.tasks.retryMany({ id });
+    return count === 1
+      ? { outcome: 'retried', message: 'It is due now, or runs again when it has ended.' }
+      : { outcome: 'unplannable', message: 'Its document could not be planned; there is nothing to run.' };
+  },
+  count: ({ mill }, chosen, action, limit) => mill.tasks.count(chosenFilter(chosen, action), { limit }),
+};

@@ -1,0 +1,186 @@
+import { describe, expect, it } from 'vitest';
+import type { Right, Session } from '../../src/dashboard/contract.js';
+import { createDashboard } from '../../src/dashboard/index.js';
+import { memory } from '../../src/memory/index.js';
+import { aMill } from '../support/mills.js';
+import { aClient, ORIGIN } from './client.js';
+
+const PATHS = ['', 'work', 'api/session', 'api/overview', 'api/work', 'api/audit', 'api/live?path=overview'];
+const as = (...rights: Right[]) => ({ authorize: () => ({ rights, actor: 'ada' }) });
+
+describe('who gets in', () => {
+  it('nobody, where nothing says who may: that is an error when the dashboard is made', () => {
+    const mill = aMill(memory());
+    expect(() => createDashboard({ mill } as never)).toThrow(/authorize is missing/u);
+    expect(() => createDashboard({ mill, authorize: 'yes' } as never)).toThrow(
+      /authorize must be a function/u,
+    );
+    expect(() => createDashboard({ mill, authorise: () => null } as never)).toThrow(
+      /Did you mean "authorize"/u,
+    );
+    expect(() => aClient(mill, { basePath: 'a"b' })).toThrow(/basePath must be a path/u);
+    expect(() => createDashboard({ mill: {}, authorize: () => null } as never)).toThrow(
+      /mill must be a mill/u,
+    );
+  });
+
+  it.each([
+    null,
+    undefined,
+    false,
+    [],
+    ['everything'],
+    { rights: [] },
+    { rights: 'view' },
+    { rights: ['View'] },
+  ])('nobody to whom nothing is granted: %j', async (granted) => {
+    const { ask } = aClient(aMill(memory()), { authorize: () => granted as never });
+    for (const path of PATHS) expect((await ask(path)).status, path).toBe(401);
+    expect((await ask('api/act', { method: 'POST' })).status).toBe(401);
+  });
+
+  it('nobody, where the host fails to say, and the reason stays with the host', async () => {
+    const told: unknown[] = [];
+    const { ask } = aClient(aMill(memory()), {
+      authorize: () => Promise.reject(new Error('session store at 10.0.0.7 is down')),
+      onError: (error) => told.push(error),
+    });
+    const response = await ask('api/overview');
+    expect(response.status).toBe(500);
+    expect(await response.text()).not.toContain('10.0.0.7');
+    expect(told).toHaveLength(1);
+  });
+
+  it('a Response of the host is passed on as it is', async () => {
+    const { ask } = aClient(aMill(memory()), {
+      authorize: () => new Response(null, { status: 302, headers: { location: '/login' } }),
+    });
+    const response = await ask('api/overview');
+    expect([response.status, response.headers.get('location')]).toEqual([302, '/login']);
+  });
+
+  it('each right opens its own: view looks, payload sees data and filters by it, act changes', async () => {
+    const mill = aMill(memory());
+    const job = await mill.enqueue('mail', { to: 'ada@example.com' }, { delay: '1h' });
+    const ref = Buffer.from(job.id).toString('base64url');
+    const view = aClient(mill, as('view'));
+    const detail = await view.get<Record<string, unknown>>(`work/jobs/${ref}`);
+    expect(detail).toMatchObject({ hidden: true, actions: [], title: job.id });
+    expect(JSON.stringify(detail)).not.toContain('ada@example.com');
+    expect((await view.ask('api/work?field=to:ada@example.com')).status).toBe(403);
+    expect((await view.post('act', { action: 'cancel', kind: 'jobs', id: ref })).status).toBe(403);
+    expect((await view.post('count', { kind: 'jobs', query: '' })).status).toBe(403);
+
+    const payload = aClient(mill, as('view', 'payload'));
+    expect(await payload.get(`work/jobs/${ref}`)).toMatchObject({ payload: { to: 'ada@example.com' } });
+    expect(await payload.get('work?field=to:ada@example.com')).toMatchObject({ items: [{ title: job.id }] });
+    expect((await payload.post('act', { action: 'cancel', kind: 'jobs', id: ref })).status).toBe(403);
+
+    const blind = aClient(mill, as('act'));
+    expect((await blind.ask('api/work')).status).toBe(403);
+    const act = aClient(mill, as('view', 'act'));
+    expect(await act.post('act', { action: 'cancel', kind: 'jobs', id: ref })).toMatchObject({
+      status: 200,
+      body: { outcome: 'cancelled' },
+    });
+  });
+
+  it('readOnly takes the right to act from everybody, and says so', async () => {
+    const client = aClient(aMill(memory()), { readOnly: true });
+    const session = await client.session();
+    expect(session).toMatchObject({ rights: ['view', 'payload'], readOnly: true, bulk: { jobs: [] } });
+    expect((await client.post('names', { action: 'pause', kind: 'jobs', name: 'mail' })).status).toBe(403);
+    expect(await client.get('work')).toMatchObject({ items: [] });
+  });
+});
+
+describe('what comes from elsewhere', () => {
+  const body = JSON.stringify({ action: 'pause', kind: 'jobs', name: 'mail' });
+
+  it('is refused without the token, with another one, without the cookie, from another site, or as a form', async () => {
+    const mill = aMill(memory());
+    const { ask, session, post } = aClient(mill);
+    const { csrf } = await session();
+    const good: Record<string, string> = {
+      'content-type': 'application/json',
+      cookie: `a=b; tidemill_csrf=${csrf}`,
+      'x-tidemill-csrf': csrf,
+      host: 'localhost',
+    };
+    const send = async (change: Record<string, string | undefined>): Promise<number> => {
+      const headers = Object.entries({ ...good, ...change }).filter(([, value]) => value !== undefined);
+      const init = { method: 'POST', body, headers: headers as [string, string][] };
+      return (await ask('api/names', init)).status;
+    };
+    expect(await send({ 'x-tidemill-csrf': undefined })).toBe(403);
+    expect(await send({ 'x-tidemill-csrf': 'f'.repeat(64) })).toBe(403);
+    expect(await send({ cookie: undefined })).toBe(403);
+    expect(await send({ cookie: 'tidemill_csrf=', 'x-tidemill-csrf': '' })).toBe(403);
+    expect(await send({ 'sec-fetch-site': 'cross-site' })).toBe(403);
+    expect(await send({ 'sec-fetch-site': 'same-site' })).toBe(403);
+    expect(await send({ origin: 'https://evil.example' })).toBe(403);
+    expect(await send({ origin: 'null' })).toBe(403);
+    expect(await send({ 'content-type': 'text/plain' })).toBe(415);
+    expect(await send({ 'content-type': 'application/x-www-form-urlencoded' })).toBe(415);
+    expect(await mill.jobs.paused()).toEqual([]);
+    expect(await send({ origin: ORIGIN })).toBe(200);
+    expect(
+      await send({ 'content-type': 'application/json; charset=utf-8', 'sec-fetch-site': 'same-origin' }),
+    ).toBe(200);
+    expect((await post('names', JSON.parse(body))).status).toBe(200);
+    expect(await mill.jobs.paused()).toEqual(['mail']);
+  });
+
+  it('the token is in a cookie for this path and site only, stays the same, and is https only where the page is', async () => {
+    const { ask } = aClient(aMill(memory()));
+    const first = await ask('api/session');
+    const { csrf } = (await first.json()) as Session;
+    const cookie = first.headers.get('set-cookie') ?? '';
+    expect(cookie).toBe(`tidemill_csrf=${csrf}; Path=/mill; HttpOnly; SameSite=Strict`);
+    const again = await ask('api/session', { headers: { cookie: `tidemill_csrf=${csrf}` } });
+    expect(((await again.json()) as Session).csrf).toBe(csrf);
+    const { dashboard } = aClient(aMill(memory()));
+    const secure = await dashboard.fetch(new Request('https://localhost/mill/api/session'));
+    expect(secure.headers.get('set-cookie')).toContain('; Secure');
+  });
+});
+
+describe('what every answer carries', () => {
+  it('strict headers, whatever it is, and no caching of data', async () => {
+    const client = aClient(aMill(memory()));
+    for (const path of ['', 'api/overview', 'api/nothing', 'assets/nothing.js', 'api/work?bad=1']) {
+      const { headers } = await client.ask(path);
+      const policy = headers.get('content-security-policy') ?? '';
+      expect(policy, path).toContain("default-src 'none'");
+      expect(policy, path).toContain("frame-ancestors 'none'");
+      expect(policy, path).not.toContain('unsafe');
+      expect(headers.get('x-content-type-options'), path).toBe('nosniff');
+      expect(headers.get('referrer-policy'), path).toBe('no-referrer');
+      if (path.startsWith('api/')) expect(headers.get('cache-control'), path).toBe('no-store');
+    }
+  });
+
+  it('the page below every path of its own, its files from a list, and nothing from the disk', async () => {
+    const { ask, dashboard } = aClient(aMill(memory()));
+    const page = await ask('work?kind=jobs');
+    const html = await page.text();
+    expect(page.headers.get('content-type')).toContain('text/html');
+    expect(html).toContain('<base href="/mill/">');
+    expect(html).not.toMatch(/<script(?![^>]*\ssrc=)[^>]*>/u);
+    const [, script = ''] = /src="(?:\.\/)?(assets\/[^"]+\.js)"/u.exec(html) ?? [];
+    const file = await ask(script);
+    expect(file.headers.get('content-type')).toContain('text/javascript');
+    expect(file.headers.get('cache-control')).toContain('immutable');
+    for (const path of [
+      'assets/..%2f..%2fpackage.json',
+      'assets/%2e%2e/%2e%2e/package.json',
+      'assets/none.js',
+    ])
+      expect(await (await ask(path)).text(), path).not.toContain('devDependencies');
+    const outside = await dashboard.fetch(new Request(`${ORIGIN}/millwork/api/overview`));
+    expect(outside.status).toBe(404);
+    expect((await ask('', { method: 'DELETE' })).status).toBe(405);
+    expect((await ask('', { method: 'HEAD' })).status).toBe(200);
+    expect((await ask('api/overview', { method: 'PUT' })).status).toBe(405);
+  });
+});
