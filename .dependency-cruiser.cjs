@@ -27,8 +27,9 @@ const layers = {
   ...Object.fromEntries(sqlStores.map((store) => [store, [...base, 'sql']])),
 };
 
-/** Clients come in by the front door. Testing also needs the memory store and a hand on the clock. */
-const clients = { dashboard: [], testing: [...base, 'memory'], cli: [], compat: [] };
+/** Clients come in by the front door. Testing also needs the memory store and a hand on the clock; the command
+ * line serves the dashboard. */
+const clients = { dashboard: [], testing: [...base, 'memory'], cli: ['dashboard'], compat: [] };
 
 /** Optional peer -> the one folder that may import it. */
 const drivers = {

@@ -59,6 +59,7 @@ export default defineConfig({
         text: 'Operate',
         items: [
           page('Operations and check-list', '/operations'),
+          page('Command line', '/cli'),
           page('PostgreSQL', '/postgres'),
           page('Embedded', '/embedded'),
           page('Sharding', '/sharding'),

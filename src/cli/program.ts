@@ -3,6 +3,8 @@ import { versionOf } from '../version.js';
 import { addBench } from './commands/bench.js';
 import { addCancel, addRetry } from './commands/change.js';
 import { addCompletion } from './commands/completion.js';
+import { addDashboard } from './commands/dashboard.js';
+import { addDemo } from './commands/demo.js';
 import { addDoctor } from './commands/doctor.js';
 import { addDropTriggers } from './commands/drop-triggers.js';
 import { addLs } from './commands/ls.js';
@@ -19,6 +21,7 @@ import type { World } from './world.js';
 
 const ABOUT = `Looks into, and manages, the background work of a Tidemill store.
 
+  tidemill demo      shows all of it, with a database of its own
   tidemill doctor    checks yours`;
 
 const EXITS = `
@@ -47,9 +50,11 @@ function buildProgram(world: World): Frame {
     });
   const frame = new Frame(world, program);
   program.commandsGroup('Begin:');
+  addDemo(frame);
   addDoctor(frame);
   addBench(frame);
   program.commandsGroup('Look:');
+  addDashboard(frame);
   addStats(frame);
   addLs(frame);
   addShow(frame);

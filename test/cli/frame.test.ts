@@ -43,11 +43,22 @@ describe('the command line', () => {
     [['doctor', '--store', 'redis://localhost'], '--store must be mongodb://host/db'],
     [['doctor', '--store', 'memory:'], 'lives inside one process'],
     [['bench', '--store', 'memory:', '--jobs', 'many'], '--jobs must be a whole number'],
+    [['demo', '--store', 'redis://localhost'], '--store must be embedded (the default), postgres://…'],
+    [['demo', '--store', 'memory:'], 'Nothing in the memory store can be watched'],
+    [['demo', '--seconds', 'soon'], '--seconds must be a number above 0'],
+    [['dashboard', '--store', 'file:./x', '--port', '99999'], '--port must be a whole number'],
     [['completion', 'tcsh'], 'Allowed choices are bash, zsh, fish'],
   ])('answers %j with the fix, and 2', async (args, said) => {
     const { code, out, err } = await tidemill(args);
     expect(err).toContain(said);
     expect({ code, out }).toEqual({ code: 2, out: '' });
+  });
+
+  it('says which server the demo cannot reach, and what to do', async () => {
+    const { code, err } = await tidemill(['demo', '--store', 'postgres://127.0.0.1:1/nobody']);
+    expect(err).toContain('PostgreSQL does not answer');
+    expect(err).toContain('To fix it: start the server that the URL names');
+    expect(code).toBe(1);
   });
 
   it('takes the store from the environment', async () => {

@@ -1,7 +1,7 @@
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { namer, type Crew, type CrewOptions, type Report, type Role } from './crew.js';
-import type { Place } from './places.js';
+import type { Place } from './place.js';
 
 interface Member {
   readonly child: ChildProcess;
@@ -10,19 +10,22 @@ interface Member {
 
 /** How long a child gets to stop before it is killed; more than it takes for itself. */
 const PATIENCE_MS = 8_000;
-const file = new URL('./child.ts', import.meta.url);
 
 /** A crew of child processes: starts them, listens to them, and ends them. */
 export class Processes implements Crew {
   readonly accident = 'killed';
   readonly #options: CrewOptions;
+  readonly #entry: string;
   readonly #env: NodeJS.ProcessEnv;
   readonly #members = new Map<string, Member>();
   readonly #nextName = namer();
 
-  constructor({ url, space }: Place, options: CrewOptions) {
+  /** `entry` is the file of this program. */
+  constructor({ url, space }: Place, entry: string, options: CrewOptions) {
     this.#options = options;
-    this.#env = { ...process.env, DEMO_URL: url, DEMO_SPACE: space };
+    this.#entry = entry;
+    // In the environment, since everybody on the machine may read arguments.
+    this.#env = { ...process.env, TIDEMILL_DEMO_URL: url, TIDEMILL_DEMO_SPACE: space };
   }
 
   alive(role: Role): string[] {
@@ -33,8 +36,7 @@ export class Processes implements Crew {
 
   start(role: Role): string {
     const name = this.#nextName(role);
-    const child = fork(file, [role, name], {
-      execArgv: ['--import', 'tsx'],
+    const child = fork(this.#entry, ['demo-part', role, name], {
       env: this.#env,
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     });
@@ -46,7 +48,8 @@ export class Processes implements Crew {
       this.#options.report(name, report);
     });
     child.on('exit', (code) => {
-      if (this.#members.delete(name)) this.#options.died(name, code === null ? 'killed' : `code ${code}`);
+      if (this.#members.delete(name))
+        this.#options.died(name, code === null ? 'killed' : `code ${String(code)}`);
     });
     return name;
   }

@@ -1,3 +1,5 @@
+import type { Store } from '../../index.js';
+
 /** Those who make and do the work of the demo: as processes of their own (processes.ts), or all in one (parts.ts). */
 export type Role = 'worker' | 'producer';
 
@@ -7,6 +9,19 @@ export type Report =
   | { readonly kind: 'repeat' | 'retry' | 'pulse' | 'recovered' | 'handedBack'; readonly count: number };
 
 export type Tell = (report: Report) => void;
+
+/** What a worker or a producer needs, whichever process it lives in. */
+export interface PartOptions {
+  readonly name: string;
+  readonly store: Store;
+  readonly space: string;
+  readonly tell: Tell;
+}
+
+/** A worker or a producer that has begun. */
+export interface Part {
+  stop(timeout: '0s' | '4s'): Promise<void>;
+}
 
 export interface CrewOptions {
   readonly report: (from: string, report: Report) => void;
@@ -30,5 +45,5 @@ export interface Crew {
 /** Counts each role by itself: worker-1, worker-2, producer-1. */
 export function namer(): (role: Role) => string {
   const numbers = { worker: 0, producer: 0 };
-  return (role) => `${role}-${(numbers[role] += 1)}`;
+  return (role) => `${role}-${String((numbers[role] += 1))}`;
 }

@@ -1,6 +1,6 @@
-import type { Store } from 'tidemill';
-import { namer, type Crew, type CrewOptions, type Report, type Role } from './crew.js';
-import { startPart, type Part } from './part.js';
+import type { Store } from '../../index.js';
+import { namer, type Crew, type CrewOptions, type Part, type Report, type Role } from './crew.js';
+import { startPart } from './part.js';
 
 interface Member {
   readonly part: Promise<Part>;
@@ -11,14 +11,16 @@ interface Member {
 export class Parts implements Crew {
   readonly accident = 'stopped in the midst of their work';
   readonly #store: Store;
+  readonly #space: string;
   readonly #options: CrewOptions;
   readonly #members = new Map<string, Member>();
   /** Stops that nobody has waited for yet. */
   readonly #leaving = new Set<Promise<void>>();
   readonly #nextName = namer();
 
-  constructor(store: Store, options: CrewOptions) {
+  constructor(store: Store, space: string, options: CrewOptions) {
     this.#store = store;
+    this.#space = space;
     this.#options = options;
   }
 
@@ -31,7 +33,10 @@ export class Parts implements Crew {
   start(role: Role): string {
     const name = this.#nextName(role);
     const tell = (report: Report): void => this.#options.report(name, report);
-    const member: Member = { part: startPart(role, { name, store: this.#store, tell }), ready: false };
+    const member: Member = {
+      part: startPart(role, { name, store: this.#store, space: this.#space, tell }),
+      ready: false,
+    };
     this.#members.set(name, member);
     member.part.then(
       () => (member.ready = true),

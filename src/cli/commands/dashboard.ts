@@ -1,0 +1,78 @@
+import { once } from 'node:events';
+import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
+import { CliError, Exit } from '../exit.js';
+import { gathered, type Frame } from '../frame.js';
+import { serveDashboard } from '../serve.js';
+
+interface Flags extends StoreFlags {
+  readonly port?: string;
+  readonly readOnly?: boolean;
+  readonly documents?: readonly string[];
+}
+
+export function addDashboard(frame: Frame): void {
+  const command = frame.command('dashboard', {
+    summary: 'serves the dashboard on this machine, for you alone',
+    about:
+      'It listens on 127.0.0.1 only. The printed link works once, and gives your browser a cookie; a new link is printed then. ' +
+      'For others to see it, mount the dashboard in your own server, with your own rules (docs/dashboard.md).',
+    examples: [
+      ['tidemill dashboard --store mongodb://localhost:27017/app', 'until Ctrl-C'],
+      ['tidemill dashboard --read-only --port 8080', 'to look, and not to touch'],
+    ],
+  });
+  withStore(
+    command
+      .option('--port <number>', '4747, or any that is free')
+      .option('--read-only', 'nothing can be changed')
+      .option(
+        '--documents <collection>',
+        'a collection or table whose documents have schedules (repeatable)',
+        gathered,
+      ),
+  ).action(
+    frame.action(async (flags: Flags) => {
+      const port = portOf(flags.port);
+      return onStore(flags, frame.world, 'work', (session) => dashboard(session, flags, port));
+    }),
+  );
+}
+
+async function dashboard(
+  { mill, out, world, place }: Session,
+  flags: Flags,
+  port: number | undefined,
+): Promise<undefined> {
+  for (const collection of flags.documents ?? []) mill.documents({ collection, onDocument: () => undefined });
+  // Before anything is said: a store that does not answer is no dashboard.
+  await mill.jobs.stats();
+  const stop = world.interrupted();
+  const tell = (): void => {
+    out.print(`  ${served.link}`);
+    out.document({ store: place, link: served.link });
+  };
+  const served = await serveDashboard({
+    mill,
+    port,
+    readOnly: flags.readOnly ?? false,
+    used: () => {
+      out.print('', 'The link was used. For another browser:');
+      tell();
+    },
+  });
+  out.print(
+    `${out.paint('bold', 'Dashboard')} of ${place}${flags.readOnly === true ? ', read-only' : ''}. The link works once; Ctrl-C ends it.`,
+    '',
+  );
+  tell();
+  if (!stop.aborted) await once(stop, 'abort');
+  await served.close();
+  return undefined;
+}
+
+export function portOf(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const port = Number(text);
+  if (Number.isInteger(port) && port >= 0 && port < 65_536) return port;
+  throw new CliError(Exit.USAGE, `--port must be a whole number from 0 to 65535, got "${text}".`);
+}

@@ -1,0 +1,52 @@
+import { runPart } from '../demo/child.js';
+import type { Role } from '../demo/crew.js';
+import { CHOICES, placeFor } from '../demo/place.js';
+import { runDemo } from '../demo/run.js';
+import { CliError, Exit } from '../exit.js';
+import type { Frame } from '../frame.js';
+import { portOf } from './dashboard.js';
+
+interface Flags {
+  readonly store: string;
+  readonly seconds?: string;
+  readonly port?: string;
+  readonly color: boolean;
+}
+
+export function addDemo(frame: Frame): void {
+  frame
+    .command('demo', {
+      summary: 'shows all three kinds of work, workers that die, and the dashboard',
+      about:
+        'Without --store it needs nothing but PGlite (npm install @electric-sql/pglite): a database inside this process. On a ' +
+        'server it works in a database or schema of its own, which it removes at the end, and every worker is a process.',
+      examples: [
+        ['tidemill demo', 'until q or Ctrl-C'],
+        ['tidemill demo --store postgres://localhost/app', 'with processes that are really killed'],
+        ['tidemill demo --seconds 20', 'ends by itself'],
+      ],
+    })
+    .option('--store <url>', CHOICES, 'embedded')
+    .option('--seconds <number>', 'end after so many seconds')
+    .option('--port <number>', 'of the dashboard, on 127.0.0.1 (4747, or any that is free)')
+    .option('--no-color', 'no colours, which only a terminal gets anyway')
+    .action(frame.action((flags: Flags) => demo(frame, flags)));
+  frame.program
+    .command('demo-part <role> <name>', { hidden: true })
+    .action(async (role: Role, name: string) => runPart(role, name));
+}
+
+async function demo(frame: Frame, flags: Flags): Promise<undefined> {
+  const seconds = flags.seconds === undefined ? Infinity : Number(flags.seconds);
+  if (!(seconds > 0))
+    throw new CliError(Exit.USAGE, `--seconds must be a number above 0, got "${flags.seconds ?? ''}".`);
+  const { world } = frame;
+  await runDemo({
+    place: placeFor(flags.store),
+    world,
+    seconds,
+    port: portOf(flags.port),
+    color: flags.color,
+  });
+  return undefined;
+}

@@ -1,0 +1,155 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Tidemill, type Store } from '../../index.js';
+import { serveDashboard } from '../serve.js';
+import type { World } from '../world.js';
+import { Board } from './board.js';
+import type { Crew, CrewOptions } from './crew.js';
+import { sendEmail } from './jobs.js';
+import { Parts } from './parts.js';
+import { inPlace, type Place } from './place.js';
+import { Processes } from './processes.js';
+import { Screen } from './screen.js';
+import type { Shop } from './shop.js';
+
+const WORKERS = 3;
+const PRODUCERS = 2;
+const REFRESH_MS = 500;
+const ACCIDENT_EVERY_MS = 12_000;
+const REPLACE_AFTER_MS = 2_000;
+
+export interface DemoOptions {
+  readonly place: Place;
+  readonly world: World;
+  readonly seconds: number;
+  readonly port: number | undefined;
+  readonly color: boolean;
+}
+
+export async function runDemo(options: DemoOptions): Promise<void> {
+  const { place, world, color } = options;
+  const end = new AbortController();
+  world.interrupted().addEventListener('abort', () => end.abort());
+  const screen = new Screen(world, color);
+  introduce(place, screen);
+  await inPlace(place, (store, shop) => new Demo(options, screen, store, shop, end).run());
+}
+
+/** The first screen, which says what is seen and what to try. */
+function introduce({ title, inProcess }: Place, screen: Screen): void {
+  const [end, where] = inProcess
+    ? ['stopped', 'parts of this one process']
+    : ['killed', 'each a process of its own'];
+  screen.title('Tidemill demo: three ways in which work comes due, while workers die');
+  screen.text(
+    `${String(PRODUCERS)} producers and ${String(WORKERS)} workers on ${title}, ${where}.`,
+    `Every ${String(ACCIDENT_EVERY_MS / 1000)} s a worker is ${end} in the midst of its work, and nothing is lost.`,
+    'Keys: k kills a worker · p pauses send-email, or resumes it · q ends the demo',
+  );
+}
+
+/** One run, from the first worker to the last word. */
+class Demo {
+  readonly #options: DemoOptions;
+  readonly #screen: Screen;
+  readonly #end: AbortController;
+  readonly #mill: Tidemill;
+  readonly #board: Board;
+  readonly #crew: Crew;
+  #paused = false;
+
+  constructor(options: DemoOptions, screen: Screen, store: Store, shop: Shop, end: AbortController) {
+    const { place, world } = options;
+    this.#options = options;
+    this.#screen = screen;
+    this.#end = end;
+    this.#mill = new Tidemill({ store, logger: false });
+    // Never started here: only so that the dashboard knows of them.
+    this.#mill.documents({ collection: shop.digests, onDocument: () => undefined });
+    this.#board = new Board(this.#mill, shop);
+    const listeners: CrewOptions = {
+      report: (from, report) => this.#board.take(from, report),
+      died: (name, why) => {
+        // Ctrl-C also ends a child that is not ready for it yet.
+        if (!end.signal.aborted) this.#board.tell(`${name} ended by itself (${why})`);
+      },
+    };
+    this.#crew = place.inProcess
+      ? new Parts(store, place.space, listeners)
+      : new Processes(place, world.entry, listeners);
+  }
+
+  async run(): Promise<void> {
+    const { world, port, seconds } = this.#options;
+    const startedAt = performance.now();
+    const limit = seconds === Infinity ? undefined : setTimeout(() => this.#end.abort(), seconds * 1000);
+    const dashboard = await serveDashboard({ mill: this.#mill, port, readOnly: false });
+    for (let i = 0; i < WORKERS; i += 1) this.#crew.start('worker');
+    for (let i = 0; i < PRODUCERS; i += 1) this.#crew.start('producer');
+    const accidents = setInterval(() => this.#accident(), ACCIDENT_EVERY_MS);
+    const silent = world.keys((key) => this.#press(key));
+    try {
+      while (!this.#end.signal.aborted) {
+        await this.#board.read();
+        const { workers, producers } = {
+          workers: this.#crew.alive('worker'),
+          producers: this.#crew.alive('producer'),
+        };
+        this.#screen.show(this.#board.picture(workers, producers, dashboard.link));
+        await sleep(REFRESH_MS, undefined, { signal: this.#end.signal }).catch(() => undefined);
+      }
+    } finally {
+      clearInterval(accidents);
+      clearTimeout(limit);
+      silent();
+      await dashboard.close();
+      await this.#finish(startedAt);
+      await this.#mill.stop();
+    }
+  }
+
+  #press(key: string): void {
+    if (key === 'q' || key === '\u0003') this.#end.abort();
+    if (key === 'k') this.#accident();
+    if (key === 'p') void this.#pauseOrResume();
+  }
+
+  async #pauseOrResume(): Promise<void> {
+    this.#paused = !this.#paused;
+    await (this.#paused ? this.#mill.jobs.pause(sendEmail.name) : this.#mill.jobs.resume(sendEmail.name));
+    this.#board.tell(`${sendEmail.name} is ${this.#paused ? 'paused on every worker' : 'resumed'}`);
+  }
+
+  /** Ends a worker in the midst of its work, and brings another one in. */
+  #accident(): void {
+    const workers = this.#crew.alive('worker');
+    const victim = workers[Math.floor(Math.random() * workers.length)];
+    if (victim === undefined || this.#end.signal.aborted) return;
+    this.#board.tell(this.#crew.strike(victim));
+    this.#board.struck += 1;
+    setTimeout(() => {
+      if (!this.#end.signal.aborted)
+        this.#board.tell(`${this.#crew.start('worker')} is started in its place`);
+    }, REPLACE_AFTER_MS).unref();
+  }
+
+  /** Producers first: a worker that stops has nothing new to look at. */
+  async #finish(startedAt: number): Promise<void> {
+    this.#screen.text('', 'Stopping: nothing new is asked for, and what runs goes to its end …');
+    await this.#crew.stop('producer');
+    await this.#crew.stop('worker');
+    await this.#board.read();
+    const { done, failed, queued, running } = this.#board.total;
+    const seconds = ((performance.now() - startedAt) / 1000).toFixed(0);
+    this.#screen.text(
+      `Stopped after ${seconds} s: ${String(done)} done, ${String(failed)} failed, ${String(queued)} left in the queue.`,
+    );
+    if (running > 0)
+      this.#screen.text(
+        `${String(running)} were in the hands of a killed worker, whose lease had not ended yet.`,
+      );
+    if (this.#board.struck > 0)
+      this.#screen.text(
+        `Workers ${this.#crew.accident}: ${String(this.#board.struck)}. Jobs handed on after it: ${String(this.#board.handedOn)}.`,
+      );
+  }
+}

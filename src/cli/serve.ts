@@ -1,0 +1,80 @@
+import { createServer, type Server } from 'node:http';
+import { userInfo } from 'node:os';
+import { createDashboard, toNodeHandler } from '../dashboard/index.js';
+import type { Tidemill } from '../index.js';
+import { CliError, Exit } from './exit.js';
+import { Gate } from './gate.js';
+
+export interface ServeOptions {
+  readonly mill: Tidemill;
+  /** Undefined: the usual one, or any other where that is taken. */
+  readonly port: number | undefined;
+  readonly readOnly: boolean;
+  /** Called when the link has let somebody in; there is another one then. */
+  readonly used?: () => void;
+}
+
+export interface Served {
+  /** Lets one browser in, once. */
+  readonly link: string;
+  close(): Promise<void>;
+}
+
+const USUAL_PORT = 4747;
+
+/** The dashboard on loopback, for whoever sits in front of this terminal. */
+export async function serveDashboard({
+  mill,
+  port,
+  readOnly,
+  used = () => undefined,
+}: ServeOptions): Promise<Served> {
+  // Whoever got through the gate may do everything; there is nobody else on loopback to tell apart.
+  const granted = {
+    rights: ['view', 'payload', 'act'] as const,
+    actor: `${userInfo().username} (dashboard)`,
+  };
+  const dashboard = createDashboard({ mill, readOnly, authorize: () => granted });
+  const answer = toNodeHandler(dashboard);
+  const server = createServer();
+  const at = await listen(server, port);
+  const gate = new Gate(at, used);
+  server.on('request', (incoming, outgoing) => {
+    const { method = 'GET', url = '/', headers } = incoming;
+    const refused = gate.check({ method, url, host: headers.host, cookie: headers.cookie });
+    if (refused === undefined) answer(incoming, outgoing);
+    else outgoing.writeHead(refused.status, refused.headers).end(refused.body);
+  });
+  return {
+    get link() {
+      return gate.link;
+    },
+    close: async () => {
+      dashboard.close();
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+async function listen(server: Server, port: number | undefined): Promise<number> {
+  try {
+    return await listenAt(server, port ?? USUAL_PORT);
+  } catch (error) {
+    if (port === undefined) return listenAt(server, 0);
+    throw new CliError(
+      Exit.FAILED,
+      `Port ${String(port)} cannot be used: ${(error as Error).message}. Choose another with --port.`,
+    );
+  }
+}
+
+const listenAt = (server: Server, port: number): Promise<number> =>
+  new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(port, '127.0.0.1', () => {
+      server.off('error', reject);
+      const address = server.address();
+      resolve(typeof address === 'object' && address !== null ? address.port : port);
+    });
+  });

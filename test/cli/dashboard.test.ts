@@ -1,0 +1,77 @@
+import { request } from 'node:http';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { serveDashboard, type Served } from '../../src/cli/serve.js';
+import { Tidemill } from '../../src/index.js';
+import { memory } from '../../src/memory/index.js';
+
+interface Answer {
+  readonly status: number;
+  readonly cookie: string | undefined;
+  readonly body: string;
+}
+
+/** As a browser asks, with a host of one's own choice. */
+function ask(url: string, headers: Record<string, string> = {}): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const asked = request(url, { headers }, (response) => {
+      let body = '';
+      response.on('data', (data: Buffer) => (body += data.toString()));
+      response.on('end', () =>
+        resolve({ status: response.statusCode ?? 0, cookie: response.headers['set-cookie']?.[0], body }),
+      );
+    });
+    asked.on('error', reject).end();
+  });
+}
+
+describe('the dashboard on loopback', () => {
+  const mill = new Tidemill({ store: memory(), logger: false });
+  let served: Served;
+  let used = 0;
+  const home = (): string => new URL('/', served.link).href;
+
+  beforeAll(async () => {
+    served = await serveDashboard({ mill, port: 0, readOnly: true, used: () => (used += 1) });
+  });
+  afterAll(async () => {
+    await served.close();
+    await mill.stop();
+  });
+
+  it('lets nobody in without the link', async () => {
+    for (const url of [
+      home(),
+      `${home()}api/session`,
+      `${home()}?token=guess`,
+      `${home()}api/session?token=${'x'.repeat(32)}`,
+    ])
+      expect((await ask(url)).status).toBe(401);
+    expect((await ask(home(), { cookie: `tidemill_${new URL(home()).port}=guess` })).status).toBe(401);
+  });
+
+  it('gives a browser that has the link a cookie, once, and the terminal another link', async () => {
+    const { link } = served;
+    const first = await ask(link);
+    expect(first.status).toBe(200);
+    expect(first.cookie).toMatch(/; Path=\/; HttpOnly; SameSite=Strict$/u);
+    expect(used).toBe(1);
+    expect((await ask(link)).status).toBe(401);
+    expect(served.link).not.toBe(link);
+
+    const cookie = first.cookie!.split(';')[0]!;
+    const session = await ask(`${home()}api/session`, { cookie });
+    expect(session.status).toBe(200);
+    expect(JSON.parse(session.body)).toMatchObject({ readOnly: true });
+  });
+
+  it('answers to its own address only, whatever names lead to it', async () => {
+    const { cookie = '' } = await ask(served.link);
+    const headers = { cookie: cookie.split(';')[0]!, host: 'evil.example:80' };
+    expect((await ask(`${home()}api/session`, headers)).status).toBe(421);
+    const { link } = served;
+    expect((await ask(link, { host: 'evil.example' })).status).toBe(421);
+    expect(served.link).toBe(link);
+    const { port } = new URL(home());
+    expect((await ask(`${home()}api/session`, { ...headers, host: `localhost:${port}` })).status).toBe(200);
+  });
+});
