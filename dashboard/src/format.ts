@@ -7,10 +7,7 @@ const DAY = 24 * HOUR;
 
 const number = new Intl.NumberFormat('en');
 const short = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
-const exact = new Intl.DateTimeFormat('en', {
-  dateStyle: 'medium',
-  timeStyle: 'long',
-});
+const exact = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'long' });
 
 /** Two units at most: `850 ms`, `4.2 s`, `3 min 20 s`, `2 h 5 min`, `6 d 4 h`. */
 export function duration(ms: number): string {

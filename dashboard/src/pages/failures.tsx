@@ -28,6 +28,11 @@ export function Failures({ query }: { readonly query: URLSearchParams }): VNode 
   const kind = kinds.find((known) => known === query.get('kind'));
   const live = useLive<Answer>(kind === undefined ? 'failures' : `failures?kind=${kind}`);
   const { data, error } = live;
+  const [request, setRequest] = useState<BulkRequest>();
+  const close = (): void => {
+    setRequest(undefined);
+    live.refresh();
+  };
   return (
     <Page
       title="Failures"
@@ -36,7 +41,9 @@ export function Failures({ query }: { readonly query: URLSearchParams }): VNode 
     >
       {kinds.length > 1 && <KindPicker kinds={kinds} chosen={kind} />}
       {error && <Problem error={error} retry={live.refresh} />}
-      {data ? <Groups answer={data} refresh={live.refresh} /> : !error && <Skeleton rows={5} height={112} />}
+      {data ? <Groups answer={data} begin={setRequest} /> : !error && <Skeleton rows={5} height={112} />}
+      {/* Not within the groups: the last one may go while its retry is still being watched. */}
+      {request && <BulkDialog request={request} onClose={close} />}
     </Page>
   );
 }
@@ -66,14 +73,12 @@ function KindPicker({ kinds, chosen }: KindPickerProps): VNode {
   );
 }
 
-function Groups({
-  answer: { groups, partial },
-  refresh,
-}: {
+interface GroupsProps {
   readonly answer: Answer;
-  readonly refresh: () => void;
-}): VNode {
-  const [request, setRequest] = useState<BulkRequest>();
+  readonly begin: (request: BulkRequest) => void;
+}
+
+function Groups({ answer: { groups, partial }, begin }: GroupsProps): VNode {
   if (groups.length === 0) {
     return (
       <Empty title="Nothing has failed for good">
@@ -86,18 +91,9 @@ function Groups({
       {partial && <p class="muted">Only the newest failures were looked at; the counts are of those.</p>}
       <ul class="groups">
         {groups.map((group) => (
-          <Group key={`${group.kind} ${group.name} ${group.pattern}`} group={group} begin={setRequest} />
+          <Group key={`${group.kind} ${group.name} ${group.pattern}`} group={group} begin={begin} />
         ))}
       </ul>
-      {request && (
-        <BulkDialog
-          request={request}
-          onClose={() => {
-            setRequest(undefined);
-            refresh();
-          }}
-        />
-      )}
     </>
   );
 }

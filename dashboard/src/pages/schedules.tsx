@@ -69,7 +69,7 @@ function Schedule({ schedule, refresh }: ScheduleProps): VNode {
           <Link to={workPath('jobs', { names: [name] })} opensRow>
             {name}
           </Link>
-          {key !== '' && <small>{key}</small>}
+          {key !== name && <small>{key}</small>}
           <State schedule={schedule} />
         </h2>
         <p>
@@ -137,7 +137,7 @@ function Actions({ schedule, refresh }: ScheduleProps): VNode {
         <ActionButton
           key={action}
           action={action}
-          what={`the schedule ${name}${key === '' ? '' : ` ${key}`}`}
+          what={`the schedule ${name}${key === name ? '' : ` ${key}`}`}
           run={() => act('schedules', { action, id }).then(refresh)}
         />
       ))}

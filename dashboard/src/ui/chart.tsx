@@ -20,7 +20,7 @@ interface ChartProps {
 
 const HEIGHT = 168;
 
-/** A chart of fixed height with its legend. The legend shows the values below the pointer, or the newest ones. */
+/** A chart of fixed height with its legend. The legend shows the values below the pointer, or sums and newest values. */
 export function Chart({ title, summary, from, stepMs, lines, format }: ChartProps): VNode {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
@@ -68,16 +68,22 @@ interface LegendProps {
 function Legend({ lines, at, format }: LegendProps): VNode {
   return (
     <ul class="legend">
-      {lines.map(({ label, color, values }) => {
-        const value = at === null ? values.findLast((known) => known !== null) : values[at];
+      {lines.map((line) => {
+        const value = at === null ? atRest(line) : line.values[at];
         return (
-          <li key={label} class={`mark-${color}`}>
-            {label} <b>{value === null || value === undefined ? '–' : format(value)}</b>
+          <li key={line.label} class={`mark-${line.color}`}>
+            {line.label} <b>{value === null || value === undefined ? '–' : format(value)}</b>
           </li>
         );
       })}
     </ul>
   );
+}
+
+/** What is counted is summed up; of what is measured the newest matters. */
+function atRest({ shape, values }: Line): number | null | undefined {
+  if (shape !== 'bars') return values.findLast((known) => known !== null);
+  return values.reduce<number>((sum, value) => sum + (value ?? 0), 0);
 }
 
 function toData(from: string, stepMs: number, lines: readonly Line[]): uPlot.AlignedData {

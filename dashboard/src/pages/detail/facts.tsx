@@ -3,6 +3,7 @@ import type { WorkDetail } from '../../../../src/dashboard/contract.js';
 import { count } from '../../format.js';
 import { Link } from '../../ui/link.js';
 import { Section } from '../../ui/page.js';
+import { Prose } from '../../ui/prose.js';
 import { Time } from '../../ui/time.js';
 
 export function Facts({ detail }: { readonly detail: WorkDetail }): VNode {
@@ -27,7 +28,7 @@ export function Facts({ detail }: { readonly detail: WorkDetail }): VNode {
         )}
         {facts.map(({ label, value }) => (
           <Fact key={label} label={label}>
-            {value}
+            <Prose text={value} />
           </Fact>
         ))}
         {scheduleId !== undefined && (

@@ -2,6 +2,7 @@ import { CircleHelp } from 'lucide';
 import type { VNode } from 'preact';
 import type { Why } from '../../../../src/dashboard/contract.js';
 import { Icon } from '../../ui/icon.js';
+import { Prose } from '../../ui/prose.js';
 
 /** The question that a list of states never answers. */
 export function WhyNot({ why }: { readonly why: readonly Why[] }): VNode {
@@ -13,7 +14,9 @@ export function WhyNot({ why }: { readonly why: readonly Why[] }): VNode {
         <h2>Why is this not running?</h2>
         <ul>
           {why.map(({ code, text }) => (
-            <li key={`${code} ${text}`}>{text}</li>
+            <li key={`${code} ${text}`}>
+              <Prose text={text} />
+            </li>
           ))}
         </ul>
       </div>

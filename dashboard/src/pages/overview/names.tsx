@@ -92,7 +92,7 @@ interface RowProps {
 }
 
 function Row({ row, range, session, current }: RowProps): VNode {
-  const { kind, name, paused, done, failed, waitMs, runMs, instances } = row;
+  const { kind, name, paused, done, failed, waitMs, runMs } = row;
   const query = new URLSearchParams({ range, kind, name });
   return (
     <tr data-row class={current ? 'current' : ''}>
@@ -114,12 +114,20 @@ function Row({ row, range, session, current }: RowProps): VNode {
       <td class="num">
         <Span ms={runMs} />
       </td>
-      <td class={instances === 0 ? 'num tone-bad' : 'num'}>{instances === 0 ? 'none' : count(instances)}</td>
+      <td class="num">
+        <Runners row={row} />
+      </td>
       <td class="actions">
         <NameActions row={row} session={session} />
       </td>
     </tr>
   );
+}
+
+/** Who runs documents is not advertised: every instance with the handler does. */
+function Runners({ row: { kind, instances } }: { readonly row: NameRow }): VNode {
+  if (kind === 'documents') return <span class="muted">–</span>;
+  return instances === 0 ? <span class="tone-bad">none</span> : <>{count(instances)}</>;
 }
 
 /** What there is now, by status; each figure leads to the list of it. */

@@ -110,6 +110,13 @@ function Chosen({ range, name }: { readonly range: string; readonly name: string
   );
 }
 
+/** How soon an instance learns of new work. */
+const WAKE_UPS: Readonly<Record<string, string>> = {
+  stream: 'Instances hear of new work at once.',
+  direct: 'New work is heard of at once, within the process.',
+  poll: 'Instances poll for new work.',
+};
+
 function Health({ health: { ok, reasons, troubles, wakeUp } }: { readonly health: Answer['health'] }): VNode {
   const said = [...reasons, ...troubles];
   return (
@@ -127,7 +134,7 @@ function Health({ health: { ok, reasons, troubles, wakeUp } }: { readonly health
           ))}
         </ul>
       )}
-      {wakeUp !== undefined && <span class="muted">New work is noticed by {wakeUp}.</span>}
+      {wakeUp !== undefined && <span class="muted">{WAKE_UPS[wakeUp] ?? wakeUp}</span>}
     </div>
   );
 }

@@ -72,27 +72,33 @@ function Found({ list, filter, page, live, paged }: FoundProps): VNode {
   const begin = (action: Action): void => {
     if (!live.stale) setRequest(requestOf(action, scope, filter, selection.ids));
   };
-  if (page.items.length === 0) return <NothingFound filter={filter} paged={paged} partial={page.partial} />;
   return (
     <>
-      <WorkTable
-        items={page.items}
-        selectable={actions.length > 0}
-        selection={selection}
-        kind={filter.kind}
-      />
-      <Pager filter={filter} page={page} />
-      {actions.length > 0 && (
-        <BulkBar
-          actions={actions}
-          scope={scope}
-          setScope={setScope}
-          selected={selection.ids.size}
-          clear={selection.clear}
-          begin={begin}
-        />
-      )}
+      {/* Whatever the list has come to: what runs is watched to its end. */}
       {request && <BulkDialog request={request} onClose={close} />}
+      {page.items.length === 0 ? (
+        <NothingFound filter={filter} paged={paged} partial={page.partial} />
+      ) : (
+        <>
+          <WorkTable
+            items={page.items}
+            selectable={actions.length > 0}
+            selection={selection}
+            kind={filter.kind}
+          />
+          <Pager filter={filter} page={page} />
+          {actions.length > 0 && (
+            <BulkBar
+              actions={actions}
+              scope={scope}
+              setScope={setScope}
+              selected={selection.ids.size}
+              clear={selection.clear}
+              begin={begin}
+            />
+          )}
+        </>
+      )}
     </>
   );
 }

@@ -1,0 +1,97 @@
+import { describe, expect, it } from 'vitest';
+import { until } from '../../support/mills.js';
+import type { Ground } from '../ground.js';
+import { rows } from '../visit.js';
+
+export function actionFacts(ground: Ground): void {
+  describe('schedules', () => {
+    it('show their next ten runs in their own zone, run now, pause and go on', async () => {
+      const { mill } = ground.scene;
+      await using viewer = await ground.visit();
+      await viewer.go('schedules');
+      await until(
+        'ten runs are listed',
+        async () => (await viewer.page.locator('.runs time').count()) === 10,
+      );
+      expect(await viewer.page.locator('.runs time').allTextContents()).toEqual(
+        Array.from({ length: 10 }, () => expect.stringContaining('03:00') as string),
+      );
+      await viewer.button(/^Run now/u);
+      await until('it has run', async () => {
+        const [schedule] = (await mill.jobs.find({ name: 'daily-report' })).items;
+        return (schedule?.history?.length ?? 0) > 0;
+      });
+      await viewer.sees('Last run');
+      await viewer.button(/^Pause the schedule/u);
+      await viewer.sees('Paused: no run is planned.');
+      await viewer.button(/^Resume the schedule/u);
+      await until(
+        'ten runs are listed again',
+        async () => (await viewer.page.locator('.runs time').count()) === 10,
+      );
+    });
+  });
+  describe('many at once', () => {
+    it('are counted, asked about, retried in the background and written to the audit log', async () => {
+      const { mill } = ground.scene;
+      await using viewer = await ground.visit();
+      await viewer.go('failures');
+      await viewer.button(/^Retry all of charge-card/u);
+      await viewer.sees(/4 jobs named charge-card, in status failed/u);
+      const before = (await mill.jobs.get((await mill.jobs.find({ name: 'charge-card' })).items[0]!.id))!
+        .history!.length;
+      await viewer.button('Retry 4');
+      await viewer.sees(/Done: 4 of 4 jobs/u);
+      await until('they have been tried again', async () => {
+        const { items } = await mill.jobs.find({ name: 'charge-card', status: 'failed' });
+        return items.length === 4 && items.every((job) => job.history!.length > before);
+      });
+      await viewer.page.getByRole('link', { name: 'Audit log' }).last().click();
+      await viewer.sees(/charge-card/u);
+      await viewer.sees('admin');
+    });
+
+    it('are chosen row by row, or as everything that matches', async () => {
+      const { mill } = ground.scene;
+      await mill.enqueueMany(Array.from({ length: 5 }, () => ({ name: 'choose', data: {}, delay: '1h' })));
+      await using viewer = await ground.visit();
+      await viewer.go('work?kind=jobs&name=choose');
+      await until('they are listed', async () => (await rows(viewer)) === 5);
+      await viewer.press('j', 'x', 'j', 'x');
+      await viewer.sees('Selected: 2');
+      await viewer.page
+        .getByRole('group', { name: 'Act on many' })
+        .getByRole('button', { name: 'Cancel' })
+        .click();
+      await viewer.sees(/2 jobs, selected one by one/u);
+      await viewer.button('Cancel 2');
+      await viewer.sees(/Done: 2 of 2/u);
+      await viewer.page.getByRole('dialog').getByRole('button', { name: 'Close' }).last().click();
+      expect(await mill.jobs.count({ name: 'choose', status: 'cancelled' })).toBe(2);
+      await viewer.button('Everything that matches');
+      await viewer.page
+        .getByRole('group', { name: 'Act on many' })
+        .getByRole('button', { name: 'Remove' })
+        .click();
+      await viewer.sees(/5 jobs named choose/u);
+      await viewer.button('Remove 5');
+      await viewer.sees(/Done: 5 of 5/u);
+      expect(await mill.jobs.count({ name: 'choose' })).toBe(0);
+    });
+  });
+  describe('a name', () => {
+    it('is paused and resumed in the whole cluster, and has charts of its own', async () => {
+      const { mill } = ground.scene;
+      await using viewer = await ground.visit();
+      await viewer.go('');
+      await viewer.button('Pause send-email');
+      const { id } = await mill.enqueue('send-email', { to: 'late@example.com' });
+      await viewer.button('Resume send-email');
+      await until('what waited has run', async () => (await mill.jobs.get(id))?.status === 'completed');
+      await viewer.page.getByRole('link', { name: 'send-email', exact: true }).click();
+      await viewer.sees('The charts show');
+      expect(viewer.path).toBe('?range=1h&kind=jobs&name=send-email');
+      expect(await viewer.page.locator('.chart canvas').count()).toBe(4);
+    });
+  });
+}

@@ -1,0 +1,61 @@
+import { describe, expect, it } from 'vitest';
+import { until } from '../../support/mills.js';
+import type { Ground } from '../ground.js';
+
+export function detailFacts(ground: Ground): void {
+  describe('one piece of work', () => {
+    it('says why it is not running', async () => {
+      await using viewer = await ground.visit();
+      await viewer.go('work?kind=jobs&name=nobody-runs-this');
+      await viewer.page.getByRole('link', { name: /nobody-runs-this/u }).click();
+      await viewer.sees('Why is this not running?');
+      await viewer.sees(/no live instance|nobody runs|No instance/iu);
+    });
+
+    it('shows progress, log, attempts, error and stack', async () => {
+      await using viewer = await ground.visit();
+      await viewer.go('work?kind=jobs&name=import-stock');
+      await viewer.page.getByRole('link', { name: /import-stock/u }).click();
+      await viewer.sees('40 %');
+      await viewer.sees('reading the file');
+      await viewer.sees('stock.csv');
+      await viewer.go('work?kind=jobs&name=charge-card&error=4001');
+      await viewer.page.getByRole('link', { name: /charge-card/u }).click();
+      await viewer.sees('attempt 1');
+      await viewer.page.getByLabel('Stack').first().waitFor();
+      expect(await viewer.barriers()).toEqual([]);
+    });
+
+    it('shows hostile data as the text it is, and hides what is secret', async () => {
+      await using viewer = await ground.visit();
+      await viewer.go('work?kind=jobs&name=evil');
+      await viewer.page.getByRole('link', { name: /evil/u }).click();
+      await viewer.sees('[redacted]');
+      await viewer.page.getByText('onerror').first().waitFor();
+      expect(await viewer.page.locator('main img, main script').count()).toBe(0);
+      expect(await viewer.ask('window.hacked')).toBeUndefined();
+      await viewer.go('failures');
+      await viewer.sees('evil');
+      expect(await viewer.ask('window.hacked')).toBeUndefined();
+    });
+
+    it('is retried, cancelled and removed by its buttons, and says what came of it', async () => {
+      const { mill } = ground.scene;
+      const { id } = await mill.enqueue('one-by-one', {}, { delay: '1h' });
+      await using viewer = await ground.visit();
+      await viewer.go('work?kind=jobs&name=one-by-one');
+      await viewer.page.getByRole('link', { name: /one-by-one/u }).click();
+      await viewer.button(/^Cancel/u);
+      await viewer.sees(/Where it waits, it is cancelled at once/u);
+      await viewer.page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click();
+      await until('it is cancelled', async () => (await mill.jobs.get(id))?.status === 'cancelled');
+      await viewer.page.getByRole('status').getByText(/./u).first().waitFor();
+      await viewer.button(/^Retry/u);
+      await until('it waits again', async () => (await mill.jobs.get(id))?.status === 'pending');
+      await viewer.button(/^Remove/u);
+      await viewer.page.getByRole('dialog').getByRole('button', { name: 'Remove' }).click();
+      await until('it is gone', async () => (await mill.jobs.get(id)) === undefined);
+      await viewer.sees('Nothing matches');
+    });
+  });
+}

@@ -1,0 +1,60 @@
+import { describe, expect, it } from 'vitest';
+import { until } from '../../support/mills.js';
+import type { Ground } from '../ground.js';
+import { rows } from '../visit.js';
+
+export function keyboardFacts(ground: Ground): void {
+  describe('the keyboard alone', () => {
+    it('reaches every page, moves through rows, opens one, and comes back out of dialogs', async () => {
+      await using viewer = await ground.visit();
+      await viewer.go('');
+      await viewer.sees('import-stock');
+      await viewer.press('g', 'w');
+      await until('the list is open', async () => (await rows(viewer)) > 0);
+      await viewer.press('?');
+      await viewer.sees('Show these keys');
+      expect(await viewer.barriers()).toEqual([]);
+      await viewer.press('Escape');
+      await until('the help is closed', async () => (await viewer.page.getByRole('dialog').count()) === 0);
+      await viewer.press('/');
+      expect(await viewer.ask('document.activeElement.type')).toBe('search');
+      await viewer.press('Escape', 'j', 'j', 'k');
+      const first = await viewer.page.locator('[data-opens-row]').first().getAttribute('href');
+      expect(await viewer.ask('document.activeElement.href')).toBe(first);
+      await viewer.press('Enter');
+      await viewer.sees('Facts');
+      for (const [key, seen] of [
+        ['s', 'Europe/Prague'],
+        ['f', /grouped by what went wrong/u],
+        ['a', /kept in the store itself/u],
+        ['o', /What runs, how fast/u],
+      ] as const) {
+        await viewer.press('g', key);
+        await viewer.sees(seen);
+      }
+    });
+
+    it('is kept inside a dialog, given back after it, and can skip what every page has', async () => {
+      await using viewer = await ground.visit();
+      await viewer.go('schedules');
+      await viewer.sees('Europe/Prague');
+      await viewer.page.getByRole('button', { name: /^Remove/u }).focus();
+      await viewer.press('Enter');
+      await viewer.sees('Leave it');
+      // Past the last button the browser's own ones follow, and then the first again.
+      const inside = `document.activeElement.closest('dialog') !== null || document.activeElement === document.body`;
+      for (let i = 0; i < 6; i += 1) {
+        await viewer.press('Tab');
+        expect(await viewer.ask(inside)).toBe(true);
+      }
+      await viewer.press('Escape');
+      const focused = (): Promise<string | null> =>
+        viewer.ask(`document.activeElement.getAttribute('aria-label')`);
+      await until('it is given back', async () => (await focused())?.startsWith('Remove the schedule'));
+      await viewer.page.reload();
+      await viewer.sees('Europe/Prague');
+      await viewer.press('Tab', 'Enter');
+      expect(await viewer.ask('document.activeElement.id')).toBe('main');
+    });
+  });
+}

@@ -1,0 +1,89 @@
+import { describe, expect, it } from 'vitest';
+import { until } from '../../support/mills.js';
+import type { Ground } from '../ground.js';
+import { EVIL } from '../stage.js';
+import { rows } from '../visit.js';
+
+export function listFacts(ground: Ground): void {
+  describe('the list of work', () => {
+    it('keeps its filter in the address, through a reload and a way back', async () => {
+      await using viewer = await ground.visit();
+      await viewer.go('work');
+      await viewer.button('failed');
+      await viewer.sees('status: failed');
+      await viewer.page.getByLabel('Name').selectOption('charge-card');
+      await viewer.page.getByLabel('Error text').fill('Card 4002');
+      await until('one row is left', async () => (await rows(viewer)) === 1);
+      expect(viewer.path).toBe('work?kind=jobs&name=charge-card&status=failed&error=Card 4002');
+      await viewer.page.reload();
+      await viewer.sees('Card 4002 was declined');
+      expect(await rows(viewer)).toBe(1);
+      await viewer.page.goBack();
+      await until('the name is off again', () => viewer.path === 'work?kind=jobs&status=failed');
+    });
+
+    it('finds by a field of the payload, and by time', async () => {
+      await using viewer = await ground.visit();
+      await viewer.go('work?kind=jobs');
+      await viewer.button('Payload');
+      await viewer.page.getByLabel('Path').fill('n');
+      await viewer.page.getByLabel('Value').fill('42');
+      await viewer.button('Add');
+      await until('one row is left', async () => (await rows(viewer)) === 1);
+      expect(viewer.path).toContain('field=n:42');
+      await viewer.button(/^Time/u);
+      await viewer.button('15 min');
+      await viewer.sees(/created from/u);
+      await until('it is still there', async () => (await rows(viewer)) === 1);
+    });
+
+    it('goes from page to page by cursor, and back', async () => {
+      await using viewer = await ground.visit();
+      await viewer.go('work?kind=jobs&name=later');
+      await viewer.sees('50 rows');
+      await viewer.page.getByRole('link', { name: 'Next' }).click();
+      await viewer.sees('10 rows');
+      await viewer.page.getByRole('link', { name: 'Previous' }).click();
+      await viewer.sees('50 rows');
+    });
+
+    it('shows new work by itself, stops doing so when it is paused, and says how old it is', async () => {
+      await using viewer = await ground.visit();
+      await viewer.go('work?kind=jobs&name=live');
+      await viewer.sees('Nothing matches');
+      await ground.scene.mill.enqueue('live', {}, { delay: '1h' });
+      await until('the first one shows up', async () => (await rows(viewer)) === 1);
+      await viewer.button('Pause');
+      await viewer.sees('Paused');
+      await viewer.sees(/as it was/u);
+      await ground.scene.mill.enqueue('live', {}, { delay: '1h' });
+      await viewer.sees(/as it was \d+ (s|min) ago/u);
+      expect(await rows(viewer)).toBe(1);
+      await viewer.button('Go on');
+      await until('the second one shows up', async () => (await rows(viewer)) === 2);
+    });
+
+    it('takes an injected filter for text, or refuses it in words', async () => {
+      await using viewer = await ground.visit({ allow: /400/u });
+      const evil = encodeURIComponent(EVIL);
+      await viewer.go(`work?kind=jobs&name=${evil}&error=${evil}`);
+      await viewer.sees('Nothing matches');
+      expect(await viewer.page.getByText(EVIL).count()).toBeGreaterThan(0);
+      for (const query of [
+        'field=$where:1',
+        'field=a.$ne:1',
+        'status[$ne]=x',
+        "sort=name';--",
+        'from={"$gt":""}',
+      ]) {
+        await viewer.go(`work?kind=jobs&${query}`);
+        await until('an answer is there', async () => {
+          const said = await viewer.page.getByRole('alert').count();
+          const listed = await rows(viewer);
+          return said > 0 || listed > 0;
+        });
+      }
+      expect(await viewer.ask('window.hacked')).toBeUndefined();
+    });
+  });
+}

@@ -1,0 +1,74 @@
+import { describe, expect, it } from 'vitest';
+import type { Ground } from '../ground.js';
+import type { Visit } from '../visit.js';
+
+/** Each page, and what shows that it is there with its data. */
+const PAGES: readonly (readonly [path: string, seen: string | RegExp])[] = [
+  ['', 'import-stock'],
+  ['work?kind=jobs', 'later'],
+  ['work?kind=documents', 'reminders'],
+  ['schedules', 'Europe/Prague'],
+  ['failures', /Card .* was declined/u],
+  ['audit', /Nobody has done anything yet|When/u],
+];
+
+/** How much of the page moved by itself since it was loaded: the browser's own measure. */
+const jumps = (viewer: Visit): Promise<number> =>
+  viewer.ask(`new Promise((resolve) => {
+    let sum = 0;
+    new PerformanceObserver((list) => {
+      for (const entry of list.getEntries()) if (!entry.hadRecentInput) sum += entry.value;
+    }).observe({ type: 'layout-shift', buffered: true });
+    requestAnimationFrame(() => requestAnimationFrame(() => resolve(sum)));
+  })`);
+
+export function pageFacts(ground: Ground): void {
+  describe('each page of the dashboard', () => {
+    it.each([
+      ['in light', false, 1280],
+      ['in dark', true, 1280],
+      ['on a narrow screen', false, 390],
+    ])(
+      'shows its data %s, without a fault for axe, a jump or a bar to scroll sideways',
+      async (_, dark, width) => {
+        await using viewer = await ground.visit({ dark, width });
+        for (const [path, seen] of PAGES) {
+          await viewer.go(path);
+          await viewer.sees(seen);
+          expect(await viewer.barriers(), path).toEqual([]);
+          const sideways = 'document.documentElement.scrollWidth > innerWidth';
+          expect(await viewer.ask(sideways), path).toBe(false);
+          expect(await jumps(viewer), path).toBeLessThan(0.05);
+        }
+      },
+    );
+
+    it('asks nobody but the server it came from', async () => {
+      await using viewer = await ground.visit();
+      const hosts = new Set<string>();
+      viewer.page.on('request', (request) => hosts.add(new URL(request.url()).host));
+      for (const [path, seen] of PAGES) {
+        await viewer.go(path);
+        await viewer.sees(seen);
+      }
+      expect([...hosts]).toEqual([new URL(ground.url).host]);
+    });
+  });
+  describe('colours', () => {
+    it('follow the system until somebody chooses, and are remembered', async () => {
+      await using viewer = await ground.visit({ dark: true });
+      const shown = (): Promise<string> => viewer.ask('document.documentElement.dataset.theme');
+      await viewer.go('');
+      await viewer.sees('import-stock');
+      expect(await shown()).toBe('dark');
+      const dark = await viewer.ask('getComputedStyle(document.body).backgroundColor');
+      await viewer.button('Colours: As the system');
+      await viewer.sees('Light');
+      expect(await shown()).toBe('light');
+      await viewer.page.reload();
+      await viewer.sees('import-stock');
+      expect(await shown()).toBe('light');
+      expect(await viewer.ask('getComputedStyle(document.body).backgroundColor')).not.toBe(dark);
+    });
+  });
+}

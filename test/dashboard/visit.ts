@@ -1,0 +1,88 @@
+import type { Browser, BrowserContext, Page } from '@tidemill/servers';
+import axe from 'axe-core';
+import { expect } from 'vitest';
+import type { Viewer } from './stage.js';
+
+const LIMIT_MS = 45_000;
+
+export interface VisitOptions {
+  readonly url: string;
+  readonly viewer?: Viewer;
+  readonly dark?: boolean;
+  readonly width?: number;
+  /** Errors in the console that the fact itself is about, such as a request that is refused. */
+  readonly allow?: RegExp;
+}
+
+/** One viewer's browser. It notes whatever the browser complains of, refusals by the page's policy included. */
+export class Visit implements AsyncDisposable {
+  readonly page: Page;
+  readonly #context: BrowserContext;
+  readonly #url: string;
+  readonly #faults: string[] = [];
+
+  static async begin(browser: Browser, options: VisitOptions): Promise<Visit> {
+    const { url, viewer, dark = false, width = 1280 } = options;
+    const context = await browser.newContext({
+      colorScheme: dark ? 'dark' : 'light',
+      viewport: { width, height: 800 },
+    });
+    context.setDefaultTimeout(LIMIT_MS);
+    if (viewer !== undefined) await context.addCookies([{ name: 'viewer', value: viewer, url }]);
+    return new Visit(context, await context.newPage(), options);
+  }
+
+  private constructor(context: BrowserContext, page: Page, { url, allow }: VisitOptions) {
+    this.#context = context;
+    this.#url = url;
+    this.page = page;
+    page.on('console', (message) => {
+      const text = message.text();
+      if (message.type() === 'error' && allow?.test(text) !== true) this.#faults.push(text);
+    });
+    page.on('pageerror', (error) => this.#faults.push(String(error)));
+  }
+
+  async go(path = ''): Promise<void> {
+    await this.page.goto(`${this.#url}${path}`);
+  }
+
+  /** The address below the page's own. */
+  get path(): string {
+    return decodeURIComponent(this.page.url().slice(this.#url.length)).replaceAll('+', ' ');
+  }
+
+  /** Waits until the page says this, and it is to be seen. */
+  async sees(text: string | RegExp): Promise<void> {
+    await this.page.getByText(text).filter({ visible: true }).first().waitFor();
+  }
+
+  async press(...keys: string[]): Promise<void> {
+    for (const key of keys) await this.page.keyboard.press(key);
+  }
+
+  async button(name: string | RegExp): Promise<void> {
+    await this.page.getByRole('button', { name }).click();
+  }
+
+  /** Serious faults of accessibility, by rule and place. */
+  async barriers(): Promise<string[]> {
+    await this.page.evaluate(axe.source);
+    const found = await this.ask<axe.AxeResults>(`axe.run(document, { resultTypes: ['violations'] })`);
+    return found.violations
+      .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+      .flatMap(({ id, nodes }) => nodes.map(({ target }) => `${id}: ${target.join(' ')}`));
+  }
+
+  ask<T>(expression: string): Promise<T> {
+    return this.page.evaluate(expression);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#context.close();
+    expect(this.#faults).toEqual([]);
+  }
+}
+
+/** How many rows the list of work has. */
+export const rows = (viewer: Visit): Promise<number> => viewer.page.locator('table.work tbody tr').count();
