@@ -64,6 +64,8 @@ export interface Overview {
     readonly reconciling: readonly {
       readonly task: string;
       readonly done: number;
+      /** About how many there are. */
+      readonly total?: number;
     }[];
   };
 }

@@ -127,11 +127,12 @@ export async function documentCounts(mill: Mill): Promise<
 > {
   return Promise.all(
     mill.documentSchedules().map(async ({ name, schedule }) => {
+      // A table that is gone, or a store that cannot count, must not take the whole page along.
       const counts = await Promise.all(
         STATES.map(
           async (state) => [state, await schedule.count({ state }, { limit: COUNTED + 1 })] as const,
         ),
-      );
+      ).catch(() => []);
       return {
         kind: 'documents' as const,
         name,
@@ -145,7 +146,9 @@ export async function documentCounts(mill: Mill): Promise<
 export async function documentErrors(mill: Mill): Promise<ErrorGroups> {
   const pages = await Promise.all(
     mill.documentSchedules().map(async ({ name, schedule }) => {
-      const { items, next } = await schedule.find({ state: 'failed' }, { limit: FAILURES });
+      const { items, next } = await schedule
+        .find({ state: 'failed' }, { limit: FAILURES })
+        .catch(() => ({ items: [], next: null }));
       const lines = items.flatMap(({ failure }) =>
         failure ? [{ name, message: failure.reason, at: failure.at }] : [],
       );

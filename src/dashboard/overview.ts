@@ -97,7 +97,7 @@ function healthOf({ mill }: Asked, instances: readonly MillInstance[]): Overview
 const plannerOf = ({ leader, lagMs, reconciling }: Planning): NonNullable<Overview['planner']> => ({
   leader,
   lagMs,
-  reconciling: reconciling.map(({ task, processed }) => ({ task, done: processed })),
+  reconciling: reconciling.map(({ task, processed, total }) => ({ task, done: processed, total })),
 });
 
 /** The longer a range, the more minutes are read, and the less a moment matters. */

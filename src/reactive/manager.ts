@@ -9,7 +9,7 @@ import { checkBoolean, checkKeys, checkMost, checkText, show } from '../core/opt
 import { toTask, type Task } from '../core/task.js';
 import type { Store } from '../store/port.js';
 import type { ReactiveStore, TaskPageRequest, TaskPlan, TaskStats, TaskStore } from '../store/reactive.js';
-import { planningOf, type Planning } from './planning.js';
+import { COUNT_CAP, planningOf, type Planning } from './planning.js';
 import { reactiveOf } from './reactive-of.js';
 import { explicit, toTaskFilter, type TasksFilter } from './tasks-filter.js';
 
@@ -41,7 +41,6 @@ export interface TaskPage {
 
 const FIELDS = ['scheduledAt', 'createdAt', 'updatedAt'] as const;
 const MOST_SKIPPED = 10_000;
-const COUNT_CAP = 100_000;
 const ONE: TaskPageRequest = { field: 'scheduledAt', direction: -1, limit: 1, skip: 0 };
 
 interface Cursor {
@@ -173,7 +172,8 @@ export class Tasks {
 
   /** Who plans, how far it is behind, and what it looks at again. */
   async planning(): Promise<Planning> {
-    return planningOf(await this.#store(), await this.stats());
+    const tasks = await this.#open();
+    return planningOf(await this.#store(), (cap) => tasks.stats(cap));
   }
 
   /** Starts a fresh sequence of attempts; those that run at this moment run again afterwards. */

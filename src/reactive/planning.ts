@@ -2,6 +2,9 @@ import type { Store } from '../store/port.js';
 import type { TaskState, TaskStats } from '../store/reactive.js';
 import { reactiveOf } from './reactive-of.js';
 
+/** Of each status so many tasks are counted, shared among the names. */
+export const COUNT_CAP = 100_000;
+
 /** The planner as people look at it. */
 export interface Planning {
   /** The instance that plans; null where nobody does. */
@@ -19,9 +22,17 @@ export interface Planning {
   }[];
 }
 
-export async function planningOf(store: Store, stats: readonly TaskStats[]): Promise<Planning> {
+/** Due times cost a key each, and counts many: these are read only where something is being looked at again. */
+export async function planningOf(
+  store: Store,
+  statsUpTo: (cap: number) => Promise<readonly TaskStats[]>,
+): Promise<Planning> {
   const { planner } = reactiveOf(store);
-  const [cluster, states] = await Promise.all([store.instances.list(), planner.states()]);
+  const [cluster, states, stats] = await Promise.all([
+    store.instances.list(),
+    planner.states(),
+    statsUpTo(1),
+  ]);
   const { leader } = cluster;
   const lives = cluster.instances.some(
     ({ life, dead, leftMs }) => life === leader?.life && !dead && leftMs > 0,
@@ -34,7 +45,7 @@ export async function planningOf(store: Store, stats: readonly TaskStats[]): Pro
     reconciling: await progressOf(
       store,
       states.filter(({ wanted, done }) => wanted > done),
-      stats,
+      () => statsUpTo(COUNT_CAP),
     ),
   };
 }
@@ -43,9 +54,10 @@ export async function planningOf(store: Store, stats: readonly TaskStats[]): Pro
 async function progressOf(
   store: Store,
   waiting: readonly TaskState[],
-  stats: readonly TaskStats[],
+  counted: () => Promise<readonly TaskStats[]>,
 ): Promise<Planning['reconciling']> {
   if (waiting.length === 0) return [];
+  const stats = await counted();
   const { planner, planning } = reactiveOf(store);
   const known = (task: string): number => {
     const counts = stats.find((one) => one.task === task)?.counts;

@@ -45,7 +45,7 @@ async function statsOf({ tasks }: Place, task: string, cap: number): Promise<Tas
 
 export async function stats(sources: Sources, located: Located, cap: number): Promise<readonly TaskStats[]> {
   // The more tasks, the less of each: all of them together stay within the budget.
-  const each = Math.max(1_000, Math.floor(cap / Math.max(1, located.length)));
+  const each = Math.max(Math.min(cap, 1_000), Math.floor(cap / Math.max(1, located.length)));
   return run('count tasks', () =>
     Promise.all(located.map(({ task, source }) => statsOf(sources.place(source), task, each))),
   );

@@ -35,7 +35,7 @@ function taskStatsStatement(sql: Sql): string {
   );
   return `
   with named as materialized (${distinctTasks(tasks)}),
-  budget as (select greatest(1000, $1::bigint / greatest(1, count(*))) as cap from named)
+  budget as (select greatest(least(1000, $1::bigint), $1::bigint / greatest(1, count(*))) as cap from named)
   select json_build_object('task', n.task, 'cap', budget.cap,
     'counts', (select json_object_agg(c.status, c.count) from (${counts.join(' union all ')}) c),
     'due', (select ${ms('scheduled_at')} from ${tasks} where task = n.task and status = 'pending'

@@ -1,0 +1,391 @@
+import { describe, expect, it } from 'vitest';
+import type {
+  AuditPage,
+  Count,
+  Failures,
+  Operation,
+  Overview,
+  SchedulePage,
+  WorkDetail,
+  WorkPage,
+} from '../../src/dashboard/contract.js';
+import { FatalError } from '../../src/index.js';
+import { memory } from '../../src/memory/index.js';
+import { StoreError } from '../../src/core/errors.js';
+import { aMill, gate, until } from '../support/mills.js';
+import { aClient, eventsOf, type Client } from './client.js';
+
+const refOf = (id: string): string => Buffer.from(id).toString('base64url');
+
+async function ended(client: Client, { id }: Operation): Promise<Operation> {
+  return until('the operation has ended', async () => {
+    const now = await client.get<Operation>(`operations/${id}`);
+    return now.state !== 'running' && now;
+  });
+}
+
+describe('looking', () => {
+  it('the overview: names with their counts, instances, steps of the range, health', async () => {
+    const store = memory();
+    const worker = aMill(store, { instanceId: 'worker' });
+    worker.job('mail', () => undefined);
+    await worker.start();
+    const viewer = aMill(store);
+    await viewer.enqueue('report', {}, { delay: '1h' });
+    await viewer.jobs.pause('report');
+    const client = aClient(viewer);
+    const overview = await client.get<Overview>('overview?range=15m');
+    expect(overview.names).toMatchObject([
+      { kind: 'jobs', name: 'mail', instances: 1, paused: false },
+      { kind: 'jobs', name: 'report', instances: 0, paused: true, counts: { pending: 1 } },
+    ]);
+    expect(overview.instances).toMatchObject([{ instanceId: 'worker', alive: true, names: ['mail'] }]);
+    expect(overview.series.done).toHaveLength(15);
+    expect(overview.health).toMatchObject({ ok: true, reasons: [] });
+    expect(overview.planner).toBeUndefined();
+    expect((await client.get<Overview>('overview?range=24h&kind=jobs&name=mail')).series.done).toHaveLength(
+      96,
+    );
+    expect((await client.ask('api/overview?range=1y')).status).toBe(400);
+    await worker.stop();
+    expect(await aClient(viewer).get('overview')).toMatchObject({ health: { ok: false } });
+  });
+
+  it('a list by filters and pages, there and back, and a detail with everything that is known', async () => {
+    const mill = aMill(memory());
+    const jobs = await mill.enqueueMany(
+      [1, 2, 3, 4, 5].map((n) => ({
+        name: n < 4 ? 'mail' : 'push',
+        data: { n, user: { id: `u${String(n)}` } },
+        delay: n * 60_000,
+      })),
+    );
+    const client = aClient(mill);
+    const list = (query: string): Promise<WorkPage> => client.get<WorkPage>(`work?${query}`);
+    expect((await list('name=mail')).items).toHaveLength(3);
+    expect((await list('name=mail&name=push&status=pending&status=failed')).items).toHaveLength(5);
+    expect((await list('field=user.id:u2')).items).toMatchObject([{ title: jobs[1]!.id }]);
+    expect((await list('field=n:2')).items).toHaveLength(1);
+    expect((await list('field=n:"2"')).items).toHaveLength(0);
+    const soon = new Date(Date.now() + 150_000).toISOString();
+    expect((await list(`time=dueAt&to=${encodeURIComponent(soon)}`)).items).toHaveLength(2);
+    const first = await list('sort=dueAt&order=asc&limit=2');
+    const second = await list(`sort=dueAt&order=asc&limit=2&cursor=${encodeURIComponent(first.next!)}`);
+    const back = await list(`sort=dueAt&order=asc&limit=2&cursor=${encodeURIComponent(second.previous!)}`);
+    expect(second.items.map(({ title }) => title)).toEqual([jobs[2]!.id, jobs[3]!.id]);
+    expect(back.items).toEqual(first.items);
+
+    mill.job('fail', async (job) => {
+      job.log('trying', { password: 'hunter2', try: 1 });
+      job.progress({ step: 'half', token: 'abc' });
+      throw new FatalError('No login with password=hunter2 for "ada"');
+    });
+    await mill.start();
+    const failed = await mill.enqueue('fail', { card: { number: 4111 }, nested: [{ Password: 'x' }] });
+    await until('it has failed', async () => (await mill.jobs.get(failed.id))?.status === 'failed');
+    const detail = await client.get<WorkDetail>(`work/jobs/${refOf(failed.id)}`);
+    expect(detail).toMatchObject({
+      status: 'failed',
+      attempts: 1,
+      why: [],
+      actions: ['retry', 'remove'],
+      timeline: [{ attempt: 1, status: 'failed', instanceId: mill.instanceId }],
+      payload: { card: { number: 4111 }, nested: [{ Password: '[redacted]' }] },
+      logs: [{ message: 'trying', fields: { password: '[redacted]', try: 1 } }],
+      progress: { step: 'half', token: '[redacted]' },
+      error: 'No login with password=[redacted] for "ada"',
+    });
+    expect(detail.timeline[0]!.error!.stack).toContain('api.test');
+    expect(JSON.stringify(detail)).not.toContain('hunter2');
+    const waiting = await client.get<WorkDetail>(`work/jobs/${refOf(jobs[0]!.id)}`);
+    expect(waiting.why.map(({ code }) => code)).toEqual(['not-due', 'no-instance']);
+    expect((await client.ask(`api/work/jobs/${refOf('nobody')}`)).status).toBe(404);
+    expect((await client.ask('api/work/jobs/%00')).status).toBe(404);
+    expect((await client.ask(`api/work/elephants/${refOf('x')}`)).status).toBe(404);
+  });
+
+  it('what is redacted cannot be filtered by, and one list of names takes the place of the other', async () => {
+    const mill = aMill(memory());
+    const job = await mill.enqueue('mail', { password: 'p', card: { number: 1 }, a: { token: 2 }, token: 3 });
+    const client = aClient(mill);
+    for (const path of ['password', 'Password', 'card.0.password', 'a.token', 'token.x'])
+      expect((await client.ask(`api/work?field=${path}:1`)).status, path).toBe(403);
+    const own = aClient(mill, { redact: ['card.number', '*.token'] });
+    expect((await own.ask('api/work?field=password:p')).status).toBe(200);
+    expect((await own.ask('api/work?field=card.number:1')).status).toBe(403);
+    const { payload } = await own.get<WorkDetail>(`work/jobs/${refOf(job.id)}`);
+    expect(payload).toEqual({
+      password: 'p',
+      card: { number: '[redacted]' },
+      a: { token: '[redacted]' },
+      token: 3,
+    });
+  });
+
+  it('schedules with ten runs in their zone; failures in groups; the audit log', async () => {
+    const mill = aMill(memory());
+    mill.job('fail', ({ data }) => Promise.reject(new FatalError(`No room for ${String(data)}`)));
+    await mill.schedule('0 3 * * *', 'report', {}, { timezone: 'Europe/Prague' });
+    await mill.start();
+    await mill.enqueueMany([1, 2, 3].map((data) => ({ name: 'fail', data })));
+    await until('all have failed', async () => (await mill.jobs.count({ status: 'failed' })) === 3);
+    const client = aClient(mill);
+    const { items, next } = await client.get<SchedulePage>('schedules');
+    expect(items).toMatchObject([
+      { name: 'report', key: 'report', timezone: 'Europe/Prague', paused: false },
+    ]);
+    expect([items[0]!.next.length, next]).toEqual([10, null]);
+    const { groups } = await client.get<Failures>('failures?kind=jobs');
+    expect(groups).toMatchObject([{ kind: 'jobs', name: 'fail', pattern: 'No room for …', count: 3 }]);
+    const { items: found } = await client.get<WorkPage>(
+      `work?error=${encodeURIComponent(groups[0]!.search)}`,
+    );
+    expect(found).toHaveLength(3);
+    const { id } = items[0]!;
+    expect(await client.post('schedules', { action: 'pause', id })).toMatchObject({
+      body: { outcome: 'paused' },
+    });
+    expect(await client.get('schedules')).toMatchObject({ items: [{ paused: true, next: [] }] });
+    expect(await client.post('schedules', { action: 'resume', id })).toMatchObject({
+      body: { outcome: 'resumed' },
+    });
+    expect(await client.post('schedules', { action: 'run-now', id })).toMatchObject({
+      body: { outcome: 'due' },
+    });
+    expect(await client.post('schedules', { action: 'remove', id })).toMatchObject({
+      body: { outcome: 'removed' },
+    });
+    expect((await client.post('schedules', { action: 'pause', id })).status).toBe(404);
+    expect((await client.post('schedules', { action: 'retry', id })).status).toBe(400);
+    const audit = await client.get<AuditPage>('audit?limit=3');
+    expect(audit.items[0]).toMatchObject({ actor: 'ada', action: 'retry', target: 'schedule report' });
+    expect(audit.items[0]!.outcome).toContain('refused');
+    expect(audit.items[2]).toMatchObject({ action: 'remove', outcome: 'removed' });
+    expect((await client.get<AuditPage>(`audit?cursor=${audit.next!}`)).items).toHaveLength(3);
+  });
+});
+
+describe('injected', () => {
+  it.each([
+    'status[$ne]=x',
+    'status=anything',
+    'kind=elephants',
+    'field=$where:1',
+    'field=a.$gt:1',
+    'field=__proto__:1',
+    'field=a.constructor.b:1',
+    'field=:1',
+    'field=novalue',
+    'field=a:1&field=a:2',
+    'name[$regex]=.*',
+    'limit=0',
+    'limit=1e3',
+    'limit=1001',
+    'sort=password',
+    'order=sideways',
+    'from=now',
+    'from=2026-13-01',
+    'time=leaseUntil',
+    'cursor=rubbish',
+    'unknown=1',
+    `error=${'x'.repeat(501)}`,
+    `cursor=${Buffer.from('{"field":"data","direction":1,"at":"2026-01-01","key":"x"}').toString('base64url')}`,
+  ])('a filter that says %s is refused before it goes anywhere', async (query) => {
+    const client = aClient(aMill(memory()));
+    const response = await client.ask(`api/work?${query}`);
+    expect(response.status).toBe(400);
+    expect(((await response.json()) as { error: { code: string } }).error.code).toBe('bad_request');
+  });
+
+  it('values are themselves: objects, operators and expressions in them mean nothing', async () => {
+    const mill = aMill(memory());
+    await mill.enqueue('mail', { a: '{"$gt":""}', b: '/x/' });
+    const client = aClient(mill);
+    const found = async (field: string): Promise<number> =>
+      (await client.get<WorkPage>(`work?field=${encodeURIComponent(field)}`)).items.length;
+    expect(await found('a:{"$gt":""}')).toBe(1);
+    expect(await found('b:/x/')).toBe(1);
+    expect(await found('b:{"$ne":null}')).toBe(0);
+  });
+
+  it.each([
+    ['act', { action: 'retry', kind: 'jobs', id: { $ne: '' } }],
+    ['act', { action: ['retry'], kind: 'jobs', id: 'x' }],
+    ['act', { action: 'drop', kind: 'jobs', id: 'x' }],
+    ['act', { action: 'retry', kind: 'constructor', id: 'x' }],
+    ['names', { action: 'reconcile', kind: 'jobs', name: 'x' }],
+    ['names', { action: 'pause', kind: 'documents', name: 'x' }],
+    ['count', { kind: 'jobs' }],
+    ['count', { kind: 'jobs', query: '', ids: ['x'] }],
+    ['count', { kind: 'jobs', query: { $gt: '' } }],
+    ['count', { kind: 'jobs', ids: [1] }],
+    ['count', { kind: 'jobs', query: 'field=$where:1' }],
+    ['count', { kind: 'jobs', query: '', more: 1 }],
+    ['actions', { action: 'retry', target: 'all' }],
+    ['actions', { action: 'pause', target: { kind: 'jobs', query: '' } }],
+    ['actions', { action: 'retry', target: { kind: 'jobs', query: '' }, asOf: '9999-01-01T00:00:00Z' }],
+    ['actions', { action: 'remove', target: { kind: 'documents', query: '' } }],
+    ['act', 'text'],
+    ['act', [1]],
+  ])('a body to %s that is %j is refused', async (path, body) => {
+    const { status } = await aClient(aMill(memory())).post(path, body);
+    expect([400, 404]).toContain(status);
+  });
+
+  it('a body that is too large is not read to its end', async () => {
+    const { status } = await aClient(aMill(memory())).post('act', { id: 'x'.repeat(100_000) });
+    expect(status).toBe(413);
+  });
+
+  it('errors of the store stay with the host', async () => {
+    const mill = aMill(memory());
+    const told: unknown[] = [];
+    const secret = 'connect ECONNREFUSED mongodb://root:pw@10.0.0.7';
+    mill.jobs.find = () => Promise.reject(new StoreError(secret));
+    mill.jobs.get = () => Promise.reject(new TypeError(secret));
+    const client = aClient(mill, { onError: (error) => told.push(error) });
+    const [list, detail] = await Promise.all([
+      client.ask('api/work'),
+      client.ask(`api/work/jobs/${refOf('x')}`),
+    ]);
+    expect([list.status, detail.status]).toEqual([503, 500]);
+    expect((await list.text()) + (await detail.text())).not.toContain('10.0.0.7');
+    expect(told).toHaveLength(2);
+  });
+});
+
+describe('acting', () => {
+  it('on one: retry, cancel, remove, run now, each with its outcome in words', async () => {
+    const mill = aMill(memory());
+    const client = aClient(mill);
+    const job = await mill.enqueue('mail', {}, { delay: '1h' });
+    const act = async (action: string): Promise<string> =>
+      (await client.post<{ outcome: string }>('act', { action, kind: 'jobs', id: refOf(job.id) })).body
+        .outcome;
+    expect(await act('run-now')).toBe('rescheduled');
+    expect(await act('retry')).toBe('unfinished');
+    expect(await act('cancel')).toBe('cancelled');
+    expect(await act('retry')).toBe('retried');
+    expect(await act('remove')).toBe('removed');
+    expect(await act('remove')).toBe('missing');
+    expect(
+      (await client.get<AuditPage>('audit')).items.map(({ action, outcome }) => `${action} ${outcome}`),
+    ).toEqual([
+      'remove missing',
+      'remove removed',
+      'retry retried',
+      'cancel cancelled',
+      'retry unfinished',
+      'run-now rescheduled',
+    ]);
+  });
+
+  it('on many: counted first, in batches with progress, on nothing that changed after the count', async () => {
+    const mill = aMill(memory());
+    const client = aClient(mill);
+    const later = { delay: '1h' } as const;
+    await mill.enqueueMany(Array.from({ length: 1_200 }, (_, n) => ({ name: 'mail', data: n, ...later })));
+    await mill.enqueue('push', {}, later);
+    const target = { kind: 'jobs', query: 'name=mail&sort=dueAt&limit=50' };
+    const { body: count } = await client.post<Count>('count', { ...target, action: 'cancel' });
+    expect(count).toMatchObject({ count: 1_200, capped: false });
+    expect((await client.post<Count>('count', { ...target, action: 'retry' })).body.count).toBe(0);
+    await until('time has passed', async () => (await mill.time()).toISOString() > count.asOf);
+    const late = await mill.enqueue('mail', 'late', later);
+    const { body: begun } = await client.post<Operation>('actions', {
+      action: 'cancel',
+      target,
+      expected: count.count,
+      asOf: count.asOf,
+    });
+    expect(begun).toMatchObject({ action: 'cancel', state: 'running' });
+    // From another process of the cluster.
+    const other = aClient(mill);
+    expect(await ended(other, begun)).toMatchObject({ state: 'done', done: 1_200 });
+    expect((await mill.jobs.get(late.id))?.status).toBe('pending');
+    expect(await mill.jobs.count({ status: 'cancelled' })).toBe(1_200);
+    const [entry] = (await client.get<AuditPage>('audit')).items;
+    expect(entry).toMatchObject({ actor: 'ada', action: 'cancel', target: 'jobs with name mail' });
+    const again = { action: 'cancel', target: { kind: 'jobs', query: 'name=mail' }, expected: 0 };
+    expect((await client.post('actions', again)).status).toBe(409);
+  });
+
+  it('on many that were chosen, and a stop that another process asks for', async () => {
+    const store = memory();
+    const mill = aMill(store);
+    const client = aClient(mill);
+    const jobs = await mill.enqueueMany(
+      Array.from({ length: 1_600 }, (_, n) => ({ name: 'mail', data: n, delay: '1h' })),
+    );
+    const ids = jobs.slice(0, 2).map(({ id }) => refOf(id));
+    const { body: few } = await client.post<Operation>('actions', {
+      action: 'remove',
+      target: { kind: 'jobs', ids },
+    });
+    expect(await ended(client, few)).toMatchObject({ state: 'done', done: 2 });
+
+    // Holds the first batch until the stop is in the store.
+    const [reached, go] = [gate(), gate()];
+    const busy = aMill(store);
+    const removeMany = busy.jobs.removeMany.bind(busy.jobs);
+    busy.jobs.removeMany = (filter, options) =>
+      removeMany(filter, {
+        ...options,
+        onProgress: async (done) => {
+          reached.open();
+          await go.promise;
+          await options?.onProgress?.(done);
+        },
+      });
+    const runner = aClient(busy);
+    const { body: begun } = await runner.post<Operation>('actions', {
+      action: 'remove',
+      target: { kind: 'jobs', query: '' },
+    });
+    await reached.promise;
+    expect((await client.post<Operation>(`operations/${begun.id}/stop`, {})).status).toBe(200);
+    go.open();
+    expect(await ended(client, begun)).toMatchObject({ state: 'stopped', done: 500 });
+    expect((await client.ask('api/operations/nothing')).status).toBe(404);
+    expect((await client.ask(`api/operations/${'0'.repeat(24)}`)).status).toBe(404);
+  });
+});
+
+describe('sharing', () => {
+  it('viewers of the same page ask the store once; those who see less get their own answer', async () => {
+    const mill = aMill(memory());
+    let asked = 0;
+    const find = mill.jobs.find.bind(mill.jobs);
+    mill.jobs.find = (...given) => {
+      asked += 1;
+      return find(...given);
+    };
+    let rights: ('view' | 'payload' | 'act')[] = ['view'];
+    const { ask } = aClient(mill, { authorize: () => rights });
+    await Promise.all(
+      Array.from({ length: 50 }, (_, n) =>
+        ask(`api/work?${n % 2 === 0 ? 'kind=jobs&limit=50' : 'limit=50&kind=jobs'}`),
+      ),
+    );
+    expect(asked).toBe(1);
+    rights = ['view', 'payload'];
+    await ask('api/work?kind=jobs');
+    expect(asked).toBe(2);
+  });
+
+  it('a stream that cannot begin is a plain refusal, and one that fails on its way says so', async () => {
+    const mill = aMill(memory());
+    const client = aClient(mill);
+    expect((await client.ask('api/live')).status).toBe(400);
+    expect((await client.ask('api/live?path=work%3Fstatus%3Dnone')).status).toBe(400);
+    expect((await client.ask('api/live?path=session')).status).toBe(404);
+    expect((await client.ask('api/live?path=live')).status).toBe(404);
+    const job = await mill.enqueue('mail', {}, { delay: '1h' });
+    const events = eventsOf(await client.ask(`api/live?path=work/jobs/${refOf(job.id)}`));
+    expect(await events.next()).toContain('"status":"pending"');
+    await mill.jobs.remove(job.id);
+    expect(await events.next()).toMatch(/^event: problem\ndata: .*not_found/u);
+    await events.cancel();
+    expect(client.dashboard.streams).toBe(0);
+  });
+});
