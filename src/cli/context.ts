@@ -71,10 +71,16 @@ export async function onStore<T>(
   const url = storeUrl(flags, world);
   const out = outputFor(flags, world, [url]);
   checkPlace(url, visit);
-  const store = await openStore(url, openOptions(flags, visit));
+  const store = await openStore(impatient(url), openOptions(flags, visit));
   // Nothing of the log belongs to a command's answer.
   await using mill = new Tidemill({ store, logger: false });
   return await work({ mill, store, out, world, place: safeUrl(url) });
+}
+
+/** Nobody waits half a minute in front of a terminal to hear that a host is wrong, as MongoDB's driver would have it. */
+function impatient(url: string): string {
+  if (!url.startsWith('mongodb') || /serverSelectionTimeoutMS=/iu.test(url)) return url;
+  return `${url}${url.includes('?') ? '&' : '?'}serverSelectionTimeoutMS=3000`;
 }
 
 function openOptions(flags: StoreFlags, visit: OpenOptions['visit']): OpenOptions {

@@ -29,5 +29,7 @@ export async function kindOfName(session: Session, name: string): Promise<'job' 
       Exit.USAGE,
       `"${name}" is a name of jobs and of reactive tasks; say --kind job or --kind task.`,
     );
+  if (!jobs.has(name) && !tasks.has(name))
+    session.out.note(`Nothing has the name "${name}" yet; it is taken for a name of jobs.`);
   return tasks.has(name) ? 'task' : 'job';
 }

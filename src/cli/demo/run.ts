@@ -31,6 +31,7 @@ export async function runDemo(options: DemoOptions): Promise<void> {
   world.interrupted().addEventListener('abort', () => end.abort());
   const screen = new Screen(world, color);
   introduce(place, screen);
+  screen.wait('Opening the database …');
   await inPlace(place, (store, shop) => new Demo(options, screen, store, shop, end).run());
 }
 

@@ -49,6 +49,13 @@ export class Screen {
     for (const line of lines) this.#out.write(`${line}\n`);
   }
 
+  /** Stands there until the first picture takes its place. */
+  wait(text: string): void {
+    if (this.#out.isTTY !== true) return;
+    this.#out.write(`${this.#paint('dim', text)}\n`);
+    this.#drawn = 1;
+  }
+
   show(picture: Picture): void {
     if (this.#out.isTTY === true) this.#draw(picture);
     else this.#line(picture);
