@@ -43,6 +43,7 @@ export class Listener {
   /** Set after a failure: until then no channel is opened. */
   #reopening: Timer | undefined;
   #failures = 0;
+  #unheardTimes = 0;
   #unavailable = false;
   #retrying: Promise<void> | undefined;
   #closed = false;
@@ -99,6 +100,7 @@ export class Listener {
       else {
         this.#watch = watch;
         this.#failures = 0;
+        this.#unheardTimes = 0;
         this.#unavailable = false;
       }
     } catch (problem) {
@@ -128,8 +130,8 @@ export class Listener {
     if (!this.#unavailable) this.#options.unavailable(reason);
     this.#unavailable = true;
     if (this.#closed) return;
-    const waitMs = Math.min(UNHEARD_MS * 2 ** this.#failures, LONGEST_UNHEARD_MS);
-    this.#failures += 1;
+    const waitMs = Math.min(UNHEARD_MS * 2 ** this.#unheardTimes, LONGEST_UNHEARD_MS);
+    this.#unheardTimes += 1;
     this.#reopening = this.#options.clock.timer(waitMs, () => {
       this.#retrying = this.#tryToOpen().finally(() => {
         if (this.#watch === undefined) return;
