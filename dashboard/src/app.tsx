@@ -57,7 +57,7 @@ function Routed({ place: { path, query } }: { readonly place: Place }): VNode {
       if (kind !== undefined && id !== undefined) return <Detail key={path} kind={kind} id={decode(id)} />;
       return <WorkList query={query} />;
     case 'schedules':
-      return <Schedules />;
+      return <Schedules query={query} />;
     case 'failures':
       return <Failures query={query} />;
     case 'audit':

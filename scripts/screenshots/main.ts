@@ -39,8 +39,8 @@ const SHOTS: readonly Shot[] = [
     seen: '.timeline',
     open: true,
   },
-  { name: 'schedules', path: 'schedules', seen: '.runs' },
-  { name: 'failures', path: 'failures', seen: '.group' },
+  { name: 'schedules', path: 'schedules', seen: '.runs', height: 620 },
+  { name: 'failures', path: 'failures', seen: '.group', height: 660 },
 ];
 
 await main();

@@ -1,20 +1,15 @@
-import { ChevronRight } from 'lucide';
 import type { VNode } from 'preact';
 import type { AuditPage, AuditRow } from '../../../src/dashboard/contract.js';
-import { many } from '../format.js';
 import { useLive } from '../live.js';
-import { Icon } from '../ui/icon.js';
 import { LiveControl } from '../ui/live-control.js';
+import { MorePages, pagePath } from '../ui/more-pages.js';
 import { Page } from '../ui/page.js';
 import { Empty, Problem, Skeleton } from '../ui/states.js';
 import { Time } from '../ui/time.js';
-import { Step } from './work/pager.js';
 
 export function Audit({ query }: { readonly query: URLSearchParams }): VNode {
   const cursor = query.get('cursor');
-  const live = useLive<AuditPage>(
-    cursor === null ? 'audit' : `audit?${new URLSearchParams({ cursor }).toString()}`,
-  );
+  const live = useLive<AuditPage>(pagePath('audit', cursor));
   const { data, error } = live;
   return (
     <Page
@@ -23,12 +18,17 @@ export function Audit({ query }: { readonly query: URLSearchParams }): VNode {
       controls={<LiveControl live={live} />}
     >
       {error && <Problem error={error} retry={live.refresh} />}
-      {data ? <Rows page={data} /> : !error && <Skeleton rows={10} height={45} />}
+      {data ? <Rows page={data} cursor={cursor} /> : !error && <Skeleton rows={10} height={45} />}
     </Page>
   );
 }
 
-function Rows({ page: { items, next } }: { readonly page: AuditPage }): VNode {
+interface RowsProps {
+  readonly page: AuditPage;
+  readonly cursor: string | null;
+}
+
+function Rows({ page: { items, next }, cursor }: RowsProps): VNode {
   if (items.length === 0) {
     return (
       <Empty title="Nobody has done anything yet">
@@ -63,12 +63,7 @@ function Rows({ page: { items, next } }: { readonly page: AuditPage }): VNode {
           </table>
         </div>
       </div>
-      <nav class="pager" aria-label="Pages of the list">
-        <span class="muted">{many(items.length, 'entry', 'entries')}</span>
-        <Step to={next === null ? undefined : `audit?${new URLSearchParams({ cursor: next }).toString()}`}>
-          Older <Icon of={ChevronRight} />
-        </Step>
-      </nav>
+      <MorePages page="audit" cursor={cursor} next={next} />
     </>
   );
 }

@@ -8,13 +8,15 @@ import { may, useSession } from '../session.js';
 import { ActionButton } from '../ui/action-button.js';
 import { Link } from '../ui/link.js';
 import { LiveControl } from '../ui/live-control.js';
+import { MorePages, pagePath } from '../ui/more-pages.js';
 import { Page } from '../ui/page.js';
 import { Empty, Problem, Skeleton } from '../ui/states.js';
 import { Status } from '../ui/status.js';
 import { Span, Time } from '../ui/time.js';
 
-export function Schedules(): VNode {
-  const live = useLive<SchedulePage>('schedules');
+export function Schedules({ query }: { readonly query: URLSearchParams }): VNode {
+  const cursor = query.get('cursor');
+  const live = useLive<SchedulePage>(pagePath('schedules', cursor));
   const { data, error } = live;
   return (
     <Page
@@ -24,7 +26,10 @@ export function Schedules(): VNode {
     >
       {error && <Problem error={error} retry={live.refresh} />}
       {data ? (
-        <List items={data.items} refresh={live.refresh} />
+        <>
+          <List items={data.items} refresh={live.refresh} />
+          <MorePages page="schedules" cursor={cursor} next={data.next} />
+        </>
       ) : (
         !error && <Skeleton rows={5} height={120} />
       )}

@@ -1,10 +1,10 @@
 import { ChevronLeft, ChevronRight } from 'lucide';
-import type { ComponentChildren, VNode } from 'preact';
+import type { VNode } from 'preact';
 import type { WorkPage } from '../../../../src/dashboard/contract.js';
 import { type Filter, writeFilter } from '../../filter.js';
 import { many } from '../../format.js';
 import { Icon } from '../../ui/icon.js';
-import { Link } from '../../ui/link.js';
+import { Step } from '../../ui/step.js';
 
 /** Pages by cursor: a page number would mean another page with every row that comes or goes. */
 export function Pager({ filter, page }: { readonly filter: Filter; readonly page: WorkPage }): VNode {
@@ -26,27 +26,5 @@ export function Pager({ filter, page }: { readonly filter: Filter; readonly page
         Next <Icon of={ChevronRight} />
       </Step>
     </nav>
-  );
-}
-
-export function Step({
-  to,
-  children,
-}: {
-  readonly to: string | undefined;
-  readonly children: ComponentChildren;
-}): VNode {
-  if (to !== undefined) {
-    return (
-      <Link to={to} class="button">
-        {children}
-      </Link>
-    );
-  }
-  // Takes the same room, so that the other step stays below the pointer.
-  return (
-    <span class="button" aria-disabled="true">
-      {children}
-    </span>
   );
 }
