@@ -25,17 +25,22 @@ export async function diagnose(
     return [{ check: 'connection', ...unreachable(asError(error)) }];
   }
   const inspected = (await store.inspect?.()) ?? [];
-  const cluster = await store.instances.list().catch(() => undefined);
   return [
     { check: 'connection', ...fine(`the ${store.kind} store answers`) },
     ...inspected,
     ...(await check('clock', async () => judgeClock(store.clock.now() - Date.now()))),
-    ...(cluster === undefined ? [] : await ofCluster(store, cluster)),
+    ...(await ofCluster(store)),
     ...(await check('document schedules', () => judgeDocuments(documents))),
   ];
 }
 
-async function ofCluster(store: Store, cluster: Cluster): Promise<readonly Finding[]> {
+async function ofCluster(store: Store): Promise<readonly Finding[]> {
+  let cluster: Cluster;
+  try {
+    cluster = await store.instances.list();
+  } catch (error) {
+    return [{ check: 'instances', ...skipped(`could not be looked at: ${asError(error).message}`) }];
+  }
   const live = cluster.instances.filter(({ dead, leftMs }) => !dead && leftMs > 0);
   return [
     ...(await check('instances', async () => judgeInstances(live))),

@@ -1,12 +1,12 @@
 import { userInfo } from 'node:os';
 import type { Session } from './context.js';
 
-/** Who sits there, for the audit log. */
-function actor(): string {
+/** Who sits there, for the audit log. Inside a container there may be no such user. */
+export function actor(where: 'command line' | 'dashboard'): string {
   try {
-    return `${userInfo().username} (command line)`;
+    return `${userInfo().username} (${where})`;
   } catch {
-    return 'somebody (command line)';
+    return `somebody (${where})`;
   }
 }
 
@@ -18,6 +18,6 @@ export async function recorded(
   work: () => Promise<string>,
 ): Promise<string> {
   const outcome = await work();
-  await mill.audit.append({ actor: actor(), action, target, outcome });
+  await mill.audit.append({ actor: actor('command line'), action, target, outcome });
   return outcome;
 }

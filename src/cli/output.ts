@@ -26,6 +26,11 @@ export class Output {
     this.width = world.stdout.isTTY === true ? (world.stdout.columns ?? 80) : undefined;
   }
 
+  /** The text without credentials; what is printed for people goes through it by itself. */
+  safe(text: string): string {
+    return this.#hide(text);
+  }
+
   /** For people; nothing where JSON was asked for. */
   print(...lines: readonly string[]): void {
     if (!this.json) for (const line of lines) this.#world.stdout.write(`${this.#hide(line)}\n`);

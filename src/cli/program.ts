@@ -82,12 +82,10 @@ const termOf = (command: Command): string =>
   ].join(' ');
 
 /** Every text that may be a URL: an error may quote any of them. */
-const hiderFor = (args: readonly string[], { env }: World): ((text: string) => string) =>
-  hider(
-    [env['TIDEMILL_STORE'] ?? '', ...args.map((arg) => arg.replace(/^--[\w-]+=/u, ''))].filter((text) =>
-      text.includes(':'),
-    ),
-  );
+const hiderFor = (args: readonly string[], { env }: World): ((text: string) => string) => {
+  const texts = [env['TIDEMILL_STORE'] ?? '', ...args.map((arg) => arg.replace(/^--[\w-]+=/u, ''))];
+  return hider(texts.filter((text) => text.includes('://') || /^(?:mongodb|postgres)/u.test(text)));
+};
 
 /** Runs one command line; answers the exit code. */
 export async function runProgram(args: readonly string[], given: World): Promise<number> {

@@ -1,7 +1,7 @@
 import { createServer, type Server } from 'node:http';
-import { userInfo } from 'node:os';
 import { createDashboard, toNodeHandler } from '../dashboard/index.js';
 import type { Tidemill } from '../index.js';
+import { actor } from './audit.js';
 import { CliError, Exit } from './exit.js';
 import { Gate } from './gate.js';
 
@@ -32,7 +32,7 @@ export async function serveDashboard({
   // Whoever got through the gate may do everything; there is nobody else on loopback to tell apart.
   const granted = {
     rights: ['view', 'payload', 'act'] as const,
-    actor: `${userInfo().username} (dashboard)`,
+    actor: actor('dashboard'),
   };
   const dashboard = createDashboard({ mill, readOnly, authorize: () => granted });
   const answer = toNodeHandler(dashboard);

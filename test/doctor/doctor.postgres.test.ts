@@ -116,18 +116,22 @@ describe('the doctor, on PostgreSQL', () => {
 
   it('skips what it may not look at, and says why', async () => {
     const role = `visitor_${randomBytes(4).toString('hex')}`;
-    await pool.query(
-      `create role ${role} login; grant usage on schema ${schema} to ${role}; grant select on all tables in schema ${schema} to ${role}`,
-    );
+    const at = new URL(url());
+    at.username = role;
+    await pool.query(`create role ${role} login`);
     try {
-      const at = new URL(url());
-      at.username = role;
-      const mill = aMill(await openStore(at.href, { schema, visit: 'inspect' }));
-      expect(await findingOf(mill, 'schema')).toMatchObject({
+      const stranger = aMill(await openStore(at.href, { schema, visit: 'inspect' }));
+      const findings = await stranger.doctor();
+      expect(findings[0]).toMatchObject({ check: 'connection', status: 'fail' });
+      expect(findings[0]?.found).toContain('permission denied');
+      await pool.query(
+        `grant usage on schema ${schema} to ${role}; grant select on all tables in schema ${schema} to ${role}`,
+      );
+      expect(await findingOf(stranger, 'schema')).toMatchObject({
         status: 'skipped',
         found: expect.stringContaining('permission denied') as string,
       });
-      await mill.stop();
+      await stranger.stop();
     } finally {
       await pool.query(`drop owned by ${role}; drop role ${role}`);
     }

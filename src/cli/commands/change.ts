@@ -6,7 +6,7 @@ import { inWords, jobsFilter, tasksFilter, withFilter, type FilterFlags } from '
 import { findWork } from '../find-work.js';
 import type { CommandTexts, Frame } from '../frame.js';
 import { progressBar } from '../render/progress.js';
-import { plural } from '../render/text.js';
+import { clean, plural } from '../render/text.js';
 
 type Change = 'retry' | 'cancel';
 
@@ -97,7 +97,7 @@ async function changeEach(session: Session, change: Change, ids: readonly string
     const changed = await changeOne(session, change, id);
     answers.push(changed);
     const words = WORDS[changed.outcome] ?? changed.outcome;
-    out.print(`${id}${changed.name === undefined ? '' : ` (${changed.name})`}: ${words}`);
+    out.print(`${id}${changed.name === undefined ? '' : ` (${clean(changed.name)})`}: ${words}`);
   }
   out.lines(answers);
   if (answers.every(({ outcome }) => DONE.has(outcome))) return Exit.OK;

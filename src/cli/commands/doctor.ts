@@ -50,7 +50,8 @@ async function doctor({ mill, out, place }: Session, flags: Flags): Promise<Exit
   const count = (status: Finding['status']): number => findings.filter((one) => one.status === status).length;
   const [failed, warned] = [count('fail'), count('warn')];
   out.print('', verdict(failed, warned));
-  out.document({ store: place, ok: failed === 0, findings });
+  const safe = findings.map((finding) => ({ ...finding, found: out.safe(finding.found) }));
+  out.document({ store: place, ok: failed === 0, findings: safe });
   return failed > 0 || (flags.strict === true && warned > 0) ? Exit.PROBLEMS_FOUND : Exit.OK;
 }
 
@@ -74,6 +75,6 @@ function lines(
       ? []
       : fix
           .split('\n')
-          .map((line, i) => `${i === 0 ? `${indent.slice(5)}fix: ` : indent}${paint('cyan', line)}`)),
+          .map((line, i) => `${i === 0 ? `${indent.slice(5)}fix: ` : indent}${paint('cyan', clean(line))}`)),
   ];
 }

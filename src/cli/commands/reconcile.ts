@@ -4,7 +4,7 @@ import { onStore, withStore, type Session, type StoreFlags } from '../context.js
 import { Exit } from '../exit.js';
 import type { Frame } from '../frame.js';
 import { progressBar } from '../render/progress.js';
-import { plural } from '../render/text.js';
+import { clean, plural } from '../render/text.js';
 import { span } from '../render/time.js';
 
 interface Flags extends StoreFlags {
@@ -44,7 +44,7 @@ async function reconcile(session: Session, task: string | undefined, flags: Flag
     return Exit.NOTHING_FOUND;
   }
   const { leader } = await mill.tasks.planning();
-  const about = `${plural(tasks.length, 'task')}: ${tasks.join(', ')}`;
+  const about = `${plural(tasks.length, 'task')}: ${clean(tasks.join(', '))}`;
   if (leader === null) out.note('No instance plans at the moment; it is done when one does.');
   const done = leader !== null && flags.wait && (await followed(session, new Set(tasks)));
   const took = span(performance.now() - startedAt);

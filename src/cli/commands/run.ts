@@ -7,6 +7,7 @@ import { milliseconds } from '../filters.js';
 import { findWork } from '../find-work.js';
 import type { Frame } from '../frame.js';
 import { knownNames } from '../names.js';
+import { cleanLines } from '../render/text.js';
 import { relative } from '../render/time.js';
 
 interface Flags extends StoreFlags {
@@ -117,12 +118,7 @@ async function enqueue(session: Session, name: string, flags: Flags): Promise<Ex
     ...(flags.priority === undefined ? {} : { priority: Number(flags.priority) }),
   };
   const job = await mill.enqueue(name, payload(flags.data), options);
-  await mill.audit.append({
-    actor: 'command line',
-    action: 'jobs.enqueue',
-    target: `${name} ${job.id}`,
-    outcome: job.outcome,
-  });
+  await recorded(session, 'jobs.enqueue', `${name} ${job.id}`, async () => job.outcome);
   out.print(
     `${job.outcome === 'created' ? 'Made' : 'There is already'} job ${job.id} (${name}), due ${relative(job.nextRunAt, Date.now())}.`,
   );
@@ -132,7 +128,9 @@ async function enqueue(session: Session, name: string, flags: Flags): Promise<Ex
   }
   const timeout = milliseconds('wait', flags.wait === true ? DEFAULT_WAIT : flags.wait);
   const result = await mill.jobs.result(job.id, { timeout, signal: session.world.interrupted() });
-  out.print(result === undefined ? 'It is done.' : `It is done: ${JSON.stringify(result, undefined, 2)}`);
+  out.print(
+    result === undefined ? 'It is done.' : `It is done: ${cleanLines(JSON.stringify(result, undefined, 2))}`,
+  );
   out.document(await mill.jobs.get(job.id));
   return undefined;
 }

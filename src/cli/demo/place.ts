@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { Tidemill, type Store } from '../../index.js';
 import { openStore } from '../../open-store.js';
 import { CliError, Exit } from '../exit.js';
@@ -33,7 +34,12 @@ export function placeFor(choice: string): Place {
       Exit.USAGE,
       `--store must be ${CHOICES}.${choice.startsWith('memory') ? ' Nothing in the memory store can be watched for changes.' : ''}`,
     );
-  return { url, space: `tidemill_demo_${String(process.pid)}`, title, inProcess: title === EMBEDDED };
+  return {
+    url,
+    space: `tidemill_demo_${randomBytes(4).toString('hex')}`,
+    title,
+    inProcess: title === EMBEDDED,
+  };
 }
 
 /** Few connections each: the demo has many processes. */

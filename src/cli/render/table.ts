@@ -75,5 +75,5 @@ export function facts(
     (pair): pair is readonly [string, string] => pair[1] !== undefined && pair[1] !== '',
   );
   const width = Math.max(0, ...said.map(([label]) => widthOf(label)));
-  return said.map(([label, value]) => `${paint('dim', label.padEnd(width))}  ${value}`).join('\n');
+  return said.map(([label, value]) => `${paint('dim', label.padEnd(width))}  ${clean(value)}`).join('\n');
 }
