@@ -64,6 +64,8 @@ export class Planner {
   readonly #troubles: Troubles;
   #working: Promise<void> = Promise.resolve();
   #nudged = true;
+  /** How far back the history reaches is not for us to know. */
+  #isSecret = false;
   #wake: (() => void) | undefined;
 
   #isOver(): boolean {
@@ -126,8 +128,7 @@ export class Planner {
   async vitals(): Promise<PlannerVitals> {
     const { lagMs, resumeAt } = this.#followers;
     const times = [...this.#plans.values()].flatMap(({ state }) => state.lastReconciledAt?.getTime() ?? []);
-    // Nothing depends on it: a server that does not say how far its history reaches is asked again next time.
-    const since = await this.#options.reactive.planning.historySince?.().catch(() => undefined);
+    const since = await this.#historySince();
     return {
       lagMs,
       reconciling: this.#chores.reconciling,
@@ -136,6 +137,17 @@ export class Planner {
         ? {}
         : { headroomMs: Math.max(0, resumeAt - since.getTime()) }),
     };
+  }
+
+  /** Nothing depends on it: a server that refuses to say it is not asked again. */
+  async #historySince(): Promise<Date | undefined> {
+    if (this.#isSecret) return undefined;
+    try {
+      return await this.#options.reactive.planning.historySince?.();
+    } catch (problem) {
+      this.#isSecret = !isTransient(problem);
+      return undefined;
+    }
   }
 
   start(): void {

@@ -250,7 +250,7 @@ export interface PlanStore {
   ): Promise<Cleaned>;
   /** Resets finished tasks to pending, server-side. */
   reprocess(plan: TaskPlan, which: 'reprocess_failed' | 'reprocess_all'): Promise<number>;
-  /** How far back the history of changes reaches; left out where none is ever lost, undefined where nobody may know. */
+  /** How far back the history of changes reaches; left out where none is ever lost, undefined where nobody can tell. */
   historySince?(): Promise<Date | undefined>;
   openFeed(database: string | undefined, collections: readonly string[], token: unknown): Promise<Feed>;
 }

@@ -128,6 +128,32 @@ describe('the built package', { timeout: 120_000 }, () => {
     expect(await runBoth(folder, use)).toEqual(['1\n', '2\n']);
   });
 
+  it('measures and traces nothing where prom-client and OpenTelemetry are missing, and says so when asked', async () => {
+    const folder = await makeApplication('unmeasured', [], []);
+    const use = `const mill = new Tidemill({ store: 'memory:' });
+      mill.enqueue('x').then((job) => mill.getPrometheusMetrics().then((none) => console.log(none, 'trace' in job)))
+        .then(() => mill.stop());`;
+    expect(await runBoth(folder, use)).toEqual(['null false\n', 'null false\n']);
+  });
+
+  it('measures and traces with them, in both formats', async () => {
+    const sdk = '@opentelemetry/sdk-trace-base';
+    const folder = await makeApplication('measured', ['prom-client', '@opentelemetry/api', sdk], []);
+    const use = `const main = async () => {
+      const { trace } = await import('@opentelemetry/api');
+      const { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } = await import('${sdk}');
+      const exporter = new InMemorySpanExporter();
+      trace.setGlobalTracerProvider(new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] }));
+      const mill = new Tidemill({ store: 'memory:' });
+      await mill.enqueue('x');
+      const text = await (await mill.getPrometheusMetrics()).metrics();
+      console.log(text.includes('tidemill_enqueued_total{name="x"} 1'), exporter.getFinishedSpans()[0].name);
+      await mill.stop();
+    };
+    main();`;
+    expect(await runBoth(folder, use)).toEqual(['true enqueue x\n', 'true enqueue x\n']);
+  });
+
   it('has a command that runs without any driver, and says which one a store needs', async () => {
     const folder = await makeApplication('command', [], []);
     const { bin: bins, version } = JSON.parse(await readFile(join(built, 'package.json'), 'utf8')) as {

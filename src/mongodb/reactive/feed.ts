@@ -1,7 +1,7 @@
 import { MongoError, type ChangeStream, type Document } from 'mongodb';
 import { StoreError } from '../../core/errors.js';
 import { HistoryLostError, type Feed, type FeedEvent } from '../../store/reactive.js';
-import { BSON_OPTIONS, type Mongo } from '../context.js';
+import { BSON_OPTIONS, run, type Mongo } from '../context.js';
 import { sorted } from '../errors.js';
 import { EXACT, textOf } from './document.js';
 import type { Sources } from './sources.js';
@@ -56,17 +56,12 @@ function eventOf(row: Document, collections: readonly string[]): FeedEvent {
   return { kind: 'change', change: { collection, id, key: textOf(id), kind }, token, at };
 }
 
-/**
- * The time of the oldest entry of the oplog. Undefined where nobody may read it: behind mongos there are several, and a user
- * without the right to read `local` has none.
- */
+/** The time of the oldest entry of the oplog. Undefined behind mongos, where there are several; refused to a user who may not read `local`. */
 export async function historySince({ client, sharded }: Mongo): Promise<Date | undefined> {
   if (sharded) return undefined;
-  const [first] = await client
-    .db('local')
-    .collection('oplog.rs', { readPreference: 'primary', ...BSON_OPTIONS })
-    .find({}, { projection: { wall: 1 }, sort: { $natural: 1 }, limit: 1 })
-    .toArray();
+  const oplog = client.db('local').collection('oplog.rs', { readPreference: 'primary', ...BSON_OPTIONS });
+  const oldest = oplog.find({}, { projection: { wall: 1 }, sort: { $natural: 1 }, limit: 1 });
+  const [first] = await run('read the oplog', () => oldest.toArray());
   return first?.['wall'] instanceof Date ? first['wall'] : undefined;
 }
 

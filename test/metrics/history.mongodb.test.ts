@@ -1,0 +1,27 @@
+import { expect, it } from 'vitest';
+import { startedUp } from '../reactive/beacons.js';
+import { workshop } from '../reactive/workshop.js';
+import { scraped } from './text.js';
+
+it('the headroom of the history is told by the leader, from the oplog to the resume point', async () => {
+  const { mill, docs } = workshop();
+  const leader = mill({ monitoring: { scrapeMode: 'local' } });
+  const ran: unknown[] = [];
+  await leader.reactiveTask({
+    task: 'sync',
+    collection: 'things',
+    debounce: 0,
+    handler: ({ docId }) => ran.push(docId),
+  });
+  await startedUp(leader, 'sync');
+  await docs.insertOne({ _id: 1 });
+  const values = await scraped(leader);
+  expect(values.get('tidemill_history_headroom_seconds')).toBeGreaterThan(0);
+  expect(values.get('tidemill_planner_leaders')).toBe(1);
+  // One that does not lead says nothing of it.
+  const other = mill({ monitoring: { scrapeMode: 'local' } });
+  await other.start();
+  expect(
+    [...(await scraped(other)).keys()].filter((name) => /planner|history|change_stream/u.test(name)),
+  ).toEqual([]);
+});
