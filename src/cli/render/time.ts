@@ -5,11 +5,11 @@ const UNITS = [
   ['s', 1_000],
 ] as const;
 
-/** Two units at most, such as `3h 20m`; below a second in milliseconds. */
-export function span(ms: number): string {
+/** So many units at most, such as `3h 20m`; below a second in milliseconds. */
+export function span(ms: number, units = 2): string {
   if (ms < 1_000) return `${String(Math.round(ms))}ms`;
   const first = UNITS.findIndex(([, size]) => ms >= size);
-  const parts = UNITS.slice(first, first + 2).map(([unit, size], index) => {
+  const parts = UNITS.slice(first, first + units).map(([unit, size], index) => {
     const rest = index === 0 ? ms : ms % (UNITS[first]?.[1] ?? 1);
     return { unit, count: Math.floor(rest / size) };
   });
@@ -20,10 +20,10 @@ export function span(ms: number): string {
 }
 
 /** `in 3m 20s`, `12s ago`, `now`. */
-export function relative(at: Date, now: number): string {
+export function relative(at: Date, now: number, units = 2): string {
   const ms = at.getTime() - now;
   if (Math.abs(ms) < 1_000) return 'now';
-  return ms > 0 ? `in ${span(ms)}` : `${span(-ms)} ago`;
+  return ms > 0 ? `in ${span(ms, units)}` : `${span(-ms, units)} ago`;
 }
 
 /** For single pieces of work: the moment itself, and how far away it is. */

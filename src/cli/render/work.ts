@@ -18,7 +18,7 @@ const STYLES: Readonly<Record<string, Style>> = {
 };
 export const styleOf = (status: string): Style | undefined => STYLES[status];
 
-const when = (at: Date | null | undefined): string => (at instanceof Date ? relative(at, Date.now()) : '');
+const when = (at: Date | null | undefined): string => (at instanceof Date ? relative(at, Date.now(), 1) : '');
 const firstLine = (text: string | undefined): string => text?.split('\n')[0] ?? '';
 
 /** A share from 0 to 1, or of a hundred, as a bar; anything else as it is. */
@@ -29,6 +29,9 @@ export function progressText(progress: unknown): string {
   return `${bar(share, 10)} ${String(Math.round(share * 100))} %`;
 }
 
+/** How often it failed, where that was more than once. */
+const times = (count: number): string => (count > 1 ? `${String(count)}x ` : '');
+
 function jobNote({
   status,
   failReason,
@@ -36,11 +39,13 @@ function jobNote({
   cancelRequestedAt,
   repeatInterval,
   claimedBy,
+  failCount,
 }: Job): string {
   if (cancelRequestedAt !== undefined && status === 'processing') return 'asked to stop';
   if (status === 'processing')
     return [progressText(progress), `on ${claimedBy ?? '?'}`].filter((part) => part !== '').join(' ');
-  if (status !== 'completed' && failReason !== undefined) return firstLine(failReason);
+  if (status !== 'completed' && failReason !== undefined)
+    return `${times(failCount)}${firstLine(failReason)}`;
   return repeatInterval === undefined ? '' : `every ${repeatInterval}`;
 }
 
@@ -56,11 +61,6 @@ export const JOB_COLUMNS: readonly Column<Job>[] = [
   { head: 'NAME', text: ({ name }) => name },
   { head: 'STATUS', text: ({ status }) => status, style: ({ status }) => styleOf(status) },
   { head: 'WHEN', text: jobTime },
-  {
-    head: 'FAILED',
-    text: ({ failCount }) => (failCount === 0 ? '' : `${String(failCount)}x`),
-    align: 'right',
-  },
   { head: 'NOTE', text: jobNote, grows: true, style: ({ status }) => (status === 'failed' ? 'red' : 'dim') },
 ];
 
