@@ -35,7 +35,8 @@ export function useLive<T>(path: string): Live<T> {
   const [picture, show] = useState<Picture<T>>(() => nothing<T>(path));
 
   useEffect(() => {
-    const follower = new Follower<T>(path, !isPaused && isVisible, (change) => {
+    if (!isVisible) return undefined;
+    const follower = new Follower<T>(path, !isPaused, (change) => {
       show((before) => ({ ...(before.path === path ? before : nothing<T>(path)), ...change }));
     });
     return () => follower.end();

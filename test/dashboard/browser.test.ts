@@ -34,6 +34,7 @@ const ground: Ground = {
   get url() {
     return served.url;
   },
+  cut: () => served.cut(),
   visit: (options = {}) => Visit.begin(browser, { url: served.url, viewer: 'admin', ...options }),
 };
 

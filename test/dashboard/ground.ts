@@ -6,6 +6,7 @@ export interface Ground {
   /** There once the first test begins. */
   readonly scene: Stage;
   readonly url: string;
+  readonly cut: () => void;
   /** An administrator's visit, unless the options say otherwise. */
   readonly visit: (options?: Partial<VisitOptions>) => Promise<Visit>;
 }

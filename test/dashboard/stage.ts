@@ -21,6 +21,8 @@ const BASE_PATH = '/ops/tidemill';
 export interface Served extends AsyncDisposable {
   /** Where the page lives; ends with a slash. */
   readonly url: string;
+  /** Ends every connection, as a proxy or a network does. */
+  readonly cut: () => void;
 }
 
 /** The real dashboard on a real HTTP server. */
@@ -40,6 +42,7 @@ export async function serve(mill: Tidemill): Promise<Served> {
   const { port } = server.address() as AddressInfo;
   return {
     url: `http://127.0.0.1:${port}${BASE_PATH}/`,
+    cut: () => server.closeAllConnections(),
     [Symbol.asyncDispose]: async () => {
       server.closeAllConnections();
       server.close();

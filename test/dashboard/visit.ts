@@ -74,6 +74,14 @@ export class Visit implements AsyncDisposable {
       .flatMap(({ id, nodes }) => nodes.map(({ target }) => `${id}: ${target.join(' ')}`));
   }
 
+  /** As if the tab were put into the background, or taken out of it: a headless browser has no other tab to show. */
+  async look(state: 'hidden' | 'visible'): Promise<void> {
+    await this.page.evaluate(`
+      Object.defineProperty(document, 'visibilityState', { value: '${state}', configurable: true });
+      document.dispatchEvent(new Event('visibilitychange'));
+    `);
+  }
+
   ask<T>(expression: string): Promise<T> {
     return this.page.evaluate(expression);
   }

@@ -63,6 +63,37 @@ export function listFacts(ground: Ground): void {
       await until('the second one shows up', async () => (await rows(viewer)) === 2);
     });
 
+    it('follows again by itself after its connection was lost', async () => {
+      await using viewer = await ground.visit({ allow: /ERR_/u });
+      await viewer.go('work?kind=jobs&name=cut');
+      await viewer.sees('Nothing matches');
+      await viewer.sees('Live');
+      ground.cut();
+      await viewer.sees('Reconnecting');
+      await ground.scene.mill.enqueue('cut', {}, { delay: '1h' });
+      await until('it shows up', async () => (await rows(viewer)) === 1);
+      await viewer.sees('Live');
+    });
+
+    it('asks for nothing while its tab is in the background, and at once when it is looked at', async () => {
+      await using viewer = await ground.visit();
+      await viewer.go('work?kind=jobs&name=hidden');
+      await viewer.sees('Nothing matches');
+      await viewer.sees('Live');
+      await viewer.look('hidden');
+      const asked: string[] = [];
+      viewer.page.on('request', (request) => asked.push(request.url()));
+      await ground.scene.mill.enqueue('hidden', {}, { delay: '1h' });
+      // Another viewer has it by now.
+      await using other = await ground.visit();
+      await other.go('work?kind=jobs&name=hidden');
+      await until('another viewer sees it', async () => (await rows(other)) === 1);
+      expect(await rows(viewer)).toBe(0);
+      expect(asked).toEqual([]);
+      await viewer.look('visible');
+      await until('it shows up', async () => (await rows(viewer)) === 1);
+    });
+
     it('takes an injected filter for text, or refuses it in words', async () => {
       await using viewer = await ground.visit({ allow: /400/u });
       const evil = encodeURIComponent(EVIL);

@@ -1,5 +1,8 @@
 import { describe, expect, it } from 'vitest';
+import { Tidemill } from '../../../src/index.js';
+import { memory } from '../../../src/memory/index.js';
 import type { Ground } from '../ground.js';
+import { serve } from '../stage.js';
 import type { Visit } from '../visit.js';
 
 /** Each page, and what shows that it is there with its data. */
@@ -42,6 +45,24 @@ export function pageFacts(ground: Ground): void {
         }
       },
     );
+
+    it('says what to do next where there is nothing yet', async () => {
+      await using served = await serve(new Tidemill({ store: memory(), logger: false }));
+      await using viewer = await ground.visit({ url: served.url });
+      for (const [path, seen] of [
+        ['', 'Nothing has run here yet'],
+        ['', 'No instance is running'],
+        ['work', 'There are no jobs yet'],
+        ['schedules', 'There are no schedules yet'],
+        ['failures', 'Nothing has failed for good'],
+        ['audit', 'Nobody has done anything yet'],
+        ['nowhere', 'There is no such page'],
+      ] as const) {
+        await viewer.go(path);
+        await viewer.sees(seen);
+      }
+      expect(await viewer.barriers()).toEqual([]);
+    });
 
     it('asks nobody but the server it came from', async () => {
       await using viewer = await ground.visit();
