@@ -60,6 +60,7 @@ export default defineConfig({
         items: [
           page('Operations and check-list', '/operations'),
           page('Command line', '/cli'),
+          page('Dashboard', '/dashboard'),
           page('PostgreSQL', '/postgres'),
           page('Embedded', '/embedded'),
           page('Sharding', '/sharding'),
