@@ -1,3 +1,4 @@
+import { systemClock, within } from './core/clock.js';
 import { checkKeys } from './core/options.js';
 import type { DocumentSchedules } from './document-schedules.js';
 import type { Results } from './jobs/results.js';
@@ -16,7 +17,9 @@ export interface LifeOptions {
   readonly shift: (roles: ReadonlySet<Role>) => Promise<Shift>;
   /** Lets go of the store. */
   readonly close: () => Promise<void>;
-  readonly told: (event: 'start' | 'stop') => void;
+  readonly started: () => void;
+  /** Tells listeners; what they still have to do is given to `waitUntil`. */
+  readonly stopping: (waitUntil: (work: Promise<unknown>) => void) => void;
 }
 
 export interface StartOptions {
@@ -72,7 +75,7 @@ export class Life {
       this.#shift = shift;
       this.#options.monitor.start();
       if (roles.has('work')) await this.#options.documents.start();
-      this.#options.told('start');
+      this.#options.started();
     } catch (error) {
       this.#starting = undefined;
       // A schedule of documents that cannot start ends what was begun before it.
@@ -84,11 +87,17 @@ export class Life {
 
   async #end(options: StopOptions): Promise<void> {
     checkKeys('stop', options, ['timeout']);
-    const { shutdownMs, documents, locks, results, monitor, close, told } = this.#options;
+    const { shutdownMs, documents, locks, results, monitor, close, stopping } = this.#options;
     const timeoutMs = options.timeout === undefined ? shutdownMs : toMs('stop', 'timeout', options.timeout);
-    told('stop');
+    const others: Promise<unknown>[] = [];
+    stopping((work) => others.push(work));
     await this.#starting?.catch(() => undefined);
-    await Promise.all([documents.stop(timeoutMs), this.#shift?.stop(timeoutMs), locks.stop(timeoutMs)]);
+    await Promise.all([
+      documents.stop(timeoutMs),
+      this.#shift?.stop(timeoutMs),
+      locks.stop(timeoutMs),
+      others.length === 0 ? undefined : within(systemClock, timeoutMs, Promise.allSettled(others)),
+    ]);
     locks.abandon();
     this.#shift = undefined;
     this.#starting = undefined;

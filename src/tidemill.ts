@@ -114,7 +114,8 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
       shift: (roles) => this.#makeShift(roles),
       monitor: this.#monitor,
       close: () => this.#store.release(),
-      told: (event) => this.#events.emit(event, { instanceId: this.instanceId }),
+      started: () => this.#events.emit('start', { instanceId: this.instanceId }),
+      stopping: (waitUntil) => this.#events.emit('stop', { instanceId: this.instanceId, waitUntil }),
     });
     this.#queue = new Queue(() => this.#store.open(), this.#registry, {
       due,

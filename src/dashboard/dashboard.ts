@@ -3,7 +3,7 @@ import { admit } from './access.js';
 import { Answers } from './answers.js';
 import { api, type ApiParts } from './api.js';
 import { Assets } from './assets.js';
-import { isInternal, notFound, problemOf, Refusal } from './errors.js';
+import { isInternal, notFound, problemOf, Refusal, stopped } from './errors.js';
 import { Live } from './live.js';
 import { Operations } from './operations.js';
 import { checkDashboard, type DashboardOptions, type DashboardSettings } from './options.js';
@@ -50,15 +50,20 @@ class Handler {
       operations: new Operations(() => answers.clear()),
       version: versionOf(),
     };
-    mill.on('stop', () => this.#stop());
-    mill.on('start', () => (this.#stopped = false));
+    mill.on('stop', ({ waitUntil }) => waitUntil(this.#stop()));
+    mill.on('start', () => this.#start());
   }
 
   /** A question after that would open the store again, and keep the process from its end. */
-  #stop(): void {
+  #stop(): Promise<void> {
     this.#stopped = true;
-    this.parts.live.close();
-    this.parts.operations.close();
+    this.parts.live.stop();
+    return this.parts.operations.close();
+  }
+
+  #start(): void {
+    this.#stopped = false;
+    this.parts.live.start();
   }
 
   async answer(request: Request): Promise<Response> {
@@ -79,7 +84,7 @@ class Handler {
     const viewer = await admit(this.#settings, request);
     if (viewer instanceof Response) return viewer;
     if (!isApi) return this.#page(request, path);
-    if (this.#stopped) throw new Refusal(503, 'stopped', 'The mill has stopped.');
+    if (this.#stopped) throw stopped();
     const { mill } = this.#settings;
     const { answers } = this.parts;
     const asked = { mill, settings: this.#settings, redactor: this.#redactor, viewer, answers };

@@ -24,6 +24,8 @@ export const notFound = (message = 'There is nothing here.'): Refusal =>
   new Refusal(404, 'not_found', message);
 export const conflict = (message: string): Refusal => new Refusal(409, 'conflict', message);
 
+export const stopped = (): Refusal => new Refusal(503, 'stopped', 'The mill has stopped.');
+
 const STATUS: Readonly<Record<string, number>> = { SCHEDULE_MISSING: 404, SCHEDULE_ENDED: 409 };
 
 const HIDDEN: Problem = {

@@ -2,7 +2,7 @@
  * Answers that are followed: server-sent events, each the whole answer again, sent when it has changed. Viewers of the
  * same answer share one loop, which ends with the last of them. A viewer that is slow gets the newest answer only.
  */
-import { isInternal, problemOf } from './errors.js';
+import { isInternal, problemOf, stopped } from './errors.js';
 import { respond } from './respond.js';
 
 export interface LiveOptions {
@@ -75,6 +75,7 @@ class Channel {
 export class Live {
   readonly #options: LiveOptions;
   readonly #channels = new Map<string, Channel>();
+  #isStopped = false;
 
   constructor(options: LiveOptions) {
     this.#options = options;
@@ -86,6 +87,7 @@ export class Live {
   }
 
   follow(key: string, make: () => Promise<unknown>): Response {
+    if (this.#isStopped) throw stopped();
     const channel = this.#channels.get(key) ?? new Channel();
     const follower = new Follower(this.#options, (one) => this.#leave(key, channel, one));
     channel.followers.add(follower);
@@ -100,6 +102,16 @@ export class Live {
       // Some proxies gather answers before they pass them on.
       'x-accel-buffering': 'no',
     });
+  }
+
+  /** Ends every stream, and begins none until `start`: a request may be under way. */
+  stop(): void {
+    this.#isStopped = true;
+    this.close();
+  }
+
+  start(): void {
+    this.#isStopped = false;
   }
 
   /** Ends every stream. */

@@ -50,7 +50,10 @@ function toOperation(entry: AuditEntry, now: Date): Operation {
 }
 
 export class Operations {
-  readonly #running = new Map<string, AbortController>();
+  readonly #running = new Map<
+    string,
+    { readonly controller: AbortController; readonly end: Promise<void> }
+  >();
   readonly #changed: () => void;
 
   /** `changed`: what others may have read is not true any more. */
@@ -69,8 +72,9 @@ export class Operations {
       details: begun,
     });
     const controller = new AbortController();
-    this.#running.set(entry.id, controller);
-    void this.#run(asked, request, entry.id, controller);
+    const end = this.#run(asked, request, entry.id, controller);
+    this.#running.set(entry.id, { controller, end });
+    void end.then(() => this.#running.delete(entry.id));
     return toOperation(entry, entry.updatedAt);
   }
 
@@ -84,13 +88,15 @@ export class Operations {
   async stop(asked: Asked, id: string): Promise<Operation> {
     const { state } = await this.get(asked, id);
     if (state === 'running') await asked.mill.audit.amend(id, { stopRequested: true });
-    this.#running.get(id)?.abort();
+    this.#running.get(id)?.controller.abort();
     return this.get(asked, id);
   }
 
-  /** The mill stops: what runs here ends after its batch. */
-  close(): void {
-    for (const controller of this.#running.values()) controller.abort();
+  /** The mill stops: what runs here ends after its batch, and says so in the store. */
+  async close(): Promise<void> {
+    const running = [...this.#running.values()];
+    for (const { controller } of running) controller.abort();
+    await Promise.all(running.map(({ end }) => end));
   }
 
   async #run(
@@ -122,8 +128,6 @@ export class Operations {
       if (isInternal(error)) asked.settings.onError(error);
       // Where the store does not take this either, the silence tells.
       await tell({ state: 'failed', error: problemOf(error).message }).catch(() => undefined);
-    } finally {
-      this.#running.delete(id);
     }
   }
 }

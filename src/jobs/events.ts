@@ -32,7 +32,7 @@ export interface JobEvents {
   };
   /** `start` has resolved, or is about to. */
   start: { readonly instanceId: string };
-  /** `stop` was called: nothing new begins, and the store closes when all has ended. */
-  stop: { readonly instanceId: string };
+  /** `stop` was called: nothing new begins, and the store closes when all has ended, work given to `waitUntil` included. */
+  stop: { readonly instanceId: string; readonly waitUntil: (work: Promise<unknown>) => void };
   error: { readonly error: Error; readonly where: string; readonly instanceId: string };
 }

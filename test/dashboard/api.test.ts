@@ -9,7 +9,7 @@ import type {
   WorkDetail,
   WorkPage,
 } from '../../src/dashboard/contract.js';
-import { FatalError } from '../../src/index.js';
+import { FatalError, type Tidemill } from '../../src/index.js';
 import { memory } from '../../src/memory/index.js';
 import { StoreError } from '../../src/core/errors.js';
 import { aMill, gate, until } from '../support/mills.js';
@@ -22,6 +22,21 @@ async function ended(client: Client, { id }: Operation): Promise<Operation> {
     const now = await client.get<Operation>(`operations/${id}`);
     return now.state !== 'running' && now;
   });
+}
+
+/** After the first batch of a removal somebody is told, and waited for. */
+function holding(mill: Tidemill, reached: () => void, go: Promise<void>): Tidemill {
+  const removeMany = mill.jobs.removeMany.bind(mill.jobs);
+  mill.jobs.removeMany = (filter, options) =>
+    removeMany(filter, {
+      ...options,
+      onProgress: async (done) => {
+        reached();
+        await go;
+        await options?.onProgress?.(done);
+      },
+    });
+  return mill;
 }
 
 describe('looking', () => {
@@ -326,17 +341,7 @@ describe('acting', () => {
 
     // Holds the first batch until the stop is in the store.
     const [reached, go] = [gate(), gate()];
-    const busy = aMill(store);
-    const removeMany = busy.jobs.removeMany.bind(busy.jobs);
-    busy.jobs.removeMany = (filter, options) =>
-      removeMany(filter, {
-        ...options,
-        onProgress: async (done) => {
-          reached.open();
-          await go.promise;
-          await options?.onProgress?.(done);
-        },
-      });
+    const busy = holding(aMill(store), reached.open, go.promise);
     const runner = aClient(busy);
     const { body: begun } = await runner.post<Operation>('actions', {
       action: 'remove',
@@ -349,6 +354,25 @@ describe('acting', () => {
     expect((await client.ask('api/operations/nothing')).status).toBe(404);
     expect((await client.ask(`api/operations/${'0'.repeat(24)}`)).status).toBe(404);
   });
+});
+
+it('a stop of the mill waits for the batch that is being written, and the rest is left', async () => {
+  const store = memory();
+  const [reached, go] = [gate(), gate()];
+  const mill = holding(aMill(store), reached.open, go.promise);
+  const client = aClient(mill);
+  await mill.enqueueMany(Array.from({ length: 1_200 }, (_, n) => ({ name: 'mail', data: n, delay: '1h' })));
+  const { body: begun } = await client.post<Operation>('actions', {
+    action: 'remove',
+    target: { kind: 'jobs', query: '' },
+  });
+  await reached.promise;
+  const stopping = mill.stop();
+  go.open();
+  await stopping;
+  const other = aMill(store);
+  expect(await aClient(other).get(`operations/${begun.id}`)).toMatchObject({ state: 'stopped', done: 500 });
+  expect(await other.jobs.count()).toBe(700);
 });
 
 describe('sharing', () => {
