@@ -1,6 +1,6 @@
 import type { VNode } from 'preact';
 import type { Overview } from '../../../../src/dashboard/contract.js';
-import { many } from '../../format.js';
+import { count, many } from '../../format.js';
 import { Section } from '../../ui/page.js';
 import { Span } from '../../ui/time.js';
 
@@ -23,11 +23,11 @@ export function Planner({ planner }: { readonly planner: NonNullable<Overview['p
           <dt>Lag</dt>
           <dd>{lagMs === null ? 'nothing waits' : <Span ms={lagMs} />}</dd>
         </div>
-        {reconciling.map(({ task, done }) => (
+        {reconciling.map(({ task, done, total }) => (
           <div key={task}>
             <dt>Reconciling</dt>
             <dd>
-              {task}: {many(done, 'document')} looked at
+              {task}: {many(done, 'document')} looked at{total !== undefined && `, of about ${count(total)}`}
             </dd>
           </div>
         ))}
