@@ -8,7 +8,7 @@ export type Report =
   | { readonly kind: 'ready' }
   | { readonly kind: 'repeat' | 'retry' | 'pulse' | 'recovered' | 'handedBack'; readonly count: number };
 
-export type Tell = (report: Report) => void;
+type Tell = (report: Report) => void;
 
 /** What a worker or a producer needs, whichever process it lives in. */
 export interface PartOptions {
