@@ -59,8 +59,10 @@ export default defineConfig({
         text: 'Operate',
         items: [
           page('Operations and check-list', '/operations'),
-          page('Command line', '/cli'),
           page('Dashboard', '/dashboard'),
+          page('Command line', '/cli'),
+          page('Metrics', '/metrics'),
+          page('Tracing', '/tracing'),
           page('PostgreSQL', '/postgres'),
           page('Embedded', '/embedded'),
           page('Sharding', '/sharding'),
