@@ -410,7 +410,7 @@ describe('getReactiveTasks', () => {
     expect(items).toHaveLength(1);
     expect(Object.keys(items[0] ?? {}).sort()).toEqual(
       [
-        ...['_id', 'task', 'sourceDocId', 'status', 'scheduledAt', 'initialScheduledAt', 'attempts'],
+        ...['_id', 'id', 'task', 'sourceDocId', 'status', 'scheduledAt', 'initialScheduledAt', 'attempts'],
         ...['lastObservedValues', 'firstErrorAt', 'lastError', 'lastFinalizedAt', 'executionHistory'],
         ...['createdAt', 'updatedAt', 'lockedAt'],
       ].sort(),
