@@ -3,7 +3,15 @@ import { defineConfig, globalIgnores } from 'eslint/config';
 import tseslint from 'typescript-eslint';
 
 export default defineConfig(
-  globalIgnores(['**/dist/', 'coverage/', '.tidemill/', 'docs/', 'bench/results/', 'site/pages/', 'site/.vitepress/cache/']),
+  globalIgnores([
+    '**/dist/',
+    'coverage/',
+    '.tidemill/',
+    'docs/',
+    'bench/results/',
+    'site/pages/',
+    'site/.vitepress/cache/',
+  ]),
   js.configs.recommended,
   tseslint.configs.strictTypeChecked,
   {

@@ -14,7 +14,9 @@ let tarball: string;
 
 beforeAll(async () => {
   workshop = await mkdtemp(join(tmpdir(), 'tidemill-quick-start-'));
-  await exec(join(root, 'node_modules/.bin/tsdown'), ['--out-dir', join(workshop, 'package/dist')], { cwd: root });
+  await exec(join(root, 'node_modules/.bin/tsdown'), ['--out-dir', join(workshop, 'package/dist')], {
+    cwd: root,
+  });
   await exec('cp', ['package.json', 'CHANGELOG.md', join(workshop, 'package')], { cwd: root });
   const args = ['pack', '--silent', '--ignore-scripts', '--pack-destination', workshop];
   const { stdout } = await exec('npm', args, { cwd: join(workshop, 'package') });
@@ -63,6 +65,10 @@ it.each([
   ['embedded', () => ({})],
   ['postgres', () => ({ DATABASE_URL: inject('postgresUrl') })],
   ['mongodb', () => ({ MONGODB_URI: freshUri() })],
-] as const)('the quick start for %s works, command by command', async (name, env) => {
-  expect(await follow(name, env())).toContain('sent to ada@example.com');
-}, 300_000);
+] as const)(
+  'the quick start for %s works, command by command',
+  async (name, env) => {
+    expect(await follow(name, env())).toContain('sent to ada@example.com');
+  },
+  300_000,
+);
