@@ -1,3 +1,4 @@
+import { pause } from '../core/clock.js';
 import { StoreError } from '../core/errors.js';
 import type { DocumentChanges, DocumentWrite } from '../store/documents.js';
 import type { Sql } from './connection.js';
@@ -196,20 +197,37 @@ function givenOf({ shape }: DocumentTable, write: MarkedWrite, at: number): Reco
   };
 }
 
+/**
+ * Whoever looks for due documents holds a row for a moment, also one that turns out to be locked: that is no trouble.
+ * So long is waited between tries until it counts as such.
+ */
+const PATIENCE_MS: readonly number[] = [5, 20, 80, 160];
+
 async function writeAll(
-  { driver }: Sql,
+  sql: Sql,
   table: DocumentTable,
   writes: readonly MarkedWrite[],
   removes: boolean,
 ): Promise<readonly boolean[]> {
-  if (writes.length === 0) return [];
-  const { text, args } = writeStatement(table, writes, removes);
-  const answers = new Map(await rowsOf<[number, boolean]>(driver, text, args.texts));
-  if ([...answers.values()].includes(false))
-    throw new StoreError('A transaction that is not over yet has a document that is to be recorded.', {
-      transient: true,
-    });
-  return writes.map((_write, at) => answers.get(at) === true);
+  const written = writes.map(() => false);
+  let left = writes.map((write, at) => ({ write, at }));
+  for (const waitMs of [0, ...PATIENCE_MS]) {
+    if (left.length === 0) return written;
+    if (waitMs > 0) await pause(sql.clock, waitMs);
+    const tried = left;
+    const { text, args } = writeStatement(
+      table,
+      tried.map(({ write }) => write),
+      removes,
+    );
+    const answers = new Map(await rowsOf<[number, boolean]>(sql.driver, text, args.texts));
+    for (const [place, { at }] of tried.entries()) written[at] = answers.get(place) === true;
+    left = tried.filter((_write, place) => answers.get(place) === false);
+  }
+  if (left.length === 0) return written;
+  throw new StoreError('A transaction that is not over yet has a document that is to be recorded.', {
+    transient: true,
+  });
 }
 
 /** Updates in one statement, deletions in another; each row under its own precondition. */
