@@ -43,7 +43,7 @@ await reference();
 /** @param {string} source */
 function pageOf(source) {
   const text = readFileSync(join(root, source), 'utf8');
-  if (source.endsWith('.md')) return linked(text, source);
+  if (source.endsWith('.md')) return linked(text, source).replaceAll('"docs/images/', '"./images/');
   if (!source.endsWith('.ts')) return `# ${source}\n\n${text}`;
   const name = source.replace('examples/', '');
   return `# ${name}\n\n\`\`\`ts\n${text}\`\`\`\n`;
