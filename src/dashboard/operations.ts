@@ -107,11 +107,18 @@ export class Operations {
   ): Promise<void> {
     const { action, kind, total } = request;
     let progress: Progress = { operation: action, state: 'running', done: 0, total };
-    const tell = async (change: Partial<Progress>): Promise<void> => {
-      progress = { ...progress, ...change };
+    const write = async (): Promise<void> => {
       const entry = await asked.mill.audit.amend(id, { outcome: saidOf(progress), details: progress });
       if (entry?.stopRequested === true) controller.abort();
       this.#changed();
+    };
+    // One after the other: a beat that is slow to arrive must not overwrite the end.
+    let turn: Promise<void> = Promise.resolve();
+    const tell = (change: Partial<Progress>): Promise<void> => {
+      progress = { ...progress, ...change };
+      const told = turn.then(write);
+      turn = told.catch(() => undefined);
+      return told;
     };
     const beat = setInterval(() => void tell({}).catch(() => undefined), BEAT_MS).unref();
     try {
