@@ -4,6 +4,9 @@ import {
   KEEP_COUNTS_DAYS,
   KEEP_MINUTES_MS,
   KEEP_SHARES_MS,
+  NO_ACTIVITY,
+  PEAKS,
+  SUMS,
   type Cell,
   type Counts,
   type MetricsStore,
@@ -22,9 +25,6 @@ interface Series {
   /** When it last grew. */
   day: number;
 }
-
-const SUMS = ['started', 'waitMsSum', 'done', 'failed', 'retried', 'runMsSum'] as const;
-const PEAKS = ['waitMsMax', 'runMsMax'] as const;
 
 export class MemoryMetrics implements MetricsStore {
   readonly #clock: Clock;
@@ -126,14 +126,7 @@ const emptyPoint = (at: number, { kind, name }: Cell | Waiting): Writable<Series
   at: new Date(at),
   kind,
   name,
-  started: 0,
-  waitMsSum: 0,
-  waitMsMax: 0,
-  done: 0,
-  failed: 0,
-  retried: 0,
-  runMsSum: 0,
-  runMsMax: 0,
+  ...NO_ACTIVITY,
 });
 
 const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);

@@ -1,5 +1,5 @@
 import { ENDS, type Ended, type MeasuredKind, type Meter } from '../core/meter.js';
-import { MINUTE_MS, type Cell, type Counts } from '../store/metrics.js';
+import { MINUTE_MS, NO_ACTIVITY, type Cell, type Counts } from '../store/metrics.js';
 import { Histogram, type Bounds } from './histogram.js';
 
 type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
@@ -198,14 +198,7 @@ export class Ledger implements Meter {
 const newCell = ({ kind, name }: Tally): Writable<Cell> => ({
   kind,
   name,
-  started: 0,
-  waitMsSum: 0,
-  waitMsMax: 0,
-  done: 0,
-  failed: 0,
-  retried: 0,
-  runMsSum: 0,
-  runMsMax: 0,
+  ...NO_ACTIVITY,
 });
 
 /** What has been counted since; both were counted by the same process, so nothing is less than it was. */

@@ -4,6 +4,8 @@ import {
   KEEP_COUNTS_DAYS,
   KEEP_MINUTES_MS,
   KEEP_SHARES_MS,
+  PEAKS,
+  SUMS,
   type Cell,
   type Counts,
   type MetricsStore,
@@ -115,9 +117,6 @@ async function forget(mongo: Mongo): Promise<void> {
     { $unset: Object.fromEntries(paths.map((path) => [path, ''])) },
   );
 }
-
-const SUMS = ['started', 'waitMsSum', 'done', 'failed', 'retried', 'runMsSum'];
-const PEAKS = ['waitMsMax', 'runMsMax'];
 
 function seriesPipeline({ from, to, kind, name }: SeriesQuery): Document[] {
   const wanted = {

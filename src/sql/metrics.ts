@@ -2,6 +2,8 @@ import {
   KEEP_COUNTS_DAYS,
   KEEP_MINUTES_MS,
   KEEP_SHARES_MS,
+  PEAKS,
+  SUMS,
   type Cell,
   type MetricsStore,
   type SeriesPoint,
@@ -56,8 +58,6 @@ interface Read {
 
 const sum = (field: string): string => `'${field}', coalesce(sum(c."${field}"), 0)`;
 const peak = (field: string): string => `'${field}', coalesce(max(c."${field}"), 0)`;
-const SUMS = ['started', 'waitMsSum', 'done', 'failed', 'retried', 'runMsSum'];
-const PEAKS = ['waitMsMax', 'runMsMax'];
 const NUMBERS = [...SUMS, ...PEAKS, 'due', 'lagMs'].map((field) => `"${field}" double precision`).join(', ');
 
 /** $1 from · $2 to · $3 kind · $4 name */

@@ -121,6 +121,22 @@ export interface MetricsStore {
   forget(): Promise<void>;
 }
 
+/** Which numbers of an activity are added up over instances, and of which the greatest counts. */
+export const SUMS = ['started', 'waitMsSum', 'done', 'failed', 'retried', 'runMsSum'] as const;
+export const PEAKS = ['waitMsMax', 'runMsMax'] as const;
+
+/** Nothing has happened yet. */
+export const NO_ACTIVITY: Activity = {
+  started: 0,
+  waitMsSum: 0,
+  waitMsMax: 0,
+  done: 0,
+  failed: 0,
+  retried: 0,
+  runMsSum: 0,
+  runMsMax: 0,
+};
+
 /** For how long minutes are kept. */
 export const KEEP_MINUTES_MS: number = 86_400_000;
 /** For how long it is remembered which share of an instance was counted last. */

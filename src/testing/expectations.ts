@@ -7,7 +7,7 @@ import type { AnyMill } from './idle.js';
 export interface Expected {
   /** Exactly so many. Default: at least one. */
   readonly times?: number;
-  /** Default: any. */
+  /** Default: every status. */
   readonly status?: JobStatus | readonly JobStatus[];
   readonly uniqueKey?: string;
   /** Due at this time. */
