@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
-import { resolve } from 'node:path';
+import { readdirSync, statSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { startMongo, startPostgres } from '@tidemill/servers';
 import type { TestProject } from 'vitest/node';
@@ -15,8 +16,20 @@ declare module 'vitest' {
 
 const root = resolve(import.meta.dirname, '../..');
 
-/** The dashboard's page as it is now, in dist/dashboard, where the server finds it. */
+const changedAt = (path: string): number => statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0;
+
+/** True if no file of the page, and no contract that it shares with its server, is newer than the built page. */
+function pageIsUpToDate(): boolean {
+  const builtAt = changedAt(resolve(root, 'dist/dashboard/index.html'));
+  const files = readdirSync(resolve(root, 'dashboard'), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name));
+  return [...files, resolve(root, 'src/dashboard/contract.ts')].every((file) => changedAt(file) < builtAt);
+}
+
+/** Builds the dashboard's page into dist/dashboard, where the server finds it, unless it is there already. */
 async function buildPage(): Promise<void> {
+  if (pageIsUpToDate()) return;
   // As it is shipped: the test runner's own NODE_ENV would make another page.
   const env = { ...process.env, NODE_ENV: 'production' };
   await promisify(execFile)(resolve(root, 'node_modules/.bin/vite'), ['build', 'dashboard'], {
