@@ -23,7 +23,7 @@ import { ReactiveCrew } from './reactive/crew.js';
 import type { Definitions } from './reactive/definitions.js';
 import { reactiveOf } from './reactive/reactive-of.js';
 import type { Vitals } from './store/metrics.js';
-import type { Capacity, Cluster, Glance, Instance, Settlement, Store } from './store/port.js';
+import type { Capacity, Cluster, Glance, Instance, InstanceState, Settlement, Store } from './store/port.js';
 
 /** What an instance does: run handlers, plan reactive tasks, look after the cluster. */
 export type Role = 'work' | 'plan' | 'maintain';
@@ -287,9 +287,19 @@ export class Shift {
       leaseMs: settings.leaseMs,
       self: () => this.#station.self,
       handovers: () => [jobs, ...(this.#crew === undefined ? [] : [this.#crew.handover])],
-      mayBury: (instance) => this.#crew !== undefined || instance.tasks.length === 0,
+      mayBury: (instance) => this.#mayBury(instance),
       error: (error) => fault(error, 'reclaim'),
     });
+  }
+
+  /** An instance with jobs only cannot hand on tasks. It buries a dead instance that holds none, and leaves the others. */
+  async #mayBury(instance: InstanceState): Promise<boolean> {
+    const { store, definitions } = this.#options;
+    if (this.#crew !== undefined || instance.tasks.length === 0) return true;
+    const tasks = store.reactive?.tasks(() => definitions.plans);
+    // It may lack the right to read them.
+    const held = await tasks?.heldBy(instance, 1).catch(() => undefined);
+    return held?.length === 0;
   }
 
   #observed(cluster: Cluster, glance?: Glance): void {

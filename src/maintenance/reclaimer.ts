@@ -15,8 +15,8 @@ export interface ReclaimerOptions {
   readonly self: () => Instance;
   /** Of each kind of work that this instance can hand on. */
   readonly handovers: () => readonly HandsOn[];
-  /** False where a dead instance may have held work of a kind that somebody else has to hand on. */
-  readonly mayBury: (instance: InstanceState) => boolean;
+  /** False while a dead instance may hold work of a kind that another instance has to hand on. */
+  readonly mayBury: (instance: InstanceState) => Promise<boolean>;
   readonly error: (error: unknown) => void;
 }
 
@@ -33,6 +33,8 @@ export class Reclaimer {
   readonly #options: ReclaimerOptions;
   readonly #clock: Clock;
   readonly #stop = new AbortController();
+  /** By life: when this instance had handed on all it can of a dead one that it must not bury. */
+  readonly #left = new Map<string, number>();
   #timer: Timer | undefined;
   #seenAt = -Infinity;
   #strays: Promise<void> = Promise.resolve();
@@ -61,9 +63,19 @@ export class Reclaimer {
     this.#timer?.cancel();
     const others = cluster.instances.filter((instance) => instance.life !== this.#options.self().life);
     const gone = others.filter((instance) => instance.dead || instance.leftMs <= 0);
-    if (gone.length > 0) this.#reclaim(gone);
+    const due = gone.filter((instance) => !this.#isLeft(instance));
+    if (due.length > 0) this.#reclaim(due);
     const next = Math.min(...others.filter((one) => !gone.includes(one)).map((one) => one.leftMs));
     if (next !== Infinity) this.#timer = this.#clock.timer(next + SLACK_MS, () => this.#lookAgain());
+  }
+
+  /** Looked at once a lease, since a claim of the dead one may land late; the rest is for an instance that runs its tasks. */
+  #isLeft({ life }: Instance): boolean {
+    const leftAt = this.#left.get(life);
+    if (leftAt === undefined) return false;
+    if (this.#clock.monotonic() - leftAt < this.#options.leaseMs) return true;
+    this.#left.delete(life);
+    return false;
   }
 
   /** A loop that is too busy to look brings no news: then this asks for itself. */
@@ -101,7 +113,9 @@ export class Reclaimer {
       if (this.#stop.signal.aborted) return;
       const fenced = await store.instances.fence(instance);
       const emptied = fenced !== undefined && (await this.#emptied(instance, fenced.policies));
-      if (emptied && mayBury(instance)) await store.instances.bury(instance);
+      if (!emptied) continue;
+      if (await mayBury(instance)) await store.instances.bury(instance);
+      else this.#left.set(instance.life, this.#clock.monotonic());
     }
   }
 

@@ -208,6 +208,21 @@ eachStore('leases', ({ open }) => {
     expect(await first.jobs.get(job.id)).toMatchObject({ failCount: 0 });
   });
 
+  it('buries a dead instance that ran reactive tasks and held none', async () => {
+    const store = await opened(open());
+    if (store.reactive === undefined) return;
+    const tasks = [{ task: 'sync', definition: 'd', trigger: 't', version: 1 }];
+    const dead = registration({ names: [], tasks, leaseMs: 1 });
+    await store.instances.register(dead);
+    const mill = aMill(store);
+    mill.job('x', () => undefined);
+    await mill.start();
+    await until('it is buried', async () => {
+      const { instances } = await store.instances.list();
+      return instances.every(({ life }) => life !== dead.life);
+    });
+  });
+
   it('settles in vain for a job that was reclaimed, and says so', async () => {
     const store = await opened(open());
     const mill = aMill(store);

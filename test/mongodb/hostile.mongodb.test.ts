@@ -60,7 +60,7 @@ describe('what a hostile reader tried on MongoDB', () => {
       leaseMs: 50,
       self: () => old,
       handovers: () => [jobs],
-      mayBury: () => true,
+      mayBury: () => Promise.resolve(true),
       error: (error) => recovered.push(error),
     });
     await store.instances.register({ ...old, ...registration });
