@@ -261,7 +261,7 @@ class Run {
       (await this.#store.jobs.settleIn(this.#conclude(work, finished).settlement, transaction)) === 'settled';
     // A schedule may have been changed during the run: then what it is now decides, if it is still held.
     if (!(await settle(this.#job))) {
-      const [now] = await this.#store.jobs.held([this.#attempt.lease]);
+      const now = await this.#store.jobs.heldIn(this.#attempt.lease, transaction);
       if (now === undefined || !(await settle(now))) {
         throw new LeaseLostError(`${this.#job.name} ${this.#job.id} is not held by this attempt any more.`);
       }

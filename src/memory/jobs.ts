@@ -23,6 +23,7 @@ export function memoryJobs(context: MemoryContext): JobStore<MemoryTransaction> 
     settle: (settlements) => settle(table, settlements),
     settleIn: (settlement, transaction) => settleIn(table, settlement, transaction),
     held: (leases) => holding.held(table, leases),
+    heldIn: async (lease) => (await holding.held(table, [lease]))[0],
     settledUnder: (lease) => holding.settledUnder(table, lease),
     begin: (lease) => holding.begin(table, lease),
     note: (notes) => holding.note(table, notes),

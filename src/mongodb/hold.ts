@@ -1,5 +1,5 @@
 /** What happens to a job between claim and settlement. */
-import type { AnyBulkWriteOperation, Document, Filter } from 'mongodb';
+import type { AnyBulkWriteOperation, ClientSession, Document, Filter } from 'mongodb';
 import { failedRunId, LOG_LIMIT, type JobRecord } from '../core/job.js';
 import type { FailedRun, Instance, Lease, Note, StrayQuery } from '../store/port.js';
 import { run, type Mongo } from './context.js';
@@ -24,9 +24,10 @@ const tokensOf = (life: string): RegExp => new RegExp(`^${life}\\.`, 'u');
 export async function held(
   mongo: Mongo,
   leases: readonly Lease[],
+  options: { readonly session?: ClientSession } = {},
 ): Promise<readonly (JobRecord | undefined)[]> {
   const filter = { _id: { $in: leases.map((lease) => lease.key as Key) }, status: 'processing' as const };
-  const rows = await run('read held jobs', () => mongo.jobs.find(filter).toArray());
+  const rows = await mongo.jobs.find(filter, options).toArray();
   const byId = new Map(rows.map((row) => [String(row._id), row]));
   return leases.map((lease) => {
     const row = byId.get(String(lease.key));

@@ -2,6 +2,7 @@
 import { failedRunId, LOG_LIMIT, type JobRecord } from '../core/job.js';
 import type { FailedRun, Instance, Lease, Note, StrayQuery } from '../store/port.js';
 import type { Sql } from './connection.js';
+import type { Queryable } from './driver.js';
 import { run } from './errors.js';
 import { answering, COLUMNS, LEAN_COLUMNS, records, storedAttempt, storedLine } from './record.js';
 import { rows } from './rows.js';
@@ -17,9 +18,10 @@ const idsOf = (leases: readonly Lease[]): string => JSON.stringify(leases.map((l
 export async function held(
   { driver, names }: Sql,
   leases: readonly Lease[],
+  on: Queryable = driver,
 ): Promise<readonly (JobRecord | undefined)[]> {
   const text = answering(COLUMNS, `${names.jobs} where id = any(${texts('$1')}) and status = 'processing'`);
-  const found = await run('read held jobs', () => records(driver, text, [idsOf(leases)]));
+  const found = await records(on, text, [idsOf(leases)]);
   const byId = new Map(found.map((job) => [job.id, job]));
   return leases.map((lease) => {
     const job = byId.get(lease.id);

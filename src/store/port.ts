@@ -181,6 +181,8 @@ export interface JobStore<Tx = unknown> extends WorkStore<JobRecord, Settlement,
   /** A new id, unlike any other. */
   newId(): string;
   insert(jobs: readonly NewJob[], transaction?: Tx): Promise<readonly Inserted[]>;
+  /** As `held` for one lease, read inside the caller's transaction, which may have taken the last connection that there is. */
+  heldIn(lease: Lease, transaction: Tx): Promise<JobRecord | undefined>;
   note(notes: readonly Note[]): Promise<void>;
   beat(instance: Instance, except: readonly Lease[]): Promise<void>;
   cancelRequests(leases: readonly Lease[]): Promise<readonly Lease[]>;

@@ -238,6 +238,27 @@ eachStore('the life of an attempt', ({ open }) => {
     expect(await mill.jobs.count({ name: 'effect' })).toBe(1);
   });
 
+  it('completes inside the transaction when its schedule was changed during the run', async () => {
+    const mill = aMill(open());
+    const [changed, ended] = [gate<unknown>(), gate()];
+    mill.on('job:complete', () => ended.open());
+    mill.on('job:fail', ({ error }) => changed.open(error));
+    let runs = 0;
+    mill.job('nightly', async (job) => {
+      runs += 1;
+      await mill.schedule('0 4 * * *', 'nightly', { version: 2 });
+      await mill.withTransaction((transaction) => job.complete({ transaction, result: 'together' }));
+      changed.open('done');
+    });
+    await mill.start();
+    await mill.schedule('0 3 * * *', 'nightly', { version: 1 });
+    await mill.schedules.runNow('nightly');
+    expect(await changed.promise).toBe('done');
+    await ended.promise;
+    expect(runs).toBe(1);
+    expect((await mill.schedules.list())[0]).toMatchObject({ data: { version: 2 }, cron: '0 4 * * *' });
+  });
+
   it('neither completes nor writes anything when the transaction is given up', async () => {
     const mill = aMill(open());
     mill.job('exact', { retryPolicy: { type: 'fixed', interval: 0, maxAttempts: 2 } }, async (job) => {
