@@ -65,5 +65,16 @@ function complaints(state: EngineState | undefined, { leaseMs, maxAbandoned }: M
     ...(state.abandoned >= maxAbandoned
       ? [`${String(state.abandoned)} handlers ignore their timeout (maxAbandoned)`]
       : []),
+    ...refusals(state.refused),
   ];
+}
+
+/** Each has a reason of its own; a database that refuses everything would name thousands. */
+const MOST_NAMED = 3;
+
+function refusals(refused: EngineState['refused']): string[] {
+  if (refused.length === 0) return [];
+  const named = refused.slice(0, MOST_NAMED).map(({ name, id, reason }) => `${name} ${id}: ${reason}`);
+  const rest = refused.length > MOST_NAMED ? `; and ${String(refused.length - MOST_NAMED)} more` : '';
+  return [`outcomes that the database refuses: ${String(refused.length)} (${named.join('; ')}${rest})`];
 }

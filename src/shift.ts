@@ -106,6 +106,7 @@ export class Shift {
       running: jobs.running + tasks.running,
       buffered: jobs.buffered + tasks.buffered,
       unsettled: jobs.unsettled + tasks.unsettled,
+      refused: [...jobs.refused, ...tasks.refused],
       abandoned: jobs.abandoned + tasks.abandoned,
       stuckMs: Math.max(jobs.stuckMs, tasks.stuckMs),
       silentMs: Math.min(jobs.silentMs, tasks.silentMs),
@@ -281,6 +282,7 @@ export class Shift {
       conclude: (work, finished, policies) => this.#trigger.conclude(work, finished, { policies }),
       unknown: () => this.#engine.unknown(),
       recovered: (works) => this.#recovered(works),
+      error: (error) => fault(error, 'reclaim'),
     });
     return new Reclaimer({
       store,

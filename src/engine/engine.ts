@@ -166,6 +166,7 @@ export class Engine<W extends Work, S> implements Crew {
       running: this.#lanes.running,
       buffered: this.#lanes.buffered,
       unsettled: this.#unsettled,
+      refused: [...this.#settler.refused, ...this.#apart.refused],
       stuckMs: Math.max(this.#loop.stepMs, this.#settler.writingMs),
       abandoned: this.#abandoned.count,
       leaseHeld: this.#station.keeper.held,

@@ -5,6 +5,7 @@ import type { Tracer } from '../core/tracer.js';
 import type { Work } from '../core/work.js';
 import type { Cluster, Glance, WakeUp, WorkKind, WorkStore } from '../store/port.js';
 import type { ClaimCounters } from './claim-loop.js';
+import type { RefusedOutcome } from './refused.js';
 import type { Station } from './station.js';
 import type { Trigger } from './trigger.js';
 
@@ -37,6 +38,8 @@ export interface EngineState {
   readonly running: number;
   readonly buffered: number;
   readonly unsettled: number;
+  /** Outcomes that the database refuses: they are kept and tried again. */
+  readonly refused: readonly RefusedOutcome[];
   /** How long the claim loop, or the record of outcomes, has been waiting for one answer. */
   readonly stuckMs: number;
   readonly abandoned: number;

@@ -1,8 +1,9 @@
 import { pause, type Clock } from '../core/clock.js';
-import { StoreError } from '../core/errors.js';
+import { StoreError, TidemillError } from '../core/errors.js';
 import type { Finished } from '../core/outcome.js';
 import type { Work } from '../core/work.js';
 import { leaseOf, type SettleAnswer, type WorkStore } from '../store/port.js';
+import { RefusedOutcomes, type RefusedOutcome } from './refused.js';
 import type { Conclusion, Extra, Trigger } from './trigger.js';
 
 const BATCH = 500;
@@ -17,8 +18,10 @@ const ASIDE_MS = 500;
 export interface Settling<W extends Work> {
   readonly work: W;
   readonly finished: Finished;
-  /** How often the database has refused this outcome for good. */
+  /** How often the database has found this outcome too large; each time there is less of it. */
   readonly refusals?: number;
+  /** How often it has been set aside because the database refuses it. */
+  readonly tries?: number;
   readonly extra?: Extra;
 }
 
@@ -37,6 +40,7 @@ export interface SettlerOptions<W extends Work, S> {
  * Records outcomes. Those of the same moment go in one command; a second one goes beside it only where a full batch
  * waits. Their order does not matter: work is claimed again only after its outcome is written. A database that does not
  * answer is asked again until it does: its own trouble never becomes a job's failure, and it alone says who holds what.
+ * One that refuses a batch is asked in halves, so that only the outcome at fault is set aside.
  */
 export class Settler<W extends Work, S> {
   readonly #options: SettlerOptions<W, S>;
@@ -48,20 +52,29 @@ export class Settler<W extends Work, S> {
   /** What somebody's transaction holds is recorded when that has ended; nothing else waits for it. */
   readonly #aside: Settling<W>[] = [];
   #retrying = false;
+  readonly #refused: RefusedOutcomes<W>;
+  #retryingRefused = false;
   readonly #giveUp = new AbortController();
 
   constructor(options: SettlerOptions<W, S>) {
     this.#options = options;
+    this.#refused = new RefusedOutcomes(options.clock);
   }
 
   /** Outcomes that are not recorded yet. */
   get backlog(): number {
-    return this.#queue.length + this.#aside.length;
+    return this.#queue.length + this.#aside.length + this.#refused.list.length;
+  }
+
+  /** Outcomes that the database refuses. */
+  get refused(): readonly RefusedOutcome[] {
+    return this.#refused.list;
   }
 
   ids(): string[] {
-    const all = [...this.#queue, ...[...this.#writing.keys()].flat(), ...this.#aside];
-    return all.map(({ work }) => work.id);
+    const writing = [...this.#writing.keys()].flat();
+    const all = new Set([...this.#queue, ...writing, ...this.#aside, ...this.#refused.waiting]);
+    return [...all].map(({ work }) => work.id);
   }
 
   push(settling: Settling<W>): void {
@@ -78,8 +91,14 @@ export class Settler<W extends Work, S> {
     const givenUp = new Promise<void>((resolve) => {
       signal.addEventListener('abort', () => resolve(), { once: true });
     });
-    while (this.#flushes.size > 0 && !signal.aborted)
-      await Promise.race([Promise.all(this.#flushes), givenUp]);
+    const flushed = async (): Promise<void> => {
+      while (this.#flushes.size > 0 && !signal.aborted)
+        await Promise.race([Promise.all(this.#flushes), givenUp]);
+    };
+    await flushed();
+    // A last try for what was refused: the end does not wait for another one.
+    if (!signal.aborted) await Promise.race([this.#retryRefused(true), givenUp]);
+    await flushed();
     timer.cancel();
     // Whatever comes from now on finds no store any more.
     this.#giveUp.abort();
@@ -139,51 +158,76 @@ export class Settler<W extends Work, S> {
     this.#retrying = false;
   }
 
-  /** Until the store has answered for each; what is left had to be given up. */
+  /** Until the store has answered for each, or refused it; what is left had to be given up. */
   async #persist(batch: readonly Settling<W>[]): Promise<readonly Settling<W>[]> {
     let open = batch;
-    for (let waitMs = FIRST_WAIT_MS; open.length > 0; waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS)) {
-      try {
-        open = await this.#record(open);
-        if (open.length === 0) return [];
-      } catch (error) {
-        this.#options.error(error);
-        const passing = error instanceof StoreError && error.transient;
-        if (!passing) open = open.length > 1 ? await this.#oneByOne(open) : this.#judged(open, error);
-        await pause(this.#options.clock, passing ? waitMs : LONGEST_WAIT_MS, this.#giveUp.signal);
-      }
-      if (this.#giveUp.signal.aborted) return open;
+    for (let waitMs = FIRST_WAIT_MS; ; waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS)) {
+      const { left, passing } = await this.#tryAll(open);
+      open = left;
+      if (open.length === 0 || this.#giveUp.signal.aborted) return open;
+      if (passing) await pause(this.#options.clock, waitMs, this.#giveUp.signal);
     }
+  }
+
+  /** One try for each; a batch that is refused is halved until the outcomes at fault are found. */
+  async #tryAll(
+    batch: readonly Settling<W>[],
+  ): Promise<{ readonly left: readonly Settling<W>[]; readonly passing: boolean }> {
+    try {
+      return { left: await this.#record(batch), passing: false };
+    } catch (error) {
+      if (error instanceof StoreError && error.transient) {
+        this.#options.error(error);
+        return { left: batch, passing: true };
+      }
+      const [only, ...others] = batch as readonly [Settling<W>, ...Settling<W>[]];
+      if (others.length === 0) return { left: this.#refuse(only, error), passing: false };
+      const half = Math.ceil(batch.length / 2);
+      const first = await this.#tryAll(batch.slice(0, half));
+      const second = await this.#tryAll(batch.slice(half));
+      return { left: [...first.left, ...second.left], passing: first.passing || second.passing };
+    }
+  }
+
+  /** What the store refuses is kept as it is; what could not even be sent is made smaller first. */
+  #refuse(settling: Settling<W>, error: unknown): readonly Settling<W>[] {
+    if (!(error instanceof TidemillError)) return this.#shrink(settling, error);
+    this.#keep(settling, error);
     return [];
   }
 
-  /** One of them cannot be recorded as it is: the others must not wait for it. */
-  async #oneByOne(batch: readonly Settling<W>[]): Promise<readonly Settling<W>[]> {
-    const open: Settling<W>[] = [];
-    for (const settling of batch) {
-      try {
-        open.push(...(await this.#record([settling])));
-      } catch (error) {
-        open.push(...this.#judged([settling], error));
-      }
-    }
-    return open;
-  }
-
-  /** What the store itself reports is its own trouble, and is asked again; anything else is the outcome's fault. */
-  #judged(settlings: readonly Settling<W>[], error: unknown): readonly Settling<W>[] {
-    return error instanceof StoreError
-      ? settlings
-      : settlings.flatMap((settling) => this.#refused(settling, error));
-  }
-
-  /** First it fails with a short reason, then with nothing but its state; if even that is refused it is given up. */
-  #refused(settling: Settling<W>, error: unknown): Settling<W>[] {
+  /** First it fails with a short reason, then with nothing but its state; if even that is refused it is kept. */
+  #shrink(settling: Settling<W>, error: unknown): readonly Settling<W>[] {
     const refusals = (settling.refusals ?? 0) + 1;
     if (refusals <= MOST_REFUSALS) return [unrecordable(settling, refusals)];
-    this.#options.error(error);
-    this.#options.lost(settling.work);
+    this.#keep(settling, error);
     return [];
+  }
+
+  #keep(settling: Settling<W>, problem: unknown): void {
+    this.#options.error(this.#refused.add(settling, problem));
+    if (!this.#retryingRefused) void this.#keepTrying();
+  }
+
+  async #keepTrying(): Promise<void> {
+    const { clock } = this.#options;
+    this.#retryingRefused = true;
+    while (
+      this.#refused.waiting.length > 0 &&
+      (await pause(clock, this.#refused.waitMs, this.#giveUp.signal))
+    ) {
+      const retry = this.#retryRefused();
+      clock.track?.(retry);
+      await retry;
+    }
+    this.#retryingRefused = false;
+  }
+
+  #retryRefused(all = false): Promise<void> {
+    const givenUp = (left: readonly Settling<W>[]): void => {
+      for (const settling of left) this.#refused.add(settling, new Error('The instance was stopped.'));
+    };
+    return this.#refused.retry((batch) => this.#write(batch, givenUp), all);
   }
 
   /** One round: decides, writes, and answers what has to be decided again. */
@@ -204,8 +248,7 @@ export class Settler<W extends Work, S> {
         trigger.recorded(settling.work, settling.finished, conclusions[index] as Conclusion<S>);
       else if (answer === 'lost') lost(settling.work);
       else if (answer === 'blocked') this.#setAside(settling);
-      else if (answer === 'refused')
-        again.push(...this.#refused(settling, new Error('refused by the database')));
+      else if (answer === 'refused') again.push(...this.#shrink(settling, new Error('It is too large.')));
       else again.push(settling);
     }
     return this.#reread(again);

@@ -1,4 +1,6 @@
 import type { Clock } from '../core/clock.js';
+import { StoreError, TidemillError } from '../core/errors.js';
+import { inHalves, type Blame } from '../core/halves.js';
 import type { Finished } from '../core/outcome.js';
 import type { FailureKind, Work } from '../core/work.js';
 import { leaseOf, type FailedRun, type Instance, type StrayQuery, type WorkStore } from '../store/port.js';
@@ -13,6 +15,7 @@ export interface HandoverOptions<W extends Work, S extends { readonly by: 'holde
   /** Work of this instance's own life that it does not know of, if there is reason to look: a claim's answer was lost. */
   readonly unknown: () => ((work: Work) => boolean) | undefined;
   readonly recovered: (works: readonly Recovered<W, S>[]) => void;
+  readonly error: (error: unknown) => void;
 }
 
 interface Concluded<S> {
@@ -29,6 +32,10 @@ export interface Recovered<W extends Work, S> extends Concluded<S> {
 
 const BATCH = 500;
 const CRASHED: FailureKind = 'crashed';
+
+/** A rule of the database that refuses one record must not keep the rest with a dead process. */
+const blame = (error: unknown): Blame =>
+  error instanceof StoreError && error.transient ? 'again' : 'choked';
 
 /** Hands on one kind of work that its holder cannot end any more. */
 export class Handover<W extends Work, S extends { readonly by: 'holder' | 'reclaimer' }> {
@@ -62,29 +69,48 @@ export class Handover<W extends Work, S extends { readonly by: 'holder' | 'recla
     const works = (await store.heldBy(self, BATCH)).filter(
       (work) => isUnknown(work) && (work.lockedAt?.getTime() ?? 0) < finishedAt - leaseMs,
     );
-    const settlements = works.map(
-      (work) => conclude(work, { outcome: { kind: 'released' }, finishedAt }, {}).settlement,
-    );
-    if (settlements.length > 0) await store.settle(settlements);
+    const finished: Finished = { outcome: { kind: 'released' }, finishedAt };
+    const released = works.map((work) => ({ work, finished, ...conclude(work, finished, {}) }));
+    await this.#eachPart(released, async (part) => {
+      await store.settle(part.map(({ settlement }) => settlement));
+    });
   }
 
   /** Answers how many of them were written by this call. */
   async #handOn(works: readonly W[], policies: Policies): Promise<number> {
-    const { store, clock, conclude, recovered } = this.#options;
+    const { clock, conclude, recovered } = this.#options;
     const finishedAt = clock.now();
     const conclusions = works.map((work) => {
       const finished = { outcome: outcomeOf(work), finishedAt };
       return { work, finished, ...conclude(work, finished, policies) };
     });
-    for (const { work, failedRun } of conclusions) {
-      if (failedRun !== undefined) await store.insertFailedRun?.(work, failedRun);
-    }
-    const answers = await store.settle(
-      conclusions.map(({ settlement }) => ({ ...settlement, by: 'reclaimer' })),
-    );
-    const written = conclusions.filter((_conclusion, index) => answers[index] === 'settled');
+    const written: Recovered<W, S>[] = [];
+    await this.#eachPart(conclusions, async (part) => {
+      written.push(...(await this.#write(part)));
+    });
     if (written.length > 0) recovered(written);
     return written.length;
+  }
+
+  async #write(part: readonly Recovered<W, S>[]): Promise<readonly Recovered<W, S>[]> {
+    const { store } = this.#options;
+    for (const { work, failedRun } of part) {
+      if (failedRun !== undefined) await store.insertFailedRun?.(work, failedRun);
+    }
+    const answers = await store.settle(part.map(({ settlement }) => ({ ...settlement, by: 'reclaimer' })));
+    return part.filter((_one, index) => answers[index] === 'settled');
+  }
+
+  /** What the database refuses is reported, and left for the next time. */
+  async #eachPart(
+    all: readonly Recovered<W, S>[],
+    statement: (part: readonly Recovered<W, S>[]) => Promise<void>,
+  ): Promise<void> {
+    for (const { item, reason } of await inHalves(all, statement, blame)) {
+      const { name, id } = item.work;
+      const message = `The database refuses to hand on ${name} ${id}, whose process died: ${reason} It is tried again.`;
+      this.#options.error(new TidemillError('OUTCOME_REFUSED', message));
+    }
   }
 }
 

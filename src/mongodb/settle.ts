@@ -125,13 +125,12 @@ export async function settle(
         return settlements.map(() => 'settled' as const);
     } catch (error) {
       const blocked = isTimeLimit(error) && settlements[0]?.by === 'reclaimer';
-      if (isTransient(error) && !blocked) throw error;
+      // What a rule of the database refuses is for the caller to find, in halves.
+      if (!blocked && (isTransient(error) || !isUnstorable(error))) throw error;
       if (settlements.length > 1) return await oneByOne(mongo, settlements);
-      // Held by a transaction: another time.
-      if (blocked) return ['lost'];
-      // Too large, or nothing that BSON can say: asking again would give the same answer for ever.
-      if (isUnstorable(error)) return ['refused'];
-      throw error;
+      // Held by a transaction: another time. Otherwise too large, or nothing that BSON can say: asking again would give
+      // the same answer for ever.
+      return [blocked ? 'lost' : 'refused'];
     }
     return await judge(mongo, settlements);
   });

@@ -94,6 +94,7 @@ export class ReactiveCrew implements Crew {
       conclude: (work, finished, policies) => this.#trigger.conclude(work, finished, { policies }),
       unknown: () => this.#engine.unknown(),
       recovered: (works) => this.#recovered(works),
+      error: (error) => options.error(error, 'reclaim'),
     });
     station.join(this);
   }

@@ -16,6 +16,8 @@ const QUERY_CANCELLED = '57014';
 const UNIQUE_VIOLATION = '23505';
 /** Too long, too large, or no text that the server's encoding knows: it will never be taken. */
 const UNSTORABLE = /^(?:22|54|42P22)/u;
+/** Of those, what an outcome's own values cause. Anything else is a rule of the database, which may be mended. */
+const TOO_MUCH = /^(?:54|22(?:001|003|008|021|P02|P05)|42P22)/u;
 const AGAIN: ReadonlySet<string | undefined> = new Set(['40001', '40P01']);
 
 export const isUnique = (error: unknown): boolean => sqlState(error) === UNIQUE_VIOLATION;
@@ -26,6 +28,10 @@ export const isConflict = (error: unknown): boolean => AGAIN.has(sqlState(error)
 
 export const isUnstorable = (error: unknown): boolean =>
   UNSTORABLE.test(sqlState(error) ?? '') || error instanceof RangeError || error instanceof TypeError;
+
+/** True where recording less of an outcome would help. */
+export const isTooMuch = (error: unknown): boolean =>
+  TOO_MUCH.test(sqlState(error) ?? '') || error instanceof RangeError || error instanceof TypeError;
 
 /** An error that the server did not send is about the connection to it. */
 const isTransient = (error: unknown): boolean => {

@@ -161,14 +161,59 @@ describe('a database in trouble', () => {
     expect(lost).not.toHaveBeenCalled();
   });
 
-  it('is asked again every two seconds where waiting is not known to help', async () => {
-    const { settler, clock, calls, recorded } = aSettler((batch, call) =>
-      call <= 2 ? down(false) : Promise.resolve(batch.map(() => 'settled')),
+  it('is asked less and less often for an outcome that it refuses, until it takes it', async () => {
+    const { settler, clock, calls, recorded, error } = aSettler((batch, call) =>
+      call <= 7 ? down(false) : Promise.resolve(batch.map(() => 'settled')),
     );
-    settler.push({ work: aClaimed(), finished: returned() });
+    settler.push({ work: aClaimed({ id: 'odd' }), finished: returned('kept') });
     await clock.advance('1m');
-    expect(calls.map(({ at }) => at)).toEqual([0, 2_000, 4_000]);
-    expect(recorded).toHaveBeenCalledTimes(1);
+    expect(calls.map(({ at }) => at / 1_000)).toEqual([0, 2, 6, 14, 30]);
+    expect(settler.refused).toEqual([{ name: 'work', id: 'odd', reason: 'no primary' }]);
+    expect(settler.ids()).toEqual(['odd']);
+    expect(error.mock.calls[0]![0]).toMatchObject({ code: 'OUTCOME_REFUSED' });
+    await clock.advance('5m');
+    expect(calls.map(({ at }) => at / 1_000).slice(5)).toEqual([62, 122, 182]);
+    expect(recorded.mock.calls[0]![1]).toEqual(returned('kept'));
+    expect(settler.refused).toEqual([]);
+    expect(settler.backlog).toBe(0);
+  });
+
+  it('is asked in halves where it refuses a batch, so that only the outcome at fault waits', async () => {
+    const { settler, calls, recorded } = aSettler((batch) =>
+      batch.some(({ lease }) => lease.id === 'poison')
+        ? down(false)
+        : Promise.resolve(batch.map(() => 'settled')),
+    );
+    for (let n = 0; n < 64; n += 1)
+      settler.push({ work: aClaimed(n === 40 ? { id: 'poison' } : {}), finished: returned() });
+    await until('the others are recorded', () => recorded.mock.calls.length === 63);
+    await until('one is set aside', () => settler.refused.length === 1);
+    expect(calls.length).toBeLessThanOrEqual(13);
+    settler.push({ work: aClaimed(), finished: returned() });
+    await until('a later one is recorded', () => recorded.mock.calls.length === 64);
+    expect(settler.ids()).toEqual(['poison']);
+  });
+
+  it('gets a last chance at a stop to take what it refuses, and the stop does not wait for another', async () => {
+    const { settler, calls } = aSettler(() => down(false));
+    settler.push({ work: aClaimed(), finished: returned() });
+    await until('it is set aside', () => settler.refused.length === 1);
+    expect(await settler.drain(10_000)).toBe(1);
+    expect(calls).toHaveLength(2);
+  });
+
+  it('that goes away while a batch is halved is asked again for the rest', async () => {
+    let isDown = false;
+    const { settler, clock, recorded } = aSettler((batch, call) => {
+      if (call === 2) isDown = true;
+      if (isDown) return down(true);
+      return batch.length > 1 ? down(false) : Promise.resolve(batch.map(() => 'settled'));
+    });
+    for (let n = 0; n < 4; n += 1) settler.push({ work: aClaimed(), finished: returned() });
+    await clock.advance('10s');
+    isDown = false;
+    await clock.advance('10s');
+    expect(recorded).toHaveBeenCalledTimes(4);
   });
 
   it('is given up at the end of a stop, and what was not recorded is counted', async () => {

@@ -10,6 +10,7 @@ const well: EngineState = {
   running: 1,
   buffered: 2,
   unsettled: 0,
+  refused: [],
   stuckMs: 0,
   abandoned: 0,
   leaseHeld: true,
@@ -37,6 +38,11 @@ describe('health', () => {
       'an answer that does not come',
       { stuckMs: 25_400 },
       'one answer of the store has been awaited for 25 s',
+    ],
+    [
+      'an outcome that the database refuses',
+      { refused: [{ name: 'mail', id: '7', reason: 'settle: Document failed validation.' }] },
+      'outcomes that the database refuses: 1 (mail 7: settle: Document failed validation.)',
     ],
     ['handlers that run away', { abandoned: 2 }, '2 handlers ignore their timeout (maxAbandoned)'],
   ])('says why it is not: %s', (_, state, reason) => {

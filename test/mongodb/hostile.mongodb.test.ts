@@ -54,6 +54,7 @@ describe('what a hostile reader tried on MongoDB', () => {
       },
       unknown: () => undefined,
       recovered: (works) => recovered.push(works),
+      error: (error) => recovered.push(error),
     });
     const reclaimer = new Reclaimer({
       store: store,

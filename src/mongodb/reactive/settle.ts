@@ -127,16 +127,15 @@ async function settleGroup(
     if (matchedCount === group.length) return group.map(() => 'settled' as const);
   } catch (error) {
     const blocked = isTimeLimit(error) && group[0]?.by === 'reclaimer';
-    if (isTransient(error) && !blocked) throw error;
+    // What a rule of the database refuses is for the caller to find, in halves.
+    if (!blocked && (isTransient(error) || !isUnstorable(error))) throw error;
     if (group.length > 1) {
       const answers: SettleAnswer[] = [];
       for (const one of group) answers.push(...(await settleGroup(sources, [one], source)));
       return answers;
     }
     // Held by a transaction: another time.
-    if (blocked) return ['lost'];
-    if (isUnstorable(error)) return ['refused'];
-    throw error;
+    return [blocked ? 'lost' : 'refused'];
   }
   return judge(sources, group, source);
 }

@@ -1,0 +1,119 @@
+import { randomBytes } from 'node:crypto';
+import { describe, expect, it } from 'vitest';
+import { mongodb } from '../../src/mongodb/index.js';
+import type { Store } from '../../src/store/port.js';
+import { aMill, until } from '../support/mills.js';
+import { aClaim, aJob, anInstance, opened } from '../support/port.js';
+import { freshPostgres, freshUri, rawClient, rawPool } from '../support/stores.js';
+
+/** A database with a rule of its user's own that refuses one job, the one called "poison". */
+interface Ground {
+  readonly store: Store;
+  /** No end of its run may be written from now on. */
+  readonly refuse: () => Promise<void>;
+  readonly allow: () => Promise<void>;
+}
+
+async function mongodbGround(rule: 'validator' | 'history'): Promise<Ground> {
+  const uri = freshUri();
+  const db = rawClient(uri).db();
+  const store = await opened(mongodb({ uri }));
+  const validate = async (validator: object): Promise<void> => {
+    await db.command({ collMod: 'tidemill_jobs', validator });
+  };
+  const history = async (value: unknown): Promise<void> => {
+    await db
+      .collection<{ _id: string }>('tidemill_jobs')
+      .updateOne({ _id: 'poison' }, { $set: { history: value } });
+  };
+  const held = { $or: [{ _id: { $ne: 'poison' } }, { status: 'processing' }] };
+  return rule === 'validator'
+    ? { store, refuse: () => validate(held), allow: () => validate({}) }
+    : { store, refuse: () => history('not a list'), allow: () => history([]) };
+}
+
+async function postgresGround(rule: string): Promise<Ground> {
+  const schema = `test_${randomBytes(6).toString('hex')}`;
+  const pool = rawPool();
+  const store = await opened(freshPostgres({ schema }));
+  const run = async (text: string): Promise<void> => {
+    await pool.query(text);
+  };
+  if (rule === 'history') {
+    const history = (value: string) => () =>
+      run(`update ${schema}.jobs set history = '${value}' where id = 'poison'`);
+    return { store, refuse: history('{"not": "a list"}'), allow: history('[]') };
+  }
+  const body = `begin raise exception 'no end for you' using errcode = '${rule}'; end`;
+  return {
+    store,
+    refuse: () =>
+      run(`create function ${schema}.refuse() returns trigger language plpgsql as $$ ${body} $$;
+        create trigger refuse before update on ${schema}.jobs for each row
+        when (old.id = 'poison' and new.status <> 'processing') execute function ${schema}.refuse()`),
+    allow: () => run(`drop trigger refuse on ${schema}.jobs`),
+  };
+}
+
+const grounds: readonly (readonly [string, () => Promise<Ground>])[] = [
+  ['a MongoDB validator (121)', () => mongodbGround('validator')],
+  ['a MongoDB history that is no list (28664)', () => mongodbGround('history')],
+  ['a PostgreSQL constraint (23514)', () => postgresGround('23514')],
+  ['a missing PostgreSQL privilege (42501)', () => postgresGround('42501')],
+  ['a PostgreSQL history that is no list (22023)', () => postgresGround('history')],
+];
+
+describe.each(grounds)('an outcome refused by %s', (_, make) => {
+  it('is set aside and reported, holds up no other job, and is recorded once the database takes it', async () => {
+    const { store, refuse, allow } = await make();
+    const mill = aMill(store, { concurrency: 2 });
+    const [errors, runs]: [unknown[], string[]] = [[], []];
+    mill.on('error', ({ error }) => errors.push(error));
+    mill.job('a', { concurrency: 2 }, async (job) => {
+      runs.push(job.id);
+      if (job.id === 'poison') await refuse();
+      return job.id;
+    });
+    await mill.start();
+    const others = Array.from({ length: 20 }, (_none, n) => ({ name: 'a', id: `other-${String(n)}` }));
+    await mill.enqueueMany([...others.slice(0, 10), { name: 'a', id: 'poison' }, ...others.slice(10)]);
+    await until('it is set aside', () => !mill.isHealthy());
+    expect(mill.health().reasons).toEqual([
+      expect.stringMatching(/^outcomes that the database refuses: 1 \(a poison: /u),
+    ]);
+    await mill.enqueue('a', {}, { id: 'later' });
+    await until(
+      'all others are recorded',
+      async () => (await mill.jobs.count({ status: 'completed' })) === 21,
+    );
+    expect(errors).toContainEqual(expect.objectContaining({ code: 'OUTCOME_REFUSED' }));
+    expect(await mill.jobs.get('poison')).toMatchObject({ status: 'processing' });
+    expect(mill.health().running).toBe(0);
+    await allow();
+    await until('it is recorded', async () => (await mill.jobs.get('poison'))?.status === 'completed');
+    expect(await mill.jobs.get('poison')).toMatchObject({ failCount: 0, result: 'poison' });
+    expect(runs.filter((id) => id === 'poison')).toHaveLength(1);
+    await until('the instance is well again', () => mill.isHealthy());
+  });
+
+  it('of a dead process does not keep its other jobs from running elsewhere', async () => {
+    const { store, refuse } = await make();
+    const dead = anInstance();
+    const registration = { names: ['a'], tasks: [], policies: {}, host: 'h', pid: 1, leaseMs: 1 };
+    await store.jobs.insert(
+      ['one', 'poison', 'two'].map((id) => aJob({ name: 'a', id, ownId: true, data: {} })),
+    );
+    await store.instances.register({ ...dead, ...registration });
+    expect((await store.jobs.claim(aClaim(dead, { names: ['a'] }))).jobs).toHaveLength(3);
+    await refuse();
+    const mill = aMill(store, { leaseDuration: '1s', pollInterval: { min: '50ms', max: '200ms' } });
+    const errors: unknown[] = [];
+    mill.on('error', ({ error }) => errors.push(error));
+    mill.job('a', () => undefined);
+    await mill.start();
+    await until('the others have run', async () => (await mill.jobs.count({ status: 'completed' })) === 2);
+    await until('it was reported', () => errors.length > 0);
+    expect(errors[0]).toMatchObject({ code: 'OUTCOME_REFUSED' });
+    expect(await mill.jobs.get('poison')).toMatchObject({ status: 'processing', failCount: 0 });
+  });
+});
