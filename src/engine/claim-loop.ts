@@ -133,8 +133,8 @@ export class ClaimLoop<W extends Work = Work> {
     }
     const request = lanes.request(this.#cluster, self(), this.#due);
     if (request === null) {
-      // Without a poll, this is the only way to hear of a name that was paused meanwhile.
-      if (pollMs().max === Infinity) await this.#untilDue();
+      // Only a look tells which definitions are in force now, and, without a poll, which names were paused.
+      if (pollMs().max === Infinity || names().length === 0) await this.#untilDue();
       this.#hungry = true;
       return pollMs().max;
     }

@@ -89,23 +89,33 @@ export class Listener {
   }
 
   async #tryToOpen(): Promise<void> {
+    const broken = new AbortController();
     try {
       const watch = await this.#options.store.watch({
         wake: (kind, hint) => this.#tell(kind, (one) => one.wake(hint)),
         cancel: () => this.#tell('jobs', (one) => one.cancel()),
         news: () => this.#options.news(),
-        broken: (problem) => this.#broken(problem),
+        broken: (problem) => {
+          if (broken.signal.aborted) return;
+          broken.abort();
+          this.#broken(problem);
+        },
       });
-      if ('unavailable' in watch) this.#unheard(watch.unavailable);
-      else {
-        this.#watch = watch;
-        this.#failures = 0;
-        this.#unheardTimes = 0;
-        this.#unavailable = false;
-      }
+      // It broke while it was being opened: what came back is dead, and its successor is under way.
+      if (broken.signal.aborted) {
+        if ('close' in watch) await watch.close();
+      } else if ('unavailable' in watch) this.#unheard(watch.unavailable);
+      else this.#opened(watch);
     } catch (problem) {
-      this.#failed(problem);
+      if (!broken.signal.aborted) this.#failed(problem);
     }
+  }
+
+  #opened(watch: Watch): void {
+    this.#watch = watch;
+    this.#failures = 0;
+    this.#unheardTimes = 0;
+    this.#unavailable = false;
   }
 
   #tell(kind: WorkKind, what: (waiting: Waiting) => void): void {

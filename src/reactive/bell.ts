@@ -10,10 +10,14 @@ export interface BellOptions {
 /** Instances elsewhere are woken this often at most. */
 const EVERY_MS = 20;
 
-/** Wakes instances elsewhere. A ring that comes while another is on its way goes with it. */
+/**
+ * Wakes instances elsewhere. A ring that comes before the notification is sent goes with it; one that comes later needs
+ * a notification of its own, because whoever heard the first may have looked before this work was there.
+ */
 export class Bell {
   readonly #options: BellOptions;
   #rangAt = -Infinity;
+  #wanted = false;
   #ringing: Promise<void> | undefined;
 
   constructor(options: BellOptions) {
@@ -21,9 +25,8 @@ export class Bell {
   }
 
   ring(): void {
-    this.#ringing ??= this.#ring()
-      .catch(this.#options.error)
-      .finally(() => (this.#ringing = undefined));
+    this.#wanted = true;
+    this.#ringing ??= this.#ringWhileWanted().finally(() => (this.#ringing = undefined));
   }
 
   /** Until the ring under way has ended. */
@@ -31,11 +34,14 @@ export class Bell {
     await this.#ringing;
   }
 
-  async #ring(): Promise<void> {
-    const { clock, stop, ring } = this.#options;
-    const waitMs = this.#rangAt + EVERY_MS - clock.monotonic();
-    if (waitMs > 0) await pause(clock, waitMs, stop);
-    this.#rangAt = clock.monotonic();
-    await ring();
+  async #ringWhileWanted(): Promise<void> {
+    const { clock, stop, ring, error } = this.#options;
+    while (this.#wanted) {
+      const waitMs = this.#rangAt + EVERY_MS - clock.monotonic();
+      if (waitMs > 0) await pause(clock, waitMs, stop);
+      this.#rangAt = clock.monotonic();
+      this.#wanted = false;
+      await ring().catch(error);
+    }
   }
 }

@@ -58,6 +58,8 @@ export class ReactiveCrew implements Crew {
   #adverts: readonly TaskAdvert[] = [];
   /** Other instances, as far as the last look knows. */
   #peers = 1;
+  /** When that was, by the store's clock. */
+  #peersAt = -Infinity;
   readonly #published = new Set<TaskPlan>();
 
   constructor(options: ReactiveCrewOptions) {
@@ -149,11 +151,16 @@ export class ReactiveCrew implements Crew {
   #listen(): Seat {
     const seat = this.#options.station.listener.join({
       kind: 'tasks',
-      wake: () => undefined,
+      wake: () => this.#listenAndLook(),
       cancel: () => undefined,
     });
-    void seat.idle();
+    void seat.idle().then(() => this.#lookAround());
     return seat;
+  }
+
+  /** Listen first, then look: an instance that came before the channel was open is found by the look. */
+  #listenAndLook(): void {
+    void this.#seat?.idle().then(() => this.#lookAround());
   }
 
   /** A task was defined while the instance runs. */
@@ -181,10 +188,20 @@ export class ReactiveCrew implements Crew {
   }
 
   observe(cluster: Cluster): void {
-    const { life } = this.#options.station.self;
-    this.#peers = cluster.instances.filter((one) => one.life !== life && !one.dead).length;
+    this.#countPeers(cluster);
     if (this.#options.plans) this.#election.observe(cluster);
     this.#countAlive(cluster);
+  }
+
+  /** What was planned while this instance believed to be alone rang for nobody: who has come is told now. */
+  #countPeers({ instances, now }: Cluster): void {
+    // Two looks may be under way at once, and be answered in any order.
+    if (now.getTime() < this.#peersAt) return;
+    this.#peersAt = now.getTime();
+    const { life } = this.#options.station.self;
+    const wasAlone = this.#peers === 0;
+    this.#peers = instances.filter((one) => one.life !== life && !one.dead).length;
+    if (wasAlone && this.#peers > 0) this.#planner?.ringElsewhere();
   }
 
   /** Which definitions are in force depends on who is alive: a rollback takes effect when the newer ones are gone. */
@@ -237,8 +254,7 @@ export class ReactiveCrew implements Crew {
   leaseRenewed(): void {
     if (this.#seat === undefined) return;
     // Without a claim loop nobody else listens, or looks who leads.
-    void this.#seat.idle();
-    this.#lookAround();
+    this.#listenAndLook();
   }
 
   #makeEngine(): Engine<TaskRecord, TaskSettlement> {

@@ -249,6 +249,8 @@ export class Planner {
       overtaken();
       return;
     }
+    // An instance whose definition has come into force may not have run anything, and polls rarely.
+    if (changed.length > 0) this.#ring();
     for (const { planned, which } of reset) if (!(await this.#reprocess(planned, which))) return;
   }
 
@@ -368,6 +370,11 @@ export class Planner {
     const tasks = plans.map(({ task }) => task);
     await this.#options.reactive.planner.request(tasks, 'collection dropped or renamed');
     this.nudge();
+  }
+
+  /** Wakes the instances elsewhere, whether or not any was known so far. */
+  ringElsewhere(): void {
+    this.#bell.ring();
   }
 
   /** Whoever works here looks at once; instances elsewhere hear the bell. */

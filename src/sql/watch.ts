@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { pause } from '../core/clock.js';
+import type { TidemillError } from '../core/errors.js';
 import type { Watch, WatchHandlers } from '../store/port.js';
 import { hear, parsed, type Message } from './bell.js';
 import type { Sql } from './connection.js';
@@ -20,6 +21,7 @@ export async function watch(
   const { driver, names, clock } = sql;
   const nonce = randomBytes(8).toString('hex');
   const heard = new AbortController();
+  let broken: TidemillError | undefined;
   const listening = await run('listen', () =>
     driver.listen(names.channel, {
       message: (text) => {
@@ -27,7 +29,11 @@ export async function watch(
         if (said?.what === 'nonce' && said.nonce === nonce) heard.abort();
         else hear(text, handlers);
       },
-      broken: (error) => handlers.broken(sorted('listen', error)),
+      broken: (error) => {
+        broken = sorted('listen', error);
+        heard.abort();
+        handlers.broken(broken);
+      },
     }),
   );
   if ('unavailable' in listening) return listening;
@@ -38,7 +44,10 @@ export async function watch(
     await listening.close();
     throw error;
   });
-  if (await pause(clock, HEARD_WITHIN_MS, heard.signal)) {
+  const unheard = await pause(clock, HEARD_WITHIN_MS, heard.signal);
+  // A connection that was lost meanwhile says nothing about a pooler.
+  if (broken !== undefined) throw broken;
+  if (unheard) {
     await listening.close();
     return { unavailable: DEAF };
   }

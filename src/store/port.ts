@@ -291,7 +291,10 @@ export interface WatchHandlers {
   readonly cancel: () => void;
   /** Definitions, leadership or requests have changed: of interest to whoever plans. */
   readonly news: () => void;
-  /** The channel broke; the poll covers the gap until it is opened again. */
+  /**
+   * The channel broke, maybe before `watch` has resolved: what it resolves to is dead then. The poll covers the gap until
+   * another one is opened.
+   */
   readonly broken: (error: unknown) => void;
 }
 

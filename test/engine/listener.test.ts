@@ -11,6 +11,8 @@ function aListener() {
     opened: 0,
     refuses: false,
     deaf: false,
+    breaksWhileOpening: false,
+    closed: 0,
     handlers: undefined as WatchHandlers | undefined,
   };
   const watch: Store['watch'] = (handlers) => {
@@ -18,7 +20,8 @@ function aListener() {
     if (channel.refuses) return Promise.reject(new Error('refused'));
     channel.opened += 1;
     channel.handlers = handlers;
-    return Promise.resolve({ close: () => Promise.resolve() });
+    if (channel.breaksWhileOpening) handlers.broken(new Error('gone'));
+    return Promise.resolve({ close: () => Promise.resolve(void (channel.closed += 1)) });
   };
   const store: Store = Object.assign(Object.create(memory()) as Store, { kind: 'some', watch });
   const errors: unknown[] = [];
@@ -57,6 +60,21 @@ describe('a wake-up channel', () => {
     expect(channel.opened).toBe(2);
     expect(errors).toHaveLength(1);
     await listener.close();
+  });
+
+  it('that breaks while it is being opened is not taken for a live one', async () => {
+    const { clock, channel, listener, seat, woken, errors } = aListener();
+    channel.breaksWhileOpening = true;
+    await seat.idle();
+    expect(errors).toHaveLength(1);
+    expect(channel.closed).toBe(1);
+    channel.breaksWhileOpening = false;
+    await clock.advance('1s');
+    expect(channel.opened).toBe(2);
+    channel.handlers?.wake('jobs');
+    expect(woken).toHaveLength(3);
+    await listener.close();
+    expect(channel.closed).toBe(2);
   });
 
   it('that cannot be opened is tried ever more rarely, and soon again after it could', async () => {

@@ -149,15 +149,19 @@ class TableFeed implements Feed {
     if (this.#listening !== undefined) return;
     const { driver } = this.#sources.sql;
     const channel = namesOf(this.#sources.sql).changesChannel;
+    const broken = new AbortController();
     try {
       const listening = await driver.listen(channel, {
         message: () => {
           this.#woken = true;
           this.#wake?.();
         },
-        broken: () => (this.#listening = undefined),
+        broken: () => {
+          broken.abort();
+          this.#listening = undefined;
+        },
       });
-      if ('unavailable' in listening) return;
+      if ('unavailable' in listening || broken.signal.aborted) return;
       this.#listening = listening;
       // Closed meanwhile: nobody else would end it.
       if (this.#closed.signal.aborted) await listening.close();

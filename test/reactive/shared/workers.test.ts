@@ -1,6 +1,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { expect, it } from 'vitest';
-import { gate, rarely, until } from '../../support/mills.js';
+import type { Tidemill } from '../../../src/index.js';
+import type { Store, WatchHandlers } from '../../../src/store/port.js';
+import { aMill, gate, rarely, until } from '../../support/mills.js';
 import { statusesOf, withBeacon } from '../beacons.js';
 import { eachYard, type Thing } from './yards.js';
 
@@ -314,4 +316,63 @@ eachYard('an instance that does not lead', (aYard) => {
       await until('it ran', () => seen.has(_id));
     }
   });
+
+  it('is woken for what a leader planned before its wake-up channel was open', async () => {
+    const { docs, store, mill: aMillOfYard, count } = await aYard();
+    const channel = gate();
+    const planner = aMill(opensLate(store(), channel.promise));
+    const worker = aMillOfYard({ pollInterval: rarely });
+    const seen = new Set<unknown>();
+    for (const mill of [planner, worker])
+      await mill.reactiveTask({ ...AT_ONCE, task: 't', handler: ({ docId }) => seen.add(docId) });
+    await planner.start({ roles: ['plan', 'maintain'] });
+    await until('it leads', async () => (await planner.instances()).some(({ leader }) => leader));
+    await worker.start({ roles: ['work'] });
+    // The worker's first look may find some of them; the last ones are there for nobody but the bell.
+    for (const thing of rows(5)) {
+      await docs.insertOne(thing);
+      await until('it is planned', async () => (await count({ task: 't' })) > thing._id);
+    }
+    channel.open();
+    await until('all have run', () => seen.size === 5);
+  });
+
+  it('runs its tasks as soon as its definition is in force, however rarely it polls', async () => {
+    const { docs, mill: aMill } = await aYard();
+    const seen = new Set<unknown>();
+    const handler = ({ docId }: { readonly docId: unknown }): void => void seen.add(docId);
+    const define = (mill: Tidemill, handlerVersion: number, status: string): unknown =>
+      mill.reactiveTask({
+        ...AT_ONCE,
+        task: 't',
+        evolution: { handlerVersion },
+        filter: { status },
+        handler,
+      });
+    const newer = aMill({ leaseDuration: '1s' });
+    await define(newer, 2, 'new');
+    await newer.start();
+    await docs.insertOne({ _id: 1, status: 'new' });
+    await until('the newer definition is in force', () => seen.has(1));
+    const older = aMill({ pollInterval: rarely });
+    await define(older, 1, 'old');
+    await older.start({ roles: ['work'] });
+    const planner = aMill({ leaseDuration: '1s' });
+    await planner.reactiveTask({ ...AT_ONCE, task: 'another', handler: () => undefined });
+    await planner.start({ roles: ['plan', 'maintain'] });
+    await docs.insertOne({ _id: 2, status: 'old' });
+    await newer.stop();
+    await until('the older one runs it', () => seen.has(2));
+  });
 });
+
+/** A store whose wake-up channel opens when it may. */
+function opensLate(store: Store, mayOpen: Promise<void>): Store {
+  const watch = store.watch.bind(store);
+  return Object.assign(store, {
+    watch: async (handlers: WatchHandlers) => {
+      await mayOpen;
+      return watch(handlers);
+    },
+  });
+}

@@ -61,7 +61,7 @@ export interface Database {
   };
 }
 
-export interface Yard extends Omit<Database, 'beacon' | 'store' | 'sourceName'> {
+export interface Yard extends Omit<Database, 'beacon' | 'sourceName'> {
   /** An instance of its own. */
   readonly mill: (options?: Partial<TidemillOptions>) => Tidemill;
   /** The stored task of one document, as it is. */
