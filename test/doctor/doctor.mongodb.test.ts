@@ -1,13 +1,16 @@
 import { startMongo, type MongoServer } from '@tidemill/servers';
 import type { Collection } from 'mongodb';
-import { afterAll, afterEach, beforeAll, describe, expect, inject, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { Tidemill } from '../../src/index.js';
 import { openStore } from '../../src/open-store.js';
 import { freshUri, rawClient } from '../support/stores.js';
 import { aMill, until } from '../support/mills.js';
 import { findingOf, findingsOf } from './findings.js';
 
-const client = rawClient(inject('mongoUri'));
+// A server of its own: how far the shared one's oplog reaches back depends on what other files wrote.
+const own = await startMongo({ oplogMb: 990 });
+afterAll(() => own.stop());
+const client = rawClient(own.uri);
 
 /** A mill that visits, as the command does: it makes nothing that is missing. */
 const visitor = async (uri: string): Promise<Tidemill> => aMill(await openStore(uri, { visit: 'inspect' }));
@@ -20,7 +23,7 @@ describe('the doctor, on MongoDB', () => {
   let deployed: Tidemill;
 
   beforeAll(async () => {
-    uri = freshUri();
+    uri = freshUri(own.uri);
     deployed = new Tidemill({ store: uri, logger: false, instanceId: 'deployed' });
     await deployed.reactiveTask({ task: 'ship', collection: 'orders', handler: () => undefined });
     await deployed.start();
@@ -83,7 +86,7 @@ describe('the doctor, on MongoDB', () => {
   });
 
   it('says that a database has nothing of Tidemill in it, and leaves it so', async () => {
-    const empty = freshUri();
+    const empty = freshUri(own.uri);
     expect(await findingOf(await visitor(empty), 'indexes')).toMatchObject({
       status: 'warn',
       found: `nothing of Tidemill is in the database ${databaseOf(empty)} yet`,
