@@ -4,6 +4,7 @@ import { systemClock, within } from '../core/clock.js';
 import { StoreError, TidemillError } from '../core/errors.js';
 import type { Driver, Queryable } from '../sql/driver.js';
 import { takeFolder } from './folder.js';
+import { PrivateFolder } from './private-files.js';
 
 interface PGliteTransaction extends Queryable {
   readonly closed: boolean;
@@ -82,10 +83,12 @@ export async function inMemory(): Promise<Driver> {
   return owned(await PGlite.create(), () => Promise.resolve());
 }
 
+const openIn = (path: string): Promise<PGlite> => PGlite.create({ fs: new PrivateFolder(path) });
+
 export async function inFolder(dir: string): Promise<Driver> {
-  const folder = await takeFolder(dir, async (path) => (await PGlite.create(path)).close());
+  const folder = await takeFolder(dir, async (path) => (await openIn(path)).close());
   try {
-    return owned(await PGlite.create(folder.path), () => folder.release());
+    return owned(await openIn(folder.path), () => folder.release());
   } catch (error) {
     await folder.release();
     throw error;

@@ -1,6 +1,7 @@
-import { link, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { chmod, link, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { StoreError } from '../core/errors.js';
+import { closeToOthers, makePrivate, PRIVATE_FILE } from './private-files.js';
 
 /** Folders that this process has open: its own pid in a file says nothing about who wrote it. */
 const mine = new Set<string>();
@@ -46,12 +47,13 @@ async function ensureDatabase(path: string, initialize: (path: string) => Promis
   const leftovers = siblings.filter((name) => name.startsWith(draft));
   await Promise.all(leftovers.map((name) => rm(join(dirname(path), name), { recursive: true, force: true })));
   const found = await readdir(path).catch((): string[] => []);
-  if (found.includes('PG_VERSION')) return;
+  if (found.includes('PG_VERSION')) return closeToOthers(path);
   if (found.length > 0)
     throw new StoreError(
       `The folder ${path} is not empty and has no database in it; choose another \`dir\`.`,
     );
   const fresh = join(dirname(path), `${draft}${String(process.pid)}`);
+  await makePrivate(fresh);
   await initialize(fresh);
   // The name may be that of an empty folder, whose place it takes.
   await rename(fresh, path);
@@ -66,7 +68,8 @@ interface Owner {
 async function takePidFile(file: string, folder: string): Promise<void> {
   const own = JSON.stringify({ pid: process.pid, began: await beginningOf(process.pid) } satisfies Owner);
   const draft = `${file}.${String(process.pid)}`;
-  await writeFile(draft, own);
+  await writeFile(draft, own, { mode: PRIVATE_FILE });
+  await chmod(draft, PRIVATE_FILE);
   try {
     // A link is made or refused in one step, with all of its text.
     while (!(await linked(draft, file))) await removeDead(file, folder);

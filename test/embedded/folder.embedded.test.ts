@@ -1,5 +1,5 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -37,6 +37,15 @@ const ended = (child: ChildProcess): Promise<unknown> =>
   new Promise((resolve) => {
     child.once('exit', resolve);
   });
+
+/** Modes of a path and of all below it, each once. */
+async function modesOf(path: string): Promise<ReadonlySet<string>> {
+  const below = (await readdir(path, { recursive: true }).catch(() => [])).map((name) => join(path, name));
+  const stats = await Promise.all([path, ...below].map((one) => stat(one)));
+  return new Set(
+    stats.map((one) => `${one.isDirectory() ? 'folder' : 'file'} ${(one.mode & 0o777).toString(8)}`),
+  );
+}
 
 describe('a folder', { timeout: 60_000 }, () => {
   it('keeps everything that was accepted by a process that was killed, and it runs at the next start', async () => {
@@ -82,6 +91,31 @@ describe('a folder', { timeout: 60_000 }, () => {
     expect(JSON.parse(await readFile(`${dir}.pid`, 'utf8'))).toMatchObject({ pid: process.pid });
     expect(await store.jobs.count({})).toBe(0);
     expect((await readdir(base)).sort()).toEqual(['data', 'data.pid']);
+  });
+
+  it('keeps its files to their owner, whatever the umask is, and closes those of an earlier version', async () => {
+    const own = new Set(['folder 700', 'file 600']);
+    const before = process.umask(0);
+    try {
+      const mill = aMill(embedded({ dir }));
+      await mill.enqueue('x', 1);
+      expect(await modesOf(`${dir}.pid`)).toEqual(new Set(['file 600']));
+      // Enough for files that are made after the database itself.
+      await mill.enqueueMany(Array.from({ length: 500 }, () => ({ name: 'x', data: 'y'.repeat(2_000) })));
+      expect(await modesOf(dir)).toEqual(own);
+      await mill.stop();
+      expect(await modesOf(dir)).toEqual(own);
+
+      for (const name of ['', ...(await readdir(dir, { recursive: true }))]) {
+        const path = join(dir, name);
+        await chmod(path, (await stat(path)).isDirectory() ? 0o755 : 0o666);
+      }
+      const again = aMill(embedded({ dir }));
+      expect(await again.jobs.count()).toBe(501);
+      expect(await modesOf(dir)).toEqual(own);
+    } finally {
+      process.umask(before);
+    }
   });
 
   it('with something else in it is left alone', async () => {
