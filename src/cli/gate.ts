@@ -1,5 +1,6 @@
 /** Who may come to a dashboard on loopback: whoever has the link that this process printed, once, and their browser from then on. */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import { requestUrl } from '../dashboard/target.js';
 
 const secret = (): string => randomBytes(24).toString('base64url');
 
@@ -45,7 +46,8 @@ export class Gate {
     // A name that somebody else's server gives to this address would make their page one of ours.
     if (!this.#hosts.includes(host ?? ''))
       return plain(421, 'This address is not the one that the dashboard was opened at.');
-    const asked = new URL(url, 'http://127.0.0.1');
+    const asked = requestUrl(url, 'http', host ?? '');
+    if (asked === undefined) return plain(400, 'The request cannot be read.');
     const token = asked.searchParams.get('token');
     if (method === 'GET' && asked.pathname === '/' && token !== null) return this.#exchange(token);
     if (this.#knows(cookie ?? '')) return undefined;

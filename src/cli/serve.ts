@@ -12,6 +12,8 @@ export interface ServeOptions {
   readonly readOnly: boolean;
   /** Called when the link has let somebody in; there is another one then. */
   readonly used?: () => void;
+  /** Told of what went wrong with a request. */
+  readonly onError: (error: unknown) => void;
 }
 
 export interface Served {
@@ -28,22 +30,31 @@ export async function serveDashboard({
   port,
   readOnly,
   used = () => undefined,
+  onError,
 }: ServeOptions): Promise<Served> {
   // Whoever got through the gate may do everything; there is nobody else on loopback to tell apart.
   const granted = {
     rights: ['view', 'payload', 'act'] as const,
     actor: actor('dashboard'),
   };
-  const dashboard = createDashboard({ mill, readOnly, authorize: () => granted });
+  const dashboard = createDashboard({ mill, readOnly, authorize: () => granted, onError });
   const answer = toNodeHandler(dashboard);
   const server = createServer();
   const at = await listen(server, port);
   const gate = new Gate(at, used);
+  // Too many open files, say: the next connection may be accepted again.
+  server.on('error', onError);
   server.on('request', (incoming, outgoing) => {
-    const { method = 'GET', url = '/', headers } = incoming;
-    const refused = gate.check({ method, url, host: headers.host, cookie: headers.cookie });
-    if (refused === undefined) answer(incoming, outgoing);
-    else outgoing.writeHead(refused.status, refused.headers).end(refused.body);
+    try {
+      const { method = 'GET', url = '/', headers } = incoming;
+      const refused = gate.check({ method, url, host: headers.host, cookie: headers.cookie });
+      if (refused === undefined) answer(incoming, outgoing);
+      else outgoing.writeHead(refused.status, refused.headers).end(refused.body);
+    } catch (error) {
+      onError(error);
+      if (outgoing.headersSent) outgoing.destroy();
+      else outgoing.writeHead(500).end();
+    }
   });
   return {
     get link() {

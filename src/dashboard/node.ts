@@ -4,6 +4,7 @@ import { Readable } from 'node:stream';
 import type { Dashboard } from './dashboard.js';
 import { badRequest } from './errors.js';
 import { refused } from './respond.js';
+import { requestUrl } from './target.js';
 
 /** Frameworks cut the path where a handler is mounted, and read bodies before it is asked. */
 type Incoming = IncomingMessage & { readonly originalUrl?: string; readonly body?: unknown };
@@ -27,10 +28,9 @@ function bodyOf(incoming: Incoming): ReadableStream<Uint8Array> | string | null 
 
 function toRequest(incoming: Incoming): Request {
   const scheme = Reflect.get(incoming.socket, 'encrypted') === true ? 'https' : 'http';
-  const url = new URL(
-    incoming.originalUrl ?? incoming.url ?? '/',
-    `${scheme}://${incoming.headers.host ?? 'localhost'}`,
-  );
+  const target = incoming.originalUrl ?? incoming.url ?? '/';
+  const url = requestUrl(target, scheme, incoming.headers.host ?? 'localhost');
+  if (url === undefined) throw badRequest('The request cannot be read.');
   const body = bodyOf(incoming);
   return new Request(url, {
     method: incoming.method ?? 'GET',
@@ -41,17 +41,19 @@ function toRequest(incoming: Incoming): Request {
 
 /** Passes a body on as fast as the other side takes it; ends the source where that side has left. */
 async function send(response: Response, outgoing: ServerResponse): Promise<void> {
+  // Before the first header: a body that is read already is an error that can still be told.
+  const reader = response.body?.getReader() as ReadableStreamDefaultReader<Uint8Array> | undefined;
+  if (response.bodyUsed) throw new TypeError('The response has been read already.');
   const cookies = response.headers.getSetCookie();
   const headers = [...response.headers].filter(([name]) => name !== 'set-cookie');
   outgoing.writeHead(response.status, {
     ...Object.fromEntries(headers),
     ...(cookies.length === 0 ? {} : { 'set-cookie': cookies }),
   });
-  if (response.body === null) {
+  if (reader === undefined) {
     outgoing.end();
     return;
   }
-  const reader = response.body.getReader() as ReadableStreamDefaultReader<Uint8Array>;
   outgoing.once('close', () => void reader.cancel().catch(() => undefined));
   outgoing.flushHeaders();
   for (;;) {
@@ -84,10 +86,15 @@ export function toNodeHandler(
     }
     return dashboard.fetch(request);
   };
+  const failed = async (error: unknown, outgoing: ServerResponse): Promise<void> => {
+    // The other side has left in the midst of it, or the rest of an answer cannot be had.
+    if (outgoing.headersSent || outgoing.destroyed) outgoing.destroy();
+    else await send(refused(error), outgoing);
+  };
   return (incoming, outgoing) => {
     answer(incoming)
       .then((response) => send(response, outgoing))
-      // The other side has left in the midst of it.
+      .catch((error: unknown) => failed(error, outgoing))
       .catch(() => outgoing.destroy());
   };
 }

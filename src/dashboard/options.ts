@@ -94,9 +94,21 @@ export function checkDashboard(options: DashboardOptions): DashboardSettings {
     basePath: checkBasePath(basePath),
     redact: checkRedact(redact),
     readOnly: checkBoolean(WHERE, 'readOnly', readOnly),
-    onError,
+    onError: safely(onError),
   };
 }
+
+/** A listener that throws, or rejects, must not end the request that it is told of, nor the process. */
+const safely =
+  (onError: (error: unknown) => unknown) =>
+  (error: unknown): void => {
+    try {
+      const answer = onError(error);
+      if (answer instanceof Promise) answer.catch(() => undefined);
+    } catch {
+      // Nowhere left to report to.
+    }
+  };
 
 /** Without it nobody could get in, and whoever forgot it would look for the reason elsewhere. */
 function checkAuthorize(authorize: unknown): void {

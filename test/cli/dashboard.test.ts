@@ -31,7 +31,15 @@ describe('the dashboard on loopback', () => {
   const home = (): string => new URL('/', served.link).href;
 
   beforeAll(async () => {
-    served = await serveDashboard({ mill, port: 0, readOnly: true, used: () => (used += 1) });
+    served = await serveDashboard({
+      mill,
+      port: 0,
+      readOnly: true,
+      used: () => (used += 1),
+      onError: (error) => {
+        throw error;
+      },
+    });
   });
   afterAll(async () => {
     await served.close();

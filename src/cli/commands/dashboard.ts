@@ -1,7 +1,9 @@
 import { once } from 'node:events';
+import { reasonOf } from '../../tools.js';
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
 import { CliError, Exit } from '../exit.js';
 import { gathered, type Frame } from '../frame.js';
+import { cleanLines } from '../render/text.js';
 import { serveDashboard } from '../serve.js';
 
 interface Flags extends StoreFlags {
@@ -55,6 +57,7 @@ async function dashboard(
     mill,
     port,
     readOnly: flags.readOnly ?? false,
+    onError: (error) => out.note(`error: ${cleanLines(reasonOf(error))}`),
     used: () => {
       out.print('', 'The link was used. For another browser:');
       tell();

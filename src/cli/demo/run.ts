@@ -1,5 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Tidemill, type Store } from '../../index.js';
+import { reasonOf } from '../../tools.js';
+import { clean } from '../render/text.js';
 import { serveDashboard } from '../serve.js';
 import type { World } from '../world.js';
 import { Board } from './board.js';
@@ -83,7 +85,12 @@ class Demo {
     const { world, port, seconds } = this.#options;
     const startedAt = performance.now();
     const limit = seconds === Infinity ? undefined : setTimeout(() => this.#end.abort(), seconds * 1000);
-    const dashboard = await serveDashboard({ mill: this.#mill, port, readOnly: false });
+    const dashboard = await serveDashboard({
+      mill: this.#mill,
+      port,
+      readOnly: false,
+      onError: (error) => this.#board.tell(`dashboard: ${clean(reasonOf(error))}`),
+    });
     for (let i = 0; i < WORKERS; i += 1) this.#crew.start('worker');
     for (let i = 0; i < PRODUCERS; i += 1) this.#crew.start('producer');
     const accidents = setInterval(() => this.#accident(), ACCIDENT_EVERY_MS);
