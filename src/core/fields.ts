@@ -25,9 +25,15 @@ const isScalar = (value: unknown): value is Scalar =>
   typeof value === 'boolean' ||
   (typeof value === 'number' && Number.isFinite(value));
 
+/** Anything else may keep its keys where `Object.entries` does not see them, and would then match everything. */
+const isPlainObject = (value: unknown): value is object =>
+  typeof value === 'object' &&
+  value !== null &&
+  [Object.prototype, null].includes(Object.getPrototypeOf(value) as object | null);
+
 /** An allow-list: paths of plain keys, and values that no database reads as anything but themselves. */
 export function checkFieldValues(where: string, option: string, given: unknown): FieldValues {
-  if (typeof given !== 'object' || given === null || Array.isArray(given))
+  if (!isPlainObject(given))
     throw new OptionError(
       `${where}: ${option} must be paths and values such as { 'user.id': 5 }, got ${show(given)}.`,
     );

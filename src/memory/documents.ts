@@ -2,6 +2,7 @@ import type { Clock } from '../core/clock.js';
 import { OptionError } from '../core/errors.js';
 import { show } from '../core/options.js';
 import { valueAt, withValueAt } from '../core/paths.js';
+import { isSqlFragment } from '../core/sql-fragment.js';
 import { checkCounts, checkFields, jobOf } from '../store/document-fields.js';
 import type {
   DocumentChanges,
@@ -20,7 +21,7 @@ type Matches = (document: MemoryDocument) => boolean;
 function matcher(where: string, condition: unknown): Matches {
   if (condition === undefined) return () => true;
   if (typeof condition === 'function') return (document) => (condition as Matches)(document);
-  if (typeof condition !== 'object' || condition === null)
+  if (typeof condition !== 'object' || condition === null || isSqlFragment(condition))
     throw new OptionError(
       `${where}: condition must be a function of a document, or values such as { kind: 'mail' }; got ${show(condition)}.`,
     );

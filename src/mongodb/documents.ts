@@ -2,6 +2,7 @@
 import type { Document } from 'mongodb';
 import { OptionError } from '../core/errors.js';
 import { checkText, show } from '../core/options.js';
+import { isSqlFragment } from '../core/sql-fragment.js';
 import type { ServerClock } from '../core/server-clock.js';
 import { checkCounts, checkFields, jobOf } from '../store/document-fields.js';
 import type { DocumentJob, DocumentJobStore, DocumentPlace } from '../store/documents.js';
@@ -22,7 +23,11 @@ export interface Home {
 
 function checkCondition(where: string, condition: unknown): Document | undefined {
   if (condition === undefined) return undefined;
-  const isQuery = typeof condition === 'object' && condition !== null && !Array.isArray(condition);
+  const isQuery =
+    typeof condition === 'object' &&
+    condition !== null &&
+    !Array.isArray(condition) &&
+    !isSqlFragment(condition);
   if (isQuery && Object.keys(condition).length > 0) return condition;
   throw new OptionError(
     `${where}: condition must be a query such as { kind: 'mail' }, got ${show(condition)}.`,

@@ -43,7 +43,7 @@ export interface ReactiveTaskDefinition<Doc = Record<string, unknown>, Tx = unkn
   readonly handler: TaskHandler<Doc, Tx>;
   /** The database of the collection. Default: the store's. */
   readonly database?: string;
-  /** Which documents have a task: a query, or an aggregation expression. Default: all. */
+  /** Which documents have a task: a query or an expression on MongoDB, comparisons or sql`…` on tables. Default: all. */
   readonly filter?: object;
   /** Which fields make it run again when they change: inclusions and computed fields. Default: the whole document. */
   readonly watchProjection?: object;

@@ -1,6 +1,7 @@
 import { OptionError } from '../core/errors.js';
 import { checkFieldValues, type FieldValues } from '../core/fields.js';
 import { checkBoolean, checkKeys, checkOneOf, checkRange, checkText, show } from '../core/options.js';
+import { isSqlFragment } from '../core/sql-fragment.js';
 import { TASK_STATUSES, type TaskStatus } from '../core/task.js';
 import type { TimeRange } from '../store/port.js';
 import type { TaskFilter } from '../store/reactive.js';
@@ -11,7 +12,7 @@ export interface TasksFilter {
   /** Text contained in the last error's message, or an expression that it matches. */
   readonly errorMessage?: string | RegExp;
   readonly hasError?: boolean;
-  /** A query on the source documents. */
+  /** A query on the source documents; on SQL comparisons, or sql`…`. */
   readonly sourceDocFilter?: object;
   readonly _id?: unknown;
   readonly scheduledAt?: TimeRange;
@@ -91,7 +92,9 @@ export function explicit(where: string, filter: TasksFilter | { readonly all: tr
   const wanted = toTaskFilter(where, filter as TasksFilter);
   const { sourceDocFilter, source, ...rest } = wanted;
   const says =
-    Object.keys(rest).length > 0 || Object.keys({ ...(sourceDocFilter ?? {}), ...source }).length > 0;
+    isSqlFragment(sourceDocFilter) ||
+    Object.keys(rest).length > 0 ||
+    Object.keys({ ...(sourceDocFilter ?? {}), ...source }).length > 0;
   if (says) return wanted;
   throw new OptionError(
     `${where}: an empty filter would mean every task; say { all: true } if that is meant.`,

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { sql } from '../../src/postgres/index.js';
 import { gate, until } from '../support/mills.js';
 import { behindPostgresProxy } from '../support/flaky-proxy.js';
 import { freshPostgres, rawPool } from '../support/stores.js';
@@ -168,7 +169,7 @@ describe('conditions', () => {
     );
     await pool.query(`insert into ${table} values (1, now(), 5), (2, now(), 50), (3, now(), null)`);
     const { schedule, ran } = onTable(freshPostgres(), table, {
-      condition: { sql: 'total > $1 -- big', values: [10] },
+      condition: sql`total > ${10} -- big`,
     });
     await schedule.start();
     await until('it is idle', () => schedule.isIdle());

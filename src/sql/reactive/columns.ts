@@ -2,6 +2,7 @@
 import { OptionError } from '../../core/errors.js';
 import { show } from '../../core/options.js';
 import type { Arguments } from './arguments.js';
+import { SQL_INSTEAD } from './filter.js';
 import { textOfValue } from './fragment.js';
 import { typeOf } from './shape.js';
 import type { Comparison, Field } from './fields.js';
@@ -58,7 +59,7 @@ export function columnCondition(
   if (value === undefined)
     throw new OptionError(
       `${where}: filter: the column "${name}" is ${column.isArray ? `an array (${column.type})` : column.type}, and cannot be ` +
-        `compared with ${show(operand)}. Write it in SQL: { sql: '…', values: […] }.`,
+        `compared with ${show(operand)}. ${SQL_INSTEAD}`,
     );
   return `((${sql} ${SQL_OPERATOR[operator] as string} ${value}) is true)`;
 }

@@ -2,6 +2,7 @@
 import { OptionError } from '../../core/errors.js';
 import { show, suggestion } from '../../core/options.js';
 import { quoted } from '../names.js';
+import { SQL_INSTEAD } from './filter.js';
 import type { Column, Shape } from './shape.js';
 
 /** A place in a row: a column, or a path into one of JSON. */
@@ -39,8 +40,9 @@ export function fieldOf(where: string, shape: Shape, name: string): Field {
     return { column, path, name, sql: `${quoted(shape.table)}.${quoted(column.name)}` };
   }
   const known = shape.columns.map((column) => column.name);
+  const meant = parts[0] === 'sql' ? ` ${SQL_INSTEAD}` : '';
   throw new OptionError(
     `${where}: ${show(shape.name)} has no column ${show(parts[0])}.${suggestion(parts[0] ?? '', known)} ` +
-      `Its columns: ${known.join(', ')}.`,
+      `Its columns: ${known.join(', ')}.${meant}`,
   );
 }

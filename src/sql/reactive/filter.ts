@@ -1,13 +1,14 @@
 /** Which rows have a task: what a filter may be, as far as it alone tells. */
 import { OptionError } from '../../core/errors.js';
 import { show, suggestion } from '../../core/options.js';
+import { isSqlFragment } from '../../core/sql-fragment.js';
 import { refusesText } from '../values.js';
-import { checkFragment, isFragment } from './fragment.js';
 
 const COMPARISONS = ['$eq', '$ne', '$gt', '$gte', '$lt', '$lte', '$in', '$nin', '$exists', '$not'] as const;
 const LISTS = ['$and', '$or', '$nor'] as const;
 
-const SQL_INSTEAD = "Write it in SQL: { sql: 'total > $1', values: [100] }.";
+export const SQL_INSTEAD =
+  'Write it in SQL, with the tag of tidemill/postgres or tidemill/embedded: sql`total > ${100}`.';
 
 export const isPlain = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' &&
@@ -18,17 +19,26 @@ export const isPlain = (value: unknown): value is Record<string, unknown> =>
 export const isComparison = (value: unknown): value is Record<string, unknown> =>
   isPlain(value) && Object.keys(value).some((key) => key.startsWith('$'));
 
+/** SQL in a plain object, which looks like anything that came from JSON. */
+const isPlainSql = (filter: Readonly<Record<string, unknown>>): boolean =>
+  typeof filter['sql'] === 'string' && Array.isArray(filter['values']);
+
 export function checkFilter(where: string, filter: unknown): void {
-  if (filter === undefined) return;
+  if (filter === undefined || isSqlFragment(filter)) return;
   if (!isPlain(filter))
     throw new OptionError(
-      `${where}: filter must be comparisons such as { status: 'paid' }, or { sql, values }; got ${show(filter)}.`,
+      `${where}: filter must be comparisons such as { status: 'paid' }, or sql\`…\`; got ${show(filter)}.`,
     );
-  if (isFragment(filter)) checkFragment(where, filter);
-  else checkQuery(where, filter);
+  if (isPlainSql(filter))
+    throw new OptionError(`${where}: filter must not be a plain object { sql, values }. ${SQL_INSTEAD}`);
+  checkQuery(where, filter);
 }
 
 function checkQuery(where: string, query: unknown): void {
+  if (isSqlFragment(query))
+    throw new OptionError(
+      `${where}: filter: sql\`…\` cannot stand among comparisons; write all of it in SQL, or put it into another sql\`…\`.`,
+    );
   if (!isPlain(query))
     throw new OptionError(`${where}: filter: a part of it must be an object, got ${show(query)}.`);
   for (const [field, value] of Object.entries(query)) {

@@ -1,20 +1,16 @@
-/** A condition that the user wrote in SQL. Its text is the user's own; its values are parameters, always. */
+/** Conditions that the user writes in SQL: the tag that makes them, and how they become part of a statement. */
 import { OptionError } from '../../core/errors.js';
 import { show } from '../../core/options.js';
+import { isSqlFragment, SqlFragment } from '../../core/sql-fragment.js';
 import { refusesText, timeText } from '../values.js';
 import type { Arguments } from './arguments.js';
 
-export interface Fragment {
-  readonly sql: string;
-  readonly values?: readonly unknown[];
-}
+/** What may stand in `${…}`: a parameter, or another fragment, which is put in parentheses. */
+export type SqlValue = string | number | bigint | boolean | Date | null | SqlFragment;
 
 /** What is no parameter and no bracket, however it looks: texts, names, comments; then what matters here. */
 const TOKENS =
   /(?<skip>[eE]'(?:[^'\\]|\\[\s\S]|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|\/\*[\s\S]*?\*\/|(?<tag>\$(?:[A-Za-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$)[\s\S]*?\k<tag>|[A-Za-z_\u0080-\uffff][\w$\u0080-\uffff]*)|\$(?<number>\d+)|(?<bracket>[()])|(?<end>;)|(?<open>['"]|\/\*|\$)/gu;
-
-export const isFragment = (filter: unknown): filter is Fragment =>
-  typeof filter === 'object' && filter !== null && Object.hasOwn(filter, 'sql');
 
 const TYPES: readonly (readonly [(value: unknown) => boolean, string])[] = [
   [(value) => typeof value === 'string', 'text'],
@@ -39,58 +35,105 @@ interface Part {
   readonly parameter?: number;
 }
 
-function partsOf(where: string, sql: string): readonly Part[] {
+/** Text and parameters in turn, as the server would read them. */
+function partsOf(text: string): readonly Part[] {
   const parts: Part[] = [];
-  let depth = 0;
   let at = 0;
-  const refuse = (why: string): OptionError =>
-    new OptionError(`${where}: filter.sql ${why}; got ${show(sql)}.`);
-  for (const match of sql.matchAll(TOKENS)) {
-    const { number, bracket, end, open } = match.groups ?? {};
-    if (end !== undefined) throw refuse('must be one condition, without a semicolon');
-    if (open !== undefined) throw refuse('has a text, a name or a comment that does not end');
-    if (bracket !== undefined) depth += bracket === '(' ? 1 : -1;
-    if (depth < 0) break;
+  for (const match of text.matchAll(TOKENS)) {
+    const number = match.groups?.['number'];
     if (number === undefined) continue;
-    parts.push({ text: sql.slice(at, match.index) }, { text: match[0], parameter: Number(number) });
+    parts.push({ text: text.slice(at, match.index) }, { text: match[0], parameter: Number(number) });
     at = match.index + match[0].length;
   }
-  if (depth !== 0) throw refuse('must have as many closing brackets as opening ones');
-  return [...parts, { text: sql.slice(at) }];
+  return [...parts, { text: text.slice(at) }];
 }
 
-/** Refuses what cannot be run as one condition; throws. */
-export function checkFragment(where: string, filter: Fragment): void {
-  const { sql, values = [], ...others } = filter;
-  const [unknown] = Object.keys(others);
-  if (unknown !== undefined)
-    throw new OptionError(`${where}: filter takes { sql, values } alone, and not "${unknown}" beside them.`);
-  if (typeof (sql as unknown) !== 'string' || sql.trim() === '' || refusesText(sql) !== null)
-    throw new OptionError(`${where}: filter.sql must be a condition such as 'total > $1', got ${show(sql)}.`);
-  if (!Array.isArray(values))
-    throw new OptionError(`${where}: filter.values must be a list, got ${show(values)}.`);
-  for (const [index, value] of (values as unknown[]).entries()) {
-    const fault = typeof value === 'string' ? refusesText(value) : null;
-    if (typeOfValue(value) === undefined || fault !== null)
-      throw new OptionError(
-        `${where}: filter.values[${String(index)}] ${fault ?? `must be a text, number, boolean, Date or null, got ${show(value)}`}.`,
-      );
+/** Parameters of one statement, or of another fragment, under the names that they have there. */
+const renamed = (fragment: SqlFragment, nameOf: (parameter: number) => string): string =>
+  partsOf(fragment.text)
+    .map(({ text, parameter }) => (parameter === undefined ? text : nameOf(parameter)))
+    .join('');
+
+const refusal = (why: string, text: string): OptionError =>
+  new OptionError(`sql\`…\`: ${why}; got ${show(text)}.`);
+
+/** A template, put together. */
+class Composition {
+  text = '';
+  readonly values: unknown[] = [];
+  /** What each `${…}` begins with, by its place in the text. */
+  readonly places = new Map<number, string>();
+
+  add(value: SqlValue): void {
+    const before = this.values.length;
+    const name = (parameter: number): string => `$${String(before + parameter)}`;
+    this.places.set(this.text.length, isSqlFragment(value) ? '(' : name(1));
+    if (isSqlFragment(value)) {
+      // The end of the line ends a comment that the fragment may end with.
+      this.text += `(${renamed(value, name)}\n)`;
+      this.values.push(...value.values);
+    } else {
+      checkValue(before + 1, value);
+      this.text += name(1);
+      this.values.push(value);
+    }
   }
-  const used = partsOf(where, sql).flatMap(({ parameter }) => parameter ?? []);
-  const most = Math.max(0, ...used);
-  if (most > values.length || used.includes(0) || new Set(used).size < values.length)
+}
+
+function checkValue(number: number, value: unknown): void {
+  const fault = typeof value === 'string' ? refusesText(value) : null;
+  if (typeOfValue(value) !== undefined && fault === null) return;
+  const why =
+    fault ?? `must be a text, number, bigint, boolean, Date, null or another fragment, got ${show(value)}`;
+  throw new OptionError(`sql\`…\`: value ${String(number)} ${why}.`);
+}
+
+/** Refuses what cannot be run as one condition, and values that stand where no value can. */
+function checkText({ text, values, places }: Composition): void {
+  let depth = 0;
+  let parameters = 0;
+  const open = new Map(places);
+  for (const { 0: token, index, groups = {} } of text.matchAll(TOKENS)) {
+    if (groups['end'] !== undefined) throw refusal('must be one condition, without a semicolon', text);
+    if (groups['open'] !== undefined)
+      throw refusal('has a text, a name or a comment that does not end', text);
+    if (open.get(index) === token) open.delete(index);
+    if (groups['number'] !== undefined) parameters += 1;
+    if (groups['bracket'] !== undefined) depth += token === '(' ? 1 : -1;
+    if (depth < 0) break;
+  }
+  if (depth !== 0) throw refusal('must have as many closing brackets as opening ones', text);
+  if (open.size > 0)
+    throw refusal('${…} cannot stand inside quotes or a comment, nor touch a name or a number', text);
+  if (parameters !== values.length)
+    throw refusal('write each value as ${…}; a parameter such as $1 is numbered by the tag', text);
+}
+
+/**
+ * A condition in SQL, for `filter`, `sourceDocFilter` and `condition`: sql`total > ${100} and not archived`. Each value is
+ * sent as a parameter. Backslashes reach the server as written.
+ */
+export function sql(strings: TemplateStringsArray, ...values: readonly SqlValue[]): SqlFragment {
+  const raw: unknown = (strings as { raw?: unknown } | undefined)?.raw;
+  if (!Array.isArray(raw))
     throw new OptionError(
-      `${where}: filter.sql uses ${used.length === 0 ? 'no parameter' : `parameters up to $${String(most)}`}, and ` +
-        `filter.values has ${String(values.length)}; each value must be used, and each parameter have one.`,
+      `sql is a tag of templates: write sql\`total > \${100}\`, and not sql(${show(strings)}).`,
     );
+  const composition = new Composition();
+  for (const [at, text] of (raw as readonly string[]).entries()) {
+    composition.text += text;
+    if (at < values.length) composition.add(values[at] as SqlValue);
+  }
+  const { text } = composition;
+  const fault = refusesText(text);
+  if (text.trim() === '') throw refusal('must be a condition such as sql`total > ${100}`', text);
+  if (fault !== null) throw refusal(fault, text);
+  checkText(composition);
+  return new SqlFragment(text, composition.values);
 }
 
 /** The condition, its parameters under the numbers that they have in the whole statement. */
-export function fragmentSql(filter: Fragment, args: Arguments): string {
-  const values = (filter.values ?? []).map((value) =>
-    args.add(textOfValue(value), typeOfValue(value) ?? 'text'),
-  );
-  return partsOf('filter', filter.sql)
-    .map(({ text, parameter }) => (parameter === undefined ? text : (values[parameter - 1] as string)))
-    .join('');
+export function fragmentSql(fragment: SqlFragment, args: Arguments): string {
+  const values = fragment.values.map((value) => args.add(textOfValue(value), typeOfValue(value) ?? 'text'));
+  return renamed(fragment, (parameter) => values[parameter - 1] as string);
 }

@@ -7,16 +7,12 @@ import type { Sql } from '../connection.js';
 import { run } from '../errors.js';
 import { ms } from '../record.js';
 import { rows } from '../rows.js';
-import { fromStored, toStored } from '../values.js';
 import { Ledger, Position } from './ledger.js';
 import { namesOf, NOW } from './place.js';
 import type { Sources } from './sources.js';
+import { encoded, fromStoredPlan, storedFilter, toStoredPlan } from './stored-plan.js';
 
 const digest = (text: string): string => createHash('sha256').update(text).digest('hex').slice(0, 32);
-
-/** JSON has no bigints; a number of any length is as good as text to whoever compares it with a column. */
-const encoded = (value: unknown): string =>
-  JSON.stringify(toStored(value), (_key, item: unknown) => (typeof item === 'bigint' ? String(item) : item));
 
 /** Under the full name of its table, which is the same for everybody. */
 async function published(
@@ -25,12 +21,12 @@ async function published(
 ): Promise<{ id: string; source: string; text: string; trigger: string }> {
   const source = await sources.nameOf(plan.source);
   const full = { ...plan, source: { collection: source } };
-  const text = encoded(full);
+  const text = toStoredPlan(full);
   return {
     id: digest(text),
     source,
     text,
-    trigger: digest(encoded([full.source, plan.filter ?? null, plan.watchProjection ?? null])),
+    trigger: digest(encoded([full.source, storedFilter(plan.filter) ?? null, plan.watchProjection ?? null])),
   };
 }
 
@@ -75,13 +71,13 @@ export function plannerStore(sources: Sources): PlannerStore {
       }),
     plans: () =>
       run('read tasks', async () => {
-        const found = await query<{ id: string; plan: TaskPlan; trigger: string; at: number }>(
+        const found = await query<{ id: string; plan: unknown; trigger: string; at: number }>(
           `select json_build_object('id', id, 'plan', plan, 'trigger', trigger, 'at', ${ms('first_seen_at')})::text as json
            from ${names().definitions}`,
         );
         return found.map(({ id, plan, trigger, at }): PublishedPlan => ({
           id,
-          plan: fromStored(plan) as TaskPlan,
+          plan: fromStoredPlan(plan),
           trigger,
           firstSeenAt: new Date(at),
         }));

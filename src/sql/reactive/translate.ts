@@ -1,11 +1,12 @@
 /** Comparisons -> SQL, typed by the column. Every part is true or false, never unknown, so that `$not` is its opposite. */
 import { OptionError } from '../../core/errors.js';
 import { show } from '../../core/options.js';
+import { isSqlFragment } from '../../core/sql-fragment.js';
 import type { Arguments } from './arguments.js';
 import { columnCondition } from './columns.js';
 import { fieldOf, isJson, type Comparison, type Field } from './fields.js';
 import { isComparison, isPlain } from './filter.js';
-import { fragmentSql, isFragment } from './fragment.js';
+import { fragmentSql } from './fragment.js';
 import { jsonCondition } from './json-paths.js';
 import type { Shape } from './shape.js';
 
@@ -17,7 +18,7 @@ export function conditionOf(
   args: Arguments,
 ): string | undefined {
   if (filter === undefined) return undefined;
-  return isFragment(filter) ? fragmentSql(filter, args) : query(where, shape, filter, args);
+  return isSqlFragment(filter) ? fragmentSql(filter, args) : query(where, shape, filter, args);
 }
 
 const all = (parts: readonly string[]): string => (parts.length === 0 ? 'true' : `(${parts.join(' and ')})`);

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { inject, onTestFinished } from 'vitest';
-import { postgres } from '../../../src/postgres/index.js';
+import { postgres, sql } from '../../../src/postgres/index.js';
 import type { Store } from '../../../src/store/port.js';
 import { freshEmbedded, sharedEmbedded } from '../../support/stores.js';
 import { addressOf } from './store-at.js';
@@ -80,9 +80,9 @@ async function sqlDatabase(ask: Ask, data: string, tidemill: string, store: () =
       return ask(text, [task, ...Object.values(fields)]);
     },
     filters: {
-      notOver: { sql: 'until > statement_timestamp()' },
-      over: { sql: 'until <= statement_timestamp()' },
-      failing: { sql: '1 / other > 0' },
+      notOver: sql`until > statement_timestamp()`,
+      over: sql`until <= statement_timestamp()`,
+      failing: sql`1 / other > 0`,
     },
   };
 }

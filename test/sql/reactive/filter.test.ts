@@ -1,5 +1,6 @@
 import fc from 'fast-check';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it, vi } from 'vitest';
+import { sql, type SqlFragment } from '../../../src/embedded/index.js';
 import { OptionError } from '../../../src/index.js';
 import { Arguments } from '../../../src/sql/reactive/arguments.js';
 import { checkFilter } from '../../../src/sql/reactive/filter.js';
@@ -176,31 +177,68 @@ describe('a filter in comparisons', () => {
 });
 
 describe('a filter in SQL', () => {
-  it.each<readonly [Row, { sql: string; values?: unknown[] }, boolean]>([
-    [{ n: 5 }, { sql: 'n > $1 and name is distinct from $2', values: [4, 'a'] }, true],
-    [{ name: '$1' }, { sql: `name = '$1' and $1`, values: [true] }, true],
-    [{ name: 'a' }, { sql: 'name = $1 or name = $1', values: ['a'] }, true],
-    [{ name: 'x' }, { sql: `facts.name = 'x' -- and false` }, true],
-    [{ name: 'x' }, { sql: `/* $9 ( */ name = $tag$x$tag$` }, true],
-    [{ 'odd name': 'x' }, { sql: '"odd name" = $1', values: ['x'] }, true],
-    [{ at: '2024-01-01T00:00:00Z' }, { sql: 'at = $1', values: [new Date('2024-01-01')] }, true],
-    [{ n: 1 }, { sql: 'n = $2 or n = $1', values: [3, 2] }, false],
+  const big = sql`n > ${4}`;
+
+  it.each<readonly [Row, SqlFragment, boolean]>([
+    [{ n: 5 }, sql`n > ${4} and name is distinct from ${'a'}`, true],
+    [{ name: '$1' }, sql`name = '$1' and ${true}`, true],
+    [{ name: 'a' }, sql`name = ${'a'} or name = ${'a'}`, true],
+    [{ name: 'x' }, sql`facts.name = 'x' -- and false`, true],
+    [{ name: 'x' }, sql`/* $9 ( */ name = $tag$x$tag$`, true],
+    [{ 'odd name': 'x' }, sql`"odd name" = ${'x'}`, true],
+    [{ at: '2024-01-01T00:00:00Z' }, sql`at = ${new Date('2024-01-01')}`, true],
+    [{ big: '9007199254740993' }, sql`big = ${9_007_199_254_740_993n}`, true],
+    [{ name: 'a1' }, sql`name ~ '^a\d$'`, true],
+    [{ name: `'; drop table facts; --` }, sql`name = ${`'; drop table facts; --`}`, true],
+    [{ name: 'a', n: 5 }, sql`name = ${'a'} and ${big}`, true],
+    [{ name: 'a', n: 5 }, sql`not ${sql`n = ${1} or n = ${5}`} and name = ${'a'}`, false],
+    [{ name: 'a', n: 5 }, sql`${sql`n = 5 -- five`} and ${sql`${big} and name = ${'a'}`}`, true],
   ])('%j matches %o: %s', async (row, filter, expected) => {
     expect(await only(row, filter)).toBe(expected);
   });
 
+  it.each<readonly [() => unknown, RegExp]>([
+    [() => sql`true) or (true`, /as many closing brackets/u],
+    [() => sql`true; drop table facts`, /without a semicolon/u],
+    [() => sql`name = 'a`, /does not end/u],
+    [() => sql`n = $1`, /write each value as \$\{…\}/u],
+    [() => sql`n = ${1} or n = $1`, /write each value as \$\{…\}/u],
+    [() => sql`name = '${'a'}'`, /cannot stand inside quotes/u],
+    [() => sql`name = '${big}'`, /cannot stand inside quotes/u],
+    [() => sql`true -- ${1}`, /cannot stand inside quotes or a comment/u],
+    [() => sql`name${1} = 1`, /nor touch a name or a number/u],
+    [() => sql`n = ${1}0`, /nor touch a name or a number/u],
+    [() => sql``, /must be a condition/u],
+    [() => sql`n = ${{} as never}`, /value 1 must be a text, .* got a plain object/u],
+    [() => sql`n = ${1} and name = ${'\0'}`, /value 2 has U\+0000/u],
+    [() => sql('n = 1' as never), /sql is a tag of templates/u],
+    [() => sql(['n = 1'] as never), /sql is a tag of templates/u],
+  ])('%s is refused with the reason', (make, message) => {
+    expect(make).toThrow(message);
+    expect(make).toThrow(OptionError);
+  });
+
   it.each<readonly [unknown, RegExp]>([
-    [{ sql: 'true) or (true' }, /as many closing brackets/u],
-    [{ sql: 'true; drop table facts' }, /without a semicolon/u],
-    [{ sql: `name = 'a` }, /does not end/u],
-    [{ sql: 'n = $1' }, /uses parameters up to \$1, and filter\.values has 0/u],
-    [{ sql: 'n = 1', values: [1] }, /uses no parameter/u],
-    [{ sql: 'n = $0', values: [] }, /each parameter/u],
-    [{ sql: '' }, /must be a condition/u],
-    [{ sql: 'true', n: 1 }, /and not "n" beside them/u],
-    [{ sql: 'n = $1', values: [{}] }, /values\[0\] must be a text/u],
-    [{ sql: 'n = $1', values: 1 }, /must be a list/u],
-  ])('%o is refused with the reason', async (filter, message) => {
-    await expect(matching([], filter)).rejects.toThrow(message);
+    [
+      { sql: 'n > $1', values: [1] },
+      /must not be a plain object \{ sql, values \}\..* sql`total > \$\{100\}`/u,
+    ],
+    [{ sql: 'true', values: [] }, /must not be a plain object/u],
+    [{ sql: 'true' }, /no column "sql".* sql`total > \$\{100\}`/u],
+    [{ $and: [big] }, /cannot stand among comparisons/u],
+    [Object.assign({}, big), /no column "text"/u],
+    [structuredClone(big), /no column "text"/u],
+    [JSON.parse(JSON.stringify(big)), /no column "text"/u],
+    [{ n: big }, /which no column holds/u],
+  ])('the plain object %o is never taken for SQL', async (filter, message) => {
+    await expect(matching([{ id: 1 }], filter)).rejects.toThrow(message);
+  });
+
+  it('a fragment of another copy of the package is one, too', async () => {
+    vi.resetModules();
+    const other = await import('../../../src/postgres/index.js');
+    expect(other.sql).not.toBe(sql);
+    expect(await only({ n: 5 }, other.sql`n > ${4} and ${big}`)).toBe(true);
+    expect(await only({ n: 5 }, sql`not ${other.sql`n > ${4}`}`)).toBe(false);
   });
 });

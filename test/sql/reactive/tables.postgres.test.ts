@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { until } from '../../support/mills.js';
+import { sql } from '../../../src/postgres/index.js';
 import { Tables } from './tables.js';
 
 const ORDERS = 'create table orders (id integer primary key, status text, total numeric, info jsonb)';
@@ -52,7 +53,7 @@ describe('a task is refused with the reason', () => {
     [
       'a fragment that the server does not take',
       [ORDERS],
-      { collection: 'orders', filter: { sql: 'totals > 1' } },
+      { collection: 'orders', filter: sql`totals > 1` },
       /refuses filter or watchProjection: column "totals" does not exist/u,
     ],
     [
@@ -64,7 +65,7 @@ describe('a task is refused with the reason', () => {
     [
       'a value of another type',
       [ORDERS],
-      { collection: 'orders', filter: { sql: 'total > $1', values: ['x'] } },
+      { collection: 'orders', filter: sql`total > ${'x'}` },
       /refuses filter/u,
     ],
   ])('where there is %s', async (_what, statements, definition, message) => {
@@ -138,7 +139,7 @@ describe('names that mean mischief', () => {
 describe('a row on which the filter errors', () => {
   it('is parked with the reason, and the others of its batch run', async () => {
     const tables = await Tables.make(ORDERS);
-    const mill = await tables.started({ collection: 'orders', filter: { sql: '100 / total > 1' } });
+    const mill = await tables.started({ collection: 'orders', filter: sql`100 / total > 1` });
     await tables.ask(`insert into orders select n, 'x', n - 5 from generate_series(1, 20) n`);
     await tables.ran(20);
     await tables.quiet();
