@@ -9,6 +9,8 @@ export default defineConfig(
     '.tidemill/',
     'docs/',
     'bench/results/',
+    // Scripts for mongosh and psql.
+    'privileges/',
     'site/pages/',
     'site/.vitepress/cache/',
   ]),

@@ -15,6 +15,7 @@ const PLACES = new Map([
   ['CHANGELOG.md', 'changelog'],
   ['CONTRIBUTING.md', 'contributing'],
   ['LICENSE', 'license'],
+  ['SECURITY.md', 'security-policy'],
   ['bench/README.md', 'benchmark'],
   ['servers/README.md', 'servers'],
   ['docs/adr', 'adr/index'],

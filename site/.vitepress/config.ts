@@ -59,6 +59,7 @@ export default defineConfig({
         text: 'Operate',
         items: [
           page('Operations and check-list', '/operations'),
+          page('Security', '/security'),
           page('Dashboard', '/dashboard'),
           page('Command line', '/cli'),
           page('Metrics', '/metrics'),
