@@ -1,25 +1,42 @@
+import { pause } from '../core/clock.js';
 import { StoreError } from '../core/errors.js';
 import type { Inserted, NewJob, Store } from '../store/port.js';
 
 /** Two writes under way keep the database busy; what is asked for meanwhile goes together in the next one. */
 const MOST_UNDER_WAY = 2;
 const BATCH = 500;
+/** Jobs whose key an open transaction holds are tried again this often, and for so long. */
+const ASIDE_MS = 200;
+const PATIENCE_MS = 30_000;
 
 interface Request {
   readonly job: NewJob;
+  readonly since: number;
   readonly resolve: (inserted: Inserted) => void;
   readonly reject: (error: unknown) => void;
+  /** Its key is held by an open transaction: it waits apart, and is stored without its claim. */
+  readonly setAside: () => void;
 }
 
-/** Gathers jobs that are asked for one by one at the same time, so that a flood of calls is a few writes. */
+/**
+ * Gathers jobs that are asked for one by one at the same time, so that a flood of calls is a few writes. A job that has to
+ * wait for an open transaction waits apart: the others do not wait with it.
+ */
 export class Inserter<Tx> {
   #waiting: Request[] = [];
   #underWay = 0;
+  #aside: Request[] = [];
+  #retrying = false;
 
-  insert(store: Store<Tx>, job: NewJob): Promise<Inserted> {
+  insert(store: Store<Tx>, job: NewJob, setAside: () => void = () => undefined): Promise<Inserted> {
     return new Promise((resolve, reject) => {
       store.checkOutside?.();
-      this.#waiting.push({ job, resolve, reject });
+      const request = { job, since: store.clock.monotonic(), resolve, reject, setAside };
+      if (this.#aside.some((one) => isTwin(one.job, job))) {
+        this.#setAside(store, request);
+        return;
+      }
+      this.#waiting.push(request);
       // A microtask later, so that calls of the same moment share the first write as well.
       if (this.#underWay < MOST_UNDER_WAY) queueMicrotask(() => void this.#next(store));
     });
@@ -29,20 +46,64 @@ export class Inserter<Tx> {
     if (this.#underWay >= MOST_UNDER_WAY || this.#waiting.length === 0) return;
     const batch = this.#waiting.splice(0, BATCH);
     this.#underWay += 1;
-    await write(store, batch);
+    await this.#write(store, batch);
     this.#underWay -= 1;
     await this.#next(store);
   }
-}
 
-async function write<Tx>(store: Store<Tx>, batch: readonly Request[]): Promise<void> {
-  try {
-    const inserted = await store.jobs.insert(batch.map(({ job }) => job));
-    for (const [index, { resolve }] of batch.entries()) resolve(inserted[index] as Inserted);
-  } catch (error) {
-    const shared = batch.length === 1 || (error instanceof StoreError && error.transient);
-    if (shared) for (const { reject } of batch) reject(error);
-    // One of them cannot be written: the others must not pay for it.
-    else for (const request of batch) await write(store, [request]);
+  async #write(store: Store<Tx>, batch: readonly Request[]): Promise<void> {
+    const jobs = batch.map(({ job }) => job);
+    try {
+      const inserted = await (store.jobs.insertFree?.(jobs) ?? store.jobs.insert(jobs));
+      for (const [index, request] of batch.entries()) {
+        const answer = inserted[index];
+        if (answer === undefined) this.#setAside(store, request);
+        else request.resolve(answer);
+      }
+    } catch (error) {
+      const shared = batch.length === 1 || (error instanceof StoreError && error.transient);
+      if (shared) for (const { reject } of batch) reject(error);
+      // One of them cannot be written: the others must not pay for it.
+      else for (const request of batch) await this.#write(store, [request]);
+    }
+  }
+
+  #setAside(store: Store<Tx>, request: Request): void {
+    const { claim, ...job } = request.job;
+    if (claim !== undefined) request.setAside();
+    this.#aside.push({ ...request, job: claim === undefined ? job : { ...job, wake: true } });
+    if (this.#retrying) return;
+    this.#retrying = true;
+    void this.#retry(store);
+  }
+
+  async #retry(store: Store<Tx>): Promise<void> {
+    while (this.#aside.length > 0) {
+      await pause(store.clock, ASIDE_MS);
+      const now = store.clock.monotonic();
+      // What is still held is set aside again.
+      const batch = this.#aside.splice(0, BATCH);
+      const isLate = ({ since }: Request): boolean => now - since > PATIENCE_MS;
+      for (const { job, reject } of batch.filter(isLate)) reject(heldUp(job));
+      await this.#write(
+        store,
+        batch.filter((request) => !isLate(request)),
+      );
+    }
+    this.#retrying = false;
   }
 }
+
+/** What keeps the one keeps the other. */
+const isTwin = (one: NewJob, other: NewJob): boolean =>
+  (one.uniqueKey !== undefined && one.uniqueKey === other.uniqueKey && one.name === other.name) ||
+  (one.ownId === true && one.id === other.id);
+
+const heldUp = ({ name, uniqueKey, id }: NewJob): StoreError => {
+  const what = uniqueKey === undefined ? `the id "${String(id)}"` : `the unique key "${uniqueKey}"`;
+  return new StoreError(
+    `enqueue: an open transaction has held ${what} of "${name}" for ${String(PATIENCE_MS / 1_000)} s. Nothing was stored; ` +
+      'end that transaction, or try again.',
+    { transient: true },
+  );
+};

@@ -168,14 +168,19 @@ export class Queue<Tx> {
     reservation: Reservation<JobRecord>,
   ): Promise<Inserted> {
     const { claim } = reservation;
+    let reserved: Reservation<JobRecord> | undefined = reservation;
+    const giveBack = (stored: 'not' | 'unknown'): void => {
+      reserved?.cancel(stored);
+      reserved = undefined;
+    };
     try {
-      const inserted = await this.#inserter.insert(store, { ...job, claim });
-      if (inserted.job.leaseToken !== claim.token) reservation.cancel('not');
-      else reservation.fulfil(inserted.job);
+      // A slot is not kept for a job that has to wait for an open transaction.
+      const inserted = await this.#inserter.insert(store, { ...job, claim }, () => giveBack('not'));
+      if (inserted.job.leaseToken === claim.token) reservation.fulfil(inserted.job);
+      else giveBack('not');
       return inserted.outcome === 'created' ? { ...inserted, job: asAsked(inserted.job) } : inserted;
     } catch (error) {
-      const unsure = error instanceof StoreError && error.outcomeUnknown;
-      reservation.cancel(unsure ? 'unknown' : 'not');
+      giveBack(error instanceof StoreError && error.outcomeUnknown ? 'unknown' : 'not');
       throw error;
     }
   }

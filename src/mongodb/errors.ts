@@ -47,6 +47,10 @@ export const isDuplicate = (error: unknown): boolean => codeOf(error) === DUPLIC
  */
 export const HAND_ON_MS = 1_000;
 
+/** It was written, and the limit ended the wait for other members of the replica set. */
+export const isUnconfirmed = (error: unknown): boolean =>
+  error instanceof MongoBulkWriteError && error.result.getWriteConcernError() !== undefined;
+
 export const isTimeLimit = (error: unknown): boolean => codeOf(error) === TIME_LIMIT;
 const isTooLarge = (error: unknown): boolean => TOO_LARGE.has(codeOf(error)) || error instanceof RangeError;
 export const lacksChangeStreams = (error: unknown): boolean => NO_CHANGE_STREAMS.has(codeOf(error));

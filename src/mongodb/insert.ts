@@ -1,67 +1,164 @@
-import { BSON, type AnyBulkWriteOperation, type ClientSession } from 'mongodb';
+import type { AnyBulkWriteOperation, ClientSession, FindOptions } from 'mongodb';
 import { StoreError } from '../core/errors.js';
 import type { Inserted, NewJob } from '../store/port.js';
 import { needTransactions, run, type Mongo } from './context.js';
 import { toDocument, toRecord, type JobDocument } from './document.js';
-import { duplicatesOf } from './errors.js';
+import { duplicatesOf, isTimeLimit, isUnconfirmed } from './errors.js';
+import { liveKey, rival, winners } from './winners.js';
 
-const LIVE = { $in: ['pending', 'processing'] };
 /** A key that was taken and is free again a moment later, this often in a row, is a fault and not a race. */
 const TRIES = 50;
+/** Other writes, and a replica set that keeps up, take less; what takes longer is a transaction that somebody keeps open. */
+const BRIEFLY_MS = 500;
+/** For one job at a time, where the moment has passed already. */
+const AT_ONCE_MS = 50;
 
-/** Naming the type as well lets the unique index serve it: without that, its condition is not seen to hold. */
-export const liveKey = (
-  name: string,
-  uniqueKey: string,
-): { name: string; uniqueKey: object; status: object } => ({
-  name,
-  uniqueKey: { $eq: uniqueKey, $type: 'string' },
-  status: LIVE,
-});
-
-/** Who holds the id or the unique key of a document that was refused. */
-function rival(document: JobDocument): object {
-  if (document['uniqueKey'] === undefined) return { _id: document._id };
-  return { $or: [{ _id: document._id }, liveKey(document.name, document['uniqueKey'] as string)] };
+/** An id that the store made can only have been stored by an earlier try of the same call; one of the caller's, by its time. */
+function outcomeOf(
+  job: NewJob,
+  winner: JobDocument,
+  document: JobDocument,
+  isRepeated: boolean,
+): Inserted['outcome'] {
+  if (String(winner._id) !== String(document._id)) return 'existing';
+  const isOwn = isRepeated && toRecord(winner).createdAt.getTime() === job.createdAt.getTime();
+  return job.ownId !== true || isOwn ? 'created' : 'existing';
 }
 
-/** An id that nobody gave can only have been stored by an earlier try of the same call. */
-const outcomeOf = (job: NewJob, document: JobDocument, winner: JobDocument): Inserted['outcome'] =>
-  job.ownId !== true && String(winner._id) === String(document._id) ? 'created' : 'existing';
+/** One call: its jobs as documents, and what became of each so far. */
+interface Call {
+  readonly jobs: readonly NewJob[];
+  readonly documents: readonly JobDocument[];
+  readonly answers: (Inserted | undefined)[];
+  /** Documents without an answer may be stored: a statement was cut off. */
+  isRepeated: boolean;
+}
+
+const callOf = (mongo: Mongo, jobs: readonly NewJob[]): Call => ({
+  jobs,
+  documents: jobs.map((job) => toDocument(job, mongo.sharded)),
+  answers: new Array<Inserted | undefined>(jobs.length).fill(undefined),
+  isRepeated: false,
+});
+
+/** The first of those with the same id, or the same name and unique key. */
+function withoutTwins({ documents }: Call, positions: readonly number[]): readonly number[] {
+  const seen = new Set<string>();
+  return positions.filter((at) => {
+    const { _id, name, uniqueKey } = documents[at] as JobDocument;
+    const keys = [String(_id), ...(uniqueKey === undefined ? [] : [JSON.stringify([name, uniqueKey])])];
+    const isTwin = keys.some((key) => seen.has(key));
+    for (const key of keys) seen.add(key);
+    return !isTwin;
+  });
+}
+
+const openOf = ({ answers }: Call): number[] => [...answers.keys()].filter((at) => answers[at] === undefined);
+
+export async function insert(mongo: Mongo, jobs: readonly NewJob[]): Promise<readonly Inserted[]> {
+  const call = callOf(mongo, jobs);
+  await insertOpen(mongo, call, openOf(call));
+  return call.answers as readonly Inserted[];
+}
+
+/**
+ * All that can be stored now: a job whose unique key an open transaction holds is left out. At first together; where that
+ * takes too long, those without a key go together, and the others one by one.
+ */
+export async function insertFree(
+  mongo: Mongo,
+  jobs: readonly NewJob[],
+): Promise<readonly (Inserted | undefined)[]> {
+  const call = callOf(mongo, jobs);
+  if (await insertedBriefly(mongo, call, openOf(call), BRIEFLY_MS)) return call.answers;
+  const plain = openOf(call).filter((at) => isPlain(jobs[at] as NewJob));
+  await insertOpen(mongo, call, plain);
+  // What is in the way, and here to stay, is no open transaction.
+  await readWinners(
+    mongo,
+    call,
+    openOf(call),
+    mongo.transactions ? { readConcern: { level: 'majority' } } : {},
+  );
+  for (const at of withoutTwins(call, openOf(call))) await insertedBriefly(mongo, call, [at], AT_ONCE_MS);
+  return call.answers;
+}
+
+/** False where a document among these waits for an open transaction; some of the others may be stored. */
+async function insertedBriefly(
+  mongo: Mongo,
+  call: Call,
+  positions: readonly number[],
+  maxTimeMS: number,
+): Promise<boolean> {
+  const mayWait = positions.some((at) => !isPlain(call.jobs[at] as NewJob));
+  try {
+    await insertOpen(mongo, call, positions, mayWait ? maxTimeMS : 0);
+    return true;
+  } catch (error) {
+    const cause: unknown = error instanceof StoreError ? error.cause : undefined;
+    if (!isTimeLimit(cause)) throw error;
+    call.isRepeated = true;
+    if (!isUnconfirmed(cause)) return false;
+    // All that could be written was. What is there already is confirmed, too, before the server refuses it.
+    await insertOpen(
+      mongo,
+      call,
+      openOf(call).filter((at) => positions.includes(at)),
+    );
+    return true;
+  }
+}
 
 /** Insert first, ask afterwards: the unique index decides, and the loser reads the winner. */
-export async function insert(mongo: Mongo, jobs: readonly NewJob[]): Promise<readonly Inserted[]> {
-  const documents = jobs.map((job) => toDocument(job, mongo.sharded));
-  const answers = new Array<Inserted>(jobs.length);
-  let open = documents.map((_document, index) => index);
+async function insertOpen(
+  mongo: Mongo,
+  call: Call,
+  positions: readonly number[],
+  maxTimeMS = 0,
+): Promise<void> {
+  const { documents, answers } = call;
+  let open = positions;
   for (let tries = 0; open.length > 0 && tries < TRIES; tries += 1) {
-    const batch = open;
+    // Twins would only be refused: they are answered with the first of them.
+    const batch = withoutTwins(call, open);
     const refused = await insertBatch(
       mongo,
       batch.map((index) => documents[index] as JobDocument),
+      maxTimeMS,
     );
     const lost = new Set(refused.map((position) => batch[position] as number));
     for (const index of batch) {
       if (!lost.has(index))
         answers[index] = { job: toRecord(documents[index] as JobDocument), outcome: 'created' };
     }
-    open = await readWinners(mongo, jobs, documents, answers, [...lost]);
+    open = await readWinners(
+      mongo,
+      call,
+      open.filter((index) => answers[index] === undefined),
+    );
   }
-  if (open.length === 0) return answers;
+  if (open.length === 0) return;
   throw new StoreError('enqueue: a unique key was taken and free again many times in a row; try again.', {
     transient: true,
     outcomeUnknown: true,
   });
 }
 
-async function insertBatch(mongo: Mongo, documents: readonly JobDocument[]): Promise<readonly number[]> {
+async function insertBatch(
+  mongo: Mongo,
+  documents: readonly JobDocument[],
+  maxTimeMS: number,
+): Promise<readonly number[]> {
+  const limit = maxTimeMS === 0 ? {} : { maxTimeMS };
   return run(
     'enqueue',
     async () => {
       try {
-        await mongo.jobs.insertMany([...documents] as never[], { ordered: false });
+        await mongo.jobs.insertMany([...documents] as never[], { ordered: false, ...limit });
         return [];
       } catch (error) {
+        if (maxTimeMS > 0 && isUnconfirmed(error)) throw error;
         return duplicatesOf(error);
       }
     },
@@ -72,30 +169,22 @@ async function insertBatch(mongo: Mongo, documents: readonly JobDocument[]): Pro
 /** Fills in the answers of refused documents; those whose winner is gone already are to be tried again. */
 async function readWinners(
   mongo: Mongo,
-  jobs: readonly NewJob[],
-  documents: readonly JobDocument[],
-  answers: Inserted[],
+  { jobs, documents, answers, isRepeated }: Call,
   refused: readonly number[],
+  options: FindOptions = {},
 ): Promise<number[]> {
-  const again: number[] = [];
-  // Many callers may have lost to the same one: it is read once.
-  const winners = new Map<string, JobDocument | null>();
+  if (refused.length === 0) return [];
+  const lost = refused.map((index) => documents[index] as JobDocument);
   // Others of the same call may have been stored: where this fails, nobody knows what is there.
-  const read = async (): Promise<void> => {
-    for (const index of refused) {
-      const filter = rival(documents[index] as JobDocument);
-      const text = BSON.EJSON.stringify(filter);
-      const winner = winners.get(text) ?? (await mongo.jobs.findOne(filter));
-      winners.set(text, winner);
-      if (winner === null) again.push(index);
-      else {
-        const outcome = outcomeOf(jobs[index] as NewJob, documents[index] as JobDocument, winner);
-        answers[index] = { job: toRecord(winner), outcome };
-      }
-    }
-  };
-  await run('enqueue', read, true);
-  return again;
+  const winnerOf = await run('enqueue', () => winners(mongo, lost, options), true);
+  return refused.filter((index) => {
+    const document = documents[index] as JobDocument;
+    const winner = winnerOf(document);
+    if (winner === undefined) return true;
+    const outcome = outcomeOf(jobs[index] as NewJob, winner, document, isRepeated);
+    answers[index] = { job: toRecord(winner), outcome };
+    return false;
+  });
 }
 
 /**

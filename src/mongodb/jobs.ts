@@ -5,7 +5,7 @@ import { run, type Mongo } from './context.js';
 import { depths } from './depths.js';
 import * as finding from './find.js';
 import * as holding from './hold.js';
-import { insert, insertIn } from './insert.js';
+import { insert, insertFree, insertIn } from './insert.js';
 import { look } from './look.js';
 import * as managing from './manage.js';
 import * as scheduling from './schedules.js';
@@ -17,6 +17,7 @@ export function jobStore(mongo: () => Mongo): JobStore<ClientSession> {
     newId: () => new ObjectId().toHexString(),
     insert: (jobs, session) =>
       session === undefined ? insert(mongo(), jobs) : insertIn(mongo(), jobs, session),
+    insertFree: (jobs) => insertFree(mongo(), jobs),
     look: (names) => look(mongo(), names),
     claim: (request) => claim(mongo(), request),
     claimedUnder: (instance, token) => claimedUnder(mongo(), instance, token),

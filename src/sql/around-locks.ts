@@ -9,7 +9,10 @@ export const LOCK_MS = 250;
  * The first step of a statement that is a transaction by itself: where it meets a lock, it gives up after a while. The setting ends
  * with the statement.
  */
-export const lockLimit: string = `select set_config('lock_timeout', '${String(LOCK_MS)}', true)`;
+export const lockLimitOf = (limitMs: number): string =>
+  `select set_config('lock_timeout', '${String(limitMs)}', true)`;
+
+export const lockLimit: string = lockLimitOf(LOCK_MS);
 
 /** The rows of a query, which are there once the limit is. */
 export const limitedRows = (rows: string): string => `select r.* from (${lockLimit}) as l, (${rows}) as r`;

@@ -3,6 +3,7 @@ import { ServerClock } from '../core/server-clock.js';
 import { Bell } from './bell.js';
 import type { Driver, Queryable } from './driver.js';
 import { run } from './errors.js';
+import { withRetries } from './conflicts.js';
 import { checkMigrated, migrate, versionOf } from './migrate.js';
 import type { Names } from './names.js';
 import { rows } from './rows.js';
@@ -87,7 +88,8 @@ export class Connection {
   async #connect(): Promise<Sql> {
     const { names, open, notify } = this.#options;
     return run('open the store', async () => {
-      const { driver, leaseNow, tidy, ready } = await open();
+      const { leaseNow, tidy, ready, ...opened } = await open();
+      const driver = withRetries(opened.driver);
       try {
         const there = await this.#prepare(driver);
         await this.#readClock(driver);

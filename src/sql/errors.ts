@@ -26,6 +26,10 @@ export const isTimeLimit = (error: unknown): boolean => sqlState(error) === QUER
 /** A transaction that met another one, and may succeed when it is tried again. */
 export const isConflict = (error: unknown): boolean => AGAIN.has(sqlState(error));
 
+/** The server says itself that it wrote nothing of the statement. */
+export const isRolledBack = (error: unknown): boolean =>
+  isConflict(error) || isLocked(error) || isTimeLimit(error);
+
 export const isUnstorable = (error: unknown): boolean =>
   UNSTORABLE.test(sqlState(error) ?? '') || error instanceof RangeError || error instanceof TypeError;
 
@@ -56,6 +60,6 @@ export async function run<T>(what: string, statements: () => Promise<T>, outcome
   try {
     return await statements();
   } catch (error) {
-    throw sorted(what, error, outcomeUnknown);
+    throw sorted(what, error, outcomeUnknown && !isRolledBack(error));
   }
 }

@@ -1,203 +1,198 @@
-import { OptionError, StoreError } from '../core/errors.js';
+import { pause } from '../core/clock.js';
+import { StoreError } from '../core/errors.js';
 import type { JobRecord } from '../core/job.js';
 import type { Inserted, NewJob } from '../store/port.js';
-import { batchOf, type BatchColumn } from './batch.js';
-import { RING, wakeMessage } from './bell.js';
+import { LOCK_MS } from './around-locks.js';
+import { wakeMessage } from './bell.js';
 import type { Sql } from './connection.js';
 import type { Queryable } from './driver.js';
-import { run } from './errors.js';
-import { COLUMNS, newId, recordOfNew, toRecord, type Row } from './record.js';
-import { rows } from './rows.js';
-import { mayBeMarked, refusesText, timeText, toStored } from './values.js';
+import { isLocked, isRolledBack, sorted } from './errors.js';
+import { checked, winnersStatement, write, type Identified, type Writing } from './new-jobs.js';
+import { recordOfNew, toRecord, type Row } from './record.js';
+import { mayBeMarked } from './values.js';
 
 /** A key that was taken and is free again a moment later, this often in a row, is a fault and not a race. */
 const TRIES = 50;
-/** A statement's text stays far below what the server and JavaScript can hold in one piece. */
-const MOST_CHARACTERS = 50_000_000;
+/** Another enqueue holds a key for a moment; what takes longer is a transaction that somebody keeps open. */
+const BRIEFLY_MS = 50;
+/** For one job at a time, where the moment has passed already. */
+const AT_ONCE_MS = 2;
+const LONGEST_PAUSE_MS = 1_000;
+/** How long a call waits for a key in all. */
+const PATIENCE_MS = 30_000;
 
-const COLUMNS_GIVEN: readonly BatchColumn[] = [
-  ['id', 'text'],
-  ['name', 'text'],
-  ['data', 'jsonb'],
-  ['status', 'text'],
-  ['priority', 'smallint'],
-  ['next_run_at', 'timestamptz'],
-  ['created_at', 'timestamptz'],
-  ['unique_key', 'text'],
-  ['retry_policy', 'jsonb'],
-  ['timeout_ms', 'double precision'],
-  ['trace', 'jsonb'],
-  ['locked_at', 'timestamptz'],
-  ['claimed_by', 'text'],
-  ['lease_token', 'text'],
-  ['heartbeat_interval', 'double precision'],
-];
+/** One call: its jobs, and what became of each so far. */
+class Insertion {
+  readonly answers: (Inserted | undefined)[];
+  readonly #sql: Sql;
+  readonly #asked: readonly Identified[];
+  /** True once something may be stored: then an error says nothing about the rest. */
+  #wrote = false;
 
-type Identified = NewJob & { readonly id: string };
+  constructor(sql: Sql, jobs: readonly NewJob[]) {
+    this.#sql = sql;
+    this.#asked = jobs.map((job) => checked(job, sql.clock.now()));
+    this.answers = new Array<Inserted | undefined>(jobs.length).fill(undefined);
+  }
 
-/** Conflicts raise no error, so that a caller's transaction lives on; whoever is in the way is read afterwards. */
-const insertStatement = ({ names }: Sql, given: string): string => `
-  with given as (${given}), stored as (
-    insert into ${names.jobs} (id, name, data, status, priority, next_run_at, created_at, updated_at, unique_key,
-      retry_policy, timeout_ms, trace, locked_at, last_heartbeat, claimed_by, lease_token, heartbeat_interval)
-    select id, name, data, status, priority, next_run_at, created_at, created_at, unique_key,
-      retry_policy, timeout_ms, trace, locked_at, locked_at, claimed_by, lease_token, heartbeat_interval
-    from given order by at
-    on conflict do nothing
-    returning id
-  )
-  select to_json(id)::text as json from stored ${RING}`;
+  /** Positions that have no answer yet. */
+  get open(): readonly number[] {
+    return this.#asked.map((_job, at) => at).filter((at) => this.answers[at] === undefined);
+  }
 
-/** Who holds the id, or else the unique key, of each job that was not stored. */
-export const winnersStatement = ({ names }: Sql): string => `
-  select json_build_object('at', g.at, 'job', row_to_json(w))::text as json
-  from json_to_recordset($1::text::json) as g(at integer, id text, name text, unique_key text)
-  cross join lateral (
-    (select ${COLUMNS} from ${names.jobs} where id = g.id)
-    union all
-    (select ${COLUMNS} from ${names.jobs}
-     where name = g.name and unique_key = g.unique_key and status in ('pending', 'processing'))
-    limit 1
-  ) w`;
+  /** Only a key, or an id, that the caller chose can be in somebody's way. */
+  isPlain(at: number): boolean {
+    const { uniqueKey, ownId } = this.#job(at);
+    return uniqueKey === undefined && ownId !== true;
+  }
 
-function storedJob(job: Identified): Readonly<Record<string, unknown>> {
-  const { claim } = job;
-  return {
-    id: job.id,
-    name: job.name,
-    data: toStored(job.data),
-    status: claim === undefined ? job.status : 'processing',
-    priority: job.priority,
-    next_run_at: timeText(job.nextRunAt),
-    created_at: timeText(job.createdAt),
-    unique_key: job.uniqueKey,
-    retry_policy: toStored(job.retryPolicy),
-    timeout_ms: job.timeoutMs,
-    trace: job.trace,
-    // By the producer's estimate of the server's time, as `created_at` is.
-    ...(claim === undefined
-      ? {}
-      : {
-          locked_at: timeText(job.createdAt),
-          claimed_by: claim.instance.instanceId,
-          lease_token: claim.token,
-          heartbeat_interval: claim.heartbeatMs,
-        }),
-  };
+  async insert(positions: readonly number[], writing: Writing): Promise<void> {
+    let open = positions;
+    for (let tries = 0; open.length > 0 && tries < TRIES; tries += 1) {
+      await this.#write(open, writing);
+      open = await this.#readWinners(writing.on, this.#unanswered(open));
+    }
+    if (open.length === 0) return;
+    throw new StoreError('enqueue: a unique key was taken and free again many times in a row; try again.', {
+      transient: true,
+      outcomeUnknown: this.#wrote,
+    });
+  }
+
+  /** Waits for keys that open transactions hold, without keeping a connection meanwhile. */
+  async insertPatiently(writing: Writing): Promise<void> {
+    const { clock } = this.#sql;
+    const until = clock.monotonic() + PATIENCE_MS;
+    for (let pauseMs = BRIEFLY_MS; ; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
+      try {
+        await this.insert(this.open, writing);
+        return;
+      } catch (error) {
+        if (!isLocked(error)) throw error;
+        if (clock.monotonic() > until) throw heldUp(error, this.#wrote);
+      }
+      await pause(clock, pauseMs);
+    }
+  }
+
+  /** What the driver threw, as an error of ours. */
+  sorted(error: unknown): Error {
+    return sorted('enqueue', error, this.#wrote || !isRolledBack(error));
+  }
+
+  #job(at: number): Identified {
+    return this.#asked[at] as Identified;
+  }
+
+  #unanswered(positions: readonly number[]): readonly number[] {
+    return positions.filter((at) => this.answers[at] === undefined);
+  }
+
+  async #write(positions: readonly number[], writing: Writing): Promise<void> {
+    const jobs = positions.map((at) => this.#job(at));
+    await write(this.#sql, jobs, writing, (ids) => {
+      const stored = new Set(ids);
+      this.#wrote ||= stored.size > 0;
+      // Twins in one call have different ids, unless the caller gave them the same one.
+      for (const at of this.#unanswered(positions)) {
+        const job = this.#job(at);
+        if (stored.delete(job.id)) this.answers[at] = { job: recordOfNew(job), outcome: 'created' };
+      }
+    });
+  }
+
+  /** Fills in the answers of refused jobs; those whose winner is gone already are to be tried again. */
+  async #readWinners(on: Queryable, refused: readonly number[]): Promise<readonly number[]> {
+    if (refused.length === 0) return [];
+    const given = refused.map((at) => {
+      const { id, name, uniqueKey } = this.#job(at);
+      return { at, id, name, unique_key: uniqueKey };
+    });
+    const answer = await on.query(winnersStatement(this.#sql), [JSON.stringify(given)]);
+    for (const { json } of answer.rows) {
+      const { at, job } = JSON.parse(json as string) as { at: number; job: Row };
+      const winner = toRecord(job, mayBeMarked(json as string));
+      this.answers[at] = { job: winner, outcome: outcomeOf(this.#job(at), winner) };
+    }
+    return this.#unanswered(refused);
+  }
 }
 
-function checked(job: NewJob, now: number): Identified {
-  checkStorable('id', job.id);
-  checkStorable('name', job.name);
-  checkStorable('uniqueKey', job.uniqueKey);
-  return job.id === undefined ? { ...job, id: newId(now) } : (job as Identified);
+const heldUp = (cause: unknown, outcomeUnknown: boolean): StoreError =>
+  new StoreError(
+    `enqueue: an open transaction has held a unique key, or an id, of this call for ${String(PATIENCE_MS / 1_000)} s. ` +
+      'Nothing was stored for it; end that transaction, or try again.',
+    { cause, transient: true, outcomeUnknown },
+  );
+
+/** An id that the store made can only have been stored by an earlier try of the same call. */
+const outcomeOf = (job: Identified, winner: JobRecord): Inserted['outcome'] =>
+  job.ownId !== true && winner.id === job.id ? 'created' : 'existing';
+
+const alone = (sql: Sql, lockMs: number): Writing => ({ on: sql.driver.often, rings: true, lockMs });
+
+export async function insert(sql: Sql, jobs: readonly NewJob[]): Promise<readonly Inserted[]> {
+  const insertion = new Insertion(sql, jobs);
+  try {
+    await insertion.insertPatiently(alone(sql, LOCK_MS));
+  } catch (error) {
+    throw insertion.sorted(error);
+  }
+  return insertion.answers as readonly Inserted[];
 }
 
-function checkStorable(option: string, text: string | undefined): void {
-  const fault = text === undefined ? null : refusesText(text);
-  if (fault !== null) throw new OptionError(`enqueue: ${option} ${fault}; use another one.`);
+/**
+ * All that can be stored now: a job whose key an open transaction holds is left out. At first together; where that meets
+ * a lock, those without a key go together, and the others one by one.
+ */
+export async function insertFree(
+  sql: Sql,
+  jobs: readonly NewJob[],
+): Promise<readonly (Inserted | undefined)[]> {
+  const insertion = new Insertion(sql, jobs);
+  try {
+    const blocked = await leftOut(insertion, insertion.open, alone(sql, BRIEFLY_MS));
+    if (blocked.length > 0) await apart(sql, insertion);
+  } catch (error) {
+    throw insertion.sorted(error);
+  }
+  return insertion.answers;
 }
 
-export const insert = (sql: Sql, jobs: readonly NewJob[]): Promise<readonly Inserted[]> =>
-  run('enqueue', () => insertOn(sql, sql.driver.often, jobs, true), true);
+async function apart(sql: Sql, insertion: Insertion): Promise<void> {
+  const { open } = insertion;
+  await insertion.insert(
+    open.filter((at) => insertion.isPlain(at)),
+    alone(sql, LOCK_MS),
+  );
+  for (const at of insertion.open) await leftOut(insertion, [at], alone(sql, AT_ONCE_MS));
+  // The one that was to wake others may be among those that wait.
+  sql.bell.ring(wakeMessage());
+}
+
+/** Inserts these; answers them all if one of them waits for a lock. */
+async function leftOut(
+  insertion: Insertion,
+  positions: readonly number[],
+  writing: Writing,
+): Promise<readonly number[]> {
+  try {
+    await insertion.insert(positions, writing);
+    return [];
+  } catch (error) {
+    if (!isLocked(error)) throw error;
+    return positions;
+  }
+}
 
 /** In the caller's transaction. Its errors are the driver's own, by which the caller knows what to do. */
-export const insertIn = (
+export async function insertIn(
   sql: Sql,
   jobs: readonly NewJob[],
   transaction: Queryable,
-): Promise<readonly Inserted[]> => {
-  if (jobs.some((job) => job.wake === true)) sql.bell.afterCommit(transaction);
-  return insertOn(sql, transaction, jobs, sql.bell.ringsAtCommit);
-};
-
-async function insertOn(
-  sql: Sql,
-  on: Queryable,
-  jobs: readonly NewJob[],
-  ring: boolean,
 ): Promise<readonly Inserted[]> {
-  const asked = jobs.map((job) => checked(job, sql.clock.now()));
-  const answers = new Array<Inserted>(jobs.length);
-  let open = asked.map((_job, at) => at);
-  for (let tries = 0; open.length > 0 && tries < TRIES; tries += 1) {
-    const stored = await store(sql, on, asked, open, ring);
-    const refused: number[] = [];
-    for (const at of open) {
-      const job = asked[at] as Identified;
-      // Twins in one call have different ids, unless the caller gave them the same one.
-      if (stored.delete(job.id)) answers[at] = { job: recordOfNew(job), outcome: 'created' };
-      else refused.push(at);
-    }
-    open = await readWinners(sql, on, asked, answers, refused);
-  }
-  if (open.length === 0) return answers;
-  throw new StoreError('enqueue: a unique key was taken and free again many times in a row; try again.', {
-    transient: true,
-    outcomeUnknown: true,
-  });
+  if (jobs.some((job) => job.wake === true)) sql.bell.afterCommit(transaction);
+  const insertion = new Insertion(sql, jobs);
+  await insertion.insert(insertion.open, { on: transaction, rings: sql.bell.ringsAtCommit });
+  return insertion.answers as readonly Inserted[];
 }
-
-async function store(
-  sql: Sql,
-  on: Queryable,
-  asked: readonly Identified[],
-  open: readonly number[],
-  ring: boolean,
-): Promise<Set<string>> {
-  const stored = new Set<string>();
-  const waking = ring ? open.map((at) => asked[at]).find((job) => job?.wake === true) : undefined;
-  const batch = batchOf(
-    COLUMNS_GIVEN,
-    open.map((at) => storedJob(asked[at] as Identified)),
-  );
-  for (const [from, to] of piecesOf(batch.sizes)) {
-    const message = waking !== undefined && to === open.length ? wakeMessage(waking) : '';
-    const { shared, own } = batch.values(from, to);
-    const values = [shared, sql.names.channel, message, ...own];
-    for (const id of await rows<string>(on, insertStatement(sql, batch.rows), values)) stored.add(id);
-  }
-  return stored;
-}
-
-/** Where each piece begins and ends, so that it is short enough for one statement. */
-function piecesOf(sizes: readonly number[]): (readonly [from: number, to: number])[] {
-  const pieces: (readonly [number, number])[] = [];
-  let from = 0;
-  let length = 0;
-  for (const [at, size] of sizes.entries()) {
-    if (at > from && length + size > MOST_CHARACTERS) {
-      pieces.push([from, at]);
-      from = at;
-      length = 0;
-    }
-    length += size;
-  }
-  return [...pieces, [from, sizes.length]];
-}
-
-/** Fills in the answers of refused jobs; those whose winner is gone already are to be tried again. */
-async function readWinners(
-  sql: Sql,
-  on: Queryable,
-  asked: readonly Identified[],
-  answers: Inserted[],
-  refused: readonly number[],
-): Promise<number[]> {
-  if (refused.length === 0) return [];
-  const given = refused.map((at) => {
-    const { id, name, uniqueKey } = asked[at] as Identified;
-    return { at, id, name, unique_key: uniqueKey };
-  });
-  const answer = await on.query(winnersStatement(sql), [JSON.stringify(given)]);
-  for (const { json } of answer.rows) {
-    const { at, job } = JSON.parse(json as string) as { at: number; job: Row };
-    const winner = toRecord(job, mayBeMarked(json as string));
-    answers[at] = { job: winner, outcome: outcomeOf(asked[at] as Identified, winner) };
-  }
-  return refused.filter((at) => answers[at] === undefined);
-}
-
-/** An id that nobody gave can only have been stored by an earlier try of the same call. */
-const outcomeOf = (job: Identified, winner: JobRecord): Inserted['outcome'] =>
-  job.ownId !== true && winner.id === job.id ? 'created' : 'existing';

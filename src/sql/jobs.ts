@@ -7,7 +7,7 @@ import type { Queryable } from './driver.js';
 import { run } from './errors.js';
 import * as finding from './find.js';
 import * as holding from './hold.js';
-import { insert, insertIn } from './insert.js';
+import { insert, insertFree, insertIn } from './insert.js';
 import { look } from './look.js';
 import * as managing from './manage.js';
 import { newId } from './record.js';
@@ -21,6 +21,7 @@ export function jobStore(sql: () => Sql): JobStore<Queryable> {
     newId: () => newId(sql().clock.now()),
     insert: (jobs, transaction) =>
       transaction === undefined ? insert(sql(), jobs) : insertIn(sql(), jobs, transaction),
+    insertFree: (jobs) => insertFree(sql(), jobs),
     look: (names) => look(sql(), names),
     claim: (request) => claim(sql(), request),
     claimedUnder: (instance, token) => claimedUnder(sql(), instance, token),

@@ -20,7 +20,7 @@ import { Connection, type Opened, type Sql } from './connection.js';
 import { sqlDocuments } from './documents.js';
 import { driftText, schemaDrift } from './drift.js';
 import type { Queryable } from './driver.js';
-import { isConflict, run } from './errors.js';
+import { run } from './errors.js';
 import { inspect } from './inspect.js';
 import { instanceStore } from './instances.js';
 import { jobStore } from './jobs.js';
@@ -63,8 +63,6 @@ export const SQL_OPTIONS = ['schema', 'migrate', 'notify', 'maxPayloadBytes', 'c
 const DEFAULT_BYTES = 15_500_000;
 /** A value of jsonb holds somewhat more. */
 const LARGEST_BYTES = 200_000_000;
-/** A transaction that meets another one, this often in a row, is up against more than bad luck. */
-const TRIES = 10;
 
 const payload: PayloadRules = { maxDepth: 80, refusesText };
 
@@ -136,23 +134,17 @@ export class SqlStore implements Store<Queryable> {
   /** At READ COMMITTED; `work` is called again where the transaction met another one. */
   async transaction<T>(work: (transaction: Queryable) => Promise<T>): Promise<T> {
     const { driver, bell, ownTransactions } = this.#connection.sql;
-    for (let tries = 1; ; tries += 1) {
-      let handle: Queryable | undefined;
+    let handle: Queryable | undefined;
+    const answer = await driver.transaction(async (transaction) => {
+      ownTransactions.add((handle = transaction));
       try {
-        const answer = await driver.transaction(async (transaction) => {
-          ownTransactions.add((handle = transaction));
-          try {
-            return await work(transaction);
-          } finally {
-            ownTransactions.delete(transaction);
-          }
-        });
-        if (handle !== undefined) bell.committed(handle);
-        return answer;
-      } catch (error) {
-        if (tries === TRIES || !isConflict(error)) throw error;
+        return await work(transaction);
+      } finally {
+        ownTransactions.delete(transaction);
       }
-    }
+    });
+    if (handle !== undefined) bell.committed(handle);
+    return answer;
   }
 
   checkOutside(): void {

@@ -181,6 +181,11 @@ export interface JobStore<Tx = unknown> extends WorkStore<JobRecord, Settlement,
   /** A new id, unlike any other. */
   newId(): string;
   insert(jobs: readonly NewJob[], transaction?: Tx): Promise<readonly Inserted[]>;
+  /**
+   * As `insert`, without waiting for a unique key that an open transaction holds: undefined for those jobs. Left out by stores
+   * where nothing is waited for.
+   */
+  insertFree?(jobs: readonly NewJob[]): Promise<readonly (Inserted | undefined)[]>;
   /** As `held` for one lease, read inside the caller's transaction, which may have taken the last connection that there is. */
   heldIn(lease: Lease, transaction: Tx): Promise<JobRecord | undefined>;
   note(notes: readonly Note[]): Promise<void>;

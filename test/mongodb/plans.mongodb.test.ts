@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { headPipeline } from '../../src/mongodb/claim.js';
 import { dueDepthPipeline } from '../../src/mongodb/depths.js';
 import { countPipeline, findQuery, namesPipeline } from '../../src/mongodb/find.js';
-import { liveKey } from '../../src/mongodb/insert.js';
+import { liveKey } from '../../src/mongodb/winners.js';
 import { clusterPipeline, duePipeline, oddPipelines } from '../../src/mongodb/look.js';
 import { mongodb, type MongodbStore } from '../../src/mongodb/index.js';
 import { aMill } from '../support/mills.js';

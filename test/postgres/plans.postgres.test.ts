@@ -4,7 +4,7 @@ import { claimStatement, hintedStatement } from '../../src/sql/claim.js';
 import type { Sql } from '../../src/sql/connection.js';
 import { depthsStatement } from '../../src/sql/depths.js';
 import { findStatement, statsStatement } from '../../src/sql/find.js';
-import { winnersStatement } from '../../src/sql/insert.js';
+import { winnersStatement } from '../../src/sql/new-jobs.js';
 import { dueStatement } from '../../src/sql/look.js';
 import { namesIn } from '../../src/sql/names.js';
 import { sweepStatement } from '../../src/sql/sweep.js';
