@@ -67,6 +67,9 @@ export const RESET: string = `status = case when status in ${RUNNING} then 'proc
   attempts = 0, scheduled_at = ${NOW}, initial_scheduled_at = ${NOW}, waiting_since = ${NOW}, updated_at = ${NOW},
   first_error_at = null, deferred_until = null`;
 
+/** Not what could not be planned: there is nothing to run it for until its row, or the definition, is another one. */
+export const RESETTABLE = 'not (unplannable and not matched)';
+
 export async function reprocess(
   { sql }: Sources,
   { task }: TaskPlan,
@@ -74,7 +77,7 @@ export async function reprocess(
 ): Promise<number> {
   const statuses = which === 'reprocess_failed' ? `status = 'failed'` : `status <> 'pending'`;
   const text = `with reset as (
-      update ${namesOf(sql).tasks} set ${RESET} where task = $1::text and ${statuses} returning 1
+      update ${namesOf(sql).tasks} set ${RESET} where task = $1::text and ${statuses} and ${RESETTABLE} returning 1
     ) select count(*)::text as json from reset`;
   const [count = 0] = await run('reprocess', () => rows<number>(sql.driver, text, [task]));
   return count;

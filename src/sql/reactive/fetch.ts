@@ -11,7 +11,7 @@ import { found, given, holds, namesOf, RUNNING } from './place.js';
 import { whereOf } from './plan.js';
 import { leaseKey, revived } from './record.js';
 import type { Shape } from './shape.js';
-import { checkProjection, projected } from './snapshot.js';
+import { checkProjection, isAsPlanned, projected } from './snapshot.js';
 import type { Sources } from './sources.js';
 import { withShape } from './statements.js';
 import { conditionOf } from './translate.js';
@@ -38,12 +38,12 @@ function fetchStatement(
   { plan, lease, options }: Request,
   keys: readonly string[],
 ): { readonly text: string; readonly args: Arguments } {
-  const { tasks } = namesOf(sources.sql);
+  const { tasks, picked } = namesOf(sources.sql);
   const args = new Arguments();
   const where = whereOf(plan);
   const list = args.json(keys);
   const held = `held as materialized (
-      select k.key, k.overtaken, k.last_observed_values as snapshot from ${tasks} k
+      select k.key, k.overtaken, k.last_observed_values as snapshot, k.source from ${tasks} k
       where k.task = ${args.add(plan.task, 'text')} and k.key in (select json_array_elements_text(${list}))
         and k.status in ${RUNNING} and k.lease_token = ${args.add(lease.token, 'text')}
     )`;
@@ -51,12 +51,12 @@ function fetchStatement(
     return { args, text: `with ${held} select json_build_object('key', key)::text from held` };
   const wanted = options['projection'] as object | undefined;
   const isWhole = wanted === undefined || Object.keys(wanted).length === 0;
-  const document = isWhole ? 'row_to_json(f.doc)' : projected(where, shape, wanted, 'f.doc', args);
+  const document = isWhole ? 'row_to_json(f.doc)' : projected(where, shape, wanted, 'f.doc', args, picked);
   const condition = holds(shape, conditionOf(where, shape, plan.filter, args));
-  const snapshot = projected(where, shape, plan.watchProjection, 'f.doc', args);
+  const asPlanned = isAsPlanned(where, shape, plan.watchProjection, 'f.doc', args, picked);
   const text = `with ${given(shape, list)}, ${found(shape)}, ${held}
     select json_build_object('key', h.key, 'document', (
-      select ${document} from found f where f.key = h.key and not h.overtaken and ${condition} and ${snapshot} = h.snapshot
+      select ${document} from found f where f.key = h.key and not h.overtaken and ${condition} and ${asPlanned}
     ))::text from held h`;
   return { text, args };
 }

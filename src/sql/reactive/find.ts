@@ -7,7 +7,7 @@ import type { Sql } from '../connection.js';
 import { isTimeLimit, isUnstorable, run } from '../errors.js';
 import { isStorable, timeText } from '../values.js';
 import { Arguments, pinnedTexts } from './arguments.js';
-import { RESET } from './clean.js';
+import { RESET, RESETTABLE } from './clean.js';
 import { checkFilter } from './filter.js';
 import { distinctTasks } from './insight.js';
 import { found, given, holds, namesOf } from './place.js';
@@ -295,7 +295,7 @@ export async function retryMany(sources: Sources, asked: TaskFilter, located: Lo
         const text = `with reset as (
             update ${tasks} k set ${RESET}
             from json_to_recordset(${keys}) as g(task text, key text)
-            where k.task = g.task and k.key = g.key ${still.map((one) => `and ${one}`).join(' ')}
+            where k.task = g.task and k.key = g.key and ${RESETTABLE} ${still.map((one) => `and ${one}`).join(' ')}
             returning 1
           ) select count(*)::text from reset`;
         modified += Number((await pinnedTexts(sql.driver, pinned, text, args))[0] ?? 0);

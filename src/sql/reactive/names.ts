@@ -15,6 +15,8 @@ export interface ReactiveNames {
   readonly checkpoints: string;
   /** The function that runs a statement under fixed settings. */
   readonly pinned: string;
+  /** The function that takes parts out of JSON with arrays. */
+  readonly picked: string;
   /** Where triggers wake the planner; of no interest to anybody else. */
   readonly changesChannel: string;
 }
@@ -36,5 +38,6 @@ export const reactiveNames = ({ table, channel }: Names): ReactiveNames => ({
   planner: table('planner'),
   checkpoints: table('checkpoints'),
   pinned: table('pinned'),
+  picked: table('picked'),
   changesChannel: `${channel}_changes`,
 });

@@ -16,10 +16,15 @@ import { conditionOf } from './translate.js';
 export const whereOf = ({ task }: TaskPlan): string => `reactiveTask(${JSON.stringify(task)})`;
 
 const running = `k.status in ${RUNNING}`;
-const changed = 'k.last_observed_values is distinct from excluded.last_observed_values';
+/** It was planned for the row of another table that has the same key: of that row nothing counts. */
+const moved = `(coalesce(k.source, (select origin from home), excluded.source) <> excluded.source)`;
+const changed = `(k.last_observed_values is distinct from excluded.last_observed_values or ${moved})`;
 const triggered = `(not k.matched or ${changed})`;
 const whenTriggered = (column: string, value: string): string =>
   `${column} = case when ${triggered} then ${value} else k.${column} end`;
+
+const unlessMoved = (column: string): string =>
+  `${column} = case when ${moved} then null else k.${column} end`;
 
 /**
  * What becomes of a task that is there already (`excluded` is what a new one would be). Nothing, unless the row comes to
@@ -32,7 +37,9 @@ function changedTask({ debounce, resetRetriesOnDataChange }: TaskPlan): string {
   const settled = `least(${NOW} + ${ms(debounce.waitMs)}, ${since} + ${ms(debounce.maxWaitMs)})`;
   // A new sequence of attempts, unless the policy keeps the old one: then its delay is kept as well.
   // An attempt under way may yet be the first to fail, so it counts.
-  const fresh = resetRetriesOnDataChange ? 'true' : `(not ${running} and k.first_error_at is null)`;
+  const fresh = resetRetriesOnDataChange
+    ? 'true'
+    : `(${moved} or (not ${running} and k.first_error_at is null))`;
   const due = `greatest(${settled}, ${NOW}, k.deferred_until, case when ${fresh} then null else k.scheduled_at end)`;
   return [
     whenTriggered('status', `case when ${running} then 'processing_dirty' else 'pending' end`),
@@ -50,6 +57,10 @@ function changedTask({ debounce, resetRetriesOnDataChange }: TaskPlan): string {
     whenTriggered('first_error_at', `case when ${fresh} then null else k.first_error_at end`),
     whenTriggered('updated_at', NOW),
     whenTriggered('trace', 'excluded.trace'),
+    whenTriggered('source', 'excluded.source'),
+    whenTriggered('source_doc_id', 'excluded.source_doc_id'),
+    ...['last_error', 'fail_kind', 'last_success', 'last_finalized_at', 'execution_history'].map(unlessMoved),
+    'unplannable = false',
     // It may be about to be skipped for a state that has passed: then its end must know that somebody looked since.
     `touched = k.touched or (${running} and not ${triggered})`,
   ].join(',\n      ');
@@ -64,10 +75,11 @@ export function planStatement(
   skipLocked: boolean,
   trace?: TraceContext,
 ): { readonly text: string; readonly args: Arguments } {
-  const { tasks } = namesOf(sql);
+  const { tasks, states, picked } = namesOf(sql);
   const args = new Arguments();
   const where = whereOf(plan);
   const task = args.add(plan.task, 'text');
+  const source = args.add(shape.name, 'text');
   const kept = trace === undefined ? 'null' : args.add(JSON.stringify(trace), 'jsonb');
   const due = `${NOW} + ${String(plan.debounce.waitMs)} * interval '1 millisecond'`;
   const condition = holds(shape, conditionOf(where, shape, plan.filter, args));
@@ -76,16 +88,20 @@ export function planStatement(
     ), free as materialized (
       select k.key from ${tasks} k where k.task = ${task} and k.key in (select key from needed) for update skip locked
     ), blocked as materialized (select key from there where key not in (select key from free))`;
-  const text = `with ${given(shape, args.json(keys))}, ${found(shape)}, seen as materialized (
-      select f.key, ${docId(shape, '(f.doc)')} as id, ${projected(where, shape, plan.watchProjection, 'f.doc', args)} as snapshot
+  const snapshot = projected(where, shape, plan.watchProjection, 'f.doc', args, picked);
+  const text = `with ${given(shape, args.json(keys))}, ${found(shape)}, home as materialized (
+      select origin from ${states} where task = ${task}
+    ), seen as materialized (
+      select f.key, ${docId(shape, '(f.doc)')} as id, ${snapshot} as snapshot
       from found f where ${condition}
     ), needed as materialized (
       select s.* from seen s left join ${tasks} k on k.task = ${task} and k.key = s.key
       where k.key is null or not k.matched or k.last_observed_values is distinct from s.snapshot or ${running}
+        or coalesce(k.source, (select origin from home), ${source}) <> ${source}
     )${skipLocked ? free : ''}, written as (
       insert into ${tasks} as k (task, key, source_doc_id, status, scheduled_at, initial_scheduled_at, waiting_since,
-        matched, last_observed_values, created_at, updated_at, trace)
-      select ${task}, n.key, n.id, 'pending', ${due}, ${due}, ${NOW}, true, n.snapshot, ${NOW}, ${NOW}, ${kept}
+        matched, last_observed_values, created_at, updated_at, trace, source)
+      select ${task}, n.key, n.id, 'pending', ${due}, ${due}, ${NOW}, true, n.snapshot, ${NOW}, ${NOW}, ${kept}, ${source}
       from needed n ${skipLocked ? 'where n.key not in (select key from blocked)' : ''} order by n.key
       on conflict (task, key) do update set
       ${changedTask(plan)}
@@ -149,13 +165,14 @@ export async function park(sources: Sources, of: TaskPlan, poisoned: readonly Po
       );
       const text = `with ${given(shape, args.json(poisoned.map(({ id }) => id)))}, ${found(shape)}, written as (
           insert into ${tasks} as k (task, key, source_doc_id, status, scheduled_at, initial_scheduled_at, matched,
-            created_at, updated_at, last_finalized_at, last_error)
+            created_at, updated_at, last_finalized_at, last_error, source, unplannable)
           select ${args.add(of.task, 'text')}, f.key, ${docId(shape, '(f.doc)')}, 'failed', ${NOW}, ${NOW}, false,
-            ${NOW}, ${NOW}, ${NOW}, r.reason
+            ${NOW}, ${NOW}, ${NOW}, r.reason, ${args.add(shape.name, 'text')}, true
           from found f join json_to_recordset(${reasons}) as r(key text, reason text) on r.key = f.key
           order by f.key
           on conflict (task, key) do update set status = 'failed', matched = false, updated_at = ${NOW},
-            last_finalized_at = ${NOW}, locked_at = null, last_error = excluded.last_error
+            last_finalized_at = ${NOW}, locked_at = null, last_error = excluded.last_error,
+            source = excluded.source, source_doc_id = excluded.source_doc_id, unplannable = true
           where not (${running})
         ) select null::text where false`;
       await pinned(sql.driver, name, text, args);

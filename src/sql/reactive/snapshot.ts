@@ -20,43 +20,58 @@ export function checkProjection(where: string, option: string, projection: unkno
   }
 }
 
-interface Node {
-  readonly key: string;
-  readonly children: Node[];
+/** Keys with the keys below them; one without any is taken whole. */
+type Tree = Map<string, Tree>;
+
+function grow(tree: Tree, [key, ...rest]: readonly string[]): void {
+  if (key === undefined) return;
+  const known = tree.get(key);
+  // All of it is wanted already.
+  if (known?.size === 0) return;
+  const below: Tree = known ?? new Map<string, Tree>();
+  tree.set(key, below);
+  grow(below, rest);
 }
 
 /** Paths into one column, as the tree that they are. */
-function treeOf(paths: readonly (readonly string[])[]): Node[] {
-  const roots: Node[] = [];
-  for (const path of paths) {
-    let level = roots;
-    for (const key of path) {
-      let node = level.find((one) => one.key === key);
-      if (node === undefined) level.push((node = { key, children: [] }));
-      level = node.children;
-    }
-  }
-  return roots;
+function treeOf(paths: readonly (readonly string[])[]): Tree {
+  const tree: Tree = new Map<string, Tree>();
+  for (const path of [...paths].sort((a, b) => a.length - b.length)) grow(tree, path);
+  return tree;
 }
 
-/** What is missing is left out, so that it differs from null. */
-function nested(value: string, nodes: readonly Node[], args: Arguments): string {
-  const parts = nodes.map(({ key, children }) => {
+const objectOf = (tree: Tree): object =>
+  Object.fromEntries([...tree].map(([key, below]) => [key, objectOf(below)]));
+
+/**
+ * What is missing is left out, so that it differs from null. Objects are taken apart by the expression itself; where an
+ * array is on the way, `picked` goes through it.
+ */
+function nested(value: string, tree: Tree, picked: string | undefined, args: Arguments): string {
+  const parts = [...tree].map(([key, below]) => {
     const name = args.add(key, 'text');
     const inner = `(${value} -> ${name})`;
-    const item = children.length === 0 ? inner : nested(inner, children, args);
+    const item = below.size === 0 ? inner : nested(inner, below, picked, args);
     return `case when ${item} is null then '{}'::jsonb else jsonb_build_object(${name}, ${item}) end`;
   });
-  return `(case when jsonb_typeof(${value}) = 'object' then ${parts.join(' || ')} end)`;
+  const through =
+    picked === undefined
+      ? ''
+      : `when 'array' then ${picked}(${value}, ${args.add(JSON.stringify(objectOf(tree)), 'jsonb')})`;
+  return `(case jsonb_typeof(${value}) when 'object' then ${parts.join(' || ')} ${through} end)`;
 }
 
-/** An expression: the part of `row` that a projection names, or all of it. */
+/**
+ * An expression: the part of `row` that a projection names, or all of it. Without `picked` arrays on the path are left
+ * out, as snapshots of earlier versions have it.
+ */
 export function projected(
   where: string,
   shape: Shape,
   projection: unknown,
   row: string,
   args: Arguments,
+  picked: string | undefined,
 ): string {
   if (projection === undefined) return `to_jsonb(${row})`;
   const fields = Object.keys(projection as object).map((name) => fieldOf(where, shape, name));
@@ -67,8 +82,29 @@ export function projected(
     const value = `to_jsonb((${row}).${quoted(name)})`;
     const key = args.add(name, 'text');
     if (of.some(({ path }) => path.length === 0)) return `jsonb_build_object(${key}, ${value})`;
-    const item = nested(value, treeOf(of.map(({ path }) => path)), args);
+    const item = nested(value, treeOf(of.map(({ path }) => path)), picked, args);
     return `case when ${item} is null then '{}'::jsonb else jsonb_build_object(${key}, ${item}) end`;
   });
   return `(${parts.join(' || ')})`;
+}
+
+/**
+ * An expression: whether a row still has the snapshot of its task, the row `h`. An instance of an earlier version, which
+ * says nothing of the table, has left out arrays.
+ */
+export function isAsPlanned(
+  where: string,
+  shape: Shape,
+  projection: unknown,
+  row: string,
+  args: Arguments,
+  picked: string,
+): string {
+  const now = projected(where, shape, projection, row, args, picked);
+  const isFlat = Object.keys(projection ?? {}).every(
+    (name) => fieldOf(where, shape, name).path.length === 0,
+  );
+  if (isFlat) return `${now} = h.snapshot`;
+  const before = projected(where, shape, projection, row, args, undefined);
+  return `(${now} = h.snapshot or (h.source is null and ${before} = h.snapshot))`;
 }

@@ -36,7 +36,7 @@ function unmatchStatement(
   shape: Shape | undefined,
   plan: TaskPlan,
   keys: readonly string[],
-  skipLocked: boolean,
+  { skipLocked, odd }: { readonly skipLocked: boolean; readonly odd: boolean },
 ): { readonly text: string; readonly args: Arguments } {
   const { tasks } = namesOf(sources.sql);
   const args = new Arguments();
@@ -45,13 +45,15 @@ function unmatchStatement(
   const free = `free as materialized (
       select k.key from ${tasks} k where k.task = ${task} and k.key in (select key from gone) for update skip locked
     ), `;
+  // That it could not be planned counts until there is an answer.
+  const counted = odd ? 'k.matched' : '(k.matched or k.unplannable)';
   const text = `with ${still}, gone as materialized (
       select k.key from ${tasks} k join given g on g.key = k.key
-      where k.task = ${task} and k.matched and k.key not in (select key from still)
+      where k.task = ${task} and ${counted} and k.key not in (select key from still)
       order by k.key
     ), ${skipLocked ? free : ''}written as (
-      update ${tasks} k set matched = false
-      where k.task = ${task} and k.matched and k.key in (select key from ${skipLocked ? 'free' : 'gone'})
+      update ${tasks} k set matched = false${odd ? '' : ', unplannable = false'}
+      where k.task = ${task} and ${counted} and k.key in (select key from ${skipLocked ? 'free' : 'gone'})
     )
     select to_json(key)::text from gone where ${skipLocked ? 'key not in (select key from free)' : 'false'}`;
   return { text, args };
@@ -64,10 +66,10 @@ export async function unmatch(
   limitMs: number,
 ): Promise<readonly Poisoned[]> {
   const { sql } = sources;
-  const once = (shape: Shape | undefined, some: readonly string[]): Promise<readonly string[]> =>
+  const once = (shape: Shape | undefined, some: readonly string[], odd = false): Promise<readonly string[]> =>
     aroundLocks<readonly string[]>(
       (skipLocked) => {
-        const { text, args } = unmatchStatement(sources, shape, of, some, skipLocked);
+        const { text, args } = unmatchStatement(sources, shape, of, some, { skipLocked, odd });
         return inTurn(sql, of.task, limitMs, (on) => pinned<string>(on, namesOf(sql).pinned, text, args));
       },
       () => some,
@@ -80,7 +82,7 @@ export async function unmatch(
       });
       // A row on which the filter errors does not match; whoever planned it has said why.
       const odd = choked.filter(({ blocked }) => !blocked).map(({ item }) => item);
-      if (odd.length > 0) held.push(...(await once(undefined, odd)));
+      if (odd.length > 0) held.push(...(await once(undefined, odd, true)));
       return blockedKeys([...held, ...choked.filter(({ blocked }) => blocked).map(({ item }) => item)]);
     }),
   );

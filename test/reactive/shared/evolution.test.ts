@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import type { EvolutionConfig, Tidemill, TidemillOptions } from '../../../src/index.js';
 import { gate, until } from '../../support/mills.js';
 import { collect, keepLines } from '../mills.js';
-import { eachYard, type Yard } from './yards.js';
+import { eachYard, type Thing, type Yard } from './yards.js';
 
 const fast: Partial<TidemillOptions> = { pollInterval: { min: 10, max: 200 } };
 
@@ -254,5 +254,39 @@ eachYard('two deployments at once', (aYard) => {
     for (const id of [...older.runs, ...newer.runs]) times.set(id, (times.get(id) ?? 0) + 1);
     expect(Math.max(...times.values())).toBeLessThanOrEqual(2);
     expect(lines.filter(({ text }) => text.includes('tasks run again'))).toHaveLength(1);
+  });
+});
+
+eachYard('a task that moves to another collection', (aYard) => {
+  const move = async (yard: Yard, collection: 'things' | 'others', least: number): Promise<number[]> => {
+    const mill = yard.mill(fast);
+    const runs: number[] = [];
+    await mill.reactiveTask({
+      task: 'work',
+      collection,
+      debounce: 0,
+      filter: { status: 'paid' },
+      watchProjection: { status: 1 },
+      handler: async ({ docId, getDocument }) => {
+        await getDocument();
+        runs.push(Number(docId));
+      },
+    });
+    await mill.start();
+    await until(`${String(least)} ran in ${collection}`, () => runs.length >= least);
+    await mill.stop();
+    return sorted(runs);
+  };
+
+  it('runs for every document there, whatever its namesakes came to', async () => {
+    const yard = await aYard();
+    const paid = (n: number): Thing[] => count(n).map((_id) => ({ _id, status: 'paid' }));
+    await yard.docs.insertMany(paid(5));
+    await yard.others.insertMany(paid(8));
+    expect(await move(yard, 'things', 5)).toEqual(count(5));
+    expect(await move(yard, 'others', 8)).toEqual(count(8));
+    await yard.others.insertOne({ _id: 8, status: 'paid' });
+    // It is at home there by now.
+    expect(await move(yard, 'others', 1)).toEqual([8]);
   });
 });

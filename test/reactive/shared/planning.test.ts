@@ -123,6 +123,30 @@ eachYard('a change becomes a run', (aYard) => {
     await ran(1, 3);
   });
 
+  it('when a watched path through arrays, also arrays in arrays, finds another value', async () => {
+    const yard = await aYard();
+    const documents: unknown[] = [];
+    const { of, ran } = await started(
+      yard,
+      { watchProjection: { 'info.lines.sku': 1 } },
+      async ({ getDocument }) => {
+        documents.push(await getDocument({ projection: { 'info.lines.sku': 1 } }));
+      },
+    );
+    const lines = (sku: string, n: number): unknown => ({ lines: [{ sku, n }, [{ sku: 'in' }, 5], 7, {}] });
+    const seen = (sku: string): unknown => ({ info: { lines: [{ sku }, [{ sku: 'in' }], {}] } });
+    await yard.docs.insertOne({ _id: 1, status: 'paid', info: lines('A', 1) });
+    await ran(1);
+    await yard.docs.updateOne({ _id: 1 }, { $set: { info: lines('A', 2) } });
+    await quiet(yard);
+    await yard.docs.updateOne({ _id: 1 }, { $set: { info: lines('B', 2) } });
+    await ran(1, 2);
+    await quiet(yard);
+    expect(of(1).map(({ watchedValues }) => watchedValues)).toMatchObject([seen('A'), seen('B')]);
+    expect(documents).toMatchObject([seen('A'), seen('B')]);
+    expect(of(1)).toHaveLength(2);
+  });
+
   it('of documents that were there before the task was defined', async () => {
     const yard = await aYard();
     await yard.docs.insertMany([

@@ -442,3 +442,71 @@ eachYard('a document that changes between attempts', (aYard) => {
     expect(task).toMatchObject({ attempts: 1 });
   });
 });
+
+eachYard('a dead letter that could not be planned', (aYard) => {
+  it('is left alone by a retry and by a new version, and runs when it can be planned', async () => {
+    const yard = await aYard();
+    const deploy = async (handlerVersion: number): Promise<{ mill: Tidemill; runs: unknown[] }> => {
+      const mill = yard.mill();
+      const runs: unknown[] = [];
+      await mill.reactiveTask({
+        ...AT_ONCE,
+        task: 't',
+        filter: yard.filters.failing,
+        retryPolicy: { type: 'fixed', interval: 1, maxAttempts: 1 },
+        evolution: { handlerVersion, onHandlerVersionChange: 'reprocess_all' },
+        handler: ({ docId }) => {
+          runs.push(docId);
+          if (handlerVersion === 1) throw new Error('on purpose');
+        },
+      });
+      await withBeacon(mill);
+      await mill.start();
+      return { mill, runs };
+    };
+    const first = await deploy(1);
+    await yard.docs.insertMany([
+      { _id: 1, other: 0 },
+      { _id: 2, other: 1 },
+    ]);
+    await Promise.all([1, 2].map((id) => yard.reaches(first.mill, 't', id, 'failed')));
+    const before = await yard.raw('t', 1);
+    expect(before).toMatchObject({ lastError: expect.stringContaining('could not be planned') as string });
+    expect(await first.mill.retryReactiveTasks({ task: 't', status: 'failed' })).toEqual({
+      modifiedCount: 1,
+    });
+    await until('the other one ran again', () => first.runs.length === 2);
+    await yard.reaches(first.mill, 't', 2, 'failed');
+    expect(await first.mill.retryReactiveTasks({ _id: { task: 't', id: 1 } })).toEqual({ modifiedCount: 0 });
+    await first.mill.stop();
+    const second = await deploy(2);
+    await yard.reaches(second.mill, 't', 2, 'completed');
+    await yard.planned();
+    expect(await yard.raw('t', 1)).toMatchObject({ status: 'failed', lastError: before?.['lastError'] });
+    expect([...first.runs, ...second.runs]).not.toContain(1);
+    await yard.docs.updateOne({ _id: 1 }, { $set: { other: 1 } });
+    await yard.reaches(second.mill, 't', 1, 'completed');
+    expect(second.runs).toContain(1);
+  });
+
+  it('is cleared by a retry once its document does not match: there is nothing to do', async () => {
+    const yard = await aYard();
+    const mill = yard.mill();
+    const runs: unknown[] = [];
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      task: 't',
+      filter: yard.filters.failing,
+      handler: ({ docId }) => runs.push(docId),
+    });
+    await withBeacon(mill);
+    await mill.start();
+    await yard.docs.insertOne({ _id: 1, other: 0 });
+    await yard.reaches(mill, 't', 1, 'failed');
+    await yard.docs.updateOne({ _id: 1 }, { $set: { other: -5 } });
+    await yard.planned();
+    expect(await mill.retryReactiveTasks({ task: 't' })).toEqual({ modifiedCount: 1 });
+    await yard.reaches(mill, 't', 1, 'completed');
+    expect(runs).toEqual([]);
+  });
+});

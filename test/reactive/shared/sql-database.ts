@@ -40,7 +40,9 @@ function things(ask: Ask, table: string): Things {
     insertOne: (row) => insertMany([row]),
     updateOne: ({ _id }, { $set }) => {
       const changes = Object.keys($set).map((column, at) => `${column} = $${String(at + 2)}`);
-      const values = Object.values($set) as unknown[];
+      const values = Object.entries($set).map(([field, value]): unknown =>
+        field === 'info' ? JSON.stringify(value) : value,
+      );
       return ask(`update ${table} set ${changes.join(', ')} where _id = $1`, [_id, ...values]);
     },
     deleteOne: ({ _id }) => ask(`delete from ${table} where _id = $1`, [_id]),
@@ -52,7 +54,7 @@ async function sqlDatabase(ask: Ask, data: string, tidemill: string, store: () =
   await ask(`create schema ${data}`);
   for (const table of ['things', 'others'])
     await ask(
-      `create table ${data}.${table} (_id integer primary key, n integer, other integer, status text, until timestamptz)`,
+      `create table ${data}.${table} (_id integer primary key, n integer, other integer, status text, until timestamptz, info jsonb)`,
     );
   await ask(`create table ${data}.beacons (_id text primary key)`);
   return {

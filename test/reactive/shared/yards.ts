@@ -16,6 +16,7 @@ export interface Thing {
   readonly other?: number | null;
   readonly status?: string | null;
   readonly until?: Date | null;
+  readonly info?: unknown;
 }
 
 export interface Things {
