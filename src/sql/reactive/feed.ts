@@ -176,13 +176,16 @@ class TableFeed implements Feed {
     for (const collection of this.#collections) {
       const shape = await this.#sources.look(collection);
       const standing = shape && (await this.#sources.standing(shape));
-      const seen =
-        shape === undefined ? 'gone' : `${captureOf(shape)} ${signatureOf(shape)} ${String(standing)}`;
+      const now =
+        shape && [captureOf(shape), signatureOf(shape), shape.fingerprint, shape.hidesRows].join(' ');
+      const seen = now === undefined ? 'gone' : `${now} ${String(standing)}`;
       if (shape !== undefined)
         bySource.set(captureOf(shape), [...(bySource.get(captureOf(shape)) ?? []), collection]);
       const before = this.#seen.get(collection);
       this.#seen.set(collection, seen);
       if ((before === undefined && standing === 'prepared') || before === seen) continue;
+      // The planner was told, and has made it ready.
+      if (standing === 'prepared' && before === `${String(now)} changed`) continue;
       // On request: the planner will soon know, and must not make them again.
       if (standing === 'dropped') continue;
       // Made ready by somebody else, who has asked for a look at everything as well.

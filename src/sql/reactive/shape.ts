@@ -31,8 +31,12 @@ export interface Shape {
   readonly columns: readonly Column[];
   /** Of the primary key, in its order. */
   readonly key: readonly Column[];
-  /** Triggers of its own that call a function of Tidemill's schema: name, function, whether it is enabled. */
+  /** Triggers of its own that call a function of Tidemill's schema: name, function, whether it fires, on every partition too. */
   readonly triggers: readonly (readonly [string, string, boolean])[];
+  /** Policies may hide rows from the store's role. */
+  readonly hidesRows: boolean;
+  /** Differs once rows may have come, gone or changed without a trigger. */
+  readonly fingerprint: string;
 }
 
 const PART = /^(?:"(?:[^"]|"")+"|[^".]+)$/u;
@@ -69,10 +73,50 @@ const baseType = `(
   join pg_catalog.pg_type d on d.oid = a.atttypid
   join pg_catalog.pg_namespace dn on dn.oid = d.typnamespace)`;
 
+/**
+ * A digest of what the catalog says of a table, with the transactions that said so: these differ also where triggers
+ * were off for a moment, a partition was detached and attached again, or a column was rewritten as the same type. Of
+ * partitions the file counts as well, since a partition that is truncated by itself calls nothing. Plain tables note
+ * their own truncation, so that rewriting one (VACUUM FULL) is no reason to look at all of it.
+ */
+const FINGERPRINT = `(
+  select md5(string_agg(f.part, ' ' order by f.part)) from (
+    select 'table ' || c.oid as part
+    union all
+    select 'column ' || a.attnum || ' ' || a.xmin from pg_catalog.pg_attribute a
+    where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+    union all
+    select 'generated ' || d.adnum || ' ' || d.xmin from pg_catalog.pg_attrdef d
+    join pg_catalog.pg_attribute a on a.attrelid = d.adrelid and a.attnum = d.adnum
+    where d.adrelid = c.oid and a.attgenerated <> ''
+    union all
+    select 'label ' || e.oid || ' ' || e.enumlabel from pg_catalog.pg_enum e
+    where e.enumtypid in (select atttypid from pg_catalog.pg_attribute where attrelid = c.oid and attnum > 0)
+    union all
+    select 'part ' || i.inhrelid || ' ' || i.xmin || ' ' || coalesce(pg_catalog.pg_relation_filenode(i.inhrelid), 0)
+    from pg_catalog.pg_partition_tree(c.oid) t join pg_catalog.pg_inherits i on i.inhrelid = t.relid
+    where t.relid <> c.oid
+    union all
+    select 'trigger ' || g.oid || ' ' || g.xmin from ours g
+  ) f)`;
+
 /** $1 table · $2 schema, or null for the search path · $3 the schema of Tidemill */
 const SHAPE = `
+  with c as materialized (
+    select c.oid, c.relname, c.relkind, c.relpersistence, n.nspname
+    from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    where c.relname = $1::text
+      and case when $2::text is null then pg_catalog.pg_table_is_visible(c.oid) else n.nspname = $2::text end
+  ), ours as materialized (
+    select g.oid, g.xmin::text as xmin, g.tgname, g.tgrelid, g.tgfoid, g.tgparentid, g.tgenabled, p.proname as called
+    from pg_catalog.pg_trigger g
+    join pg_catalog.pg_proc p on p.oid = g.tgfoid
+    join pg_catalog.pg_namespace pn on pn.oid = p.pronamespace
+    where pn.nspname = $3::text
+      and g.tgrelid in (select c.oid from c union select t.relid from c, pg_catalog.pg_partition_tree(c.oid) t)
+  )
   select json_build_object(
-    'schema', n.nspname, 'table', c.relname, 'kind', c.relkind, 'temporary', c.relpersistence = 't',
+    'schema', c.nspname, 'table', c.relname, 'kind', c.relkind, 'temporary', c.relpersistence = 't',
     'isChild', exists (select from pg_catalog.pg_inherits where inhrelid = c.oid),
     'hasChildren', exists (select from pg_catalog.pg_inherits where inhparent = c.oid),
     'columns', (
@@ -84,16 +128,14 @@ const SHAPE = `
       cross join unnest(i.indkey) with ordinality as k(attnum, place)
       join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum = k.attnum
       where i.indrelid = c.oid and i.indisprimary and k.place <= i.indnkeyatts),
+    'hidesRows', case when c.relkind in ('r', 'p') then pg_catalog.row_security_active(c.oid) else false end,
     'triggers', (
-      select coalesce(json_agg(json_build_array(g.tgname, p.proname, g.tgenabled <> 'D')), '[]')
-      from pg_catalog.pg_trigger g
-      join pg_catalog.pg_proc p on p.oid = g.tgfoid
-      join pg_catalog.pg_namespace pn on pn.oid = p.pronamespace
-      where g.tgrelid = c.oid and g.tgparentid = 0 and pn.nspname = $3::text)
+      select coalesce(json_agg(json_build_array(g.tgname, g.called, not exists (
+        select from ours o where o.tgfoid = g.tgfoid and o.tgenabled not in ('O', 'A')))), '[]')
+      from ours g where g.tgrelid = c.oid and g.tgparentid = 0),
+    'fingerprint', ${FINGERPRINT}
   )::text as json
-  from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-  where c.relname = $1::text
-    and case when $2::text is null then pg_catalog.pg_table_is_visible(c.oid) else n.nspname = $2::text end`;
+  from c`;
 
 type Row = Omit<Shape, 'name' | 'key'> & { readonly key: readonly string[] };
 
@@ -130,6 +172,11 @@ export function checkShape(where: string, shape: Shape): void {
   if (shape.temporary)
     throw new OptionError(
       `${where}: ${name} is temporary, so only one session sees it; use a lasting table.`,
+    );
+  if (shape.hidesRows)
+    throw new OptionError(
+      `${where}: row-level security hides rows of ${name} from the store's role, so their changes would be lost. Use a ` +
+        `role that sees all rows (ALTER ROLE … BYPASSRLS), or the owner of the table without FORCE ROW LEVEL SECURITY.`,
     );
   if (shape.kind === 'r' && shape.hasChildren)
     throw new OptionError(
@@ -174,6 +221,10 @@ const digest = (value: unknown): string =>
 /** Where it changes, snapshots and filters may mean something else. */
 export const signatureOf = ({ columns, key, kind }: Shape): string =>
   digest([columns.map(({ name, declared }) => [name, declared]), key.map(({ name }) => name), kind]);
+
+/** True where the table may have been written to without a note of it. An older version says nothing of that. */
+export const isUnseen = (kept: string | null, { fingerprint: now }: Shape): boolean =>
+  kept !== null && kept !== now;
 
 /** Writes to a partition, or to a child, do not call what stands on the whole: only triggers for each row see all. */
 export const isRowLevel = ({ kind, isChild }: Shape): boolean => kind === 'p' || isChild;

@@ -11,6 +11,7 @@ import { namesOf } from './place.js';
 import {
   captureOf,
   checkShape,
+  isUnseen,
   missingTable,
   parseName,
   readShape,
@@ -83,6 +84,7 @@ export class Sources {
     if (shape === undefined) throw await missingTable(where, this.sql.driver, parseName(where, collection));
     checkShape(where, shape);
     if ((await this.standing(shape)) !== 'prepared') await this.#capture(where, collection);
+    else await this.#adopt(shape);
     return (await this.open({ collection })) ?? shape;
   }
 
@@ -92,13 +94,15 @@ export class Sources {
    */
   async standing(shape: Shape, on: Queryable = this.sql.driver): Promise<'prepared' | 'changed' | 'dropped'> {
     const { sources } = namesOf(this.sql);
-    const [kept] = await rows<string>(
+    const [kept] = await rows<{ signature: string; fingerprint: string | null }>(
       on,
-      `select to_json(signature)::text as json from ${sources} where name = $1::text`,
+      `select json_build_object('signature', signature, 'fingerprint', fingerprint)::text as json
+       from ${sources} where name = $1::text`,
       [shape.name],
     );
     if (kept === undefined) return 'dropped';
-    return kept === signatureOf(shape) && isCaptured(this.sql.names, shape) ? 'prepared' : 'changed';
+    const isSame = kept.signature === signatureOf(shape) && !isUnseen(kept.fingerprint, shape);
+    return isSame && isCaptured(this.sql.names, shape) ? 'prepared' : 'changed';
   }
 
   /** What has to be run by hand, where the store must not do it. */
@@ -139,8 +143,13 @@ export class Sources {
     await this.alone(where, async (transaction) => {
       const shape = await this.look(collection, transaction);
       if (shape === undefined || (await this.standing(shape, transaction)) === 'prepared') return;
-      if (!isCaptured(this.sql.names, shape)) await this.#makeTriggers(where, shape, transaction);
-      await this.#remember(shape, transaction);
+      const isMade = isCaptured(this.sql.names, shape);
+      if (!isMade) await this.#makeTriggers(where, shape, transaction);
+      // Triggers that were just made are part of what is remembered.
+      await this.#remember(
+        isMade ? shape : ((await this.look(collection, transaction)) ?? shape),
+        transaction,
+      );
     });
     await this.look(collection);
   }
@@ -166,12 +175,23 @@ export class Sources {
     );
   }
 
+  /** Of a table that an older version prepared: what comes from here on is noticed. */
+  async #adopt({ name, fingerprint }: Shape): Promise<void> {
+    const { driver } = this.sql;
+    const { sources } = namesOf(this.sql);
+    await driver.query(
+      `update ${sources} set fingerprint = $2::text where name = $1::text and fingerprint is null`,
+      [name, fingerprint],
+    );
+  }
+
   async #remember(shape: Shape, on: Queryable): Promise<void> {
     const { sources, states, definitions } = namesOf(this.sql);
     await on.query(
-      `insert into ${sources} (name, capture, signature) values ($1::text, $2::text, $3::text)
-       on conflict (name) do update set capture = excluded.capture, signature = excluded.signature`,
-      [shape.name, captureOf(shape), signatureOf(shape)],
+      `insert into ${sources} (name, capture, signature, fingerprint) values ($1::text, $2::text, $3::text, $4::text)
+       on conflict (name) do update set capture = excluded.capture, signature = excluded.signature,
+         fingerprint = excluded.fingerprint`,
+      [shape.name, captureOf(shape), signatureOf(shape), shape.fingerprint],
     );
     await on.query(
       `update ${states} set wanted = wanted + 1, state = state || jsonb_build_object('reason', 'table changed')
