@@ -27,6 +27,7 @@ const rowOf = (task: StoredTask): object => ({
   key: JSON.stringify([String(task['sourceDocId'])]),
   touched: false,
   overtaken: false,
+  unplannable: false,
   ...Object.fromEntries(Object.entries(task).map(([field, value]) => [snakeCase(field), value])),
 });
 
