@@ -13,6 +13,7 @@ export type JobStatus = (typeof JobStatus)[keyof typeof JobStatus];
 
 export const JOB_STATUSES: readonly JobStatus[] = Object.values(JobStatus);
 export const FINISHED: readonly JobStatus[] = ['completed', 'failed', 'cancelled'];
+export const hasEnded = ({ status }: { readonly status: JobStatus }): boolean => FINISHED.includes(status);
 
 /** Lines of a job's own log that are kept. */
 export const LOG_LIMIT = 100;

@@ -1,22 +1,36 @@
 import type { Clock, Timer } from '../core/clock.js';
 import { TidemillError } from '../core/errors.js';
-import { FINISHED, type JobRecord } from '../core/job.js';
+import type { JobRecord } from '../core/job.js';
 import type { Store } from '../store/port.js';
 
 const FIRST_MS = 20;
 const LONGEST_MS = 1_000;
+const BACKOFF = 1.5;
+/** Jobs that are due to be asked for within this time go with the others. */
+const TOGETHER_MS = 10;
 
 interface Waiter {
+  readonly since: number;
   readonly resolve: (job: JobRecord) => void;
   readonly reject: (error: Error) => void;
 }
 
-/** Waits for jobs to end: by word of mouth inside this process, by asking for all awaited ones at once otherwise. */
+/** A job that somebody waits for. */
+interface Awaited {
+  readonly waiters: Set<Waiter>;
+  delayMs: number;
+  /** By the monotonic clock. */
+  askAt: number;
+}
+
+/**
+ * Waits for jobs to end. A job that ends in this process is told at once; the others are asked for in batches, each less
+ * and less often, however many waiters come and go.
+ */
 export class Results {
   readonly #store: () => Promise<Store>;
-  readonly #waiting = new Map<string, Set<Waiter>>();
-  #timer: Timer | undefined;
-  #delayMs = FIRST_MS;
+  readonly #awaited = new Map<string, Awaited>();
+  #timer: { readonly at: number; readonly timer: Timer } | undefined;
   #asking = false;
 
   constructor(store: () => Promise<Store>) {
@@ -25,21 +39,28 @@ export class Results {
 
   /** Called for every job that ends in this process. */
   ended(id: string, job: () => JobRecord): void {
-    for (const waiter of [...(this.#waiting.get(id) ?? [])]) waiter.resolve(job());
+    const waiters = [...(this.#awaited.get(id)?.waiters ?? [])];
+    if (waiters.length === 0) return;
+    const record = job();
+    // An end from before the wait may have been overtaken by a retry: the store knows.
+    const endedAt = record.finishedAt?.getTime() ?? Infinity;
+    for (const waiter of waiters) if (endedAt >= waiter.since) waiter.resolve(record);
   }
 
   async wait(id: string, signal?: AbortSignal): Promise<JobRecord> {
     const store = await this.#store();
     store.checkOutside?.();
     signal?.throwIfAborted();
+    const { clock } = store;
     return new Promise((resolve, reject) => {
-      const waiters = this.#waiting.get(id) ?? new Set();
+      const awaited = this.#awaited.get(id) ?? { waiters: new Set(), delayMs: FIRST_MS, askAt: 0 };
       const leave = (): void => {
         signal?.removeEventListener('abort', onAbort);
-        waiters.delete(waiter);
-        if (waiters.size === 0) this.#waiting.delete(id);
+        awaited.waiters.delete(waiter);
+        if (awaited.waiters.size === 0 && this.#awaited.get(id) === awaited) this.#awaited.delete(id);
       };
       const waiter: Waiter = {
+        since: clock.now(),
         resolve: (job) => {
           leave();
           resolve(job);
@@ -51,60 +72,76 @@ export class Results {
       };
       const onAbort = (): void => waiter.reject(signal?.reason as Error);
       signal?.addEventListener('abort', onAbort, { once: true });
-      this.#waiting.set(id, waiters.add(waiter));
-      this.#delayMs = FIRST_MS;
-      // One round asks for all that wait; whoever comes while it is under way is in the next one.
-      if (!this.#asking) {
-        this.#timer?.cancel();
-        this.#timer = undefined;
-        this.#ask(store.clock);
-      }
+      awaited.waiters.add(waiter);
+      // It may have ended already.
+      awaited.askAt = clock.monotonic();
+      this.#awaited.set(id, awaited);
+      this.#arm(clock);
     });
   }
 
   stop(): void {
-    this.#timer?.cancel();
-    this.#timer = undefined;
+    this.#disarm();
     const error = new TidemillError('STOPPED', 'The mill was stopped while waiting for a result.');
-    for (const waiter of [...this.#waiting.values()].flatMap((waiters) => [...waiters])) waiter.reject(error);
+    const waiters = [...this.#awaited.values()].flatMap((awaited) => [...awaited.waiters]);
+    for (const waiter of waiters) waiter.reject(error);
+  }
+
+  #disarm(): void {
+    this.#timer?.timer.cancel();
+    this.#timer = undefined;
+  }
+
+  /** For the job that is to be asked for first. */
+  #arm(clock: Clock): void {
+    if (this.#asking || this.#awaited.size === 0) return;
+    let at = Infinity;
+    for (const { askAt } of this.#awaited.values()) at = Math.min(at, askAt);
+    if (this.#timer !== undefined && this.#timer.at <= at) return;
+    this.#disarm();
+    const waitMs = at - clock.monotonic();
+    if (waitMs <= 0) this.#ask(clock);
+    else this.#timer = { at, timer: clock.timer(waitMs, () => this.#ask(clock)) };
   }
 
   #ask(clock: Clock): void {
+    this.#timer = undefined;
     this.#asking = true;
-    const round = this.#round().finally(() => {
+    const round = this.#round(clock).finally(() => {
       this.#asking = false;
-      if (this.#waiting.size === 0) return;
-      this.#delayMs = Math.min(LONGEST_MS, this.#delayMs * 1.5);
-      this.#timer ??= clock.timer(this.#delayMs, () => {
-        this.#timer = undefined;
-        this.#ask(clock);
-      });
+      this.#arm(clock);
     });
     clock.track?.(round);
   }
 
-  async #round(): Promise<void> {
+  async #round(clock: Clock): Promise<void> {
+    // Those who begin to wait in the same moment are asked for together.
     await Promise.resolve();
-    const ids = [...this.#waiting.keys()];
-    if (ids.length === 0) return;
+    const due = clock.monotonic() + TOGETHER_MS;
+    const asked = new Map<string, readonly Waiter[]>();
+    for (const [id, awaited] of this.#awaited) {
+      if (awaited.askAt > due) continue;
+      // Whoever comes while the answer is under way must not get it: it may be older than the wait.
+      asked.set(id, [...awaited.waiters]);
+      awaited.askAt = clock.monotonic() + awaited.delayMs;
+      awaited.delayMs = Math.min(LONGEST_MS, awaited.delayMs * BACKOFF);
+    }
+    if (asked.size === 0) return;
     try {
       const store = await this.#store();
-      const jobs = new Map((await store.jobs.getMany(ids)).map((job) => [job.id, job]));
-      for (const id of ids) {
-        const job = jobs.get(id);
-        if (job === undefined) this.#missing(id);
-        else if (FINISHED.includes(job.status)) this.ended(id, () => job);
+      const { ended, live } = await store.jobs.ends([...asked.keys()]);
+      const records = new Map(ended.map((job) => [job.id, job]));
+      const alive = new Set(live);
+      for (const [id, waiters] of asked) {
+        const job = records.get(id);
+        if (job !== undefined) for (const waiter of waiters) waiter.resolve(job);
+        else if (!alive.has(id)) for (const waiter of waiters) waiter.reject(missing(id));
       }
     } catch {
       // The store does not answer just now; the next round asks again.
     }
   }
-
-  #missing(id: string): void {
-    const error = new TidemillError(
-      'JOB_MISSING',
-      `There is no job ${id}; finished jobs are deleted after their retention.`,
-    );
-    for (const waiter of [...(this.#waiting.get(id) ?? [])]) waiter.reject(error);
-  }
 }
+
+const missing = (id: string): TidemillError =>
+  new TidemillError('JOB_MISSING', `There is no job ${id}; finished jobs are deleted after their retention.`);

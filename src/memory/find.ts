@@ -1,7 +1,8 @@
 import type { FailureLine } from '../core/failure-groups.js';
 import { matchesFields } from '../core/fields.js';
-import { JOB_STATUSES, type JobRecord } from '../core/job.js';
+import { hasEnded, JOB_STATUSES, type JobRecord } from '../core/job.js';
 import {
+  type Ends,
   capFor,
   type Depth,
   type DepthRequest,
@@ -19,11 +20,12 @@ export async function get(table: Table, id: string): Promise<JobRecord | undefin
   return row === undefined ? undefined : toRecord(row);
 }
 
-export async function getMany(table: Table, ids: readonly string[]): Promise<readonly JobRecord[]> {
-  return ids.flatMap((id) => {
-    const row = table.rows.get(id);
-    return row === undefined ? [] : [toRecord(row)];
-  });
+export async function ends(table: Table, ids: readonly string[]): Promise<Ends> {
+  const rows = ids.flatMap((id) => table.rows.get(id) ?? []);
+  return {
+    ended: rows.filter(hasEnded).map(toRecord),
+    live: rows.filter((row) => !hasEnded(row)).map(({ id }) => id),
+  };
 }
 
 export async function find(table: Table, filter: JobFilter, page: Page): Promise<Found> {

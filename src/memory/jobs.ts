@@ -33,7 +33,7 @@ export function memoryJobs(context: MemoryContext): JobStore<MemoryTransaction> 
     strays: (query) => holding.strays(table, query),
     insertFailedRun: (of, failure) => holding.insertFailedRun(table, of, failure),
     get: (id) => finding.get(table, id),
-    getMany: (ids) => finding.getMany(table, ids),
+    ends: (ids) => finding.ends(table, ids),
     find: (filter, page) => finding.find(table, filter, page),
     cursorKey: (record) => record.id,
     count: (filter, most = Infinity) => finding.count(table, filter, most),

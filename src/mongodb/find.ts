@@ -1,7 +1,7 @@
 import { BSON, type Document, type Filter } from 'mongodb';
 import type { FailureLine } from '../core/failure-groups.js';
-import { JOB_STATUSES, type JobRecord, type JobStatus } from '../core/job.js';
-import type { Found, JobFilter, NameCounts, Page, StatusCounts } from '../store/port.js';
+import { FINISHED, hasEnded, JOB_STATUSES, type JobRecord, type JobStatus } from '../core/job.js';
+import type { Ends, Found, JobFilter, NameCounts, Page, StatusCounts } from '../store/port.js';
 import { literal, run, type Mongo } from './context.js';
 import { keysFor, toRecord, type JobDocument } from './document.js';
 import { isTimeLimit } from './errors.js';
@@ -30,12 +30,22 @@ function toQuery(filter: JobFilter): Filter<JobDocument> {
 }
 
 export async function get(mongo: Mongo, id: string): Promise<JobRecord | undefined> {
-  return (await getMany(mongo, [id]))[0];
+  const filter = { _id: { $in: keysFor(id) } };
+  const [job] = await run('read job', () => mongo.jobs.find(filter).limit(1).toArray());
+  return job && toRecord(job);
 }
 
-export async function getMany(mongo: Mongo, ids: readonly string[]): Promise<readonly JobRecord[]> {
-  const filter = { _id: { $in: ids.flatMap(keysFor) } };
-  return run('read jobs', async () => (await mongo.jobs.find(filter).toArray()).map(toRecord));
+export async function ends(mongo: Mongo, ids: readonly string[]): Promise<Ends> {
+  const ended = { $in: ['$status', [...FINISHED]] };
+  const pipeline = [
+    { $match: { _id: { $in: ids.flatMap(keysFor) } } },
+    { $replaceWith: { $cond: [ended, '$$ROOT', { _id: '$_id', status: '$status' }] } },
+  ];
+  const jobs = await run('read jobs', () => mongo.jobs.aggregate<JobDocument>(pipeline).toArray());
+  return {
+    ended: jobs.filter(hasEnded).map(toRecord),
+    live: jobs.filter((job) => !hasEnded(job)).map(({ _id }) => String(_id)),
+  };
 }
 
 export const cursorKey = (record: JobRecord): string =>

@@ -34,7 +34,7 @@ export function jobStore(mongo: () => Mongo): JobStore<ClientSession> {
     strays: (query) => holding.strays(mongo(), query),
     insertFailedRun: (of, failure) => holding.insertFailedRun(mongo(), of, failure),
     get: (id) => finding.get(mongo(), id),
-    getMany: (ids) => finding.getMany(mongo(), ids),
+    ends: (ids) => finding.ends(mongo(), ids),
     find: (filter, page) => finding.find(mongo(), filter, page),
     cursorKey: finding.cursorKey,
     count: (filter, most = Infinity) => finding.count(mongo(), filter, most),

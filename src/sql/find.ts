@@ -1,10 +1,10 @@
 import type { FailureLine } from '../core/failure-groups.js';
 import type { FieldValues } from '../core/fields.js';
-import { JOB_STATUSES, type JobRecord, type JobStatus } from '../core/job.js';
-import type { Found, JobFilter, NameCounts, Page, StatusCounts, TimeRange } from '../store/port.js';
+import { FINISHED, JOB_STATUSES, type JobRecord, type JobStatus } from '../core/job.js';
+import type { Ends, Found, JobFilter, NameCounts, Page, StatusCounts, TimeRange } from '../store/port.js';
 import type { Sql } from './connection.js';
 import { isTimeLimit, run } from './errors.js';
-import { answering, COLUMNS, LEAN_COLUMNS, ms, records } from './record.js';
+import { answering, COLUMNS, LEAN_COLUMNS, ms, recordOf, records } from './record.js';
 import { rows } from './rows.js';
 import { isStorable, timeText } from './values.js';
 
@@ -146,14 +146,26 @@ export const distinctNames = (jobs: string, condition: string): string => `
 const pendingNames = (jobs: string): string =>
   distinctNames(jobs, `status = 'pending' and next_run_at > '-infinity'`);
 
-export async function get(sql: Sql, id: string): Promise<JobRecord | undefined> {
-  return (await getMany(sql, [id]))[0];
+export async function get({ driver, names }: Sql, id: string): Promise<JobRecord | undefined> {
+  const parameters = new Parameters();
+  const text = answering(COLUMNS, `${names.jobs} where id = any(${parameters.list([id])})`);
+  return (await run('read job', () => records(driver, text, parameters.values)))[0];
 }
 
-export async function getMany({ driver, names }: Sql, ids: readonly string[]): Promise<readonly JobRecord[]> {
+/** One statement, so that a job that ends meanwhile is neither in both answers nor in none. */
+export async function ends({ driver, names }: Sql, ids: readonly string[]): Promise<Ends> {
   const parameters = new Parameters();
-  const text = answering(COLUMNS, `${names.jobs} where id = any(${parameters.list(ids)})`);
-  return run('read jobs', () => records(driver, text, parameters.values));
+  const asked = `${names.jobs} where id = any(${parameters.list(ids)}) and status`;
+  const finished = `in (${FINISHED.map((status) => `'${status}'`).join(', ')})`;
+  const live = `select json_build_object('live', id)::text from ${asked} not ${finished}`;
+  const text = `${answering(COLUMNS, `${asked} ${finished}`)} union all ${live}`;
+  const { rows } = await run('read jobs', () => driver.query(text, parameters.values));
+  const texts = rows.map(({ json }) => json as string);
+  const isLive = (json: string): boolean => json.startsWith('{"live"');
+  return {
+    ended: texts.filter((json) => !isLive(json)).map(recordOf),
+    live: texts.filter(isLive).map((json) => (JSON.parse(json) as { readonly live: string }).live),
+  };
 }
 
 export const cursorKey = (record: JobRecord): string => record.id;

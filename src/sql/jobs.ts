@@ -38,7 +38,7 @@ export function jobStore(sql: () => Sql): JobStore<Queryable> {
     strays: (query) => holding.strays(sql(), query),
     insertFailedRun: (of, failure) => holding.insertFailedRun(sql(), of, failure),
     get: (id) => finding.get(sql(), id),
-    getMany: (ids) => finding.getMany(sql(), ids),
+    ends: (ids) => finding.ends(sql(), ids),
     find: (filter, page) => finding.find(sql(), filter, page),
     cursorKey: finding.cursorKey,
     count: (filter, most = Infinity) => finding.count(sql(), filter, most),

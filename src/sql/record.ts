@@ -155,7 +155,7 @@ export async function records(
   return answer.rows.flatMap(({ json }) => (typeof json === 'string' && json !== '' ? [recordOf(json)] : []));
 }
 
-function recordOf(json: string): JobRecord {
+export function recordOf(json: string): JobRecord {
   return toRecord(JSON.parse(json) as Row, mayBeMarked(json));
 }
 

@@ -145,6 +145,12 @@ export interface Found {
   readonly partial: boolean;
 }
 
+export interface Ends {
+  readonly ended: readonly JobRecord[];
+  /** Ids alone: somebody who waits for a job asks often, and its payload may be large. */
+  readonly live: readonly string[];
+}
+
 export type StatusCounts = Readonly<Record<JobStatus, number>>;
 
 export interface NameCounts {
@@ -194,7 +200,8 @@ export interface JobStore<Tx = unknown> extends WorkStore<JobRecord, Settlement,
   insertFailedRun(of: JobRecord, failure: FailedRun): Promise<void>;
 
   get(id: string): Promise<JobRecord | undefined>;
-  getMany(ids: readonly string[]): Promise<readonly JobRecord[]>;
+  /** Which of these jobs have ended and which have not, as of one moment; the rest do not exist. */
+  ends(ids: readonly string[]): Promise<Ends>;
   find(filter: JobFilter, page: Page): Promise<Found>;
   /** The text that identifies a record in a cursor. */
   cursorKey(record: JobRecord): string;
