@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { within } from './core/clock.js';
 import { LockTakenError, TidemillError } from './core/errors.js';
-import { checkFunction, checkKeys, checkText, show } from './core/options.js';
+import { checkFunction, checkKeys, checkName, show } from './core/options.js';
 import { LockHold, type LockContext } from './engine/lock-hold.js';
 import { waitForLock } from './engine/lock-wait.js';
 import type { Store } from './store/port.js';
@@ -25,7 +25,7 @@ const LAST_GRACE_MS = 500;
 
 function checkLock(key: unknown, work: unknown, options: LockOptions = {}): LockSettings {
   const where = `withLock(${show(key)})`;
-  checkText(where, 'key', key);
+  checkName(where, 'key', key);
   checkFunction(where, 'the second argument', work);
   checkKeys(where, options, ['wait', 'lease']);
   const { wait = '3s', lease = '15s' } = options;

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import type { Logger } from './core/logger.js';
-import { checkBoolean, checkFunction, checkInteger, checkKeys, checkText } from './core/options.js';
+import { checkBoolean, checkFunction, checkInteger, checkKeys, checkName } from './core/options.js';
 import { DEFAULT_RETENTION } from './jobs/registry.js';
 import { toRetention, type Retention } from './jobs/definition.js';
 import type { RetentionMs, Store } from './store/port.js';
@@ -96,7 +96,7 @@ export function checkMillOptions(options: TidemillOptions): MillSettings {
   } = options;
   checkInteger(WHERE, 'concurrency', concurrency, 1, 10_000);
   return {
-    instanceId: instanceId === undefined ? randomId() : checkText(WHERE, 'instanceId', instanceId),
+    instanceId: instanceId === undefined ? randomId() : checkName(WHERE, 'instanceId', instanceId),
     concurrency,
     leaseMs: toMs(WHERE, 'leaseDuration', leaseDuration, 500),
     pollMs: poll(options.pollInterval),

@@ -47,6 +47,16 @@ export function checkText(where: string, option: string, value: unknown): string
   throw new OptionError(`${where}: ${option} must be a non-empty string, got ${show(value)}.`);
 }
 
+/** Half of a surrogate pair is no character: a database refuses it, or stores another text in its place. */
+export const HALF_PAIR = 'has half of a surrogate pair, which no database can hold';
+
+/** A text that is written: a name, a key, an id. */
+export function checkName(where: string, option: string, value: unknown): string {
+  const text = checkText(where, option, value);
+  if (text.isWellFormed()) return text;
+  throw new OptionError(`${where}: ${option} ${HALF_PAIR}; use another one (got ${show(text)}).`);
+}
+
 export function checkInteger(
   where: string,
   option: string,

@@ -1,5 +1,5 @@
 import { OptionError } from './errors.js';
-import { show } from './options.js';
+import { HALF_PAIR, show } from './options.js';
 
 /** What a store can hold beyond JSON values and dates, and how it measures a value exactly. */
 export interface PayloadRules {
@@ -47,7 +47,7 @@ class Walk {
 
   #text(text: string, path: string): string {
     this.bytes += text.length;
-    const reason = this.#rules.refusesText?.(text) ?? null;
+    const reason = text.isWellFormed() ? (this.#rules.refusesText?.(text) ?? null) : HALF_PAIR;
     return reason === null ? text : this.#refuse(path, reason, 'encode the text, for example as base64');
   }
 

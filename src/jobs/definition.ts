@@ -1,6 +1,6 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec';
 import { OptionError } from '../core/errors.js';
-import { checkBoolean, checkInteger, checkKeys, checkText, show } from '../core/options.js';
+import { checkBoolean, checkInteger, checkKeys, checkName, show } from '../core/options.js';
 import type { RetentionMs } from '../store/port.js';
 import { toMs, type Duration } from '../time/duration.js';
 import { retryRule, type RetryPolicy, type RetryRule } from '../time/retry.js';
@@ -54,7 +54,7 @@ export function defineJob(
   options: DefinitionOptions & { readonly schema?: StandardSchemaV1 } = {},
 ): JobDefinition {
   const where = `defineJob(${show(name)})`;
-  checkText(where, 'name', name);
+  checkName(where, 'name', name);
   checkKeys(where, options, DEFINITION_KEYS);
   const { schema, ...rest } = options;
   compile(where, rest);

@@ -6,7 +6,15 @@ import {
   type ErrorsOptions,
 } from '../core/failure-groups.js';
 import { JOB_STATUSES, toJob, type Job, type JobRecord, type JobStatus } from '../core/job.js';
-import { checkBoolean, checkFunction, checkKeys, checkMost, checkText, show } from '../core/options.js';
+import {
+  checkBoolean,
+  checkFunction,
+  checkKeys,
+  checkMost,
+  checkName,
+  checkText,
+  show,
+} from '../core/options.js';
 import type { JobFilter, JobStore, StatusCounts, Store } from '../store/port.js';
 import { toInstant, toMs, type Duration } from '../time/duration.js';
 import { checkExplicit, checkFilter, type JobsFilter } from './filter.js';
@@ -206,7 +214,7 @@ export class Jobs {
 
   /** No instance of the cluster starts jobs of this name until `resume`; running ones go on. */
   async pause(name: string): Promise<void> {
-    await (await this.#jobs()).pauseName(checkText('jobs.pause', 'name', name));
+    await (await this.#jobs()).pauseName(checkName('jobs.pause', 'name', name));
   }
 
   /** The names that are paused. */

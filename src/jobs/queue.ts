@@ -2,7 +2,7 @@ import { OptionError, StoreError } from '../core/errors.js';
 import type { Meter } from '../core/meter.js';
 import type { TraceContext, Tracer } from '../core/tracer.js';
 import { SCHEDULE_PREFIX, toJob, type Job, type JobRecord, type MissedPolicy } from '../core/job.js';
-import { checkDate, checkKeys, checkOneOf, checkText, show } from '../core/options.js';
+import { checkDate, checkKeys, checkName, checkOneOf, show } from '../core/options.js';
 import { checkPayload } from '../core/payload.js';
 import type { Reservation } from '../engine/reservation.js';
 import type { Inserted, NewJob, Store } from '../store/port.js';
@@ -246,14 +246,14 @@ export class Queue<Tx> {
       ...idOf(where, store, options.id),
       ...(options.uniqueKey === undefined
         ? {}
-        : { uniqueKey: checkText(where, 'uniqueKey', options.uniqueKey) }),
+        : { uniqueKey: checkName(where, 'uniqueKey', options.uniqueKey) }),
       ...this.#limits(where, name, options),
     };
   }
 
   #resolve(where: string, target: Target): { name: string; schema?: JobDefinition['schema'] } {
     if (typeof target === 'string') {
-      const name = checkText(where, 'name', target);
+      const name = checkName(where, 'name', target);
       const schema = this.#registry.workers.get(name)?.definition.schema;
       return { name, ...(schema === undefined ? {} : { schema }) };
     }
@@ -317,7 +317,7 @@ export class Queue<Tx> {
     const payload = await payloadOf(where, store, schema, data);
     const job = await store.jobs.putSchedule({
       name,
-      key: checkText(where, 'uniqueKey', uniqueKey),
+      key: checkName(where, 'uniqueKey', uniqueKey),
       data: payload,
       cron: times.text,
       timezone: times.timezone,
@@ -348,7 +348,7 @@ async function payloadOf(
 
 function idOf<Tx>(where: string, store: Store<Tx>, given: unknown): { id: string; ownId?: true } {
   if (given === undefined) return { id: store.jobs.newId() };
-  const id = checkText(where, 'id', given);
+  const id = checkName(where, 'id', given);
   if (!id.startsWith(SCHEDULE_PREFIX)) return { id, ownId: true };
   throw new OptionError(
     `${where}: id must not begin with "${SCHEDULE_PREFIX}", which names schedules; got ${show(id)}.`,

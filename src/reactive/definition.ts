@@ -4,8 +4,8 @@ import {
   checkFunction,
   checkInteger,
   checkKeys,
+  checkName,
   checkOneOf,
-  checkText,
   show,
 } from '../core/options.js';
 import type { DeleteWhen, OnVersionChange, TaskPlan } from '../store/reactive.js';
@@ -106,10 +106,10 @@ export function compileTask(definition: ReactiveTaskDefinition<never>): Compiled
   const { resetRetriesOnDataChange, retryPolicy } = retryOf(where, definition.retryPolicy);
   return {
     plan: {
-      task: checkText(where, 'task', task),
+      task: checkName(where, 'task', task),
       source: {
-        collection: checkText(where, 'collection', collection),
-        ...(database === undefined ? {} : { database: checkText(where, 'database', database) }),
+        collection: checkName(where, 'collection', collection),
+        ...(database === undefined ? {} : { database: checkName(where, 'database', database) }),
       },
       ...(filter === undefined ? {} : { filter }),
       ...(watchProjection === undefined ? {} : { watchProjection }),

@@ -5,7 +5,7 @@ import {
   type ErrorGroups,
   type ErrorsOptions,
 } from '../core/failure-groups.js';
-import { checkBoolean, checkKeys, checkMost, checkText, show } from '../core/options.js';
+import { checkBoolean, checkKeys, checkMost, checkName, checkText, show } from '../core/options.js';
 import { toTask, type Task } from '../core/task.js';
 import type { Store } from '../store/port.js';
 import type { ReactiveStore, TaskPageRequest, TaskPlan, TaskStats, TaskStore } from '../store/reactive.js';
@@ -186,7 +186,7 @@ export class Tasks {
 
   /** No more tasks of this name are started, in the whole cluster, until `resume`. */
   async pause(task: string): Promise<void> {
-    checkText('tasks.pause', 'task', task);
+    checkName('tasks.pause', 'task', task);
     await (await this.#open()).pause(task);
     await (await this.#reactive()).planner.ring(false);
   }

@@ -1,3 +1,5 @@
+import { HALF_PAIR } from '../core/options.js';
+
 /**
  * How values live in jsonb. JSON has no dates and jsonb no negative zero: each is an object with one key that says what
  * it is, `{ "$date": "2026-…Z" }` and `{ "$number": "-0" }`. A user's own object of that shape gets one more `$`, which
@@ -53,7 +55,7 @@ export const mayBeMarked = (json: string): boolean => json.includes(HINT);
 /** Why PostgreSQL cannot hold a text; null where it can. */
 export function refusesText(text: string): string | null {
   if (text.includes('\0')) return 'has U+0000, which PostgreSQL cannot hold';
-  return /\p{Surrogate}/u.test(text) ? 'has half of a surrogate pair, which PostgreSQL cannot hold' : null;
+  return text.isWellFormed() ? null : HALF_PAIR;
 }
 
 export const isStorable = (text: string): boolean => refusesText(text) === null;

@@ -110,6 +110,8 @@ eachStore('payloads', ({ open, name: kind }) => {
       [{ p: new Point() }, 'data.p'],
       [{ d: new Date('never') }, 'data.d'],
       [circular, 'data.self'],
+      [{ a: ['\ud800'] }, 'data.a[0] has half of a surrogate pair'],
+      [{ a: { '\udc00k': 1 } }, 'data.a has half of a surrogate pair'],
     ];
     for (const [payload, path] of wrong) {
       await expect(mill.enqueue('x', payload)).rejects.toThrow(path);
@@ -129,5 +131,27 @@ eachStore('payloads', ({ open, name: kind }) => {
     const job = await mill.enqueue('returns', { dropped: undefined, kept: 1 });
     expect(job.data).toEqual({ kept: 1 });
     await expect(mill.jobs.result(job.id)).rejects.toThrow('result.m');
+  });
+
+  it('refuses half of a surrogate pair in names, keys, ids, progress and results', async () => {
+    const mill = aMill(open());
+    const half = 'a\ud800';
+    await expect(mill.enqueue(half, 1)).rejects.toThrow('name has half of a surrogate pair');
+    await expect(mill.enqueue('x', 1, { id: half })).rejects.toThrow('id has half');
+    await expect(mill.enqueue('x', 1, { uniqueKey: half })).rejects.toThrow('uniqueKey has half');
+    await expect(mill.schedule('@daily', 'x', 1, { uniqueKey: half })).rejects.toThrow('uniqueKey has half');
+    await expect(mill.withLock(half, () => 1)).rejects.toThrow('key has half');
+    await expect(mill.jobs.pause(half)).rejects.toThrow('name has half');
+    expect(() => mill.job(half, () => 1)).toThrow('name has half');
+    const once = { retryPolicy: { type: 'fixed', interval: 0, maxAttempts: 1 } } as const;
+    mill.job('returns', once, () => [half]);
+    mill.job('reports', once, (job) => job.progress({ [half]: 1 }));
+    await mill.start();
+    const results = ['returns', 'reports'].map(async (name) =>
+      mill.jobs.result((await mill.enqueue(name, {})).id),
+    );
+    await expect(results[0]).rejects.toThrow('result[0] has half of a surrogate pair');
+    await expect(results[1]).rejects.toThrow('progress has half of a surrogate pair');
+    expect(await mill.jobs.count()).toBe(2);
   });
 });

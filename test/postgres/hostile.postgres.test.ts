@@ -70,7 +70,9 @@ describe('hostile names, keys, ids and payloads', () => {
   it('are refused with the reason where PostgreSQL cannot hold them', async () => {
     const mill = aMill(freshPostgres());
     for (const bad of ['a\0b', '\ud800']) {
-      await expect(mill.enqueue('x', { [`k${bad}`]: 1 })).rejects.toThrow('PostgreSQL cannot hold');
+      await expect(mill.enqueue('x', { [`k${bad}`]: 1 })).rejects.toThrow(
+        /which (?:PostgreSQL cannot|no database can) hold/u,
+      );
       await expect(mill.enqueue('x', { deep: [bad] })).rejects.toThrow('data.deep[0]');
       await expect(mill.enqueue(bad, 1)).rejects.toThrow('name has');
       await expect(mill.enqueue('x', 1, { uniqueKey: bad })).rejects.toThrow('uniqueKey has');
