@@ -2,8 +2,9 @@ import { ObjectId, type Document } from 'mongodb';
 import type { JobRecord } from '../core/job.js';
 import { fairShare } from '../core/share.js';
 import type { Claimant, ClaimAnswer, ClaimRequest, Hint, Instance, NameLimit } from '../store/port.js';
-import { literal, run, type Mongo } from './context.js';
+import { BSON_OPTIONS, literal, run, type Mongo } from './context.js';
 import { hash, SCHEMA_VERSION, toRecord, toText, type JobDocument, type Key } from './document.js';
+import { aggregateExact, exactRow, findExact, RAW } from './exact.js';
 import { clusterPipeline, readCluster } from './look.js';
 
 /** More slices than this would read too much of the queue's head for one claim; further instances share them. */
@@ -78,15 +79,20 @@ async function candidates(
   request: ClaimRequest,
   hinted: readonly Hint[],
 ): Promise<{ ids: Key[]; answer: Omit<ClaimAnswer, 'jobs'> }> {
-  const rows = await mongo.jobs
-    .aggregate(headsPipeline(mongo, request), { hint: 'tidemill_claim' })
-    .toArray();
+  const heading = { hint: 'tidemill_claim' };
+  const rows = await aggregateExact(
+    mongo.jobs,
+    headsPipeline(mongo, request),
+    heading,
+    ['ids'],
+    BSON_OPTIONS,
+  ).toArray();
   const cluster = readCluster(rows, mongo.clock.now());
-  const except = new Set(hinted.map(({ key }) => String(key)));
+  const except = new Set(hinted.map(({ key }) => toText(key)));
   const heads = new Map(
     rows
       .filter((row) => row['ids'] !== undefined)
-      .map((row) => [row['_id'] as string, (row['ids'] as Key[]).filter((id) => !except.has(String(id)))]),
+      .map((row) => [row['_id'] as string, (row['ids'] as Key[]).filter((id) => !except.has(toText(id)))]),
   );
   const open = [...fairLimits(request)].filter(([name]) => heads.has(name) && !cluster.paused.has(name));
   const picked = new Map(
@@ -142,19 +148,19 @@ async function takeMany(mongo: Mongo, ids: readonly Key[], request: ClaimRequest
   if (matchedCount === 0) return [];
   // A batch larger than the answer spares the round trip that would ask for the end of the cursor.
   const filter = { _id: { $in: [...ids] }, leaseToken: request.token, status: 'processing' as const };
-  return mongo.jobs.find(filter, { batchSize: ids.length + 1 }).toArray();
+  return findExact(mongo.jobs, filter, { batchSize: ids.length + 1 }, BSON_OPTIONS).toArray();
 }
 
 async function takeEach(mongo: Mongo, ids: readonly Key[], request: Claimant): Promise<JobDocument[]> {
   const takes = await Promise.allSettled(
     ids.map((_id) =>
-      mongo.jobs.findOneAndUpdate({ _id, ...takeable }, taken(request), { returnDocument: 'after' }),
+      mongo.jobs.findOneAndUpdate({ _id, ...takeable }, taken(request), { returnDocument: 'after', ...RAW }),
     ),
   );
   // All of them have ended by now, so what the token holds can be read in peace where one has failed.
   return takes.flatMap((take) => {
     if (take.status === 'rejected') throw take.reason;
-    return take.value ?? [];
+    return take.value === null ? [] : [exactRow(BSON_OPTIONS)(take.value) as JobDocument];
   });
 }
 
@@ -195,6 +201,8 @@ export async function claimedUnder(
 ): Promise<readonly JobRecord[]> {
   const filter = { claimedBy: instance.instanceId, status: 'processing' as const, leaseToken: token };
   return run('read a claim again', async () =>
-    inOrder((await mongo.jobs.find(filter, { hint: 'tidemill_held' }).toArray()).map(toRecord)),
+    inOrder(
+      (await findExact(mongo.jobs, filter, { hint: 'tidemill_held' }, BSON_OPTIONS).toArray()).map(toRecord),
+    ),
   );
 }

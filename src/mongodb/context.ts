@@ -48,16 +48,20 @@ export interface MetricsDocument extends Document {
   _id: string;
 }
 
-/** How values are written and read, whatever the user's client does. Statements on a database do not inherit them. */
+/**
+ * How values are written and read, whatever the user's client does. Statements on a database do not inherit them. Bytes keep
+ * their subtype, without which no id of them is found again, and a regular expression that JavaScript cannot read is no
+ * reason to read nothing; `values.ts` makes of both what users see.
+ */
 export const BSON_OPTIONS: BSONSerializeOptions = {
   ignoreUndefined: true,
   serializeFunctions: false,
   checkKeys: false,
   promoteValues: true,
   promoteLongs: true,
-  promoteBuffers: true,
+  promoteBuffers: false,
   useBigInt64: false,
-  bsonRegExp: false,
+  bsonRegExp: true,
   fieldsAsRaw: {},
   raw: false,
   enableUtf8Validation: true,

@@ -1,6 +1,8 @@
 import { BSON, ObjectId, type Document } from 'mongodb';
 import type { JobRecord, JobStatus } from '../core/job.js';
 import type { Claimant, NewJob } from '../store/port.js';
+import { exactText, isOrdered } from './exact.js';
+import { readable } from './values.js';
 
 /** The version of the shape below. Pending jobs of a later one are left alone and reported. */
 export const SCHEMA_VERSION = 1;
@@ -30,7 +32,8 @@ export const keysFor = (id: string): Key[] => {
 /** The text of an id; of one that is neither ObjectId nor text, in a form that no other id has. */
 export function toText(key: unknown): string {
   if (key instanceof ObjectId) return key.toHexString();
-  return typeof key === 'string' ? key : BSON.EJSON.stringify(key, { relaxed: false });
+  if (typeof key === 'string') return key;
+  return isOrdered(key) ? exactText({ key }) : BSON.EJSON.stringify(key, { relaxed: false });
 }
 
 /** FNV-1a: spreads keys evenly, and gives the same part in every process. */
@@ -110,6 +113,9 @@ const PLAIN = [
 /** Users' values; null is one of them. */
 const VALUES = ['data', 'result', 'progress', 'logs'] as const;
 
+/** Payloads come back as they went in. */
+const PAYLOAD = { references: 'plain' } as const;
+
 const date = (value: unknown, otherwise: Date): Date => (value instanceof Date ? value : otherwise);
 
 export function toRecord(document: JobDocument): JobRecord {
@@ -135,28 +141,8 @@ export function toRecord(document: JobDocument): JobRecord {
   }
   if (document['scheduleKey'] !== undefined) record['uniqueKey'] = document['scheduleKey'];
   for (const field of VALUES)
-    if (document[field] !== undefined) record[field] = undoReferences(document[field]);
+    if (document[field] !== undefined) record[field] = readable(document[field], PAYLOAD);
   return record as unknown as JobRecord;
 }
 
 const EPOCH = new Date(0);
-
-/** The driver turns `{ $ref, $id }` into a class of its own on the way out; payloads come back as they went in. */
-function undoReferences(value: unknown): unknown {
-  if (typeof value !== 'object' || value === null) return value;
-  if (Array.isArray(value)) {
-    for (const [index, item] of value.entries()) value[index] = undoReferences(item);
-    return value;
-  }
-  if ((value as { _bsontype?: unknown })._bsontype === 'DBRef') {
-    const { collection, oid, db, fields } = value as unknown as Record<string, unknown>;
-    return { $ref: collection, $id: oid, ...(db === undefined ? {} : { $db: db }), ...(fields as object) };
-  }
-  if (Object.getPrototypeOf(value) !== Object.prototype) return value;
-  for (const [key, item] of Object.entries(value)) {
-    if (typeof item === 'object' && item !== null && key !== '__proto__') {
-      (value as Record<string, unknown>)[key] = undoReferences(item);
-    }
-  }
-  return value;
-}

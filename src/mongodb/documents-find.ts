@@ -1,9 +1,11 @@
-import type { Document, Filter } from 'mongodb';
+import type { Document, Filter, FindOptions } from 'mongodb';
 import { valueAt } from '../core/paths.js';
 import type { DocumentQuery, DocumentState } from '../store/documents.js';
 import { run } from './context.js';
 import type { Documents } from './documents-context.js';
+import { DOCUMENT } from './documents-read.js';
 import { isTimeLimit } from './errors.js';
+import { findExact } from './exact.js';
 import { fieldsQuery, rangeQuery } from './fields.js';
 import { fromText, textOf } from './reactive/document.js';
 
@@ -82,12 +84,13 @@ export async function findDocuments(
 ): Promise<{ documents: readonly Document[]; more: boolean; partial: boolean }> {
   const { collection, fields } = documents;
   const { direction, limit } = query;
-  const cursor = collection.find(findDocumentsQuery(documents, query), {
+  const options: FindOptions = {
     sort: { ...(isTimed(query) ? { [fields.sleepUntil]: direction } : {}), _id: direction },
     limit: limit + 1,
     batchSize: limit + 2,
     maxTimeMS: TIME_LIMIT_MS,
-  });
+  };
+  const cursor = findExact(collection, findDocumentsQuery(documents, query), options, DOCUMENT);
   const rows: Document[] = [];
   let partial = false;
   await run('find documents', async () => {

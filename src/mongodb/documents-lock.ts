@@ -3,6 +3,8 @@ import type { DocumentLook } from '../store/documents.js';
 import { valueAt } from '../core/paths.js';
 import { run } from './context.js';
 import type { Documents } from './documents-context.js';
+import { aggregateExact, exactRow, RAW } from './exact.js';
+import { DOCUMENT } from './documents-read.js';
 import { lockUpdate, understood, writeEach } from './documents-write.js';
 
 /** How far the estimate of the server's clock may lag: the bound of an index has to be a plain date, not `$$NOW`. */
@@ -46,15 +48,16 @@ export async function lockNext(
   const { collection, fields, mongo } = documents;
   // It would need the shard key.
   if (mongo.sharded) return (await lockMany(documents, lockUntil, { limit: 1, marks }))[0] ?? null;
-  return run('lock a document', () =>
+  const found = await run('lock a document', () =>
     understood(() =>
       collection.findOneAndUpdate(
         dueFilter(documents, 0, guarded(documents, lockUntil)),
         lockUpdate(documents, lockUntil, marks),
-        { sort: { [fields.sleepUntil]: 1 }, returnDocument: 'before' },
+        { sort: { [fields.sleepUntil]: 1 }, returnDocument: 'before', ...RAW },
       ),
     ),
   );
+  return found === null ? null : exactRow(DOCUMENT)(found);
 }
 
 /**
@@ -70,14 +73,18 @@ export async function lockMany(
   const { sleepUntil } = fields;
   const window = rivals.met ? WINDOW : 1;
   const candidates = await run('read documents that are due', () =>
-    collection
-      .aggregate([
+    aggregateExact(
+      collection,
+      [
         { $match: dueFilter(documents) },
         { $sort: { [sleepUntil]: 1 } },
         { $limit: limit * window },
         ...(window > 1 ? [{ $sample: { size: limit } }] : []),
-      ])
-      .toArray(),
+      ],
+      {},
+      ['_id'],
+      DOCUMENT,
+    ).toArray(),
   );
   const until = guarded(documents, lockUntil);
   const statements = candidates.map((document) => ({
@@ -134,7 +141,7 @@ function lookPipeline(documents: Documents, withinMs: number, known: readonly un
         pipeline: [
           { $match: both(condition, misfits) },
           { $limit: MOST_MISFITS },
-          { $project: { _id: 0, misfit: { id: '$_id', value } } },
+          { $project: { _id: 1, misfit: { value } } },
         ],
       },
     },
@@ -151,14 +158,17 @@ export async function look(
   const within = Math.min(withinMs, LONGEST_MS);
   const sentAt = mongo.clock.monotonic();
   const rows = await run('look for documents', () =>
-    collection.aggregate(lookPipeline(documents, within, known)).toArray(),
+    aggregateExact(collection, lookPipeline(documents, within, known), {}, ['_id'], DOCUMENT).toArray(),
   );
   const now: unknown = rows.find((row) => 'now' in row)?.['now'];
   if (now instanceof Date) mongo.clock.learn(now, sentAt, mongo.clock.monotonic());
   const dueInMs: unknown = rows.find((row) => 'dueInMs' in row)?.['dueInMs'];
   return {
     dueInMs: typeof dueInMs === 'number' ? dueInMs : null,
-    misfits: rows.flatMap((row) => (row['misfit'] as { id: unknown; value: unknown } | undefined) ?? []),
+    misfits: rows.flatMap((row) => {
+      const misfit = row['misfit'] as { value: unknown } | undefined;
+      return misfit === undefined ? [] : [{ id: row['_id'] as unknown, value: misfit.value }];
+    }),
   };
 }
 

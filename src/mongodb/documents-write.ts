@@ -4,7 +4,10 @@ import { valueAt } from '../core/paths.js';
 import type { DocumentChanges, DocumentWrite, Fenced } from '../store/documents.js';
 import { BSON_OPTIONS, run } from './context.js';
 import type { Documents } from './documents-context.js';
+import { DOCUMENT } from './documents-read.js';
 import { isInvalid } from './errors.js';
+import { findExact } from './exact.js';
+import { textOf } from './reactive/document.js';
 
 /** One statement of a batch; without an update it deletes. */
 interface Statement {
@@ -155,8 +158,6 @@ export async function settle(documents: Documents, writes: readonly DocumentWrit
   return answers;
 }
 
-const textOf = (id: unknown): string => BSON.EJSON.stringify({ id }, { relaxed: false });
-
 /** Of a group in which some were somebody else's: those that are now as they were to be. */
 async function doneOf(
   { collection, fields }: Documents,
@@ -164,16 +165,21 @@ async function doneOf(
   ids: readonly unknown[],
 ): Promise<ReadonlySet<string>> {
   const there = await run('read documents', () =>
-    collection.find({ _id: { $in: ids as never[] } }, { projection: { [fields.sleepUntil]: 1 } }).toArray(),
+    findExact(
+      collection,
+      { _id: { $in: ids as never[] } },
+      { projection: { [fields.sleepUntil]: 1 } },
+      DOCUMENT,
+    ).toArray(),
   );
   if ('remove' in write) {
-    const left = new Set(there.map((document) => textOf(document._id)));
+    const left = new Set(there.map((document) => textOf(document['_id'])));
     return new Set(ids.map(textOf).filter((id) => !left.has(id)));
   }
   const { sleepUntil = write.ifSleepUntil } = write.changes;
   const isDone = (document: Document): boolean =>
     sleepUntil === undefined || textOf(valueAt(document, fields.sleepUntil) ?? null) === textOf(sleepUntil);
-  return new Set(there.filter(isDone).map((document) => textOf(document._id)));
+  return new Set(there.filter(isDone).map((document) => textOf(document['_id'])));
 }
 
 /** Each lock under its own precondition, and answered for by itself. */

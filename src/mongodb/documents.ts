@@ -10,6 +10,7 @@ import type { Mongo } from './context.js';
 import type { Documents } from './documents-context.js';
 import { countDocuments, documentKey, findDocuments } from './documents-find.js';
 import { documentIndexFaults } from './documents-index.js';
+import { readDocument } from './documents-read.js';
 import { lockMany, lockNext, look } from './documents-lock.js';
 import { renew, settle } from './documents-write.js';
 
@@ -52,10 +53,11 @@ export function mongodbDocuments(home: Home, place: DocumentPlace): DocumentJobS
     known = { mongo, collection, fields, condition, rivals };
     return known;
   };
-  const read = (document: Document): DocumentJob => jobOf(document['_id'], document, fields);
+  const read = (document: Document): DocumentJob => readDocument(document, fields);
   return {
     clock: home.clock,
-    read,
+    // The user's own object, as their client read it.
+    read: (document) => jobOf(document['_id'], document, fields),
     open: async ({ counts }) => {
       checkCounts(where, fields, counts);
       await home.acquire(holder);

@@ -2,9 +2,10 @@
 import type { AnyBulkWriteOperation, ClientSession, Document, Filter } from 'mongodb';
 import { failedRunId, LOG_LIMIT, type JobRecord } from '../core/job.js';
 import type { FailedRun, Instance, Lease, Note, StrayQuery } from '../store/port.js';
-import { run, type Mongo } from './context.js';
-import { SCHEMA_VERSION, toRecord, type JobDocument, type Key } from './document.js';
+import { BSON_OPTIONS, run, type Mongo } from './context.js';
+import { SCHEMA_VERSION, toRecord, toText, type JobDocument, type Key } from './document.js';
 import { isDuplicate } from './errors.js';
+import { findExact } from './exact.js';
 
 /** Best-effort writes must never stand behind a user's transaction for long. */
 const BRIEFLY = { maxTimeMS: 1_000 } as const;
@@ -27,10 +28,10 @@ export async function held(
   options: { readonly session?: ClientSession } = {},
 ): Promise<readonly (JobRecord | undefined)[]> {
   const filter = { _id: { $in: leases.map((lease) => lease.key as Key) }, status: 'processing' as const };
-  const rows = await mongo.jobs.find(filter, options).toArray();
-  const byId = new Map(rows.map((row) => [String(row._id), row]));
+  const rows = await findExact(mongo.jobs, filter, options, BSON_OPTIONS).toArray();
+  const byId = new Map(rows.map((row) => [toText(row._id), row]));
   return leases.map((lease) => {
-    const row = byId.get(String(lease.key));
+    const row = byId.get(toText(lease.key));
     return row !== undefined && (row['leaseToken'] ?? null) === lease.token ? toRecord(row) : undefined;
   });
 }
@@ -77,10 +78,10 @@ export async function cancelRequests(mongo: Mongo, leases: readonly Lease[]): Pr
     cancelRequestedAt: { $type: 'date' as const },
   };
   const rows = await run('read cancel requests', () =>
-    mongo.jobs.find(filter, { projection: { _id: 1 } }).toArray(),
+    findExact(mongo.jobs, filter, { projection: { _id: 1 } }, BSON_OPTIONS).toArray(),
   );
-  const asked = new Set(rows.map((row) => String(row._id)));
-  return leases.filter((lease) => asked.has(String(lease.key as Key)));
+  const asked = new Set(rows.map((row) => toText(row._id)));
+  return leases.filter((lease) => asked.has(toText(lease.key)));
 }
 
 export async function heldBy(mongo: Mongo, instance: Instance, limit: number): Promise<readonly JobRecord[]> {
@@ -91,7 +92,7 @@ export async function heldBy(mongo: Mongo, instance: Instance, limit: number): P
   };
   const options = { hint: 'tidemill_held', limit, batchSize: limit + 1, projection: WITHOUT_PAYLOAD };
   return run('read a dead instance', async () =>
-    (await mongo.jobs.find(filter, options).toArray()).map(toRecord),
+    (await findExact(mongo.jobs, filter, options, BSON_OPTIONS).toArray()).map(toRecord),
   );
 }
 
@@ -112,7 +113,9 @@ export async function strays(mongo: Mongo, query: StrayQuery): Promise<readonly 
     ],
   };
   const options = { hint: 'tidemill_held', limit, batchSize: limit + 1, projection: WITHOUT_PAYLOAD };
-  return run('look for strays', async () => (await mongo.jobs.find(filter, options).toArray()).map(toRecord));
+  return run('look for strays', async () =>
+    (await findExact(mongo.jobs, filter, options, BSON_OPTIONS).toArray()).map(toRecord),
+  );
 }
 
 /** Keeps the copy of a run that used up its attempts. */

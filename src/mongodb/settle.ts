@@ -1,9 +1,10 @@
 import type { AnyBulkWriteOperation, ClientSession, Document, Filter } from 'mongodb';
 import { LOG_LIMIT } from '../core/job.js';
 import type { SettleAnswer, Settlement } from '../store/port.js';
-import { literal, run, type Mongo } from './context.js';
-import type { JobDocument, Key } from './document.js';
+import { BSON_OPTIONS, literal, run, type Mongo } from './context.js';
+import { toText, type JobDocument, type Key } from './document.js';
 import { HAND_ON_MS, isTimeLimit, isTransient, isUnstorable } from './errors.js';
+import { findExact } from './exact.js';
 
 /** Off a job that nobody holds. */
 const LEASE_FIELDS = ['claimedBy', 'lastHeartbeat', 'heartbeatInterval', 'startedToken'];
@@ -146,12 +147,11 @@ async function oneByOne(mongo: Mongo, settlements: readonly Settlement[]): Promi
 /** Whose settlement was written, whose work was lost, and whose changed under it. */
 async function judge(mongo: Mongo, settlements: readonly Settlement[]): Promise<SettleAnswer[]> {
   const filter = { _id: { $in: settlements.map(({ lease }) => lease.key as Key) } };
-  const rows = await mongo.jobs
-    .find(filter, { projection: { leaseToken: 1, status: 1, lockedAt: 1 } })
-    .toArray();
-  const byId = new Map(rows.map((row) => [String(row._id), row]));
+  const options = { projection: { leaseToken: 1, status: 1, lockedAt: 1 } };
+  const rows = await findExact(mongo.jobs, filter, options, BSON_OPTIONS).toArray();
+  const byId = new Map(rows.map((row) => [toText(row._id), row]));
   return settlements.map(({ lease, remove = false, by }) => {
-    const row = byId.get(String(lease.key));
+    const row = byId.get(toText(lease.key));
     if (row === undefined) return remove ? 'settled' : 'lost';
     if (row.status === 'processing') return sameHolder(row, lease) ? 'changed' : 'lost';
     return by === 'holder' && row['leaseToken'] === lease.token ? 'settled' : 'lost';

@@ -77,13 +77,25 @@ const LARGEST = 15_500_000;
 /** A producer that runs for long reads the server's time again this often. */
 const CLOCK_AGE_MS = 60_000;
 
-/** BSON values are kept. They come back as the driver reads them: Long, Int32 and Double as numbers, Binary as Buffer. */
+/**
+ * BSON values are kept. Long, Int32 and Double come back as numbers, a symbol as a text, bytes of no special kind as a Buffer;
+ * others come back as they are. BSON has no place for the other flags of a regular expression.
+ */
 const bsonSize = (value: object): number | null => {
-  if (value instanceof RegExp) return value.source.length;
+  if (value instanceof RegExp)
+    return /^g?i?m?$/u.test(value.flags) && value.source.isWellFormed() ? value.source.length : null;
   if (value instanceof Uint8Array) return value.byteLength;
   const type = (value as { _bsontype?: unknown })._bsontype;
-  return typeof type === 'string' ? BSON.calculateObjectSize({ value }) : null;
+  if (typeof type !== 'string' || !hasWholeTexts(value)) return null;
+  return BSON.calculateObjectSize({ value });
 };
+
+/** The texts inside a value: of code and its scope, of a reference, of a pattern. */
+function hasWholeTexts(value: unknown): boolean {
+  if (typeof value === 'string') return value.isWellFormed();
+  if (typeof value !== 'object' || value === null || value instanceof Uint8Array) return true;
+  return Object.entries(value).every(([key, item]) => key.isWellFormed() && hasWholeTexts(item));
+}
 
 const payload: PayloadRules = {
   keeps: bsonSize,

@@ -1,10 +1,11 @@
 import { startShardedMongo } from '@tidemill/servers';
-import { MongoClient, ObjectId, type Collection } from 'mongodb';
+import { Binary, BSONRegExp, MongoClient, ObjectId, UUID, type Collection } from 'mongodb';
 import { describe, expect, inject, it } from 'vitest';
 import { ServerClock } from '../../src/core/server-clock.js';
 import { collectionOptions, type Mongo } from '../../src/mongodb/context.js';
 import { mongodbDocuments } from '../../src/mongodb/documents.js';
 import { mongodb } from '../../src/mongodb/index.js';
+import { ids } from '../support/bson.js';
 import { behindProxy } from '../support/flaky-proxy.js';
 import { gate, until } from '../support/mills.js';
 import { opened } from '../support/port.js';
@@ -44,6 +45,56 @@ describe('documents without a date in sleepUntil', () => {
     expect(errors.some(({ error }) => error.message.includes('got "2020-01-01"'))).toBe(true);
     expect(ran).toEqual([due.insertedId.toHexString()]);
     expect((await documents.findOne({ _id: more.insertedId }))?.['sleepUntil']).toBe('one more');
+  });
+});
+
+describe('documents with an id of any type', () => {
+  it.each([1, 8])('run once and end, %i at once', async (concurrency) => {
+    const { schedule, documents } = aSchedule(freshUri(), {
+      concurrency,
+      lockDuration: '1s',
+      onDocument: (document) => void ran.push(document['what']),
+    });
+    const ran: unknown[] = [];
+    await documents.insertMany(
+      ids.map(([what, _id]) => ({
+        _id: _id as never,
+        what,
+        sleepUntil: past(),
+        autoRemove: what === 'a UUID',
+      })),
+    );
+    await schedule.start();
+    await until(
+      'all have ended',
+      async () => (await documents.countDocuments({ sleepUntil: null })) === ids.length - 1,
+    );
+    expect([...ran].sort()).toEqual(ids.map(([what]) => what).sort());
+    expect(await documents.countDocuments()).toBe(ids.length - 1);
+  });
+
+  it('are found by people, and made due by the key that was found', async () => {
+    const { schedule, documents } = aSchedule(freshUri());
+    const later = future(3_600_000);
+    await documents.insertMany(ids.map(([what, _id]) => ({ _id: _id as never, what, sleepUntil: later })));
+    const { items } = await schedule.find({}, { limit: 1_000 });
+    expect(items).toHaveLength(ids.length);
+    for (const { id } of items) expect(await schedule.runNow(id)).toBe('due');
+    expect(await documents.countDocuments({ sleepUntil: later })).toBe(0);
+  });
+
+  it('come to their handler with bytes as a Buffer, and any other kind of bytes as it is', async () => {
+    const { schedule, documents } = aSchedule(freshUri(), {
+      onDocument: (document, { job }) => void seen.push({ ...document, id: job.id }),
+    });
+    const seen: Record<string, unknown>[] = [];
+    const [_id, uuid] = [new UUID(), new UUID()];
+    const pattern = new BSONRegExp('(?i)a');
+    const fields = { bytes: new Binary(Buffer.from([1])), uuid, list: [uuid], pattern, plain: /a/i };
+    await documents.insertOne({ _id: _id as never, ...fields, sleepUntil: past() });
+    await schedule.start();
+    await until('it has run', () => seen.length === 1);
+    expect(seen[0]).toMatchObject({ _id, id: _id, ...fields, bytes: Buffer.from([1]) });
   });
 });
 

@@ -6,6 +6,7 @@ import type { Source, TaskPlan } from '../../store/reactive.js';
 import { literal, run } from '../context.js';
 import { hash } from '../document.js';
 import { isBadValue } from '../errors.js';
+import { aggregateExact, findExact } from '../exact.js';
 import { clusterPipeline, readTaskCluster } from '../look.js';
 import { OURS, TASK_VERSION, textOf, toRecord, type TaskKey } from './document.js';
 import { queryOf } from './filter.js';
@@ -59,9 +60,8 @@ async function unite(sources: Sources, pipelines: Pipelines): Promise<Document[]
     }));
     const cluster =
       group === ours ? [{ $unionWith: { coll: globals.collectionName, pipeline: clusterPipeline } }] : [];
-    return first.place.tasks
-      .aggregate([...first.pipeline, ...unions, ...cluster], { hint: 'tidemill_due' })
-      .toArray();
+    const pipeline = [...first.pipeline, ...unions, ...cluster];
+    return aggregateExact(first.place.tasks, pipeline, { hint: 'tidemill_due' }, ['keys']).toArray();
   });
   if (ours === undefined) commands.push(globals.aggregate(clusterPipeline).toArray());
   return (await Promise.all(commands)).flat();
@@ -202,9 +202,8 @@ async function readTaken(
   });
   if (choked.length === 0) return records;
   const odd = choked.map(({ item }) => item);
-  const rows = await place.tasks
-    .find({ _id: { $in: odd as never[] }, leaseToken: token, status: { $in: RUNNING } })
-    .toArray();
+  const filter = { _id: { $in: odd as never[] }, leaseToken: token, status: { $in: RUNNING } };
+  const rows = await findExact(place.tasks, filter).toArray();
   return [...records, ...rows.map((row) => toRecord({ ...row, matches: false }))];
 }
 
@@ -216,22 +215,20 @@ async function readMatching(
 ): Promise<TaskRecord[]> {
   if (place.collation === undefined) {
     const pipeline = heldPipeline(place, plan, keys, token, queryOf(plan));
-    return (await place.tasks.aggregate(pipeline, { batchSize: keys.length + 1 }).toArray()).map(toRecord);
+    const rows = await aggregateExact(place.tasks, pipeline, { batchSize: keys.length + 1 }).toArray();
+    return rows.map(toRecord);
   }
   // Ids that are texts are found by the index of such a source only under its own collation, which no lookup has.
   const held = { _id: { $in: keys as never[] }, leaseToken: token, status: { $in: RUNNING } };
-  const rows = await place.tasks.find(held, { batchSize: keys.length + 1 }).toArray();
-  const ids = rows.map((row) => (row._id as unknown as TaskKey).id);
-  const matching = await place.source
-    .find(
-      { $and: [{ _id: { $in: ids as never[] } }, queryOf(plan)] },
-      { projection: { _id: 1 }, collation: place.collation as never },
-    )
-    .toArray();
-  const match = new Set(matching.map((row) => textOf(row._id)));
-  return rows.map((row) =>
-    toRecord({ ...row, matches: match.has(textOf((row._id as unknown as TaskKey).id)) }),
-  );
+  const rows = await findExact(place.tasks, held, { batchSize: keys.length + 1 }).toArray();
+  const idOf = (row: Document): unknown => (row['_id'] as TaskKey).id;
+  const matching = await findExact(
+    place.source,
+    { $and: [{ _id: { $in: rows.map(idOf) as never[] } }, queryOf(plan)] },
+    { projection: { _id: 1 }, collation: place.collation as never },
+  ).toArray();
+  const match = new Set(matching.map((row) => textOf(row['_id'])));
+  return rows.map((row) => toRecord({ ...row, matches: match.has(textOf(idOf(row))) }));
 }
 
 export async function claim(
@@ -278,10 +275,9 @@ export async function claimedUnder(
       groups.map(async ({ source, tasks }) => {
         const place = await sources.open(source);
         const filter = { claimedBy: instance.instanceId, status: { $in: RUNNING }, leaseToken: token };
-        const rows = await place.tasks
-          .find(filter, { hint: 'tidemill_held', projection: { _id: 1 } })
-          .toArray();
-        const keys = rows.map((row) => row._id as unknown as TaskKey);
+        const options = { hint: 'tidemill_held', projection: { _id: 1 } };
+        const rows = await findExact(place.tasks, filter, options).toArray();
+        const keys = rows.map((row) => row['_id'] as TaskKey);
         const reads = tasks.map((task) =>
           readTaken(
             place,

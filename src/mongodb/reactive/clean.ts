@@ -2,6 +2,7 @@
 import type { Document } from 'mongodb';
 import type { Cleaned, TaskPlan } from '../../store/reactive.js';
 import { run } from '../context.js';
+import { aggregateExact, findExact } from '../exact.js';
 import { keyOf, OURS, textOf, type TaskKey } from './document.js';
 import { queryOf } from './filter.js';
 import { inHalves } from './halves.js';
@@ -41,16 +42,15 @@ async function orphansOf(
 ): Promise<readonly TaskKey[]> {
   if (place.collation === undefined) {
     const keys = ids.map((id) => keyOf(plan.task, id));
-    const rows = await place.tasks.aggregate(orphansPipeline(plan, place, keys, query)).toArray();
+    const rows = await aggregateExact(place.tasks, orphansPipeline(plan, place, keys, query)).toArray();
     return rows.map((row) => row['_id'] as TaskKey);
   }
-  const found = await place.source
-    .find(
-      { $and: [{ _id: { $in: ids as never[] } }, query] },
-      { projection: { _id: 1 }, collation: place.collation as never },
-    )
-    .toArray();
-  const still = new Set(found.map((row) => textOf(row._id)));
+  const found = await findExact(
+    place.source,
+    { $and: [{ _id: { $in: ids as never[] } }, query] },
+    { projection: { _id: 1 }, collation: place.collation as never },
+  ).toArray();
+  const still = new Set(found.map((row) => textOf(row['_id'])));
   return ids.filter((id) => !still.has(textOf(id))).map((id) => keyOf(plan.task, id));
 }
 

@@ -1,5 +1,7 @@
 import { BSON, Long, ObjectId, type Document } from 'mongodb';
 import type { TaskRecord, TaskStatus } from '../../core/task.js';
+import { EXACT, exactText, OrderedDocument, readExact } from '../exact.js';
+import { isBsonRegExp, regExpOf } from '../values.js';
 
 /**
  * The version of the shape below. Tasks of a later one are left alone, changes of their documents included: whoever raises
@@ -21,25 +23,29 @@ export const keyOf = (task: string, id: unknown): TaskKey => ({ task, id });
 
 /** A text that no other id has; ids may be of any type. */
 export const textOf = (id: unknown): string =>
-  id instanceof ObjectId
-    ? `{"id":{"$oid":"${id.toHexString()}"}}`
-    : BSON.EJSON.stringify({ id }, { relaxed: false });
+  id instanceof ObjectId ? `{"id":{"$oid":"${id.toHexString()}"}}` : exactText({ id });
 
-export const fromText = (text: string): unknown =>
-  (BSON.EJSON.parse(text, { relaxed: false }) as { id: unknown }).id;
+export function fromText(text: string): unknown {
+  const { id, bytes } = BSON.EJSON.parse(text, { relaxed: false }) as { id?: unknown; bytes?: unknown };
+  if (typeof bytes !== 'string') return id;
+  return (readExact(Buffer.from(bytes, 'base64'), EXACT, ['id']) as { id: unknown }).id;
+}
 
-/** Read with `promoteLongs: false`, so that a 64-bit id comes back as it went in. */
-export const EXACT = { promoteLongs: false, promoteBuffers: false } as const;
-
-/** What users see of a value that was read exactly: longs as numbers where a number can hold them. */
+/**
+ * What users see of a value that was read exactly: longs as numbers where a number can hold them. A subdocument in an order
+ * that no object has stays a Map, which finds its document again.
+ */
 function readable(value: unknown): unknown {
   if (value instanceof Long) {
     const number = value.toNumber();
     return Number.isSafeInteger(number) ? number : value;
   }
   if (Array.isArray(value)) return value.map(readable);
-  if (typeof value !== 'object' || value === null || Object.getPrototypeOf(value) !== Object.prototype)
-    return value;
+  if (value instanceof OrderedDocument)
+    return new OrderedDocument([...value].map(([key, item]) => [key, readable(item)]));
+  if (typeof value !== 'object' || value === null) return value;
+  if (isBsonRegExp(value)) return regExpOf(value);
+  if (Object.getPrototypeOf(value) !== Object.prototype) return value;
   const copy: Record<string, unknown> = {};
   for (const [key, item] of Object.entries(value)) {
     Object.defineProperty(copy, key, {

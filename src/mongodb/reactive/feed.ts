@@ -3,12 +3,16 @@ import { StoreError } from '../../core/errors.js';
 import { HistoryLostError, type Feed, type FeedEvent } from '../../store/reactive.js';
 import { BSON_OPTIONS, run, type Mongo } from '../context.js';
 import { sorted } from '../errors.js';
-import { EXACT, textOf } from './document.js';
+import { EXACT, exactId } from '../exact.js';
+import { textOf } from './document.js';
 import type { Sources } from './sources.js';
 
 /** One command per ten seconds while nothing happens. */
 const AWAIT_MS = 10_000;
 const BATCH = 1_000;
+
+/** Holds the id of the document that has changed. */
+const IDS = 'ids';
 
 const CHANGES = ['insert', 'update', 'replace', 'delete'];
 const UPHEAVALS = ['drop', 'rename', 'dropDatabase', 'invalidate'];
@@ -37,7 +41,17 @@ const pipelineFor = (collections: readonly string[]): Document[] => [
       ],
     },
   },
-  { $project: { _id: 1, operationType: 1, 'ns.coll': 1, 'to.coll': 1, 'documentKey._id': 1, wallTime: 1 } },
+  {
+    $project: {
+      _id: 1,
+      operationType: 1,
+      'ns.coll': 1,
+      'to.coll': 1,
+      wallTime: 1,
+      // In a list of its own, whose items the driver leaves as bytes: an object would lose their order.
+      [IDS]: ['$documentKey._id'],
+    },
+  },
 ];
 
 function eventOf(row: Document, collections: readonly string[]): FeedEvent {
@@ -52,7 +66,7 @@ function eventOf(row: Document, collections: readonly string[]): FeedEvent {
   }
   const kind = operation === 'insert' || operation === 'delete' ? operation : 'update';
   const at = row['wallTime'] instanceof Date ? row['wallTime'] : new Date();
-  const { _id: id } = row['documentKey'] as { _id: unknown };
+  const id = exactId((row[IDS] as readonly unknown[])[0]);
   return { kind: 'change', change: { collection, id, key: textOf(id), kind }, token, at };
 }
 
@@ -75,6 +89,7 @@ export async function openFeed(
   const stream: ChangeStream<Document, Document> = sources.db(database).watch(pipelineFor(collections), {
     ...BSON_OPTIONS,
     ...EXACT,
+    fieldsAsRaw: { [IDS]: true },
     maxAwaitTimeMS: AWAIT_MS,
     batchSize: BATCH,
     readConcern: { level: 'majority' },

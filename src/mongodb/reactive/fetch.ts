@@ -6,7 +6,8 @@ import { checkKeys, checkOneOf } from '../../core/options.js';
 import type { Fetched, FetchRequest, TaskPlan } from '../../store/reactive.js';
 import { literal, run } from '../context.js';
 import { RUNNING } from './claim.js';
-import { EXACT, textOf, type TaskKey } from './document.js';
+import { findExact } from '../exact.js';
+import { textOf, type TaskKey } from './document.js';
 import { queryOf } from './filter.js';
 import type { Place, Sources } from './sources.js';
 
@@ -147,13 +148,10 @@ export class Fetcher {
     settings: AggregateOptions,
   ): Promise<(key: TaskKey) => boolean> {
     if (place.collation === undefined || plan.filter === undefined) return () => true;
-    const rows = await place.source
-      .find(
-        { $and: [{ _id: { $in: keys.map(({ id }) => id as never) } }, queryOf(plan)] },
-        { ...settings, ...EXACT, projection: { _id: 1 }, collation: place.collation as never },
-      )
-      .toArray();
-    const matching = new Set(rows.map((row) => textOf(row._id)));
+    const query = { $and: [{ _id: { $in: keys.map(({ id }) => id as never) } }, queryOf(plan)] };
+    const options = { ...settings, projection: { _id: 1 }, collation: place.collation as never };
+    const rows = await findExact(place.source, query, options).toArray();
+    const matching = new Set(rows.map((row) => textOf(row['_id'])));
     return ({ id }) => matching.has(textOf(id));
   }
 }

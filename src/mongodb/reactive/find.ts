@@ -2,6 +2,7 @@ import type { Document, Filter } from 'mongodb';
 import { TASK_STATUSES, type TaskRecord } from '../../core/task.js';
 import type { TaskFilter, TaskPageRequest } from '../../store/reactive.js';
 import { isTimeLimit } from '../errors.js';
+import { aggregateExact, findExact } from '../exact.js';
 import { fromText, textOf, toRecord } from './document.js';
 import { selected, taken, type Located, type Selection } from './select.js';
 import type { Sources } from './sources.js';
@@ -42,7 +43,7 @@ async function* pageOf(
   ];
   const end = performance.now() + LIMIT_MS;
   const limit = (): { maxTimeMS: number } => ({ maxTimeMS: Math.max(1, Math.ceil(end - performance.now())) });
-  const rows = place.tasks.aggregate(pipeline, { ...limit(), batchSize: wanted + 1 });
+  const rows = aggregateExact(place.tasks, pipeline, { ...limit(), batchSize: wanted + 1 });
   let count = 0;
   for await (const row of taken(selection, rows, wanted, limit)) {
     yield toRecord(row);
@@ -91,7 +92,7 @@ async function countIn(selection: Selection, most: number): Promise<number> {
       .toArray();
     return Number(row?.['n'] ?? 0);
   }
-  const keys = place.tasks.find(own, { projection: { _id: 1 }, batchSize: BATCH });
+  const keys = findExact(place.tasks, own, { projection: { _id: 1 }, batchSize: BATCH });
   let count = 0;
   for await (const _row of taken(selection, keys, BATCH)) {
     count += 1;

@@ -4,6 +4,7 @@ import type { TaskRecord } from '../../core/task.js';
 import type { Instance, Lease, StrayQuery } from '../../store/port.js';
 import type { Source } from '../../store/reactive.js';
 import { run } from '../context.js';
+import { findExact } from '../exact.js';
 import { RUNNING } from './claim.js';
 import { textOf, toRecord, type TaskKey } from './document.js';
 import type { SourceOf } from './settle.js';
@@ -36,15 +37,13 @@ export async function held(
 ): Promise<readonly (TaskRecord | undefined)[]> {
   const found = await run('read held tasks', () =>
     Promise.all(
-      [...bySource(leases, sourceOf).values()].map(({ source, keys }) =>
-        sources
-          .place(source)
-          .tasks.find({ _id: { $in: keys as never[] }, status: { $in: RUNNING } })
-          .toArray(),
-      ),
+      [...bySource(leases, sourceOf).values()].map(({ source, keys }) => {
+        const filter = { _id: { $in: keys as never[] }, status: { $in: RUNNING } };
+        return findExact(sources.place(source).tasks, filter).toArray();
+      }),
     ),
   );
-  const byKey = new Map(found.flat().map((row) => [textOf(row._id), row]));
+  const byKey = new Map(found.flat().map((row) => [textOf(row['_id']), row]));
   return leases.map((lease) => {
     const row = byKey.get(textOf(lease.key));
     return row !== undefined && row['leaseToken'] === lease.token ? toRecord(row) : undefined;
@@ -79,7 +78,7 @@ async function everywhere(
   const options = { hint: 'tidemill_held', limit, batchSize: limit + 1, projection: WITHOUT_SNAPSHOT };
   const found: TaskRecord[] = [];
   for (const source of all) {
-    const rows = await sources.place(source).tasks.find(filter, options).toArray();
+    const rows = await findExact(sources.place(source).tasks, filter, options).toArray();
     found.push(...rows.map(toRecord));
   }
   return found.slice(0, limit);

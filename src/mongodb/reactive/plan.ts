@@ -5,6 +5,7 @@ import type { TraceContext } from '../../core/tracer.js';
 import type { Poisoned, TaskPlan } from '../../store/reactive.js';
 import { literal, run } from '../context.js';
 import { isOtherCollation, isTransient } from '../errors.js';
+import { findExact } from '../exact.js';
 import { keyOf, LATER, OURS, TASK_VERSION, textOf } from './document.js';
 import { queryOf } from './filter.js';
 import { inHalves } from './halves.js';
@@ -136,16 +137,12 @@ export function planPipeline(
  * a collation, the ids that match are found first, and planned without a filter afterwards.
  */
 async function matching(place: Place, plan: TaskPlan, ids: readonly unknown[]): Promise<readonly unknown[]> {
-  const rows = await place.source
-    .find(
-      { $and: [{ _id: { $in: ids as never[] } }, queryOf(plan)] },
-      {
-        projection: { _id: 1 },
-        ...(place.collation === undefined ? {} : { collation: place.collation as never }),
-      },
-    )
-    .toArray();
-  return rows.map((row) => row._id);
+  const query = { $and: [{ _id: { $in: ids as never[] } }, queryOf(plan)] };
+  const rows = await findExact(place.source, query, {
+    projection: { _id: 1 },
+    ...(place.collation === undefined ? {} : { collation: place.collation as never }),
+  }).toArray();
+  return rows.map((row): unknown => row['_id']);
 }
 
 async function planOnce(

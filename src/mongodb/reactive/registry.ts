@@ -13,7 +13,7 @@ import type {
 } from '../../store/reactive.js';
 import { literal, run, type GlobalDocument, type Mongo } from '../context.js';
 import { isDuplicate } from '../errors.js';
-import { EXACT } from './document.js';
+import { EXACT } from '../exact.js';
 import { nameOfSource } from './sources.js';
 
 /** Filters have `$` and dots in their keys, so a definition is kept as text, for people and for comparing. */

@@ -2,6 +2,7 @@
 import type { Document } from 'mongodb';
 import type { TaskFilter, TaskPlan } from '../../store/reactive.js';
 import { run } from '../context.js';
+import { aggregateExact } from '../exact.js';
 import { OURS } from './document.js';
 import { inBatches, selected, taken, type Located, type Selection } from './select.js';
 import type { Sources } from './sources.js';
@@ -55,7 +56,7 @@ function keysIn(
   const meant = { $match: { $and: [own, RESETTABLE, { _id: keysOf(task) }] } };
   const few = filter.status?.includes('completed') === false;
   const order = [...(few ? [{ $project: { sourceDocId: 1 } }] : []), { $sort: { _id: 1 } }];
-  return place.tasks.aggregate([meant, ...order, ...joined, { $project: { _id: 1 } }], {
+  return aggregateExact(place.tasks, [meant, ...order, ...joined, { $project: { _id: 1 } }], {
     batchSize: BATCH,
     allowDiskUse: true,
     ...(few ? {} : { hint: { _id: 1 } }),

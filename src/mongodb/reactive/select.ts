@@ -4,6 +4,7 @@ import { OptionError, reasonOf, StoreError } from '../../core/errors.js';
 import type { Source, TaskFilter } from '../../store/reactive.js';
 import { run } from '../context.js';
 import { isTransient } from '../errors.js';
+import { findExact } from '../exact.js';
 import { fieldsQuery, rangeQuery, spelled } from '../fields.js';
 import { fromText, textOf, type TaskKey } from './document.js';
 import { checkSourceFilter } from './filter.js';
@@ -79,10 +80,9 @@ function idAlone(query: Document): { readonly id: unknown } | undefined {
 /** The id as it was given, and as the source has it where its collation takes them for the same. */
 async function spellings({ source, collation }: Place, id: unknown): Promise<readonly unknown[]> {
   if (collation === undefined) return [id];
-  const same = await source
-    .find({ _id: id as never }, { projection: { _id: 1 }, collation: collation as never })
-    .toArray();
-  return [id, ...same.map((row) => row._id)];
+  const options = { projection: { _id: 1 }, collation: collation as never };
+  const same = await findExact(source, { _id: id as never }, options).toArray();
+  return [id, ...same.map((row): unknown => row['_id'])];
 }
 
 async function selectIn(place: Place, tasks: readonly string[], filter: TaskFilter): Promise<Selection> {
@@ -180,8 +180,8 @@ export async function* taken(
   const options = { projection: { _id: 1 }, collation: place.collation as never };
   for await (const batch of inBatches(rows, size)) {
     const query = { $and: [{ _id: { $in: batch.map(idOf) as never[] } }, apart] };
-    const found = await place.source.find(query, { ...options, ...limit() }).toArray();
-    const there = new Set(found.map((row) => textOf(row._id)));
+    const found = await findExact(place.source, query, { ...options, ...limit() }).toArray();
+    const there = new Set(found.map((row) => textOf(row['_id'])));
     yield* batch.filter((row) => there.has(textOf(idOf(row))));
   }
 }

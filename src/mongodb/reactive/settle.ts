@@ -4,6 +4,7 @@ import type { SettleAnswer } from '../../store/port.js';
 import type { Source, TaskSettlement } from '../../store/reactive.js';
 import { literal, run } from '../context.js';
 import { HAND_ON_MS, isTimeLimit, isTransient, isUnstorable } from '../errors.js';
+import { findExact } from '../exact.js';
 import { RUNNING } from './claim.js';
 import { textOf, type TaskKey } from './document.js';
 import type { Sources } from './sources.js';
@@ -146,14 +147,10 @@ async function judge(
   group: readonly TaskSettlement[],
   source: Source,
 ): Promise<readonly SettleAnswer[]> {
-  const rows = await sources
-    .place(source)
-    .tasks.find(
-      { _id: { $in: group.map(({ lease }) => lease.key as never) } },
-      { projection: { leaseToken: 1, status: 1 } },
-    )
-    .toArray();
-  const byKey = new Map(rows.map((row) => [textOf(row._id), row]));
+  const filter = { _id: { $in: group.map(({ lease }) => lease.key as never) } };
+  const options = { projection: { leaseToken: 1, status: 1 } };
+  const rows = await findExact(sources.place(source).tasks, filter, options).toArray();
+  const byKey = new Map(rows.map((row) => [textOf(row['_id']), row]));
   return group.map(({ lease, by }) => {
     const row = byKey.get(textOf(lease.key));
     if (row === undefined || row['leaseToken'] !== lease.token) return 'lost';

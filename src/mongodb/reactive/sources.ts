@@ -3,8 +3,8 @@ import { OptionError } from '../../core/errors.js';
 import { show } from '../../core/options.js';
 import type { Source, TaskPlan } from '../../store/reactive.js';
 import { BSON_OPTIONS, type Mongo } from '../context.js';
+import { EXACT } from '../exact.js';
 import { createIndexes, indexFaults, missingIndexError, type IndexPlan } from '../indexes.js';
-import { EXACT } from './document.js';
 
 /** A source with the collection of its tasks, open. */
 export interface Place {

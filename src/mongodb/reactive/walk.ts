@@ -2,7 +2,8 @@
 import { MaxKey, MinKey, type Document } from 'mongodb';
 import type { IdPage, Source, TaskPlan } from '../../store/reactive.js';
 import { run } from '../context.js';
-import { fromText, keyOf, textOf } from './document.js';
+import { findExact } from '../exact.js';
+import { fromText, keyOf, textOf, type TaskKey } from './document.js';
 import type { Sources } from './sources.js';
 
 /** Every id lies between these. */
@@ -27,14 +28,13 @@ export async function documents(
       sources.forget(source);
       await sources.mend(place);
     }
-    const cursor = collection
-      .find({}, { projection: { _id: 1 }, batchSize: limit + 2 })
+    const cursor = findExact(collection, {}, { projection: { _id: 1 }, batchSize: limit + 2 })
       .sort({ _id: 1 })
       .hint({ _id: 1 })
       .limit(limit + 1);
     // A comparison would stop at the end of one type; the bounds of an index do not.
     if (after !== undefined) cursor.min({ _id: fromText(after) });
-    const ids = (await cursor.toArray()).map((row) => row._id as unknown);
+    const ids = (await cursor.toArray()).map((row): unknown => row['_id']);
     // From a lower bound on, the greatest key of all is left out.
     if (after !== undefined && ids.length <= limit)
       ids.push(...(await collection.find({ _id: TOP }).toArray()).map((row) => row._id));
@@ -60,15 +60,14 @@ export async function known(
   const { tasks } = sources.place(of.source);
   return run('read task ids', async () => {
     const from = after === undefined ? keyOf(of.task, BOTTOM) : (fromText(after) as Document);
-    const cursor = tasks
-      .find({}, { projection: { _id: 1 }, batchSize: limit + 2 })
+    const cursor = findExact(tasks, {}, { projection: { _id: 1 }, batchSize: limit + 2 })
       .sort({ _id: 1 })
       .hint({ _id: 1 })
       .min({ _id: from })
       // Exclusive, and greater than the key of the greatest id.
       .max({ _id: { ...keyOf(of.task, TOP), more: 1 } })
       .limit(limit + 1);
-    const keys = (await cursor.toArray()).map((row) => row._id as unknown as { task: string; id: unknown });
+    const keys = (await cursor.toArray()).map((row) => row['_id'] as TaskKey);
     const rest = keys.filter((key) => textOf(key) !== after);
     const page = rest.slice(0, limit);
     const last = page.at(-1);

@@ -1,0 +1,136 @@
+/** Documents whose ids come back as they are stored. */
+import {
+  BSON,
+  type AggregateOptions,
+  type AggregationCursor,
+  type BSONSerializeOptions,
+  type Collection,
+  type Document,
+  type Filter,
+  type FindCursor,
+  type FindOptions,
+} from 'mongodb';
+
+/**
+ * A subdocument that no JavaScript object can hold in its own order: objects move keys such as `2024` to their front, and to
+ * MongoDB another order is another value. The driver writes a Map in the order of its entries.
+ */
+export class OrderedDocument extends Map<string, unknown> {
+  /** For people and for JSON, where order means nothing. */
+  toJSON(): object {
+    return Object.fromEntries(this);
+  }
+}
+
+/** How values that are sent back are read: 64-bit numbers, bytes and regular expressions keep their type. */
+export const EXACT = { promoteLongs: false, promoteBuffers: false, bsonRegExp: true } as const;
+
+const INTEGER_LIKE = /^(?:0|[1-9]\d*)$/u;
+const EMBEDDED: ReadonlySet<number> = new Set([3, 4]);
+
+const isPlain = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
+
+/** Few ids are subdocuments at all: the bytes are looked at only for those that may have been reordered. */
+function mayBeReordered(value: unknown): boolean {
+  if (Array.isArray(value)) return value.some(mayBeReordered);
+  if (!isPlain(value)) return false;
+  return Object.entries(value).some(([key, item]) => INTEGER_LIKE.test(key) || mayBeReordered(item));
+}
+
+/** Whether a value has a Map in it, whose order no text of JSON keeps. */
+export function isOrdered(value: unknown): boolean {
+  if (value instanceof Map) return true;
+  if (Array.isArray(value)) return value.some(isOrdered);
+  return isPlain(value) && Object.values(value).some(isOrdered);
+}
+
+/** The text of a document that no other has. What JSON would reorder is told by its bytes. */
+export const exactText = (document: Document): string =>
+  isOrdered(document)
+    ? JSON.stringify({ bytes: Buffer.from(BSON.serialize(document)).toString('base64') })
+    : BSON.EJSON.stringify(document, { relaxed: false });
+
+interface Element {
+  readonly name: string;
+  /** The bytes of a subdocument or a list. */
+  readonly inner?: Uint8Array;
+}
+
+function elementsOf(bytes: Uint8Array): Element[] {
+  return Array.from(BSON.onDemand.parseToElements(bytes), ([type, nameAt, nameLength, at, length]) => ({
+    name: Buffer.from(bytes.subarray(nameAt, nameAt + nameLength)).toString(),
+    ...(EMBEDDED.has(type) ? { inner: bytes.subarray(at, at + length) } : {}),
+  }));
+}
+
+/** The value that `bytes` hold, in their order; `value` is how the driver reads them. */
+function inOrder(bytes: Uint8Array, value: unknown): unknown {
+  if (!Array.isArray(value) && !isPlain(value)) return value;
+  const elements = elementsOf(bytes);
+  const entries = elements.map(({ name, inner }): [string, unknown] => {
+    const item: unknown = Reflect.get(value, name);
+    return [name, inner === undefined ? item : inOrder(inner, item)];
+  });
+  if (Array.isArray(value)) return entries.map(([, item]) => item);
+  const keys = Object.keys(value);
+  return entries.every(([name], at) => name === keys[at])
+    ? Object.fromEntries(entries)
+    : new OrderedDocument(entries);
+}
+
+/** Reads a document with the fields that are ids, or lists of them, in their own order. */
+export function readExact(
+  bytes: Uint8Array,
+  options: BSONSerializeOptions,
+  fields: readonly string[] = ['_id'],
+): Document {
+  const document = BSON.deserialize(bytes, options);
+  const reordered = fields.filter((field) => mayBeReordered(document[field]));
+  if (reordered.length === 0) return document;
+  const elements = elementsOf(bytes);
+  for (const field of reordered) {
+    const inner = elements.find(({ name }) => name === field)?.inner;
+    if (inner !== undefined) document[field] = inOrder(inner, document[field]);
+  }
+  return document;
+}
+
+/** An id out of a list that was asked for as bytes: a subdocument is still its bytes, anything else is itself. */
+export function exactId(id: unknown): unknown {
+  return id instanceof Uint8Array ? inOrder(id, BSON.deserialize(id, EXACT)) : id;
+}
+
+/** A row of a cursor, or an answer, that was asked for as bytes. */
+export const exactRow =
+  (options: BSONSerializeOptions, fields?: readonly string[]) =>
+  (row: object): Document =>
+    row instanceof Uint8Array ? readExact(row, options, fields) : row;
+
+export const RAW = { raw: true } as const;
+
+/** As `collection.find`, with exact ids. */
+export const findExact = <T extends Document>(
+  collection: Collection<T>,
+  filter: Filter<T>,
+  options: FindOptions = {},
+  reading: BSONSerializeOptions = EXACT,
+): FindCursor<T> => {
+  const read = exactRow(reading);
+  return collection.find(filter, { ...options, ...RAW }).map((row) => read(row) as T);
+};
+
+/** A collection of documents of any type. */
+interface Aggregating {
+  aggregate(pipeline: Document[], options: AggregateOptions): AggregationCursor;
+}
+
+/** As `collection.aggregate`, with exact ids in the fields that have some. */
+export const aggregateExact = (
+  collection: Aggregating,
+  pipeline: Document[],
+  options: AggregateOptions = {},
+  fields?: readonly string[],
+  reading: BSONSerializeOptions = EXACT,
+): AggregationCursor<Document> =>
+  collection.aggregate(pipeline, { ...options, ...RAW }).map(exactRow(reading, fields));
