@@ -1,0 +1,26 @@
+/** Reads statements as PostgreSQL does, to tell what of their text is neither a quoted name nor a quoted constant. */
+
+const QUOTED =
+  /(?<name>"(?:[^"]|"")*")|(?<constant>[eE]'(?:[^'\\]|\\[\s\S]|'')*'|'(?:[^']|'')*')|--[^\n]*|\/\*[\s\S]*?\*\/|[A-Za-z_][\w$]*/gu;
+
+function textOfConstant(token: string): string {
+  const inner = token.slice(token.indexOf("'") + 1, -1).replaceAll("''", "'");
+  return token.startsWith("'") ? inner : inner.replaceAll(/\\(?<char>[\s\S])/gu, '$<char>');
+}
+
+export interface Reading {
+  /** All that is not quoted, comments included. */
+  readonly bare: string;
+  readonly constants: readonly string[];
+}
+
+/** A name, or a constant, that does not end leaves its quote behind, and all that follows it. */
+export function readStatement(text: string): Reading {
+  const constants: string[] = [];
+  const bare = text.replaceAll(QUOTED, (token, ...rest) => {
+    const { name, constant } = rest.at(-1) as Readonly<Record<string, string | undefined>>;
+    if (constant !== undefined) constants.push(textOfConstant(constant));
+    return name === undefined && constant === undefined ? token : ' ';
+  });
+  return { bare, constants };
+}
