@@ -98,6 +98,21 @@ export function checkFilter(where: string, filter: unknown): void {
   else refuseVariables(where, filter);
 }
 
+/** Operators that run JavaScript on the server. */
+const SCRIPTS = new Set(['$where', '$function', '$accumulator']);
+
+function refuseScripts(where: string, option: string, value: unknown): void {
+  if (Array.isArray(value)) for (const item of value) refuseScripts(where, option, item);
+  if (!isObject(value)) return;
+  for (const [key, item] of Object.entries(value)) {
+    if (SCRIPTS.has(key))
+      throw new OptionError(
+        `${where}: ${option} cannot use ${key}, which runs JavaScript on the server. Use query operators or $expr.`,
+      );
+    refuseScripts(where, option, item);
+  }
+}
+
 /** A query on the documents of tasks. One that says less than was meant would reset more than was meant. */
 export function checkSourceFilter(where: string, query: unknown): void {
   if (query === undefined) return;
@@ -105,6 +120,7 @@ export function checkSourceFilter(where: string, query: unknown): void {
   if (!isObject(query))
     throw new OptionError(`${where}: ${option} must be a query such as { vip: true }, got ${show(query)}.`);
   refuseUnsendable(where, option, query);
+  refuseScripts(where, option, query);
 }
 
 export function checkProjection(where: string, projection: unknown): void {
