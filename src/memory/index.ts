@@ -12,4 +12,11 @@ export function memory(options: MemoryOptions = {}): MemoryStore {
 
 export { MemoryStore, type MemoryOptions };
 export { MemoryTransaction } from './transaction.js';
-export { MemoryCollection, type MemoryDocument } from './collection.js';
+export {
+  MemoryCollection,
+  type MemoryChanges,
+  type MemoryCollectionOptions,
+  type MemoryDocument,
+  type MemoryWriteOptions,
+  type Stored,
+} from './collection.js';

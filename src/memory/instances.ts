@@ -1,5 +1,12 @@
 import type { Clock } from '../core/clock.js';
-import type { Cluster, Instance, InstanceDetails, InstanceStore, Registration } from '../store/port.js';
+import type {
+  Cluster,
+  Instance,
+  InstanceDetails,
+  InstanceStore,
+  Leader,
+  Registration,
+} from '../store/port.js';
 
 interface Entry {
   registration: Registration;
@@ -10,11 +17,13 @@ interface Entry {
 export class MemoryInstances implements InstanceStore {
   readonly #clock: Clock;
   readonly #paused: ReadonlySet<string>;
+  readonly #leader: () => Leader | undefined;
   readonly #entries = new Map<string, Entry>();
 
-  constructor(clock: Clock, paused: ReadonlySet<string>) {
+  constructor(clock: Clock, paused: ReadonlySet<string>, leader: () => Leader | undefined) {
     this.#clock = clock;
     this.#paused = paused;
+    this.#leader = leader;
   }
 
   cluster(): Cluster {
@@ -27,7 +36,13 @@ export class MemoryInstances implements InstanceStore {
       leftMs: leaseUntil - now,
       dead,
     }));
-    return { now: new Date(now), paused: new Set(this.#paused), instances };
+    const leader = this.#leader();
+    return {
+      now: new Date(now),
+      paused: new Set(this.#paused),
+      instances,
+      ...(leader === undefined ? {} : { leader }),
+    };
   }
 
   list(): Promise<Cluster> {

@@ -19,6 +19,8 @@ import { MemoryInstances } from './instances.js';
 import { memoryJobs } from './jobs.js';
 import { MemoryLocks } from './locks.js';
 import { MemoryMetrics } from './metrics.js';
+import { ChangeLog } from './reactive/log.js';
+import { MemoryReactive } from './reactive/store.js';
 import { MemoryTransaction } from './transaction.js';
 
 export interface MemoryOptions {
@@ -30,7 +32,7 @@ export interface MemoryOptions {
 
 const payload: PayloadRules = { maxDepth: 80 };
 
-/** Jobs in this process's memory: for unit tests, and for work that may be lost with the process. */
+/** Jobs, tasks and documents in this process's memory: for unit tests, and for work that may be lost with the process. */
 export class MemoryStore implements Store<MemoryTransaction> {
   readonly kind = 'memory';
   readonly clock: Clock;
@@ -41,16 +43,19 @@ export class MemoryStore implements Store<MemoryTransaction> {
   readonly locks: LockStore;
   readonly metrics: MetricsStore;
   readonly audit: AuditStore;
+  readonly reactive: MemoryReactive;
   /** For `tidemill/testing`. */
   readonly gate: Gate = new Gate(() => this.#tell((listener) => listener.wake('jobs')));
   readonly #listeners = new Set<WatchHandlers>();
   readonly #collections = new Map<string, MemoryCollection>();
+  /** What became of documents, for reactive tasks. */
+  readonly #log = new ChangeLog();
 
   constructor(options: MemoryOptions) {
     this.clock = options.clock ?? systemClock;
     this.maxPayloadBytes = options.maxPayloadBytes ?? 15_500_000;
     const paused = new Set<string>();
-    const instances = new MemoryInstances(this.clock, paused);
+    const instances = new MemoryInstances(this.clock, paused, () => this.reactive.leader);
     this.instances = instances;
     this.locks = new MemoryLocks(this.clock);
     this.metrics = new MemoryMetrics(this.clock);
@@ -63,13 +68,23 @@ export class MemoryStore implements Store<MemoryTransaction> {
       wake: () => this.#tell((listener) => listener.wake('jobs')),
       cancel: () => this.#tell((listener) => listener.cancel()),
     });
+    this.reactive = new MemoryReactive({
+      now: () => new Date(this.clock.now()),
+      log: this.#log,
+      collection: (name) => this.collection(name),
+      cluster: () => instances.cluster(),
+      admits: (key) => this.gate.admits(key),
+      wake: () => this.#tell((listener) => listener.wake('tasks')),
+      news: () => this.#tell((listener) => listener.news()),
+    });
   }
 
-  /** Documents for `mill.documents`, by the name of their collection; made at the first call. */
-  collection(name: string): MemoryCollection {
-    const collection = this.#collections.get(name) ?? new MemoryCollection();
+  /** The documents of one collection, for document schedules and reactive tasks; made at the first call. */
+  collection<Doc extends object = MemoryDocument>(name: string): MemoryCollection<Doc> {
+    const known = this.#collections.get(name);
+    const collection = known ?? new MemoryCollection({ name, log: this.#log, now: () => this.clock.now() });
     this.#collections.set(name, collection);
-    return collection;
+    return collection as MemoryCollection<Doc>;
   }
 
   documents(place: DocumentPlace): DocumentJobStore<MemoryDocument> {

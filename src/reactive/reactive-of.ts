@@ -7,6 +7,6 @@ export function reactiveOf(store: Store): ReactiveStore {
   if (store.reactive !== undefined) return store.reactive;
   throw new OptionError(
     `The ${store.kind} store has no data to watch: reactive tasks need MongoDB (tidemill/mongodb), PostgreSQL ` +
-      '(tidemill/postgres) or the embedded store (tidemill/embedded).',
+      '(tidemill/postgres), the embedded store (tidemill/embedded) or the memory store (tidemill/memory).',
   );
 }

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { TidemillError } from '../core/errors.js';
 import { checkKeys } from '../core/options.js';
-import type { Job, MillEvents, Tidemill } from '../index.js';
+import type { MillEvents, Tidemill } from '../index.js';
 import { toMs, type Duration } from '../time/duration.js';
 
 /** A mill on whatever store. */
@@ -13,9 +13,9 @@ export interface AnyMill extends Pick<Tidemill, 'jobs' | 'names' | 'started' | '
 /** What came of the work that ran. */
 export interface Drained {
   readonly completed: number;
-  /** Jobs that have no attempt left. */
+  /** Jobs and reactive tasks that have no attempt left. */
   readonly failed: number;
-  /** Failed attempts of jobs that will be tried again. */
+  /** Failed attempts of those that will be tried again. */
   readonly retried: number;
 }
 
@@ -30,6 +30,8 @@ export interface Surroundings {
   readonly paused: () => Promise<ReadonlySet<string>>;
   /** Whose work is waited for. */
   readonly admits: (id: string) => boolean;
+  /** Reactive tasks that run or are due, and changes that are not planned, in words. */
+  readonly tasks: () => readonly string[];
   /** Lets a moment pass. */
   readonly pass: () => Promise<void>;
 }
@@ -41,6 +43,7 @@ export const ORDINARY: Surroundings = {
   now: () => Date.now() + SKEW_MS,
   paused: () => Promise.resolve(new Set()),
   admits: () => true,
+  tasks: () => [],
   pass: () => sleep(LOOK_EVERY_MS),
 };
 const NAMED_AT_MOST = 5;
@@ -50,24 +53,28 @@ export function timeoutOf(where: string, options: DrainOptions, keys: readonly s
   return toMs(where, 'timeout', options.timeout ?? '5s');
 }
 
-/** Runs `work`, and counts what comes of jobs meanwhile. */
+/** Runs `work`, and counts what comes of jobs and reactive tasks meanwhile. */
 export async function tallied(mill: AnyMill, work: () => Promise<void>): Promise<Drained> {
   const tally = { completed: 0, failed: 0, retried: 0 };
   const done = (): void => void (tally.completed += 1);
-  const failed = ({ willRetry }: MillEvents['job:fail']): void =>
+  const failed = ({ willRetry }: Pick<MillEvents['job:fail'], 'willRetry'>): void =>
     void (tally[willRetry ? 'retried' : 'failed'] += 1);
   mill.on('job:complete', done);
+  mill.on('task:complete', done);
   mill.on('job:fail', failed);
+  mill.on('task:fail', failed);
   try {
     await work();
     return { ...tally };
   } finally {
     mill.off('job:complete', done);
+    mill.off('task:complete', done);
     mill.off('job:fail', failed);
+    mill.off('task:fail', failed);
   }
 }
 
-/** Resolves when no job of this mill runs, and none is due that may run: seen twice, since work moves between two looks. */
+/** Resolves when nothing of this mill runs, and nothing is due that may run: seen twice, since work moves between two looks. */
 export async function untilIdle(
   mill: AnyMill,
   timeoutMs: number,
@@ -83,20 +90,22 @@ export async function untilIdle(
 }
 
 /** What runs, or could run at this moment. One query: a job that is claimed meanwhile is in it either way. */
-async function unfinished(mill: AnyMill, { now, paused, admits }: Surroundings): Promise<readonly Job[]> {
-  if (mill.names.length === 0) return [];
+async function unfinished(mill: AnyMill, surroundings: Surroundings): Promise<readonly string[]> {
+  const { now, paused, admits, tasks } = surroundings;
+  if (mill.names.length === 0) return tasks();
   const resting = await paused();
   const { items } = await mill.jobs.find(
     { name: mill.names, status: ['pending', 'processing'], nextRunAt: { to: new Date(now()) } },
     { limit: 1_000, sort: { nextRunAt: 1 } },
   );
-  return items.filter(
+  const jobs = items.filter(
     ({ id, name, status }) => admits(id) && (status === 'processing' || !resting.has(name)),
   );
+  return [...jobs.map(({ name, id, status }) => `${name} ${id} (${status})`), ...tasks()];
 }
 
-function tooLong(left: readonly Job[], timeoutMs: number): TidemillError {
-  const named = left.slice(0, NAMED_AT_MOST).map(({ name, id, status }) => `${name} ${id} (${status})`);
+function tooLong(left: readonly string[], timeoutMs: number): TidemillError {
+  const named = left.slice(0, NAMED_AT_MOST);
   const rest = left.length > named.length ? `, and ${String(left.length - named.length)} more` : '';
   return new TidemillError(
     'TIMEOUT',

@@ -19,7 +19,7 @@ export interface TestMillOptions extends Omit<TidemillOptions<MemoryStore>, 'sto
 }
 
 export interface TestDrainOptions extends DrainOptions {
-  /** Move the clock to jobs that are due later and to retries, too, until none is left. Schedules stay out. Default: false. */
+  /** Move the clock to jobs and tasks that are due later and to retries, too, until none is left. Schedules stay out. Default: false. */
   readonly scheduled?: boolean;
 }
 
@@ -32,7 +32,7 @@ const STEPS = 10_000;
  */
 export class TestMill extends Tidemill<MemoryStore> {
   readonly clock: VirtualClock;
-  /** `store.collection(name)` holds the documents of `mill.documents`. */
+  /** `store.collection(name)` holds documents: those of `mill.documents`, and those that reactive tasks watch. */
   readonly store: MemoryStore;
   readonly #inline: boolean;
   readonly #errors = new Map<string, Error>();
@@ -66,7 +66,9 @@ export class TestMill extends Tidemill<MemoryStore> {
   /** Runs what is due at this moment, and not what its handlers ask for. */
   async runDue(options: DrainOptions = {}): Promise<Drained> {
     const timeoutMs = timeoutOf('runDue', options);
-    const due = new Set((await this.#waiting({ to: new Date(this.clock.now()) })).map(({ id }) => id));
+    const to = new Date(this.clock.now());
+    const tasks = await this.tasks.find({ status: 'pending', scheduledAt: { to } }, { limit: 1_000 });
+    const due = new Set([...(await this.#waiting({ to })), ...tasks.items].map(({ id }) => id));
     return tallied(this, () => this.#turn((id) => due.has(id), timeoutMs));
   }
 
@@ -137,6 +139,7 @@ export class TestMill extends Tidemill<MemoryStore> {
       await untilIdle(this, timeoutMs, {
         admits,
         now: () => this.clock.now(),
+        tasks: () => this.store.reactive.unfinished(),
         paused: async () => (await this.store.instances.list()).paused,
         pass: async () => {
           await this.clock.advance(0);
@@ -165,11 +168,13 @@ export class TestMill extends Tidemill<MemoryStore> {
     return jobs;
   }
 
-  /** How long it is until the next job that does not recur; undefined where there is none. */
+  /** How long it is until the next task, or job that does not recur; undefined if there is none. */
   async #untilNext(): Promise<number | undefined> {
     const waiting = await this.#waiting({});
     const next = waiting.find(({ repeatInterval }) => repeatInterval === undefined);
-    return next && Math.max(0, next.nextRunAt.getTime() - this.clock.now());
+    const tasks = (await this.tasks.stats()).flatMap(({ nextDue }) => nextDue?.getTime() ?? []);
+    const first = Math.min(next?.nextRunAt.getTime() ?? Infinity, ...tasks);
+    return Number.isFinite(first) ? Math.max(0, first - this.clock.now()) : undefined;
   }
 }
 

@@ -1,9 +1,12 @@
 import type { ClientSession, MongoClient } from 'mongodb';
+import { MemoryTransaction } from '../../../src/memory/index.js';
 import type { Queryable } from '../../../src/postgres/index.js';
+import { insertOther } from './memory-database.js';
 
 /** Writes to `others` inside a transaction of whatever store. */
 export async function effect(transaction: unknown, _id: number): Promise<void> {
-  if (isQueryable(transaction)) await transaction.query('insert into others (_id) values ($1)', [_id]);
+  if (transaction instanceof MemoryTransaction) insertOther(transaction, _id);
+  else if (isQueryable(transaction)) await transaction.query('insert into others (_id) values ($1)', [_id]);
   else {
     // The driver's types hide it.
     const session = transaction as ClientSession & { readonly client: MongoClient };

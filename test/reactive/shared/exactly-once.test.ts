@@ -135,8 +135,9 @@ eachYard('markCompleted', (aYard) => {
     },
   );
 
-  it('takes part in every try of a transaction that is tried again', async () => {
+  it('takes part in every try of a transaction that is tried again', async ({ skip }) => {
     const { docs, ids, conflict, mill: aMill, reaches } = await aYard();
+    if (conflict === undefined) return skip('a transaction in memory is not tried again by itself');
     const mill = aMill();
     let tries = 0;
     await mill.reactiveTask({

@@ -6,6 +6,7 @@ import type { Checkpoint, TaskState } from '../../../src/store/reactive.js';
 import { aMill } from '../../support/mills.js';
 import { useEmbedded } from '../../support/stores.js';
 import { plannedUpTo, reaches } from '../beacons.js';
+import { memoryDatabase } from './memory-database.js';
 import { mongodbDatabase } from './mongodb-database.js';
 import { embeddedDatabase, postgresDatabase } from './sql-database.js';
 
@@ -42,8 +43,8 @@ export interface Database {
   readonly beacon: (id: string) => Promise<unknown>;
   /** The ids that are there, in order. */
   readonly ids: (collection: 'things' | 'others') => Promise<number[]>;
-  /** What a driver sees when its transaction met another one. */
-  readonly conflict: () => Error;
+  /** What a driver sees when its transaction met another one. Left out if such a transaction is not tried again. */
+  readonly conflict?: () => Error;
   /** With a handle of the driver's on which no transaction was begun. */
   readonly bare?: (work: (handle: unknown) => Promise<void>) => Promise<void>;
   /** The server ends what a dead process left open; that of MongoDB only after a minute, unless it is told to. */
@@ -128,6 +129,7 @@ export function eachYard(what: string, facts: Facts): void {
     useEmbedded();
     facts(() => open(embeddedDatabase));
   });
+  describe(`${what} (memory)`, () => facts(() => open(memoryDatabase)));
 }
 
 /** Only where several processes can use a store. */

@@ -1,0 +1,68 @@
+import { StoreError } from '../../core/errors.js';
+import type { Feed, FeedEvent } from '../../store/reactive.js';
+import type { ChangeLog } from './log.js';
+import { textOf } from './values.js';
+
+/** Reads the log from a position on. A resume token is such a position. */
+export class MemoryFeed implements Feed {
+  readonly #log: ChangeLog;
+  readonly #collections: ReadonlySet<string>;
+  readonly #unsubscribe: () => void;
+  /** Where to read on. */
+  #position: number;
+  /** Up to here everything was taken: the event before counts only when the next one is asked for. */
+  #taken: number;
+  #wake: (() => void) | undefined;
+  #closed = false;
+
+  constructor(log: ChangeLog, collections: readonly string[], token: unknown) {
+    this.#log = log;
+    this.#collections = new Set(collections);
+    this.#position = typeof token === 'number' ? token : log.end;
+    this.#taken = this.#position;
+    // Fails at once for a position that is forgotten.
+    log.at(this.#position);
+    this.#unsubscribe = log.onAppend(() => this.#wake?.());
+  }
+
+  get token(): unknown {
+    return this.#taken;
+  }
+
+  async next(): Promise<FeedEvent> {
+    this.#taken = this.#position;
+    for (;;) {
+      if (this.#closed) throw new StoreError('watch: the feed was closed.', { transient: true });
+      const event = this.#read();
+      if (event !== undefined) return event;
+      this.#taken = this.#position;
+      await new Promise<void>((resolve) => (this.#wake = resolve));
+    }
+  }
+
+  close(): Promise<void> {
+    this.#closed = true;
+    this.#unsubscribe();
+    this.#wake?.();
+    return Promise.resolve();
+  }
+
+  #read(): FeedEvent | undefined {
+    for (
+      let found = this.#log.at(this.#position);
+      found !== undefined;
+      found = this.#log.at(this.#position)
+    ) {
+      this.#position += 1;
+      const { collection, id, kind, at } = found;
+      if (this.#collections.has(collection))
+        return {
+          kind: 'change',
+          change: { collection, id, key: textOf(id), kind },
+          token: this.#position,
+          at,
+        };
+    }
+    return undefined;
+  }
+}

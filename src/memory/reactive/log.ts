@@ -1,0 +1,61 @@
+import { HistoryLostError } from '../../store/reactive.js';
+
+export type ChangeKind = 'insert' | 'update' | 'delete';
+
+export interface LoggedChange {
+  readonly collection: string;
+  readonly id: unknown;
+  readonly kind: ChangeKind;
+  readonly at: Date;
+}
+
+/** Changes that are kept for feeds to read; older ones are forgotten, as a database's history is. */
+const KEPT = 100_000;
+
+/** The changes of all collections, in order. A position is the number of changes before it. */
+export class ChangeLog {
+  #changes: LoggedChange[] = [];
+  #forgotten = 0;
+  readonly #listeners = new Set<() => void>();
+
+  /** The position after the newest change. */
+  get end(): number {
+    return this.#forgotten + this.#changes.length;
+  }
+
+  /** When the oldest change that is kept was made. */
+  get since(): Date | undefined {
+    return this.#changes[0]?.at;
+  }
+
+  append(change: LoggedChange): void {
+    this.#changes.push(change);
+    // In large steps: moving the rest with every change would cost more than the change.
+    if (this.#changes.length > 2 * KEPT) this.forget(this.end - KEPT);
+    for (const listener of this.#listeners) listener();
+  }
+
+  /** Forgets the changes before a position: whoever has not read them has lost its history. */
+  forget(before: number): void {
+    const count = Math.min(Math.max(0, before - this.#forgotten), this.#changes.length);
+    this.#changes = this.#changes.slice(count);
+    this.#forgotten += count;
+  }
+
+  at(position: number): LoggedChange | undefined {
+    if (position < this.#forgotten)
+      throw new HistoryLostError('The history of changes does not reach back to where planning stopped.');
+    return this.#changes[position - this.#forgotten];
+  }
+
+  /** The collections that have changes after a position. */
+  changedSince(position: number): ReadonlySet<string> {
+    const unread = this.#changes.slice(Math.max(0, position - this.#forgotten));
+    return new Set(unread.map(({ collection }) => collection));
+  }
+
+  onAppend(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+}

@@ -1,0 +1,147 @@
+import type { Cluster, Leader } from '../../store/port.js';
+import type { PlanStore, ReactiveStore, TaskPlan, TaskStore } from '../../store/reactive.js';
+import type { MemoryCollection } from '../collection.js';
+import type { MemoryTransaction } from '../transaction.js';
+import { MemoryFeed } from './feed.js';
+import type { ChangeLog } from './log.js';
+import * as maintaining from './maintain.js';
+import * as planning from './plan.js';
+import { MemoryRegistry } from './registry.js';
+import * as claiming from './task-claim.js';
+import * as finding from './task-find.js';
+import * as holding from './task-hold.js';
+import { cursorKey } from './task-row.js';
+import * as settling from './task-settle.js';
+import { TaskTable } from './task-table.js';
+import { unfinished } from './unfinished.js';
+
+export interface MemoryReactiveOptions {
+  readonly now: () => Date;
+  readonly log: ChangeLog;
+  readonly collection: (name: string) => MemoryCollection;
+  readonly cluster: () => Cluster;
+  readonly admits: (cursorKey: string) => boolean;
+  readonly wake: () => void;
+  readonly news: () => void;
+}
+
+/** Reactive tasks on the collections of a memory store. Each method does its work before its first await. */
+export class MemoryReactive implements ReactiveStore<MemoryTransaction> {
+  readonly planner: MemoryRegistry;
+  readonly planning: PlanStore;
+  /** For tests: the rows as they are. */
+  readonly table: TaskTable;
+  readonly #options: MemoryReactiveOptions;
+  /** Tasks of which nothing is started, and until when. */
+  readonly #pauses = new Map<string, Date | null>();
+
+  constructor(options: MemoryReactiveOptions) {
+    const { now, wake, news, log } = options;
+    this.#options = options;
+    this.planner = new MemoryRegistry({
+      now,
+      ring: (isNews) => {
+        wake();
+        if (isNews) news();
+      },
+    });
+    const table = new TaskTable({ ...options, cluster: () => this.#cluster() });
+    this.table = table;
+    this.planning = {
+      plan: (plan, ids, _limitMs, trace) => planning.plan(table, plan, ids, trace),
+      unmatch: (plan, ids) => planning.unmatch(table, plan, ids),
+      park: (plan, poisoned) => planning.park(table, plan, poisoned),
+      documents: (source, after, limit) => maintaining.documents(table, source, after, limit),
+      size: async ({ collection }) => options.collection(collection).size,
+      known: (plan, after, limit) => maintaining.known(table, plan, after, limit),
+      clean: (plan, scope) => maintaining.clean(table, plan, scope),
+      reprocess: (plan, which) => maintaining.reprocess(table, plan, which),
+      historySince: async () => log.since,
+      openFeed: async (_database, collections, token) => new MemoryFeed(log, collections, token),
+    };
+  }
+
+  get leader(): Leader | undefined {
+    return this.planner.leader;
+  }
+
+  /** For `tidemill/testing`: what has still to happen at this moment, in words. */
+  unfinished(): readonly string[] {
+    return unfinished(this.table, this.planner, this.#options.log);
+  }
+
+  useGlobals(): void {
+    // Coordination documents have no collection of their own here.
+  }
+
+  check(where: string, plan: TaskPlan): TaskPlan {
+    this.table.compile(plan, where);
+    return plan;
+  }
+
+  async prepare(plans: readonly TaskPlan[]): Promise<void> {
+    for (const plan of plans) this.table.compile(plan);
+  }
+
+  tasks(plans: () => ReadonlyMap<string, TaskPlan>): TaskStore<MemoryTransaction> {
+    const table = this.table;
+    const { planner } = this;
+    return {
+      look: (tasks) => claiming.look(table, plans(), tasks),
+      claim: (request) => claiming.claim(table, plans(), request),
+      claimedUnder: (instance, token) => claiming.claimedUnder(table, plans(), instance, token),
+      settle: (settlements) => settling.settle(table, settlements),
+      settleIn: (settlement, transaction) => settling.settleIn(table, settlement, transaction),
+      held: (leases) => holding.held(table, leases),
+      settledUnder: (lease) => holding.settledUnder(table, lease),
+      begin: (lease) => holding.begin(table, lease),
+      heldBy: (instance, limit) => holding.heldBy(table, instance, limit),
+      strays: (query) => holding.strays(table, query),
+      fetch: (request) => holding.fetch(table, request),
+      find: (filter, page) => finding.find(table, filter, page),
+      cursorKey,
+      count: async (filter, most = Infinity) => Math.min(most, finding.select(table, filter).length),
+      retryMany: async (filter) => maintaining.reset(table, finding.select(table, filter)),
+      stats: (cap) => finding.stats(table, planner.tasks, cap),
+      depths: (request) => finding.depths(table, planner.tasks, request),
+      failures: (limit, task) => finding.failures(table, limit, task),
+      document: async ({ key }) => {
+        const row = table.rows.get(String(key));
+        const document = row && table.document(row, row.sourceDocId);
+        return document && { collection: row.collection, document };
+      },
+      pauses: async () => this.#paused(),
+      pause: async (task, until) => this.#pause(task, until),
+      resume: async (task) => {
+        this.#pauses.delete(task);
+        this.#options.wake();
+      },
+    };
+  }
+
+  /** A throttle neither ends a pause that was asked for, nor shortens another throttle. */
+  #pause(task: string, until: Date | undefined): void {
+    const known = this.#pauses.get(task);
+    if (until === undefined) this.#pauses.set(task, null);
+    else if (known === undefined || (known !== null && known < until)) this.#pauses.set(task, until);
+  }
+
+  #paused(): ReadonlyMap<string, Date | null> {
+    const now = this.#options.now();
+    return new Map([...this.#pauses].filter(([, until]) => until === null || until > now));
+  }
+
+  /** Who is alive and what is paused, as it concerns tasks. */
+  #cluster(): Cluster {
+    const { instances, ...cluster } = this.#options.cluster();
+    const paused = this.#paused();
+    const ends = [...paused.values()].flatMap((until) => until?.getTime() ?? []);
+    return {
+      ...cluster,
+      paused: new Set(paused.keys()),
+      ...(ends.length === 0 ? {} : { resumeAt: new Date(Math.min(...ends)) }),
+      inForce: this.planner.inForce,
+      instances: instances.map((one) => ({ ...one, names: one.tasks.map(({ task }) => task) })),
+    };
+  }
+}

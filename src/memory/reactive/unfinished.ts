@@ -1,0 +1,19 @@
+import type { ChangeLog } from './log.js';
+import type { MemoryRegistry } from './registry.js';
+import { cursorKey, isRunning, type TaskRow } from './task-row.js';
+import type { TaskTable } from './task-table.js';
+
+/** What has still to happen at this moment, in words: changes to plan, documents to look at, tasks to run. */
+export function unfinished(table: TaskTable, registry: MemoryRegistry, log: ChangeLog): readonly string[] {
+  const { cluster, now, admits } = table.context;
+  const { paused, leader, instances } = cluster();
+  const at = now();
+  const isDue = (row: TaskRow): boolean =>
+    row.status === 'pending' && row.scheduledAt <= at && !paused.has(row.task) && admits(cursorKey(row));
+  const tasks = table
+    .all((row) => isRunning(row) || isDue(row))
+    .map((row) => `task ${row.key} (${row.status})`);
+  // Without a leader nothing is planned, and nothing is to be waited for.
+  const isLed = instances.some(({ life, dead }) => life === leader?.life && !dead);
+  return isLed ? [...tasks, ...registry.unplanned(log)] : tasks;
+}
