@@ -16,6 +16,7 @@ import type { MillEvents } from './events.js';
 import type { Registry } from './jobs/registry.js';
 import { JobTrigger } from './jobs/trigger.js';
 import { Cleaner } from './maintenance/cleaner.js';
+import { FailureDetector } from './maintenance/failure-detector.js';
 import { Handover, type Recovered } from './maintenance/handover.js';
 import { Reclaimer } from './maintenance/reclaimer.js';
 import type { MillSettings } from './mill-options.js';
@@ -60,6 +61,7 @@ export class Shift {
   readonly #station: Station;
   readonly #trigger: JobTrigger;
   readonly #engine: Engine<JobRecord, Settlement>;
+  readonly #detector: FailureDetector;
   readonly #reclaimer: Reclaimer | undefined;
   readonly #cleaner: Cleaner | undefined;
   #crew: ReactiveCrew | undefined;
@@ -82,6 +84,7 @@ export class Shift {
       }),
       error: fault,
     });
+    this.#detector = new FailureDetector(store.clock, settings.leaseMs);
     this.#engine = this.#makeEngine();
     const maintains = roles.has('maintain');
     this.#reclaimer = settings.recoverStaleJobs && maintains ? this.#makeReclaimer() : undefined;
@@ -92,8 +95,11 @@ export class Shift {
     this.#station.join({
       slotFreed: () => undefined,
       leaseLost: () => options.meter.leaseLost(),
-      leaseRegained: () => undefined,
-      leaseRenewed: () => this.#reclaimer?.renewed(),
+      leaseRegained: () => this.#detector.renewed(),
+      leaseRenewed: () => {
+        this.#detector.renewed();
+        this.#reclaimer?.renewed();
+      },
     });
   }
 
@@ -143,6 +149,7 @@ export class Shift {
     const plansOnly = roles.has('plan') && !roles.has('work') && store.reactive !== undefined;
     if (definitions.tasks.size > 0 || plansOnly) await this.#recruit();
     await this.#station.start();
+    this.#detector.renewed();
     this.#started = true;
     if (roles.has('work')) this.#engine.start();
     this.#reclaimer?.start();
@@ -168,6 +175,7 @@ export class Shift {
       store,
       reactive: reactiveOf(store),
       station: this.#station,
+      detector: this.#detector,
       definitions,
       settings: settings.reactive,
       instanceId: settings.instanceId,
@@ -288,6 +296,7 @@ export class Shift {
       store,
       leaseMs: settings.leaseMs,
       self: () => this.#station.self,
+      detector: this.#detector,
       handovers: () => [jobs, ...(this.#crew === undefined ? [] : [this.#crew.handover])],
       mayBury: (instance) => this.#mayBury(instance),
       error: (error) => fault(error, 'reclaim'),

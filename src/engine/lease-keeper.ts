@@ -21,7 +21,9 @@ export interface LeaseKeeperOptions {
 
 /** Short enough that two renewals may fail before the lease ends. */
 const renewEvery = (leaseMs: number): number => leaseMs / 3;
+/** A failed renewal is tried again this soon: faster than others declare an instance dead whose lease has ended. */
 const RETRY_MS = 500;
+const retryAfter = (leaseMs: number): number => Math.min(RETRY_MS, leaseMs / 10);
 
 /**
  * Keeps this instance alive in the store: one small write per interval, on a timer of its own, whatever else goes on.
@@ -123,7 +125,7 @@ export class LeaseKeeper {
     while (await pause(clock, waitMs, this.#stop.signal)) {
       const renewal = this.#renew();
       clock.track?.(renewal);
-      waitMs = (await renewal) ? renewEvery(leaseMs) : Math.min(RETRY_MS, renewEvery(leaseMs));
+      waitMs = (await renewal) ? renewEvery(leaseMs) : retryAfter(leaseMs);
     }
   }
 

@@ -1,5 +1,6 @@
 import { pause, type Clock, type Timer } from '../core/clock.js';
 import type { Cluster, Instance, InstanceState, Store, StrayQuery } from '../store/port.js';
+import type { FailureDetector } from './failure-detector.js';
 import type { Policies } from './handover.js';
 
 /** What hands on one kind of work. */
@@ -13,6 +14,8 @@ export interface ReclaimerOptions {
   readonly store: Pick<Store, 'clock' | 'instances'>;
   readonly leaseMs: number;
   readonly self: () => Instance;
+  /** Says when an instance whose lease has ended may be declared dead. */
+  readonly detector: Pick<FailureDetector, 'observe' | 'waitMs' | 'graceMs'>;
   /** Of each kind of work that this instance can hand on. */
   readonly handovers: () => readonly HandsOn[];
   /** False while a dead instance may hold work of a kind that another instance has to hand on. */
@@ -22,19 +25,23 @@ export interface ReclaimerOptions {
 
 /** A lease that ends is looked at this much later, so that the server agrees that it has ended. */
 const SLACK_MS = 50;
+/** What could not be handed on is tried again soon at first, then less and less often. */
+const FIRST_RETRY_MS = 500;
+const LONGEST_RETRY_MS = 10_000;
 /** Work of older programs is left alone for at least this long. */
 const LEGACY_MS = 90_000;
 
 /**
  * Hands on the work of dead instances. Any instance may do it, several at once: each step has its precondition in
  * the write. First the dead one is fenced, so that it can never renew again; then what it held goes back or fails.
+ * A lease that has ended is not enough to be dead: the failure detector gives live processes time to renew.
  */
 export class Reclaimer {
   readonly #options: ReclaimerOptions;
   readonly #clock: Clock;
   readonly #stop = new AbortController();
-  /** By life: when this instance had handed on all it can of a dead one that it must not bury. */
-  readonly #left = new Map<string, number>();
+  /** By life: until when a dead instance is left alone whose work could not all be handed on, or that must not be buried. */
+  readonly #left = new Map<string, { readonly until: number; readonly tries: number }>();
   #timer: Timer | undefined;
   #seenAt = -Infinity;
   #strays: Promise<void> = Promise.resolve();
@@ -61,21 +68,26 @@ export class Reclaimer {
     if (this.#stop.signal.aborted) return;
     this.#seenAt = this.#clock.monotonic();
     this.#timer?.cancel();
-    const others = cluster.instances.filter((instance) => instance.life !== this.#options.self().life);
-    const gone = others.filter((instance) => instance.dead || instance.leftMs <= 0);
-    const due = gone.filter((instance) => !this.#isLeft(instance));
+    const { detector, self } = this.#options;
+    detector.observe(cluster);
+    const others = cluster.instances.filter((instance) => instance.life !== self().life);
+    for (const life of this.#left.keys())
+      if (!others.some((other) => other.life === life)) this.#left.delete(life);
+    const waits = others.map((instance) => ({ instance, waitMs: this.#waitMs(instance) }));
+    const due = waits.filter(({ waitMs }) => waitMs <= 0).map(({ instance }) => instance);
     if (due.length > 0) this.#reclaim(due);
-    const next = Math.min(...others.filter((one) => !gone.includes(one)).map((one) => one.leftMs));
+    const next = Math.min(...waits.filter(({ waitMs }) => waitMs > 0).map(({ waitMs }) => waitMs));
     if (next !== Infinity) this.#timer = this.#clock.timer(next + SLACK_MS, () => this.#lookAgain());
   }
 
-  /** Looked at once a lease, since a claim of the dead one may land late; the rest is for an instance that runs its tasks. */
-  #isLeft({ life }: Instance): boolean {
-    const leftAt = this.#left.get(life);
-    if (leftAt === undefined) return false;
-    if (this.#clock.monotonic() - leftAt < this.#options.leaseMs) return true;
-    this.#left.delete(life);
-    return false;
+  #waitMs(instance: InstanceState): number {
+    if (!instance.dead) return this.#options.detector.waitMs(instance);
+    return (this.#left.get(instance.life)?.until ?? -Infinity) - this.#clock.monotonic();
+  }
+
+  #leave({ life }: Instance, waitMs: (tries: number) => number): void {
+    const tries = (this.#left.get(life)?.tries ?? 0) + 1;
+    this.#left.set(life, { tries, until: this.#clock.monotonic() + waitMs(tries) });
   }
 
   /** A loop that is too busy to look brings no news: then this asks for itself. */
@@ -108,14 +120,16 @@ export class Reclaimer {
   }
 
   async #reclaimAll(instances: readonly InstanceState[]): Promise<void> {
-    const { store, mayBury } = this.#options;
+    const { store, mayBury, leaseMs } = this.#options;
     for (const instance of instances) {
       if (this.#stop.signal.aborted) return;
       const fenced = await store.instances.fence(instance);
-      const emptied = fenced !== undefined && (await this.#emptied(instance, fenced.policies));
-      if (!emptied) continue;
-      if (await mayBury(instance)) await store.instances.bury(instance);
-      else this.#left.set(instance.life, this.#clock.monotonic());
+      if (fenced === undefined) continue;
+      if (!(await this.#emptied(instance, fenced.policies)))
+        this.#leave(instance, (tries) => Math.min(FIRST_RETRY_MS * 2 ** (tries - 1), LONGEST_RETRY_MS));
+      else if (await mayBury(instance)) await store.instances.bury(instance);
+      // Once a lease, since a claim of the dead one may land late; the rest is for an instance that runs its tasks.
+      else this.#leave(instance, () => leaseMs);
     }
   }
 
@@ -135,7 +149,8 @@ export class Reclaimer {
   }
 
   async #handOnStrays(): Promise<void> {
-    const { store, leaseMs, handovers, self } = this.#options;
+    const { store, leaseMs, handovers, self, detector } = this.#options;
+    if (detector.graceMs > 0) return;
     // Asked now: a process that comes back from a pause remembers a cluster that is long gone.
     const { instances } = await store.instances.list();
     const lives = instances.map((instance) => instance.life);

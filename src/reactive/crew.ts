@@ -7,6 +7,7 @@ import { Engine } from '../engine/engine.js';
 import type { EngineState } from '../engine/options.js';
 import type { Seat } from '../engine/listener.js';
 import type { Crew, Station } from '../engine/station.js';
+import type { FailureDetector } from '../maintenance/failure-detector.js';
 import { Handover, type Recovered } from '../maintenance/handover.js';
 import type { PlannerVitals } from '../store/metrics.js';
 import type { Cluster, Glance, Store, TaskAdvert } from '../store/port.js';
@@ -22,6 +23,7 @@ export interface ReactiveCrewOptions {
   readonly store: Store;
   readonly reactive: ReactiveStore;
   readonly station: Station;
+  readonly detector: FailureDetector;
   readonly definitions: Definitions;
   readonly settings: ReactiveSettings;
   readonly instanceId: string;
@@ -85,6 +87,7 @@ export class ReactiveCrew implements Crew {
       instances: store.instances,
       clock: store.clock,
       self: () => station.self,
+      detector: options.detector,
       mayLead: () => station.keeper.held,
       gained: (term) => this.#gained(term),
       lost: (term, reason) => this.#lost(term, reason),

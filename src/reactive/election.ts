@@ -1,4 +1,5 @@
 import type { Clock, Timer } from '../core/clock.js';
+import type { FailureDetector } from '../maintenance/failure-detector.js';
 import type { Cluster, Instance, InstanceStore } from '../store/port.js';
 import type { PlannerStore, Term } from '../store/reactive.js';
 
@@ -7,6 +8,8 @@ export interface ElectionOptions {
   readonly instances: InstanceStore;
   readonly clock: Clock;
   readonly self: () => Instance;
+  /** Says when a leader whose lease has ended may be declared dead. */
+  readonly detector: Pick<FailureDetector, 'observe' | 'waitMs'>;
   /** Only who holds its own lease may lead. */
   readonly mayLead: () => boolean;
   readonly gained: (term: Term) => void;
@@ -19,7 +22,8 @@ const SLACK_MS = 50;
 
 /**
  * Who plans. The leader's lease is that of its instance, so leading costs no write of its own: whoever sees that the
- * leader has resigned, or that its instance is dead, fences it and takes the next term.
+ * leader has resigned, or that its instance is dead, fences it and takes the next term. A leader that was only cut off
+ * from the database, as all others were, gets time to renew.
  */
 export class Election {
   readonly #options: ElectionOptions;
@@ -45,12 +49,15 @@ export class Election {
       this.lose('another instance leads');
     if (this.#term !== undefined) return;
     this.#timer?.cancel();
+    const { detector, clock, self } = this.#options;
+    detector.observe(cluster);
     const holder = cluster.instances.find((one) => one.life === leader?.life && !one.dead);
     // The lead may be its own from before its lease was lost for a while: then it takes the next term.
-    const mine = holder !== undefined && holder.life === this.#options.self().life;
+    const mine = holder !== undefined && holder.life === self().life;
+    const waitMs = holder === undefined || mine ? 0 : detector.waitMs(holder);
     if (holder === undefined || mine) this.#run(leader?.term, undefined);
-    else if (holder.leftMs <= 0) this.#run(leader?.term, holder);
-    else this.#timer = this.#options.clock.timer(holder.leftMs + SLACK_MS, () => this.#lookAgain());
+    else if (waitMs <= 0) this.#run(leader?.term, holder);
+    else this.#timer = clock.timer(waitMs + SLACK_MS, () => this.#lookAgain());
   }
 
   /** The instance has lost its own lease, or somebody else was seen to lead. */

@@ -23,6 +23,7 @@ it('fences a dead instance that it must not bury once a lease, however often it 
     store: { clock, instances: { ...instances, fence } },
     leaseMs: LEASE_MS,
     self: () => self,
+    detector: { observe: () => undefined, waitMs: ({ leftMs }) => leftMs, graceMs: 0 },
     handovers: () => [],
     mayBury: () => Promise.resolve(false),
     error: (error) => expect.unreachable(String(error)),

@@ -60,6 +60,7 @@ describe('what a hostile reader tried on MongoDB', () => {
       store: store,
       leaseMs: 50,
       self: () => old,
+      detector: { observe: () => undefined, waitMs: ({ leftMs }) => leftMs, graceMs: 0 },
       handovers: () => [jobs],
       mayBury: () => Promise.resolve(true),
       error: (error) => recovered.push(error),
