@@ -152,7 +152,7 @@ export class ClaimLoop<W extends Work = Work> {
   }
 
   async #claim(request: LaneRequest, stop: AbortSignal): Promise<ClaimAnswer<W>> {
-    const { self, mint, lanes, heartbeatMs, mayClaim, start, release } = this.#options;
+    const { self, mint, lanes, heartbeatMs, mayClaim, start, release, clock } = this.#options;
     const instance = self();
     const token = mint();
     const hints = this.#hints.splice(0).filter(({ name }) => this.#cluster?.paused.has(name) !== true);
@@ -163,7 +163,7 @@ export class ClaimLoop<W extends Work = Work> {
     const over = stop.aborted || !mayClaim() || self().life !== instance.life;
     const mayRun = ({ name }: Work): boolean => !over && !answer.cluster.paused.has(name);
     release(answer.jobs.filter((job) => !mayRun(job)));
-    lanes.accept(answer.jobs.filter(mayRun));
+    lanes.accept(answer.jobs.filter(mayRun), clock.monotonic());
     if (!over) start();
     return answer;
   }

@@ -1,4 +1,4 @@
-import { pause, within, type Clock } from '../core/clock.js';
+import { pause, within, type Clock, type Timer } from '../core/clock.js';
 import { CancelledError, LeaseLostError, StoppingError, type TidemillError } from '../core/errors.js';
 import type { Finished } from '../core/outcome.js';
 import type { Work } from '../core/work.js';
@@ -22,6 +22,8 @@ const MOST_UNSETTLED = 2_000;
 const BEATS_PER_LEASE = 3;
 /** How long handlers get to react to their signal at the end of a stop. */
 const LAST_GRACE_MS = 500;
+/** How often what was taken ahead is looked at, while there is some. */
+const AGE_CHECK_MS = 250;
 /** How many leases long an instance looks for work that it holds without knowing, after an answer was lost. */
 const SUSPECT_LEASES = 4;
 /** How long a stop waits for the store's answers. */
@@ -55,6 +57,7 @@ export class Engine<W extends Work, S> implements Crew {
   readonly #interrupted: W[] = [];
   #looping: Promise<void> | undefined;
   #idleWaiters: (() => void)[] = [];
+  #ageTimer: Timer | undefined;
 
   constructor(options: EngineOptions<W, S>) {
     const { kind, station, store, clock, trigger, events } = options;
@@ -246,6 +249,7 @@ export class Engine<W extends Work, S> implements Crew {
     const unrecorded = drained.reduce((sum, count) => sum + count, 0);
     this.#cancels.stop();
     this.#abandoned.stop();
+    this.#ageTimer?.cancel();
     await within(this.#clock, SETTLE_LIMIT_MS, this.#notebook.stop());
     return { handedBack: [...this.#interrupted, ...stuck], unrecorded };
   }
@@ -260,6 +264,16 @@ export class Engine<W extends Work, S> implements Crew {
 
   #startWaiting(): void {
     for (let work = this.#lanes.next(); work !== undefined; work = this.#lanes.next()) this.#launch(work);
+    if (this.#ageTimer === undefined && this.#lanes.buffered > 0)
+      this.#ageTimer = this.#clock.timer(AGE_CHECK_MS, () => this.#handBackAged());
+  }
+
+  /** What waits here for too long goes back, without using an attempt: others may have a slot for it. */
+  #handBackAged(): void {
+    this.#ageTimer = undefined;
+    if (this.#stop.signal.aborted) return;
+    this.#release(this.#lanes.aged(this.#clock.monotonic()));
+    this.#startWaiting();
   }
 
   #launch(work: W): void {

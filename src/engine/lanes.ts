@@ -1,6 +1,6 @@
 import type { Work } from '../core/work.js';
 import type { Cluster, Instance, NameLimit } from '../store/port.js';
-import { MOST_AHEAD, Prefetch } from './prefetch.js';
+import { HORIZON_MS, Prefetch } from './prefetch.js';
 
 /** More names than this are claimed by turns. */
 const NAMES_PER_CLAIM = 32;
@@ -21,11 +21,28 @@ export class Slots {
   }
 }
 
+/** How long claimed work waits for a slot before it goes back: several times what a buffer should take. */
+const LONGEST_WAIT_MS = 4 * HORIZON_MS;
+
+/** What a lane needs to know of a name. */
+export interface LaneOptions {
+  readonly concurrency: number;
+  /** False: nothing of it is claimed before there is a slot for it. */
+  readonly ahead?: boolean;
+}
+
+interface Waiting<W> {
+  readonly work: W;
+  /** When it was claimed, by the monotonic clock. */
+  readonly since: number;
+}
+
 interface Lane<W> {
   readonly name: string;
   concurrency: number;
+  mayTakeAhead: boolean;
   running: number;
-  readonly buffer: W[];
+  readonly buffer: Waiting<W>[];
   readonly prefetch: Prefetch;
 }
 
@@ -38,6 +55,7 @@ export interface LaneRequest {
  * The slots of one instance, a lane per name.
  * - Says what to claim: free slots, plus what is worth taking ahead; names without room are left out.
  * - Holds what was taken ahead, and gives it out by turns, so that no name starves another.
+ * - Gives up what has waited too long, or is no longer worth holding, so that other instances can run it.
  */
 export class Lanes<W extends Work = Work> {
   readonly #lanes = new Map<string, Lane<W>>();
@@ -53,13 +71,11 @@ export class Lanes<W extends Work = Work> {
   }
 
   /** Takes over the present definitions; names that are not among them are neither claimed nor started any more. */
-  define(workers: ReadonlyMap<string, { readonly concurrency: number }>): void {
+  define(workers: ReadonlyMap<string, LaneOptions>): void {
     for (const lane of this.#lanes.values()) if (!workers.has(lane.name)) lane.concurrency = 0;
-    for (const [name, { concurrency }] of workers) {
-      const lane = this.#lanes.get(name);
-      if (lane === undefined) {
-        this.#lanes.set(name, { name, concurrency, running: 0, buffer: [], prefetch: new Prefetch() });
-      } else lane.concurrency = concurrency;
+    for (const [name, { concurrency, ahead: mayTakeAhead = true }] of workers) {
+      const lane = this.#lanes.get(name) ?? { name, running: 0, buffer: [], prefetch: new Prefetch() };
+      this.#lanes.set(name, Object.assign(lane, { concurrency, mayTakeAhead }));
     }
   }
 
@@ -96,7 +112,16 @@ export class Lanes<W extends Work = Work> {
       limits.set(lane.name, { max: room(lane, free), ...placeOf(lane.name, cluster, self) });
     }
     const most = [...limits.values()].reduce((sum, limit) => sum + limit.max, 0);
-    return { limits, total: Math.min(most, Math.max(1, free + MOST_AHEAD - this.buffered)) };
+    const total = Math.min(most, this.#worthTaking(free));
+    return total === 0 ? null : { limits, total };
+  }
+
+  /** Slots that nothing waits for yet, plus what all slots together get done within the horizon of prefetch. */
+  #worthTaking(free: number): number {
+    const lanes = [...this.#lanes.values()];
+    const startable = lanes.reduce((sum, lane) => sum + Math.min(lane.buffer.length, freeIn(lane, free)), 0);
+    const ahead = Math.max(0, ...lanes.map((lane) => aheadOf(lane, this.#slots)));
+    return Math.max(0, free - startable) + Math.max(0, ahead - (this.buffered - startable));
   }
 
   /**
@@ -107,7 +132,7 @@ export class Lanes<W extends Work = Work> {
     const free = this.#free;
     if (free > 0) return free;
     const running = [...this.#lanes.values()].filter((lane) => lane.running > 0);
-    const brisk = running.every((lane) => lane.prefetch.ahead(lane.concurrency) > 0);
+    const brisk = running.every((lane) => aheadOf(lane) > 0);
     return brisk ? Math.min(TURNOVER, this.#slots) : 0;
   }
 
@@ -115,8 +140,27 @@ export class Lanes<W extends Work = Work> {
     return Math.min(this.#slots - this.#running, this.#shared.free);
   }
 
-  accept(works: readonly W[]): void {
-    for (const work of works) this.#lanes.get(work.name)?.buffer.push(work);
+  /** `now`: by the monotonic clock. */
+  accept(works: readonly W[], now: number): void {
+    for (const work of works) this.#lanes.get(work.name)?.buffer.push({ work, since: now });
+  }
+
+  /**
+   * Takes out what has waited for too long, and what is no longer worth holding since its name turned out to be long.
+   * A name of which something had to go back takes nothing ahead for a while.
+   */
+  aged(now: number): readonly W[] {
+    return [...this.#lanes.values()].flatMap((lane) => {
+      const worth = freeIn(lane, this.#free) + aheadOf(lane);
+      // One that has just come may get a slot at any moment, whatever the average says.
+      const limitMs = (at: number): number => (at < worth ? LONGEST_WAIT_MS : HORIZON_MS);
+      const isAged = ({ since }: Waiting<W>, at: number): boolean => now - since >= limitMs(at);
+      const back = lane.buffer.filter(isAged);
+      if (back.length === 0) return [];
+      lane.buffer.splice(0, Infinity, ...lane.buffer.filter((one, at) => !isAged(one, at)));
+      lane.prefetch.turnedOutLong();
+      return back.map(({ work }) => work);
+    });
   }
 
   /** The next buffered work that may start, or undefined. */
@@ -124,11 +168,11 @@ export class Lanes<W extends Work = Work> {
     if (this.#free <= 0) return undefined;
     for (const lane of this.#inTurn()) {
       if (lane.running >= lane.concurrency) continue;
-      const work = lane.buffer.shift();
-      if (work === undefined) continue;
+      const first = lane.buffer.shift();
+      if (first === undefined) continue;
       this.#turn += 1;
       this.#take(lane);
-      return work;
+      return first.work;
     }
     return undefined;
   }
@@ -169,13 +213,13 @@ export class Lanes<W extends Work = Work> {
   /** Takes one piece out of its buffer; false where it has started already. */
   take(work: W): boolean {
     const buffer = this.#lanes.get(work.name)?.buffer ?? [];
-    const at = buffer.findIndex((other) => other.id === work.id);
+    const at = buffer.findIndex((other) => other.work.id === work.id);
     if (at >= 0) buffer.splice(at, 1);
     return at >= 0;
   }
 
   waiting(): readonly W[] {
-    return [...this.#lanes.values()].flatMap((lane) => lane.buffer);
+    return [...this.#lanes.values()].flatMap((lane) => lane.buffer.map(({ work }) => work));
   }
 
   /** Empties the buffers, or the one of a name. */
@@ -189,7 +233,8 @@ export class Lanes<W extends Work = Work> {
   }
 
   #drain(which: (lane: Lane<W>) => boolean): readonly W[] {
-    return [...this.#lanes.values()].filter(which).flatMap((lane) => lane.buffer.splice(0));
+    const lanes = [...this.#lanes.values()].filter(which);
+    return lanes.flatMap((lane) => lane.buffer.splice(0).map(({ work }) => work));
   }
 
   #inTurn(): Lane<W>[] {
@@ -199,17 +244,21 @@ export class Lanes<W extends Work = Work> {
   }
 }
 
+/** How much of a name is worth taking ahead, where at most `most` of it can run at once. */
+const aheadOf = (lane: Lane<Work>, most: number = lane.concurrency): number =>
+  lane.mayTakeAhead ? lane.prefetch.ahead(most) : 0;
+
 const freeIn = (lane: Lane<Work>, free: number): number =>
   Math.max(0, Math.min(lane.concurrency - lane.running, free));
 
 const room = (lane: Lane<Work>, free: number): number =>
-  Math.max(0, freeIn(lane, free) + lane.prefetch.ahead(lane.concurrency) - lane.buffer.length);
+  Math.max(0, freeIn(lane, free) + aheadOf(lane) - lane.buffer.length);
 
 /** Worth a claim: a slot would stand empty, or half of what was taken ahead is used. */
 function wants(lane: Lane<Work>, free: number): boolean {
   if (room(lane, free) === 0) return false;
   if (lane.buffer.length < freeIn(lane, free)) return true;
-  return lane.buffer.length <= lane.prefetch.ahead(lane.concurrency) / 2;
+  return lane.buffer.length <= aheadOf(lane) / 2;
 }
 
 /** This instance's place among the live ones that run the name. Alone: the first of one. */

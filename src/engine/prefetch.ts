@@ -1,7 +1,7 @@
 /** Work is taken ahead only where handlers are shorter than this. */
 const SHORT_MS = 50;
 /** Buffered work should be done within about this time. */
-const HORIZON_MS = 250;
+export const HORIZON_MS = 250;
 /** The most that is taken ahead. */
 export const MOST_AHEAD = 500;
 /** How fast the average follows: the last ten or so runs decide. */
@@ -14,6 +14,11 @@ export class Prefetch {
   learn(durationMs: number): void {
     this.#averageMs =
       this.#averageMs === undefined ? durationMs : this.#averageMs + WEIGHT * (durationMs - this.#averageMs);
+  }
+
+  /** What was taken ahead did not get its turn in time, so the average was wrong: short runs have to restore it. */
+  turnedOutLong(): void {
+    this.#averageMs = Math.max(this.#averageMs ?? 0, 2 * SHORT_MS);
   }
 
   /** Nothing until the first run: a process that dies at once takes only what it was running with it. */

@@ -7,14 +7,17 @@ const GAP_SHARE = 1 / 2;
 const CONFIRM_MS = 1_500;
 const CONFIRM_SHARE = 1 / 4;
 
+/** How long others get to come back at most: more than drivers take to connect again. */
+const MOST_GRACE_MS = 30_000;
+
 type Silent = Pick<InstanceState, 'life' | 'leftMs'>;
 
 /**
  * Decides when an instance whose lease has ended may be declared dead. An outage of the database ends all leases alike,
  * and a live process renews its own as soon as it can. So a lease that has ended counts only
- * - after this instance has renewed its own lease without a gap for a whole lease, and
+ * - after this instance has renewed its own lease without a gap for a whole lease, 30 s at most, and
  * - after it has seen the other lease expired, by the store's clock, for a moment.
- * An instance that has just started, or was cut off itself, gives the others one lease of time to come back.
+ * An instance that has just started, or was cut off itself, gives the others that much time to come back.
  */
 export class FailureDetector {
   readonly #clock: Clock;
@@ -64,7 +67,8 @@ export class FailureDetector {
   get graceMs(): number {
     const now = this.#clock.monotonic();
     const silentMs = now - (this.#renewedAt?.monotonic ?? -Infinity);
-    if (silentMs > this.#leaseMs * GAP_SHARE) return this.#leaseMs;
-    return Math.max(0, this.#contactSince + this.#leaseMs - now);
+    const wholeMs = Math.min(this.#leaseMs, MOST_GRACE_MS);
+    if (silentMs > this.#leaseMs * GAP_SHARE) return wholeMs;
+    return Math.max(0, this.#contactSince + wholeMs - now);
   }
 }

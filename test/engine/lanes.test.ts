@@ -30,16 +30,48 @@ describe('what a claim asks for', () => {
     expect(asked(lanes)).toEqual({ a: 5, b: 10 });
   });
 
+  it('is never more in all than the free slots, where nothing is worth taking ahead', () => {
+    const names = Object.fromEntries(Array.from({ length: 32 }, (_, n) => [`name-${String(n)}`, 5]));
+    expect(lanesOf(10, names).request(aCluster(), me)).toMatchObject({ total: 10 });
+    const lanes = lanesOf(10, names);
+    lanes.accept(jobs('name-1', 4), 0);
+    expect(lanes.request(aCluster(), me)).toMatchObject({ total: 6 });
+    start(lanes);
+    expect(lanes.request(aCluster(), me)).toMatchObject({ total: 6 });
+  });
+
+  it('is in all the free slots and what they get done in a quarter of a second, however many names are short', () => {
+    const names = Object.fromEntries(Array.from({ length: 8 }, (_, n) => [`name-${String(n)}`, 10]));
+    const lanes = lanesOf(10, names);
+    for (const name of Object.keys(names)) {
+      lanes.accept(jobs(name, 1), 0);
+      start(lanes);
+      lanes.done(name, 25);
+    }
+    expect(lanes.request(aCluster(), me)).toMatchObject({ total: 10 + 100 });
+    lanes.accept(jobs('name-1', 60), 0);
+    expect(lanes.request(aCluster(), me)).toMatchObject({ total: 50 });
+  });
+
+  it('has nothing ahead of a name that is run once at most', () => {
+    const lanes = new Lanes(10);
+    lanes.define(new Map([['once', { concurrency: 5, ahead: false }]]));
+    lanes.accept(jobs('once', 1), 0);
+    start(lanes);
+    lanes.done('once', 1);
+    expect(lanes.request(aCluster(), me)).toMatchObject({ total: 5 });
+  });
+
   it('leaves out a name whose slots are all taken', () => {
     const lanes = lanesOf(10, { a: 1, b: 2 });
-    lanes.accept(jobs('a', 1));
+    lanes.accept(jobs('a', 1), 0);
     start(lanes);
     expect(asked(lanes)).toEqual({ b: 2 });
   });
 
   it('is nothing where every slot is taken by long work, and where there are no names', () => {
     const lanes = lanesOf(2, { a: 5 });
-    lanes.accept(jobs('a', 2));
+    lanes.accept(jobs('a', 2), 0);
     start(lanes);
     expect(asked(lanes)).toBeNull();
     expect(asked(lanesOf(5, {}))).toBeNull();
@@ -47,22 +79,22 @@ describe('what a claim asks for', () => {
 
   it('grows by what short work is worth taking ahead, and shrinks by what waits already', () => {
     const lanes = lanesOf(10, { a: 2 });
-    lanes.accept(jobs('a', 2));
+    lanes.accept(jobs('a', 2), 0);
     start(lanes);
     lanes.done('a', 10);
     lanes.done('a', 10);
     expect(asked(lanes)).toEqual({ a: 2 + 50 });
-    lanes.accept(jobs('a', 20));
+    lanes.accept(jobs('a', 20), 0);
     expect(asked(lanes)).toEqual({ a: 2 + 50 - 20 });
   });
 
   it('waits until half of what was taken ahead is used', () => {
     const lanes = lanesOf(2, { a: 2 });
-    lanes.accept(jobs('a', 2));
+    lanes.accept(jobs('a', 2), 0);
     start(lanes);
     lanes.done('a', 10);
     lanes.done('a', 10);
-    lanes.accept(jobs('a', 52));
+    lanes.accept(jobs('a', 52), 0);
     start(lanes);
     // 50 are waiting: all that is worth it.
     expect(lanes.buffered).toBe(50);
@@ -111,11 +143,47 @@ describe('what a claim asks for', () => {
   });
 });
 
+describe('what was taken ahead', () => {
+  it('goes back after a second without a slot, and its name takes nothing ahead until it is short again', () => {
+    const lanes = lanesOf(10, { a: 2 });
+    lanes.accept(jobs('a', 1), 0);
+    start(lanes);
+    lanes.done('a', 1);
+    const taken = jobs('a', 300);
+    lanes.accept(taken, 0);
+    expect(start(lanes)).toHaveLength(2);
+    expect(lanes.aged(999)).toEqual([]);
+    expect(lanes.aged(1_000)).toEqual(taken.slice(2));
+    expect(lanes.buffered).toBe(0);
+    lanes.done('a', 60_000);
+    expect(lanes.request(aCluster(), me)).toMatchObject({ total: 1 });
+    for (let n = 0; n < 100; n += 1) {
+      lanes.accept(jobs('a', 1), 0);
+      start(lanes);
+      lanes.done('a', 1);
+    }
+    expect(lanes.request(aCluster(), me)!.total).toBeGreaterThan(1);
+  });
+
+  it('goes back as soon as its name turns out to be long', () => {
+    const lanes = lanesOf(10, { a: 2 });
+    lanes.accept(jobs('a', 1), 0);
+    start(lanes);
+    lanes.done('a', 1);
+    lanes.accept(jobs('a', 300), 0);
+    start(lanes);
+    lanes.done('a', 10_000);
+    start(lanes);
+    expect(lanes.aged(249)).toEqual([]);
+    expect(lanes.aged(250)).toHaveLength(297);
+  });
+});
+
 describe('what may start', () => {
   it('is given out in order within a name and by turns between names', () => {
     const lanes = lanesOf(6, { a: 5, b: 5 });
     const [a, b] = [jobs('a', 5), jobs('b', 5)];
-    lanes.accept([...a, ...b]);
+    lanes.accept([...a, ...b], 0);
     const started = start(lanes);
     expect(started).toHaveLength(6);
     expect(started.filter((job) => job.name === 'a')).toEqual(a.slice(0, 3));
@@ -132,7 +200,7 @@ describe('what may start', () => {
         (slots, concurrencies, ends) => {
           const names = concurrencies.map((_, index) => `n${String(index)}`);
           const lanes = lanesOf(slots, Object.fromEntries(names.map((name, n) => [name, concurrencies[n]!])));
-          for (const name of names) lanes.accept(jobs(name, 100));
+          for (const name of names) lanes.accept(jobs(name, 100), 0);
           const running = new Map(names.map((name) => [name, 0]));
           const count = (job: Work): void => void running.set(job.name, running.get(job.name)! + 1);
           start(lanes).forEach(count);
@@ -160,7 +228,7 @@ describe('what may start', () => {
 
   it('takes over a changed concurrency, and a new name, while it runs', () => {
     const lanes = lanesOf(10, { a: 1 });
-    lanes.accept(jobs('a', 5));
+    lanes.accept(jobs('a', 5), 0);
     expect(start(lanes)).toHaveLength(1);
     lanes.define(new Map([['a', { concurrency: 3 }], ['b', { concurrency: 1 }]])); // prettier-ignore
     expect(start(lanes)).toHaveLength(2);
@@ -170,7 +238,7 @@ describe('what may start', () => {
   it('can be taken out again while it waits, and not once it has started', () => {
     const lanes = lanesOf(1, { a: 5 });
     const [first, second, third] = jobs('a', 3);
-    lanes.accept([first!, second!, third!]);
+    lanes.accept([first!, second!, third!], 0);
     expect(lanes.next()).toBe(first);
     expect(lanes.take(first!)).toBe(false);
     expect(lanes.take(second!)).toBe(true);
@@ -185,16 +253,16 @@ describe('what may start', () => {
 describe('a flood of short work', () => {
   it('leaves turns to another name although its buffer could fill every slot', () => {
     const lanes = lanesOf(2, { flood: 2, other: 2 });
-    lanes.accept(jobs('flood', 2));
+    lanes.accept(jobs('flood', 2), 0);
     start(lanes);
     lanes.done('flood', 0.1);
     lanes.done('flood', 0.1);
-    lanes.accept(jobs('flood', 400));
+    lanes.accept(jobs('flood', 400), 0);
     start(lanes);
     // All slots are busy with the flood, yet the other name may be claimed.
     expect(lanes.running).toBe(2);
     expect(asked(lanes)).toHaveProperty('other');
-    lanes.accept(jobs('other', 1));
+    lanes.accept(jobs('other', 1), 0);
     const started: string[] = [];
     for (let n = 0; n < 4; n += 1) {
       lanes.done('flood', 0.1);

@@ -116,7 +116,7 @@ describe('leadership', () => {
       return row?.['checkpoint'] instanceof Object;
     });
     frozen.child.kill('SIGSTOP');
-    await using heir = spawnInstance({ uri, leaseMs: 60_000, roles: ['plan'] });
+    await using heir = spawnInstance({ uri, leaseMs: 8_000, roles: ['plan'] });
     await heir.heard('leader:gained');
     await heir.heard('reconcile:complete');
     const owned = (): Promise<unknown> =>
