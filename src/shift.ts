@@ -288,6 +288,7 @@ export class Shift {
       store: store.jobs,
       clock: store.clock,
       conclude: (work, finished, policies) => this.#trigger.conclude(work, finished, { policies }),
+      isLastAttempt: (job, policies) => this.#trigger.isLastAttempt(job, policies),
       unknown: () => this.#engine.unknown(),
       recovered: (works) => this.#recovered(works),
       error: (error) => fault(error, 'reclaim'),

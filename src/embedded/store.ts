@@ -45,7 +45,7 @@ function opened(driver: Driver, alone: boolean): Opened {
         await driver.query(`vacuum ${name}`);
     },
     ready: async ({ instances }) => {
-      if (alone) await driver.query(`update ${instances} set lease_until = to_timestamp(0)`);
+      if (alone) await driver.query(`update ${instances} set lease_until = to_timestamp(0), dead = true`);
     },
   };
 }

@@ -284,14 +284,15 @@ export class Engine<W extends Work, S> implements Crew {
   async #run(work: W): Promise<void> {
     const { store, events } = this.#options;
     const attempt = new Attempt<W>(work, this.#clock.now(), (self) => (note) => {
-      if (this.#attempts.get(work.id) === self) this.#notebook.add(self.lease, note, self.inTransaction);
+      if (this.#attempts.get(work.id) === self)
+        this.#notebook.add(self.lease, note, () => self.inTransaction);
     });
     const began = this.#clock.monotonic();
     attempt.inTransaction = this.#options.trigger.mayComplete(work);
     this.#attempts.set(work.id, attempt);
     this.#cancels.start();
     try {
-      if (work.failKind === 'crashed' && (await store.begin(attempt.lease)) === 'lost') return;
+      if (this.#isMarked(work) && (await store.begin(attempt.lease)) === 'lost') return;
       const finished = await this.#attempt(attempt);
       if (this.#attempts.get(work.id) === attempt) await this.#finish(attempt, finished);
     } catch (error) {
@@ -301,6 +302,12 @@ export class Engine<W extends Work, S> implements Crew {
     } finally {
       this.#ended(attempt, this.#clock.monotonic() - began);
     }
+  }
+
+  /** Of most work nobody needs to know whether it began; of some, a crash must tell (see docs/adr/0008). */
+  #isMarked(work: W): boolean {
+    const { trigger } = this.#options;
+    return work.failKind === 'crashed' || trigger.attempt(work) >= trigger.maxAttempts(work);
   }
 
   #attempt(attempt: Attempt<W>): Promise<Finished> {

@@ -2,20 +2,23 @@ import type { LogLine } from '../core/job.js';
 import type { Finished, Outcome } from '../core/outcome.js';
 import type { Work } from '../core/work.js';
 import type { FailedRun, Lease } from '../store/port.js';
+import type { LaneOptions } from './lanes.js';
 
 /** What the engine asks of a source of work. Jobs are one, reactive tasks another; it knows no other word about them. */
 export interface Trigger<W extends Work, S> {
   /** The names that have a handler here, with the most that may run of each at once. */
-  workers(): ReadonlyMap<string, { readonly concurrency: number }>;
+  workers(): ReadonlyMap<string, LaneOptions>;
   /** Runs the handler. It never rejects: whatever happens is an outcome. */
   perform(work: W, attempt: AttemptControl): Promise<Outcome>;
   /**
-   * True where the handler may complete its work inside a transaction: then nothing else is written to it while it
-   * runs, because any write would make that transaction conflict.
+   * True where the handler completes its work inside a transaction, as its definition or an earlier call says: then
+   * nothing else is written to it while it runs, because any write would make that transaction conflict.
    */
   mayComplete(work: W): boolean;
   /** Which attempt this is, from 1. */
   attempt(work: W): number;
+  /** How often it may be started. The start of its last attempt is marked, so that a crash tells whether it began. */
+  maxAttempts(work: W): number;
   /** How long the handler may run, or undefined for no limit. */
   timeoutMs(work: W): number | undefined;
   /** What the store is to record. Pure: asked again when the work changed meanwhile. */

@@ -21,6 +21,12 @@ export interface DefinitionOptions {
   /** From -10 to 10; orders work within the name. Default: 0. */
   readonly priority?: number;
   readonly retention?: Retention;
+  /**
+   * The handler completes its job inside a transaction (`complete({ transaction })`): heartbeat, progress and log are then
+   * written at the end, since any write to the job meanwhile would make that transaction conflict. Default: learned from
+   * the first call in this process.
+   */
+  readonly transactional?: boolean;
 }
 
 export interface WorkOptions {
@@ -41,7 +47,7 @@ export interface JobDefinition<Input = unknown, Output = Input> {
   readonly schema?: StandardSchemaV1<Input, Output>;
 }
 
-const DEFINITION_KEYS = ['retryPolicy', 'timeout', 'priority', 'retention', 'schema'];
+const DEFINITION_KEYS = ['retryPolicy', 'timeout', 'priority', 'retention', 'transactional', 'schema'];
 const WORK_KEYS = ['concurrency', 'executionHistoryLimit', 'replace'];
 
 export function defineJob<S extends StandardSchemaV1>(
@@ -85,16 +91,18 @@ export interface CompiledOptions {
   readonly timeoutMs: number | undefined;
   readonly priority: number;
   readonly retention: Partial<RetentionMs>;
+  readonly transactional: boolean;
 }
 
 export function compile(where: string, options: DefinitionOptions): CompiledOptions {
-  const { retryPolicy, timeout, priority = 0, retention } = options;
+  const { retryPolicy, timeout, priority = 0, retention, transactional = false } = options;
   return {
     retry: retryRule(where, retryPolicy),
     retryPolicy,
     timeoutMs: timeout === undefined ? undefined : toMs(where, 'timeout', timeout, 1),
     priority: checkPriority(where, priority),
     retention: toRetention(where, retention),
+    transactional: checkBoolean(where, 'transactional', transactional),
   };
 }
 

@@ -64,6 +64,14 @@ export class Registry {
     return typeof foreign === 'object' && foreign !== null ? this.#ruleOf(foreign) : retryRule('default');
   }
 
+  /** The policy that another instance ran a job under; undefined where it is not known to have run the name. */
+  foreignRule(name: string, own: unknown, policies: Readonly<Record<string, unknown>>): RetryRule | undefined {
+    if (typeof own === 'object' && own !== null) return this.#ruleOf(own);
+    if (!Object.hasOwn(policies, name)) return undefined;
+    const foreign = policies[name];
+    return typeof foreign === 'object' && foreign !== null ? this.#ruleOf(foreign) : retryRule('default');
+  }
+
   #ruleOf(policy: object): RetryRule {
     const known = this.#rules.get(policy);
     if (known !== undefined) return known;

@@ -7,6 +7,7 @@ import type { Finished, Outcome } from '../core/outcome.js';
 import { show } from '../core/options.js';
 import { checkPayload } from '../core/payload.js';
 import { afterTransaction, endOf, thrownOutcome } from '../engine/ending.js';
+import type { LaneOptions } from '../engine/lanes.js';
 import type { About, AttemptControl, Conclusion, Trigger } from '../engine/trigger.js';
 import type { Settlement, Store } from '../store/port.js';
 import { toInstant } from '../time/duration.js';
@@ -29,28 +30,40 @@ export interface JobTriggerOptions {
   readonly ended: (id: string, job: () => JobRecord) => void;
 }
 
-/** A guess that costs nothing: where it is wrong, a heartbeat is left out, or a first long transaction is tried twice. */
-const MENTIONS_COMPLETE = /\bcomplete\b/u;
-
 /** Jobs, as the engine sees them: runs handlers, and says what their end means. */
 export class JobTrigger implements Trigger<JobRecord, Settlement> {
   readonly #options: JobTriggerOptions;
-  /** Names whose handlers have called `complete` before. */
+  /** Names whose handlers have called `complete` before: what their definitions do not say is learned. */
   readonly #completing = new Set<string>();
 
   constructor(options: JobTriggerOptions) {
     this.#options = options;
   }
 
-  workers(): ReadonlyMap<string, { readonly concurrency: number }> {
-    return new Map([...this.#options.registry.workers].map(([name, { work }]) => [name, work]));
+  /** What may be started once only is claimed when there is a slot for it, and not before. */
+  workers(): ReadonlyMap<string, LaneOptions> {
+    const workers = [...this.#options.registry.workers];
+    return new Map(
+      workers.map(([name, { work, compiled }]) => [
+        name,
+        { concurrency: work.concurrency, ahead: compiled.retry.maxAttempts > 1 },
+      ]),
+    );
   }
 
   mayComplete(job: JobRecord): boolean {
-    const handler = this.#options.registry.workers.get(job.name)?.handler;
-    return (
-      this.#completing.has(job.name) || (handler !== undefined && MENTIONS_COMPLETE.test(handler.toString()))
-    );
+    const worker = this.#options.registry.workers.get(job.name);
+    return this.#completing.has(job.name) || worker?.compiled.transactional === true;
+  }
+
+  maxAttempts(job: JobRecord): number {
+    return this.#options.registry.retryRule(job.name, job.retryPolicy, undefined).maxAttempts;
+  }
+
+  /** By what the instance that ran it knew: only that one decided whether the start was marked. */
+  isLastAttempt(job: JobRecord, policies: Readonly<Record<string, unknown>>): boolean {
+    const rule = this.#options.registry.foreignRule(job.name, job.retryPolicy, policies);
+    return rule !== undefined && this.attempt(job) >= rule.maxAttempts;
   }
 
   attempt(job: JobRecord): number {

@@ -12,6 +12,8 @@ export interface HandoverOptions<W extends Work, S extends { readonly by: 'holde
   readonly clock: Clock;
   /** What a crashed attempt comes to, by the policies of whoever ran it. */
   readonly conclude: (work: W, finished: Finished, policies: Policies) => Concluded<S>;
+  /** True where the process that ran it, by its policies, marked the start of this attempt as the last one. */
+  readonly isLastAttempt: (work: W, policies: Policies) => boolean;
   /** Work of this instance's own life that it does not know of, if there is reason to look: a claim's answer was lost. */
   readonly unknown: () => ((work: Work) => boolean) | undefined;
   readonly recovered: (works: readonly Recovered<W, S>[]) => void;
@@ -78,10 +80,10 @@ export class Handover<W extends Work, S extends { readonly by: 'holder' | 'recla
 
   /** Answers how many of them were written by this call. */
   async #handOn(works: readonly W[], policies: Policies): Promise<number> {
-    const { clock, conclude, recovered } = this.#options;
+    const { clock, conclude, recovered, isLastAttempt } = this.#options;
     const finishedAt = clock.now();
     const conclusions = works.map((work) => {
-      const finished = { outcome: outcomeOf(work), finishedAt };
+      const finished = { outcome: outcomeOf(work, isLastAttempt(work, policies)), finishedAt };
       return { work, finished, ...conclude(work, finished, policies) };
     });
     const written: Recovered<W, S>[] = [];
@@ -115,13 +117,14 @@ export class Handover<W extends Work, S extends { readonly by: 'holder' | 'recla
 }
 
 /**
- * A crash counts as a failed attempt. Work that crashed before is marked when it really starts (`begin`): if its
- * process dies while it was only waiting its turn, it is handed back uncounted, and does not pay for its neighbours.
+ * A crash counts as a failed attempt. Work that crashed before, and work at its last attempt, is marked when it really
+ * starts (`begin`): if its process dies while it was only waiting its turn, it is handed back uncounted. So it does not
+ * pay for its neighbours, and does not end before it began.
  */
-function outcomeOf(work: Work): Finished['outcome'] {
+function outcomeOf(work: Work, isLastAttempt: boolean): Finished['outcome'] {
   const lease = leaseOf(work);
-  if (work.failKind === CRASHED && lease.token !== null && work.startedToken !== lease.token)
-    return { kind: 'released' };
+  const isMarked = work.failKind === CRASHED || isLastAttempt;
+  if (isMarked && lease.token !== null && work.startedToken !== lease.token) return { kind: 'released' };
   const holder = work.claimedBy ?? 'an unknown process';
   return {
     kind: 'crashed',

@@ -97,6 +97,7 @@ export class ReactiveCrew implements Crew {
       store: this.tasks,
       clock: store.clock,
       conclude: (work, finished, policies) => this.#trigger.conclude(work, finished, { policies }),
+      isLastAttempt: (task, policies) => this.#trigger.isLastAttempt(task, policies),
       unknown: () => this.#engine.unknown(),
       recovered: (works) => this.#recovered(works),
       error: (error) => options.error(error, 'reclaim'),

@@ -61,6 +61,11 @@ export interface ReactiveTaskDefinition<Doc = Record<string, unknown>, Tx = unkn
   readonly concurrency?: number;
   /** How long the handler may run. Default: no limit. */
   readonly timeout?: Duration;
+  /**
+   * The handler completes its task inside a transaction (`markCompleted({ session })`): nothing else is written to the
+   * task while it runs, and its outcome is recorded apart from others. Default: learned from the first call in this process.
+   */
+  readonly transactional?: boolean;
 }
 
 const KEYS = [
@@ -78,6 +83,7 @@ const KEYS = [
   'reconcileEvery',
   'concurrency',
   'timeout',
+  'transactional',
 ];
 
 const DEFAULT_TASK_RETRY: RetryPolicy = { type: 'exponential', min: '10s', max: '1d', factor: 2 };
@@ -94,6 +100,7 @@ export interface CompiledTask {
   readonly historyLimit: number;
   readonly concurrency?: number;
   readonly timeoutMs?: number;
+  readonly transactional: boolean;
 }
 
 export function compileTask(definition: ReactiveTaskDefinition<never>): CompiledTask {
@@ -134,6 +141,7 @@ export function compileTask(definition: ReactiveTaskDefinition<never>): Compiled
     ...(concurrency === undefined
       ? {}
       : { concurrency: checkInteger(where, 'concurrency', concurrency, 1, 10_000) }),
+    transactional: checkBoolean(where, 'transactional', definition.transactional ?? false),
     ...(timeout === undefined ? {} : { timeoutMs: toMs(where, 'timeout', timeout, 1) }),
   };
 }

@@ -7,6 +7,7 @@ import type { Finished, Outcome } from '../core/outcome.js';
 import { checkKeys, checkOneOf } from '../core/options.js';
 import { toTask, type TaskRecord } from '../core/task.js';
 import { afterTransaction, endOf, thrownOutcome } from '../engine/ending.js';
+import type { LaneOptions } from '../engine/lanes.js';
 import type { About, AttemptControl, Conclusion, Trigger } from '../engine/trigger.js';
 import type { Cluster, Store, TaskAdvert } from '../store/port.js';
 import type { TaskSettlement, TaskStore } from '../store/reactive.js';
@@ -37,9 +38,6 @@ export interface TaskTriggerOptions {
   readonly changed: () => void;
 }
 
-/** A guess that costs nothing, as for jobs. */
-const MENTIONS_COMPLETION = /\bmarkCompleted\b/u;
-
 /** Reactive tasks, as the engine sees them. */
 export class TaskTrigger implements Trigger<TaskRecord, TaskSettlement> {
   readonly #options: TaskTriggerOptions;
@@ -53,13 +51,16 @@ export class TaskTrigger implements Trigger<TaskRecord, TaskSettlement> {
     this.#options = options;
   }
 
-  workers(): ReadonlyMap<string, { readonly concurrency: number }> {
+  workers(): ReadonlyMap<string, LaneOptions> {
     const { definitions, concurrency } = this.#options;
     const run = [...definitions].filter(
       ([task]) => !this.#throttled.has(task) && this.#isCurrent(task) && this.#wanted(task),
     );
     return new Map(
-      run.map(([task, definition]) => [task, { concurrency: definition.concurrency ?? concurrency }]),
+      run.map(([task, definition]) => [
+        task,
+        { concurrency: definition.concurrency ?? concurrency, ahead: definition.retry.maxAttempts > 1 },
+      ]),
     );
   }
 
@@ -111,11 +112,18 @@ export class TaskTrigger implements Trigger<TaskRecord, TaskSettlement> {
   }
 
   mayComplete(task: TaskRecord): boolean {
-    const handler = this.#options.definitions.get(task.name)?.handler;
-    return (
-      this.#completing.has(task.name) ||
-      (handler !== undefined && MENTIONS_COMPLETION.test(handler.toString()))
-    );
+    const definition = this.#options.definitions.get(task.name);
+    return this.#completing.has(task.name) || definition?.transactional === true;
+  }
+
+  maxAttempts(task: TaskRecord): number {
+    return this.#options.definitions.get(task.name)?.retry.maxAttempts ?? Infinity;
+  }
+
+  /** By what the instance that ran it knew: only that one decided whether the start was marked. */
+  isLastAttempt(task: TaskRecord, policies: Readonly<Record<string, unknown>>): boolean {
+    const key = `task:${task.name}`;
+    return Object.hasOwn(policies, key) && this.attempt(task) >= foreignRule(policies[key]).maxAttempts;
   }
 
   attempt(task: TaskRecord): number {

@@ -84,7 +84,7 @@ eachStore('leases', ({ open }) => {
     await store.instances.register(dead);
     await store.jobs.insert([aJob({ name: 'work', data: 7 })]);
     await store.jobs.claim(aClaim(dead));
-    const mill = aMill(store);
+    const mill = aMill(store, { leaseDuration: 500 });
     const recovered = gate<{ count: number }>();
     mill.on('stale:recovered', recovered.open);
     mill.job<number>('work', (job) => ({ data: job.data, attempt: job.attempt }));
@@ -140,6 +140,40 @@ eachStore('leases', ({ open }) => {
       await until('it is handed on', async () => (await store.jobs.get(job.id))?.status !== 'processing');
       expect(await store.jobs.get(job.id)).toMatchObject({ failCount: 1, status: 'pending' });
     }
+  });
+
+  it('starts a job with one attempt once: a crash ends it if it had begun, and costs it nothing if not', async () => {
+    const store = await opened(open());
+    const once = { type: 'fixed', interval: 0, maxAttempts: 1 } as const;
+    const dead = registration({ leaseMs: 1, policies: { work: once } });
+    await store.instances.register(dead);
+    const own = { ownId: true, name: 'work' } as const;
+    await store.jobs.insert([aJob({ ...own, id: 'begun' }), aJob({ ...own, id: 'waiting' })]);
+    const claimed = (await store.jobs.claim(aClaim(dead))).jobs;
+    const begun = claimed.find(({ id }) => id === 'begun');
+    expect(await store.jobs.begin(leaseOf(begun!))).toBe('begun');
+    const mill = aMill(store, { leaseDuration: 500 });
+    const ran: string[] = [];
+    mill.job('work', { retryPolicy: once }, (job) => void ran.push(job.id));
+    await mill.start();
+    await expect(mill.jobs.result('begun')).rejects.toMatchObject({ code: 'JOB_FAILED' });
+    await mill.jobs.result('waiting');
+    expect(ran).toEqual(['waiting']);
+    expect(await mill.jobs.get('begun')).toMatchObject({ status: 'failed', failCount: 1 });
+    expect(await mill.jobs.get('waiting')).toMatchObject({ status: 'completed', failCount: 0 });
+  });
+
+  it('marks the start of a job with one attempt before its handler runs', async () => {
+    const store = await opened(open());
+    const mill = aMill(store);
+    const seen = gate<unknown>();
+    mill.job('work', { retryPolicy: { type: 'fixed', interval: 0, maxAttempts: 1 } }, async (job) => {
+      const record = await store.jobs.get(job.id);
+      seen.open(record?.startedToken !== undefined && record.startedToken === record.leaseToken);
+    });
+    await mill.start();
+    await mill.enqueue('work');
+    expect(await seen.promise).toBe(true);
   });
 
   it('leaves dead work alone where recoverStaleJobs is off', async () => {
@@ -214,7 +248,7 @@ eachStore('leases', ({ open }) => {
     const tasks = [{ task: 'sync', definition: 'd', trigger: 't', version: 1 }];
     const dead = registration({ names: [], tasks, leaseMs: 1 });
     await store.instances.register(dead);
-    const mill = aMill(store);
+    const mill = aMill(store, { leaseDuration: 500 });
     mill.job('x', () => undefined);
     await mill.start();
     await until('it is buried', async () => {

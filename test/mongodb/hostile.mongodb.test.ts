@@ -52,6 +52,7 @@ describe('what a hostile reader tried on MongoDB', () => {
       conclude: () => {
         throw new Error('nothing is to be handed on');
       },
+      isLastAttempt: () => false,
       unknown: () => undefined,
       recovered: (works) => recovered.push(works),
       error: (error) => recovered.push(error),

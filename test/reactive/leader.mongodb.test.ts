@@ -63,7 +63,7 @@ describe('leadership', () => {
       return state !== null;
     });
     const handled = new Handled();
-    const mill = await aSync(uri, handled);
+    const mill = await aSync(uri, handled, { leaseDuration: 8_000 });
     const gained = collect(mill, 'leader:gained');
     const reconciled = collect(mill, 'reconcile:start');
     await mill.start();
