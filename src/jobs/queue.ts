@@ -1,3 +1,4 @@
+import type { Clock } from '../core/clock.js';
 import { OptionError, StoreError } from '../core/errors.js';
 import type { Meter } from '../core/meter.js';
 import type { TraceContext, Tracer } from '../core/tracer.js';
@@ -110,7 +111,7 @@ export class Queue<Tx> {
   readonly #local: Local;
   readonly #inserter = new Inserter<Tx>();
   #wakes = WAKE_BURST;
-  #wokeAt = 0;
+  #wokeAt = -Infinity;
 
   constructor(store: () => Promise<Store<Tx>>, registry: Registry, local: Local) {
     this.#store = store;
@@ -138,7 +139,7 @@ export class Queue<Tx> {
     const asking = await this.#newJob('enqueue', store, target, data, options, now);
     const job = trace === undefined ? asking : { ...asking, trace };
     if (transaction !== undefined) {
-      const [asked = job] = this.#withWake([job], now);
+      const [asked = job] = this.#withWake([job], store.clock);
       return this.#accepted((await store.jobs.insert([asked], transaction))[0] as Inserted);
     }
     const inserted = this.#accepted(await this.#insert(store, job, now));
@@ -149,7 +150,7 @@ export class Queue<Tx> {
     const mayStart = job.nextRunAt.getTime() <= now;
     const reservation = mayStart ? this.#local.reserve(job.name, job.id) : undefined;
     if (reservation !== undefined) return this.#insertClaimed(store, job, reservation);
-    const [asked = job] = this.#withWake([job], now);
+    const [asked = job] = this.#withWake([job], store.clock);
     const inserted = await this.#inserter.insert(store, asked);
     this.#local.due();
     return inserted;
@@ -206,7 +207,7 @@ export class Queue<Tx> {
       jobs.push(trace === undefined ? job : { ...job, trace });
     }
     if (jobs.length === 0) return [];
-    const answers = await store.jobs.insert(this.#withWake(jobs, now), transaction);
+    const answers = await store.jobs.insert(this.#withWake(jobs, store.clock), transaction);
     const inserted = answers.map((one) => this.#accepted(one));
     if (transaction !== undefined) return inserted;
     this.#local.due();
@@ -214,14 +215,15 @@ export class Queue<Tx> {
   }
 
   /** The first in line of the jobs that are due asks the store to wake waiting instances, which may take it directly. */
-  #withWake(jobs: readonly NewJob[], now: number): readonly NewJob[] {
+  #withWake(jobs: readonly NewJob[], clock: Clock): readonly NewJob[] {
+    const now = clock.now();
     const ahead = (a: NewJob, b: NewJob): boolean =>
       a.priority === b.priority ? a.nextRunAt < b.nextRunAt : a.priority > b.priority;
     let first: NewJob | undefined;
     for (const job of jobs) {
       if (job.nextRunAt.getTime() <= now && (first === undefined || ahead(job, first))) first = job;
     }
-    if (first === undefined || !this.#mayWake(now)) return jobs;
+    if (first === undefined || !this.#mayWake(clock.monotonic())) return jobs;
     return jobs.map((job) => (job === first ? { ...job, wake: true } : job));
   }
 
@@ -287,6 +289,7 @@ export class Queue<Tx> {
     };
   }
 
+  /** By the monotonic clock: a wall clock that is set back must not keep others asleep. */
   #mayWake(now: number): boolean {
     this.#wakes = Math.min(WAKE_BURST, this.#wakes + ((now - this.#wokeAt) / 1_000) * WAKES_PER_SECOND);
     this.#wokeAt = now;

@@ -30,10 +30,19 @@ export interface NextRun {
   readonly dropped: boolean;
 }
 
-/** The run after the one for `slot`, as seen at `now`. */
+/** True for a run time of the schedule itself; a run that was asked for by hand stands for none. */
+function isSlot(recurrence: Recurrence, at: Date): boolean {
+  return slotAfter(recurrence, new Date(at.getTime() - 1))?.getTime() === at.getTime();
+}
+
+/**
+ * The run after the one for `slot`, as seen at `now`. A run that lasts past the next time of its schedule stands for that,
+ * too; one that was asked for by hand does not: that time was missed, and its policy decides.
+ */
 export function runAfter(recurrence: Recurrence, slot: Date, now: Date): NextRun {
   const next = slotAfter(recurrence, slot);
   const missed = next !== null && next <= now;
+  if (recurrence.missed !== 'all' && missed && !isSlot(recurrence, slot)) return { at: next, dropped: false };
   if (recurrence.missed !== 'all' || !missed) {
     return { at: slotAfter(recurrence, slot > now ? slot : now), dropped: false };
   }

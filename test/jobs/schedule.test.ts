@@ -193,6 +193,23 @@ describe('a schedule', () => {
     expect(runs).toEqual(['2025-01-01T05:00', '2025-01-02T00:00']);
   });
 
+  it.each(['once', 'all'] as const)(
+    'still runs at its own time after a run by hand that lasted past it (%s)',
+    async (missed) => {
+      const { clock, mill, runs, note } = aYear();
+      const type = mill.job('a', async () => {
+        note();
+        await new Promise<void>((resolve) => clock.timer(2 * 3_600_000, resolve));
+      });
+      await mill.start();
+      await type.schedule('0 3 * * *', {}, { missed });
+      await clock.advance('2h');
+      await mill.schedules.runNow('a');
+      await clock.advance('30h');
+      expect(runs).toEqual(['2025-01-01T02:00', '2025-01-01T04:00', '2025-01-02T03:00']);
+    },
+  );
+
   it('can be looked at in advance', async () => {
     const { mill } = aYear();
     await mill.schedule('0 12 * * *', 'noon', {});

@@ -17,6 +17,18 @@ const hourly = (given: Partial<Recurrence> = {}): Recurrence => ({
   ...given,
 });
 
+describe('a run that lasted past the next time', () => {
+  it('stands for that time, too, where it was one of the schedule', () => {
+    expect(runAfter(hourly(), at('10:00:00'), at('12:30:00')).at).toEqual(at('13:00:00'));
+  });
+
+  it('does not where it was asked for by hand', () => {
+    expect(runAfter(hourly(), at('09:59:00'), at('12:30:00')).at).toEqual(at('10:00:00'));
+    expect(runAfter(hourly({ missed: 'skip' }), at('09:59:00'), at('12:30:00')).at).toEqual(at('10:00:00'));
+    expect(runAfter(hourly(), at('09:58:00'), at('09:59:00')).at).toEqual(at('10:00:00'));
+  });
+});
+
 describe('the times of a schedule', () => {
   it('begin with startAt, which counts where it is a time itself', () => {
     expect(slotAfter(hourly({ startAt: at('10:00:00') }), at('06:30:00'))).toEqual(at('10:00:00'));

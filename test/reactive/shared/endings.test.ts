@@ -134,7 +134,7 @@ eachServedYard('a worker that is killed with SIGKILL', (aYard) => {
 
   it('has its tasks run elsewhere, and a crash is counted', async () => {
     const { address, docs, mill: aMill, reaches } = await aYard();
-    const mill = aMill({ instanceId: 'survivor' });
+    const mill = aMill({ instanceId: 'survivor', leaseDuration: 3_000 });
     const { child, started } = worker(address);
     const attempts: number[] = [];
     const recovered: number[] = [];
@@ -158,7 +158,7 @@ eachServedYard('a worker that is killed with SIGKILL', (aYard) => {
 
   it('again and again ends in failed: work that kills its process comes to an end', async () => {
     const { address, docs, mill: aMill, reaches } = await aYard();
-    const mill = aMill();
+    const mill = aMill({ leaseDuration: 3_000 });
     await mill.reactiveTask({ ...LONG, handler: () => undefined });
     await mill.start({ roles: ['plan', 'maintain'] });
     await docs.insertOne({ _id: 1 });
