@@ -1,16 +1,23 @@
 import { driverError, OptionError, reasonOf, TidemillError } from '../core/errors.js';
 
-/** Errors are sorted here, once, by their SQLSTATE; both drivers carry it as `code`. */
+/**
+ * Errors are sorted here, once, by their SQLSTATE; both drivers carry it as `code`. Codes of the operating system, such as
+ * EPIPE, have five letters as well, but no digit.
+ */
 export const sqlState = (error: unknown): string | undefined => {
   const code: unknown = typeof error === 'object' && error !== null ? Reflect.get(error, 'code') : undefined;
-  return typeof code === 'string' && /^[0-9A-Z]{5}$/u.test(code) ? code : undefined;
+  return typeof code === 'string' && /^(?=.*\d)[0-9A-Z]{5}$/u.test(code) ? code : undefined;
 };
 
 /**
  * Connections lost, resources short, somebody in the way, an operator's intervention, a statement cut off: waiting
- * helps. A server that is being promoted or restored is read-only for a while.
+ * helps. A server that is being promoted or restored is read-only for a while. Poolers say XX000 where a server cannot
+ * be reached, and extensions for anything: who asks about rows must not wait for it for ever. A limit that the
+ * statement itself exceeds (53400), a file that is not there (58P01) and damaged data (XX001, XX002) do not pass.
  */
-const TRANSIENT = /^(?:08|40|53|55P03|57|58|25006|25P0[34]|XX000)/u;
+const TRANSIENT = /^(?:08|40|53(?!400)|55P03|57|58(?:000|030)|25006|25P0[34]|XX000)/u;
+/** The connection, or the server behind it, is going or gone: that says nothing about the statement. */
+const GONE = /^(?:08|57P)/u;
 const LOCK_NOT_AVAILABLE = '55P03';
 const QUERY_CANCELLED = '57014';
 const UNIQUE_VIOLATION = '23505';
@@ -43,6 +50,12 @@ const isTransient = (error: unknown): boolean => {
   return state === undefined
     ? !(error instanceof RangeError || error instanceof TypeError)
     : TRANSIENT.test(state);
+};
+
+/** It is about the statement: the server has looked at it and goes on, or its values cannot even be sent. */
+export const isAnswered = (error: unknown): boolean => {
+  const state = sqlState(error);
+  return state === undefined ? isUnstorable(error) : !GONE.test(state);
 };
 
 /** A driver's error as one of ours; ours pass through. */

@@ -1,3 +1,4 @@
+import { StoreError } from '../../core/errors.js';
 import type { TaskRecord } from '../../core/task.js';
 import type { ClaimAnswer, ClaimRequest, Cluster, Glance, Instance } from '../../store/port.js';
 import type { TaskPlan } from '../../store/reactive.js';
@@ -8,11 +9,13 @@ import { ms } from '../record.js';
 import { rows } from '../rows.js';
 import { isStorable } from '../values.js';
 import { Arguments, pinned } from './arguments.js';
+import { isolated } from './isolate.js';
 import { found, given, holds, namesOf } from './place.js';
 import { whereOf } from './plan.js';
 import { answering, COLUMNS, IS_RUNNING, leaseKey, records, toRecord, type ShapeOf } from './record.js';
+import type { Shape } from './shape.js';
 import type { Sources } from './sources.js';
-import { halved, withShape } from './statements.js';
+import { withShape } from './statements.js';
 import { conditionOf } from './translate.js';
 
 export type Plans = ReadonlyMap<string, TaskPlan>;
@@ -110,22 +113,33 @@ export function matchingStatement(
   return { text, args };
 }
 
-/** A row on which the filter errors does not match; the others of the claim are not held up by it. */
+/**
+ * Whether each row matches. One on which the filter errors does not, and the others of the claim are not held up by it. Of one
+ * whose error may pass nothing is known, nor of any where the server refuses the question: their handlers meet the error.
+ */
 async function matching(
   sources: Sources,
   plan: TaskPlan,
   keys: readonly string[],
-): Promise<ReadonlySet<string>> {
-  return withShape(sources, plan.source, async (shape) => {
-    const matches = new Set<string>();
+): Promise<ReadonlyMap<string, boolean>> {
+  const ask = async (shape: Shape | undefined): Promise<ReadonlyMap<string, boolean>> => {
+    const matches = new Map(keys.map((key) => [key, false]));
     if (shape === undefined) return matches;
-    await halved(keys, async (some) => {
+    const choked = await isolated(sources.suspects, `claim ${plan.task}`, keys, async (some) => {
       const { text, args } = matchingStatement(shape, plan, some);
       for (const key of await pinned<string>(sources.sql.driver, namesOf(sources.sql).pinned, text, args))
-        matches.add(key);
+        matches.set(key, true);
+      return true;
     });
+    for (const { item, blocked } of choked) if (blocked) matches.delete(item);
     return matches;
-  });
+  };
+  try {
+    return await run('claim tasks', () => withShape(sources, plan.source, ask));
+  } catch (error) {
+    if (error instanceof StoreError && error.transient) throw error;
+    return new Map();
+  }
 }
 
 /** Asked right after the claim, for each task of it. */
@@ -145,7 +159,10 @@ async function withMatches(
         plan,
         group.map((task) => leaseKey(task).key),
       );
-      return group.map((task) => ({ ...task, matches: matches.has(leaseKey(task).key) }));
+      return group.map((task) => {
+        const known = matches.get(leaseKey(task).key);
+        return known === undefined ? task : { ...task, matches: known };
+      });
     }),
   );
   return judged.flat().sort((a, b) => a.scheduledAt.getTime() - b.scheduledAt.getTime());

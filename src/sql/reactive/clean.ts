@@ -3,11 +3,12 @@ import type { Cleaned, TaskPlan } from '../../store/reactive.js';
 import { run } from '../errors.js';
 import { rows } from '../rows.js';
 import { Arguments, pinned } from './arguments.js';
+import { isolated } from './isolate.js';
 import { known } from './pages.js';
 import { namesOf, NOW, RUNNING } from './place.js';
 import type { Shape } from './shape.js';
 import type { Sources } from './sources.js';
-import { halved, withShape } from './statements.js';
+import { withShape } from './statements.js';
 import { stillThere } from './unmatch.js';
 
 /** At rest, and long enough ago that nobody changed or ran it. What somebody holds is left for another time. */
@@ -40,10 +41,11 @@ async function deleteOrphans(sources: Sources, plan: TaskPlan, ids: readonly unk
   return withShape(sources, plan.source, async (shape) => {
     let deleted = 0;
     // One on which the filter errors has a task that says so; that one is kept.
-    await halved(ids as readonly string[], async (some) => {
+    await isolated(sources.suspects, `clean ${plan.task}`, ids as readonly string[], async (some) => {
       const { text, args } = cleanStatement(sources, shape, plan, some);
       const gone = await pinned<string>(sources.sql.driver, namesOf(sources.sql).pinned, text, args);
       deleted += gone.length;
+      return true;
     });
     return deleted;
   });

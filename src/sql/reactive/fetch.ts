@@ -4,7 +4,7 @@ import { Gathering } from '../../core/gather.js';
 import { checkKeys } from '../../core/options.js';
 import type { Fetched, FetchRequest, TaskPlan } from '../../store/reactive.js';
 import type { Queryable } from '../driver.js';
-import { run } from '../errors.js';
+import { isAnswered, run } from '../errors.js';
 import { Arguments, pinnedTexts } from './arguments.js';
 import { parseExact } from './exact.js';
 import { found, given, holds, namesOf, RUNNING } from './place.js';
@@ -67,7 +67,7 @@ export class Fetcher {
   readonly #gathering = new Gathering<Request, Fetched | undefined>({
     ask: (requests) => run('fetch a row', () => this.#read(requests, this.#sources.sql.driver)),
     // A filter that errors on one row is no matter of the others.
-    isOwn: (error) => !(error instanceof StoreError && error.transient),
+    isOwn: (error) => !(error instanceof StoreError && error.transient) || isAnswered(error.cause),
   });
 
   constructor(sources: Sources) {

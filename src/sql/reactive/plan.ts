@@ -6,11 +6,12 @@ import type { Sql } from '../connection.js';
 import { run } from '../errors.js';
 import { readable } from '../values.js';
 import { Arguments, pinned } from './arguments.js';
+import { isolated } from './isolate.js';
 import { docId, found, given, holds, namesOf, NOW, RUNNING } from './place.js';
 import type { Shape } from './shape.js';
 import { projected } from './snapshot.js';
 import type { Sources } from './sources.js';
-import { halved, inTurn, withShape } from './statements.js';
+import { inTurn, withShape } from './statements.js';
 import { conditionOf } from './translate.js';
 
 export const whereOf = ({ task }: TaskPlan): string => `reactiveTask(${JSON.stringify(task)})`;
@@ -136,11 +137,11 @@ export async function plan(
       // A table that is gone has no rows; who looks after its tasks finds that out.
       if (shape === undefined) return [];
       const held: string[] = [];
-      const choked = await halved(ids as readonly string[], async (some) => {
-        held.push(...(await once(shape, some)));
+      const choked = await isolated(sources.suspects, of.task, ids as readonly string[], async (some) => {
+        const blocked = await once(shape, some);
+        held.push(...blocked);
+        return blocked.length < some.length;
       });
-      // Where it fails without any row as well, no row is to blame: the batch has to be tried again.
-      if (choked.length > 0) await once(shape, []);
       return [
         ...blockedKeys(held),
         ...choked.map(({ item, reason, blocked }) => ({ id: item, reason, blocked })),

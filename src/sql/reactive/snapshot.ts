@@ -101,9 +101,7 @@ export function isAsPlanned(
   picked: string,
 ): string {
   const now = projected(where, shape, projection, row, args, picked);
-  const isFlat = Object.keys(projection ?? {}).every(
-    (name) => fieldOf(where, shape, name).path.length === 0,
-  );
+  const isFlat = Object.keys(projection ?? {}).every((name) => fieldOf(where, shape, name).path.length === 0);
   if (isFlat) return `${now} = h.snapshot`;
   const before = projected(where, shape, projection, row, args, undefined);
   return `(${now} = h.snapshot or (h.source is null and ${before} = h.snapshot))`;

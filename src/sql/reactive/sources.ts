@@ -18,6 +18,7 @@ import {
   signatureOf,
   type Shape,
 } from './shape.js';
+import { Suspects } from './suspects.js';
 
 /** Making a trigger waits for every open transaction on its table, and who comes after it waits as well. */
 const LOCK_MS = 2_000;
@@ -40,6 +41,8 @@ export class Sources {
   readonly #shapes = new Map<string, Shape>();
   /** The name of a table is looked up on the search path once: it must not mean another one later. */
   readonly #resolved = new Map<string, string>();
+
+  readonly suspects: Suspects = new Suspects({ monotonic: () => this.sql.clock.monotonic() });
 
   constructor(sql: () => Sql, create: boolean) {
     this.#sql = sql;

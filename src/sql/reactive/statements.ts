@@ -1,29 +1,14 @@
-/** How statements on watched tables are run: for a limited time, in turn, and around what chokes or waits. */
-import { StoreError } from '../../core/errors.js';
-import { inHalves, type Blame, type Choked } from '../../core/halves.js';
+/** How statements on watched tables are run: for a limited time, in turn, on the table as it is. */
 import type { Source } from '../../store/reactive.js';
 import { LOCK_MS } from '../around-locks.js';
 import type { Sql } from '../connection.js';
 import type { Queryable } from '../driver.js';
-import { isTimeLimit, sorted, sqlState } from '../errors.js';
+import { sqlState } from '../errors.js';
 import type { Shape } from './shape.js';
 import type { Sources } from './sources.js';
 
 /** The statement itself is wrong by now: a table or a column is gone, or of another type. */
 const isOutdated = (error: unknown): boolean => /^42/u.test(sqlState(error) ?? '');
-
-function blame(error: unknown): Blame {
-  if (isTimeLimit(error)) return 'blocked';
-  if (isOutdated(error)) return 'again';
-  const fault = sorted('plan', error);
-  return fault instanceof StoreError && fault.transient ? 'again' : 'choked';
-}
-
-/** As `inHalves` of core, by the errors of PostgreSQL. */
-export const halved = (
-  keys: readonly string[],
-  statement: (keys: readonly string[]) => Promise<void>,
-): Promise<readonly Choked<string>[]> => inHalves(keys, statement, blame);
 
 /**
  * In a transaction of its own, that no other planner's statement on the task runs beside: a slow one could write an older

@@ -3,11 +3,12 @@ import type { Poisoned, TaskPlan } from '../../store/reactive.js';
 import { aroundLocks } from '../around-locks.js';
 import { run } from '../errors.js';
 import { Arguments, pinned } from './arguments.js';
+import { isolated } from './isolate.js';
 import { found, given, holds, namesOf } from './place.js';
 import { blockedKeys, whereOf } from './plan.js';
 import type { Shape } from './shape.js';
 import type { Sources } from './sources.js';
-import { halved, inTurn, withShape } from './statements.js';
+import { inTurn, withShape } from './statements.js';
 import { conditionOf } from './translate.js';
 
 /**
@@ -77,8 +78,10 @@ export async function unmatch(
   return run('unmatch', () =>
     withShape(sources, of.source, async (shape) => {
       const held: string[] = [];
-      const choked = await halved(ids as readonly string[], async (some) => {
-        held.push(...(await once(shape, some)));
+      const choked = await isolated(sources.suspects, of.task, ids as readonly string[], async (some) => {
+        const blocked = await once(shape, some);
+        held.push(...blocked);
+        return blocked.length < some.length;
       });
       // A row on which the filter errors does not match; whoever planned it has said why.
       const odd = choked.filter(({ blocked }) => !blocked).map(({ item }) => item);
