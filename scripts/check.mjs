@@ -35,6 +35,7 @@ const steps = {
   boundaries: () => npmRun('boundaries'),
   unused: () => npmRun('unused'),
   tests: runTests,
+  rights: () => npmRun('test:rights', ['--some']),
   build: () => npmRun('build'),
   exports: () => npmRun('exports'),
   examples: runExamples,

@@ -1,4 +1,7 @@
+import { randomBytes } from 'node:crypto';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { adminCommand } from './admin.js';
 import { findMongo } from './binaries.js';
 import { ServerError } from './errors.js';
 import { inFreshFolder, removeFolder } from './folders.js';
@@ -17,6 +20,8 @@ export interface MongoOptions extends MongodOptions {
   readonly dbPath?: string;
   /** A mongod outside any replica set: no change streams, no transactions. @default false */
   readonly standalone?: boolean;
+  /** Users have to sign in; `uri` has the one that may do everything. Not for a standalone or a `dbPath`. @default false */
+  readonly auth?: boolean;
 }
 
 export interface MongoServer extends Stoppable {
@@ -35,14 +40,19 @@ export async function startMongo(options: MongoOptions = {}): Promise<MongoServe
   if (options.standalone && options.nodes === 3) {
     throw new ServerError('A standalone MongoDB has one node.', { fix: 'leave out `nodes` or `standalone`' });
   }
+  if (options.auth && (options.standalone || options.dbPath !== undefined)) {
+    throw new ServerError('Authorization is for a new replica set.', {
+      fix: 'leave out `standalone` and `dbPath`, or `auth`',
+    });
+  }
   return inFreshFolder((folder) => (options.standalone ? standalone(options, folder) : set(options, folder)));
 }
 
 /** A caller who asks for a topology, a setting or a folder would not notice that the given server has another. */
-function fitsGivenServer({ nodes = 1, standalone, failPoints, ...settings }: MongoOptions): boolean {
+function fitsGivenServer({ nodes = 1, standalone, failPoints, auth, ...settings }: MongoOptions): boolean {
   const { oplogMb, transactionSeconds, dbPath } = settings;
   const asked = [oplogMb, transactionSeconds, dbPath].some((setting) => setting !== undefined);
-  return nodes === 1 && !standalone && !failPoints && !asked;
+  return nodes === 1 && !standalone && !failPoints && !auth && !asked;
 }
 
 function givenServer(uri: string): MongoServer {
@@ -53,7 +63,7 @@ function givenServer(uri: string): MongoServer {
 }
 
 async function set(options: MongoOptions, folder: string): Promise<MongoServer> {
-  const { nodes = 1, electionTimeoutMs = 1_000, dbPath } = options;
+  const { nodes = 1, electionTimeoutMs = 1_000, dbPath, auth = false } = options;
   const { mongod } = await findMongo(['mongod']);
   const rs = await ReplicaSet.start({
     name: 'rs0',
@@ -61,14 +71,29 @@ async function set(options: MongoOptions, folder: string): Promise<MongoServer> 
     binary: mongod,
     dataFolder: dbPath ?? folder,
     logFolder: folder,
-    args: mongodArgs(options),
+    args: [...mongodArgs(options), ...(auth ? ['--keyFile', await makeKeyFile(folder)] : [])],
     electionTimeoutMs,
   });
-  const uri = `mongodb://${rs.addresses}/?replicaSet=rs0${nodes === 1 ? '&directConnection=false' : ''}`;
+  const user = auth ? await makeRoot((await rs.primary()).port) : '';
+  const uri = `mongodb://${user}${rs.addresses}/?replicaSet=rs0${nodes === 1 ? '&directConnection=false' : ''}`;
   return stoppable({ uri, members: rs.members, primary: () => rs.primary() }, async () => {
     await rs.end(endSignal(options));
     await removeFolder(folder);
   });
+}
+
+/** With a key file, members sign in with each other, and everybody else has to. */
+async function makeKeyFile(folder: string): Promise<string> {
+  const file = join(folder, 'key');
+  await writeFile(file, randomBytes(96).toString('base64'), { mode: 0o600 });
+  return file;
+}
+
+/** The first user may be made without signing in, from the same machine. Answers its part of a uri. */
+async function makeRoot(port: number): Promise<string> {
+  const pwd = randomBytes(12).toString('hex');
+  await adminCommand(port, { createUser: 'root', pwd, roles: ['root'] });
+  return `root:${pwd}@`;
 }
 
 async function standalone(options: MongoOptions, folder: string): Promise<MongoServer> {

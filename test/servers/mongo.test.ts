@@ -44,6 +44,14 @@ it('keeps the data of a named folder, although it starts again on another port',
   }
 });
 
+it('lets in nobody who has not signed in when asked for authorization', { timeout }, async () => {
+  await using server = await startMongo({ auth: true });
+  await using client = await MongoClient.connect(server.uri);
+  await client.db('kept').collection('notes').insertOne({});
+  await using stranger = await MongoClient.connect(server.uri.replace(/root:.*@/u, ''));
+  await expect(stranger.db('kept').collection('notes').findOne()).rejects.toThrow(/requires authentication/u);
+});
+
 it('is no replica set when asked for a standalone', { timeout }, async () => {
   await using server = await startMongo({ standalone: true });
   await using client = await MongoClient.connect(server.uri);

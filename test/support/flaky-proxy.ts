@@ -66,13 +66,13 @@ const proxies: FlakyProxy[] = [];
 export async function behindProxy(): Promise<{ proxy: FlakyProxy; uri: string; direct: string }> {
   const direct = freshUri();
   const { proxy, at } = await FlakyProxy.before(direct);
-  at.search = 'directConnection=true&serverSelectionTimeoutMS=1000&heartbeatFrequencyMS=500';
+  at.search = `directConnection=true&serverSelectionTimeoutMS=1000&heartbeatFrequencyMS=500${at.username === '' ? '' : '&authSource=admin'}`;
   return { proxy, uri: at.href, direct };
 }
 
 /** The shared PostgreSQL through a proxy of the caller's own. */
 export async function behindPostgresProxy(): Promise<{ proxy: FlakyProxy; url: string }> {
-  const { proxy, at } = await FlakyProxy.before(inject('postgresUrl'));
+  const { proxy, at } = await FlakyProxy.before(inject('postgresStoreUrl'));
   return { proxy, url: at.href };
 }
 

@@ -1,16 +1,23 @@
 import { execFile } from 'node:child_process';
-import { readdirSync, statSync } from 'node:fs';
+import { readdirSync, rmSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { startMongo, startPostgres } from '@tidemill/servers';
 import type { TestProject } from 'vitest/node';
+import { prepareMongodb, preparePostgres } from './rights.js';
 
 declare module 'vitest' {
   interface ProvidedContext {
     /** A one-node replica set that all test files share; each takes a database of its own. */
     mongoUri: string;
-    /** A PostgreSQL that all test files share; each store takes a schema of its own. */
+    /** The same, for tests that look in or write data of an application: with every right. */
+    mongoAdminUri: string;
+    /** A PostgreSQL that all test files share; each store takes a schema of its own. With every right. */
     postgresUrl: string;
+    /** The same, as stores connect to it. */
+    postgresStoreUrl: string;
+    /** With LEAST_RIGHTS: a folder of names of schemas that are there for stores to take. Otherwise empty. */
+    schemas: string;
   }
 }
 
@@ -38,11 +45,20 @@ async function buildPage(): Promise<void> {
   });
 }
 
+/** With LEAST_RIGHTS in the environment, stores have the rights of privileges/ and no others. */
+const LEAST = (process.env['LEAST_RIGHTS'] ?? '') !== '';
+
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const [mongo, postgres] = await Promise.all([startMongo(), startPostgres(), buildPage()]);
-  project.provide('mongoUri', mongo.uri);
+  const starting = [startMongo({ auth: LEAST }), startPostgres(), buildPage()] as const;
+  const [mongo, postgres] = await Promise.all(starting);
+  const rights = LEAST ? await preparePostgres(postgres.url) : { url: postgres.url, schemas: '' };
+  project.provide('mongoAdminUri', mongo.uri);
+  project.provide('mongoUri', LEAST ? await prepareMongodb(mongo.uri) : mongo.uri);
   project.provide('postgresUrl', postgres.url);
+  project.provide('postgresStoreUrl', rights.url);
+  project.provide('schemas', rights.schemas);
   return async () => {
+    if (LEAST) rmSync(rights.schemas, { recursive: true });
     await Promise.all([mongo.stop(), postgres.stop()]);
   };
 }

@@ -8,6 +8,7 @@ import { memory } from '../../src/memory/index.js';
 import { mongodb, type MongodbOptions, type MongodbStore } from '../../src/mongodb/index.js';
 import { postgres, type PostgresOptions, type PostgresStore } from '../../src/postgres/index.js';
 import type { Store } from '../../src/store/port.js';
+import { postgresScript, takeSchema } from './rights.js';
 
 const unique = (): string => `test_${randomBytes(6).toString('hex')}`;
 
@@ -20,11 +21,25 @@ function freshMongodb(options: Partial<MongodbOptions> = {}): MongodbStore {
   return mongodb({ uri: freshUri(), ...options });
 }
 
+/** A name that no other store has. */
+export const freshSchema = (): string =>
+  inject('schemas') === '' ? unique() : takeSchema(inject('schemas'));
+
+/** Lets stores use a table as privileges/ has it: 2 for reactive tasks, 3 for document schedules. */
+export async function grantTable(
+  ask: (text: string) => Promise<unknown>,
+  part: 2 | 3,
+  tables: string,
+  name: string,
+): Promise<void> {
+  if (inject('schemas') !== '') await ask(postgresScript(part, { tables, watched: name, scheduled: name }));
+}
+
 /** The shared server with a schema of this store's own. */
 export function freshPostgres(options: Partial<PostgresOptions> = {}): PostgresStore {
   return postgres({
-    ...(options.pool === undefined ? { url: inject('postgresUrl'), connections: 4 } : {}),
-    schema: unique(),
+    ...(options.pool === undefined ? { url: inject('postgresStoreUrl'), connections: 4 } : {}),
+    schema: freshSchema(),
     ...options,
   });
 }
@@ -71,9 +86,15 @@ export function eachStore(what: string, facts: (store: StoreCase) => void): void
   }
 }
 
+/** The address of a test's own database, with every right. */
+export function asAdmin(uri: string): string {
+  const [, admin] = /\/\/(?<user>[^@/]*)@/u.exec(inject('mongoAdminUri')) ?? [];
+  return admin === undefined ? uri : uri.replace(/\/\/[^@/]*@/u, `//${admin}@`);
+}
+
 /** A client for looking at a test's own database. */
 export function rawClient(uri: string): MongoClient {
-  const client = new MongoClient(uri);
+  const client = new MongoClient(asAdmin(uri));
   afterAll(() => client.close());
   return client;
 }

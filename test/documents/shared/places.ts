@@ -10,6 +10,7 @@ import {
   freshEmbedded,
   freshPostgres,
   freshUri,
+  grantTable,
   rawClient,
   rawPool,
   sharedEmbedded,
@@ -140,7 +141,14 @@ const places: readonly (PlaceCase & { readonly prepare?: () => void })[] = [
   { name: 'three methods', open: async () => inThreeMethods() },
   { name: 'memory', open: async () => inMemory() },
   { name: 'mongodb', open: async () => inMongodb() },
-  { name: 'postgres', open: () => inTable(pool, freshPostgres, freshPostgres) },
+  {
+    name: 'postgres',
+    open: async () => {
+      const place = await inTable(pool, freshPostgres, freshPostgres);
+      await grantTable((text) => pool.query(text), 3, 'public', place.collection);
+      return place;
+    },
+  },
   {
     name: 'embedded',
     open: () => inTable(sharedEmbedded(), freshEmbedded, freshEmbedded),

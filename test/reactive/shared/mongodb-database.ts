@@ -1,12 +1,15 @@
 import { MongoClient, MongoServerError, UUID, type Document } from 'mongodb';
 import { onTestFinished } from 'vitest';
 import { mongodb } from '../../../src/mongodb/index.js';
-import { freshUri } from '../../support/stores.js';
+import { asAdmin, freshUri } from '../../support/stores.js';
 import type { Database, StoredTask, Thing } from './yards.js';
 
 export function mongodbDatabase(): Promise<Database> {
   const uri = freshUri();
-  const client = new MongoClient(uri);
+  const own = new MongoClient(uri);
+  onTestFinished(() => own.close());
+  // What an application does, and what a test looks at, may need more rights than a store has.
+  const client = asAdmin(uri) === uri ? own : new MongoClient(asAdmin(uri));
   onTestFinished(() => client.close());
   const stored = client.db().collection('things_tasks');
   const tasksOf = (name: string): Promise<Document[]> =>
@@ -16,7 +19,7 @@ export function mongodbDatabase(): Promise<Database> {
     sourceName: 'things',
     docs: client.db().collection<Thing>('things'),
     others: client.db().collection<Thing>('others'),
-    store: () => mongodb({ client }),
+    store: () => mongodb({ client: own }),
     beacon: (id) => client.db().collection<{ _id: string }>('beacons').insertOne({ _id: id }),
     tasks: async () => {
       const all = await Promise.all(['things', 'others', 'beacons'].map(tasksOf));
@@ -31,7 +34,7 @@ export function mongodbDatabase(): Promise<Database> {
       error.addErrorLabel('TransientTransactionError');
       return error;
     },
-    bare: (work) => client.withSession((session) => work(session)),
+    bare: (work) => own.withSession((session) => work(session)),
     endSession: (session) => client.db('admin').command({ killSessions: [{ id: new UUID(session) }] }),
     putTasks: (tasks) =>
       stored.insertMany(

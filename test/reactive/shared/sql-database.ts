@@ -3,7 +3,7 @@ import pg from 'pg';
 import { inject, onTestFinished } from 'vitest';
 import { postgres, sql } from '../../../src/postgres/index.js';
 import type { Store } from '../../../src/store/port.js';
-import { freshEmbedded, sharedEmbedded } from '../../support/stores.js';
+import { freshEmbedded, freshSchema, grantTable, sharedEmbedded } from '../../support/stores.js';
 import { addressOf } from './store-at.js';
 import type { Database, StoredTask, Thing, Things } from './yards.js';
 
@@ -91,9 +91,10 @@ async function sqlDatabase(ask: Ask, data: string, tidemill: string, store: () =
 }
 
 export async function postgresDatabase(): Promise<Database> {
-  const [data, schema] = [unique(), unique()];
-  const url = `${inject('postgresUrl')}?options=${encodeURIComponent(`-c search_path=${data}`)}`;
-  const pool = new pg.Pool({ connectionString: url, max: 4 });
+  const [data, schema] = [unique(), freshSchema()];
+  const options = `?options=${encodeURIComponent(`-c search_path=${data}`)}`;
+  const url = `${inject('postgresStoreUrl')}${options}`;
+  const pool = new pg.Pool({ connectionString: `${inject('postgresUrl')}${options}`, max: 4 });
   onTestFinished(() => pool.end());
   const database = await sqlDatabase(
     (text, values) => pool.query(text, values),
@@ -101,6 +102,8 @@ export async function postgresDatabase(): Promise<Database> {
     schema,
     () => postgres({ url, schema, connections: 4 }),
   );
+  for (const table of ['things', 'others', 'beacons'])
+    await grantTable((text) => pool.query(text), 2, data, table);
   const bare = async (work: (handle: unknown) => Promise<void>): Promise<void> => {
     const client = await pool.connect();
     await work(client).finally(() => client.release());
