@@ -19,6 +19,7 @@ import { Cleaner } from './maintenance/cleaner.js';
 import { FailureDetector } from './maintenance/failure-detector.js';
 import { Handover, type Recovered } from './maintenance/handover.js';
 import { Reclaimer } from './maintenance/reclaimer.js';
+import { clusterTurn } from './maintenance/turn.js';
 import type { MillSettings } from './mill-options.js';
 import { ReactiveCrew } from './reactive/crew.js';
 import type { Definitions } from './reactive/definitions.js';
@@ -91,7 +92,7 @@ export class Shift {
     this.#cleaner =
       store.jobs.sweep === undefined || !maintains
         ? undefined
-        : new Cleaner(store, (error) => fault(error, 'clean'));
+        : new Cleaner(store, this.#turn('sweep'), (error) => fault(error, 'clean'));
     this.#station.join({
       slotFreed: () => undefined,
       leaseLost: () => options.meter.leaseLost(),
@@ -289,6 +290,7 @@ export class Shift {
       clock: store.clock,
       conclude: (work, finished, policies) => this.#trigger.conclude(work, finished, { policies }),
       isLastAttempt: (job, policies) => this.#trigger.isLastAttempt(job, policies),
+      turn: this.#turn('strays'),
       unknown: () => this.#engine.unknown(),
       recovered: (works) => this.#recovered(works),
       error: (error) => fault(error, 'reclaim'),
@@ -302,6 +304,11 @@ export class Shift {
       mayBury: (instance) => this.#mayBury(instance),
       error: (error) => fault(error, 'reclaim'),
     });
+  }
+
+  #turn(what: string): (periodMs: number) => Promise<boolean> {
+    const { store, settings } = this.#options;
+    return clusterTurn(store.locks, settings.instanceId, what);
   }
 
   /** An instance with jobs only cannot hand on tasks. It buries a dead instance that holds none, and leaves the others. */

@@ -3,16 +3,22 @@ import type { Store } from '../store/port.js';
 
 const EVERY_MS = 60_000;
 
-/** Deletes finished jobs and audit entries whose retention has passed, where the database does not do that by itself. */
+/**
+ * Deletes finished jobs and audit entries whose retention has passed, where the database does not do that by itself: once
+ * a minute, on one instance of the cluster.
+ */
 export class Cleaner {
   readonly #store: Store;
   readonly #clock: Clock;
+  readonly #turn: (periodMs: number) => Promise<boolean>;
   readonly #error: (error: unknown) => void;
   readonly #stop = new AbortController();
 
-  constructor(store: Store, error: (error: unknown) => void) {
+  /** `turn`: true where it is for this instance to do it now. */
+  constructor(store: Store, turn: (periodMs: number) => Promise<boolean>, error: (error: unknown) => void) {
     this.#store = store;
     this.#clock = store.clock;
+    this.#turn = turn;
     this.#error = error;
   }
 
@@ -25,9 +31,12 @@ export class Cleaner {
   }
 
   async #run(): Promise<void> {
-    while (await pause(this.#clock, EVERY_MS, this.#stop.signal)) {
-      await this.#store.jobs.sweep?.(new Date(this.#clock.now())).catch(this.#error);
-      await this.#store.audit.sweep?.().catch(this.#error);
-    }
+    while (await pause(this.#clock, EVERY_MS, this.#stop.signal)) await this.#sweep().catch(this.#error);
+  }
+
+  async #sweep(): Promise<void> {
+    if (!(await this.#turn(EVERY_MS))) return;
+    await this.#store.jobs.sweep?.(new Date(this.#clock.now())).catch(this.#error);
+    await this.#store.audit.sweep?.();
   }
 }

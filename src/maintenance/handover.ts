@@ -16,6 +16,11 @@ export interface HandoverOptions<W extends Work, S extends { readonly by: 'holde
   readonly isLastAttempt: (work: W, policies: Policies) => boolean;
   /** Work of this instance's own life that it does not know of, if there is reason to look: a claim's answer was lost. */
   readonly unknown: () => ((work: Work) => boolean) | undefined;
+  /**
+   * True where it is for this instance to look for strays now. Left out where instances know different sources, so that
+   * each has to look for its own.
+   */
+  readonly turn?: (periodMs: number) => Promise<boolean>;
   readonly recovered: (works: readonly Recovered<W, S>[]) => void;
   readonly error: (error: unknown) => void;
 }
@@ -58,7 +63,9 @@ export class Handover<W extends Work, S extends { readonly by: 'holder' | 'recla
 
   /** Held under no lease that is valid. */
   async strays(query: Omit<StrayQuery, 'limit'>): Promise<void> {
-    const works = await this.#options.store.strays({ ...query, limit: BATCH });
+    const { store, turn } = this.#options;
+    if (turn !== undefined && !(await turn(query.olderThanMs))) return;
+    const works = await store.strays({ ...query, limit: BATCH });
     if (works.length > 0) await this.#handOn(works, {});
   }
 
