@@ -1,5 +1,5 @@
 import { pause, type Clock } from '../core/clock.js';
-import { StoreError, TidemillError } from '../core/errors.js';
+import { OptionError, StoreError } from '../core/errors.js';
 import type { Finished } from '../core/outcome.js';
 import type { Work } from '../core/work.js';
 import { leaseOf, type SettleAnswer, type WorkStore } from '../store/port.js';
@@ -189,9 +189,9 @@ export class Settler<W extends Work, S> {
     }
   }
 
-  /** What the store refuses is kept as it is; what could not even be sent is made smaller first. */
+  /** What is too much for the database is made smaller first; whatever else is wrong, the outcome is kept as it is. */
   #refuse(settling: Settling<W>, error: unknown): readonly Settling<W>[] {
-    if (!(error instanceof TidemillError)) return this.#shrink(settling, error);
+    if (error instanceof OptionError) return this.#shrink(settling, error);
     this.#keep(settling, error);
     return [];
   }

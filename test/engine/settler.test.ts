@@ -194,6 +194,18 @@ describe('a database in trouble', () => {
     expect(settler.ids()).toEqual(['poison']);
   });
 
+  it('never becomes the failure of a job, whatever it throws', async () => {
+    const { settler, clock, calls, recorded } = aSettler((batch, call) =>
+      call === 1
+        ? Promise.reject(new TypeError('socket is null'))
+        : Promise.resolve(batch.map(() => 'settled')),
+    );
+    settler.push({ work: aClaimed(), finished: returned('kept') });
+    await clock.advance('5s');
+    expect(calls.map(({ batch }) => batch[0]?.set.result)).toEqual(['kept', 'kept']);
+    expect(recorded.mock.calls[0]![1]).toEqual(returned('kept'));
+  });
+
   it('gets a last chance at a stop to take what it refuses, and the stop does not wait for another', async () => {
     const { settler, calls } = aSettler(() => down(false));
     settler.push({ work: aClaimed(), finished: returned() });
