@@ -109,7 +109,15 @@ async function judgeDefinitions(
   const states = (await store.reactive.planner.states()).filter((state) => !retired(state, cluster));
   if (states.length === 0) return [skipped('none is defined')];
   const adverts = live.flatMap(({ tasks }) => tasks);
-  const verdicts = states.flatMap(({ task }): Verdict[] => {
+  const verdicts = states.flatMap(({ task, leftOutSince, leftOutReason }): Verdict[] => {
+    if (leftOutSince instanceof Date)
+      return [
+        failure(
+          `${show(task)} has not been planned since ${leftOutSince.toISOString()}: ${leftOutReason ?? 'left out'}`,
+          'give the role of the instance that leads what the message asks for, or let only instances that have it plan: ' +
+            "mill.start({ roles: ['work', 'maintain'] }) on the others. What it missed is reconciled then",
+        ),
+      ];
     const definitions = new Set(
       adverts.filter((one) => one.task === task).map(({ definition }) => definition),
     );

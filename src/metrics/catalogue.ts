@@ -114,6 +114,11 @@ export const CATALOGUE: Readonly<Record<string, MetricInfo>> = {
     labels: [],
     help: 'How often a source was looked at as a whole',
   },
+  tidemill_set_aside_documents: {
+    type: 'gauge',
+    labels: [],
+    help: 'Documents that cannot be planned, because an open transaction holds their task',
+  },
   tidemill_reconciliation_documents: {
     type: 'gauge',
     labels: ['collection'],

@@ -163,6 +163,7 @@ function planning(sheet: Sheet, { shares, planner }: View): void {
     const leftMs = known.headroomMs - (alive ? 0 : planner.ageMs);
     sheet.add('tidemill_history_headroom_seconds', Math.max(0, leftMs) / 1_000);
   }
+  if (known.setAside !== undefined) sheet.add('tidemill_set_aside_documents', known.setAside);
   if (!alive) return;
   for (const { collection, processed } of known.reconciling)
     sheet.add('tidemill_reconciliation_documents', processed, { collection });

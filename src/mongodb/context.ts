@@ -37,7 +37,16 @@ export interface AuditDocument extends Document {
 export interface GlobalDocument extends Document {
   _id: string;
   kind:
-    'instance' | 'pause' | 'pause-task' | 'planner' | 'definition' | 'task' | 'checkpoint' | 'bell' | 'lock';
+    | 'instance'
+    | 'pause'
+    | 'pause-task'
+    | 'planner'
+    | 'definition'
+    | 'task'
+    | 'checkpoint'
+    | 'aside'
+    | 'bell'
+    | 'lock';
 }
 
 /**

@@ -44,7 +44,10 @@ export function plansInForce(
 
 /** Nobody has run it for so long that it is not planned any more. */
 export const retired = (state: TaskState | undefined, cluster: Cluster): boolean =>
-  state === undefined || cluster.now.getTime() - state.lastSeenAt.getTime() > RETIRED_MS;
+  state === undefined || isAway(state, cluster.now);
+
+const isAway = (state: TaskState, now: Date): boolean =>
+  now.getTime() - state.lastSeenAt.getTime() > RETIRED_MS;
 
 const newestFirst = (a: PublishedPlan, b: PublishedPlan): number =>
   b.plan.evolution.handlerVersion - a.plan.evolution.handlerVersion ||
@@ -53,11 +56,16 @@ const newestFirst = (a: PublishedPlan, b: PublishedPlan): number =>
 /** How often the state says that the task was seen. */
 const SEEN_EVERY_MS = 3_600_000;
 
+/** It is planned again: what it missed is found by the reconciliation that was asked for when it was left out. */
+const BACK = { leftOutSince: null, leftOutReason: null } as const;
+
 export interface Evolved {
   readonly state: TaskState;
   /** Finished tasks that have to run again. */
   readonly reprocess?: 'reprocess_failed' | 'reprocess_all';
   readonly changed: boolean;
+  /** The cluster does not know it, or has forgotten it. */
+  readonly isNew: boolean;
 }
 
 /** What a definition means for what is stored: compared by the leader, so that deployments do not fight over it. */
@@ -65,26 +73,31 @@ export function evolve({ published, plan, state, seen }: InForce, now: Date): Ev
   const { handlerVersion, onHandlerVersionChange, reconcileOnTriggerChange } = plan.evolution;
   const { id: definition, trigger } = published;
   const { task } = plan;
-  if (state === undefined || now.getTime() - state.lastSeenAt.getTime() > RETIRED_MS) {
+  const raised = state !== undefined && handlerVersion > state.handlerVersion;
+  const reprocess = raised && onHandlerVersionChange !== 'none' ? { reprocess: onHandlerVersionChange } : {};
+  if (state === undefined || isAway(state, now)) {
     const wanted = (state?.wanted ?? 0) + 1;
-    const reason = 'first registration';
     return {
       state: {
         task,
         definition,
         trigger,
         version: handlerVersion,
-        handlerVersion,
+        handlerVersion: Math.max(handlerVersion, state?.handlerVersion ?? 0),
         wanted,
         done: wanted - 1,
-        reason,
+        reason: 'first registration',
         lastSeenAt: now,
         lastCleanedAt: now,
+        ...(state === undefined ? {} : BACK),
       },
+      // Finished tasks of an earlier version are still there.
+      ...reprocess,
       changed: true,
+      isNew: true,
     };
   }
-  const raised = handlerVersion > state.handlerVersion;
+  const isBack = (state.leftOutSince ?? null) !== null;
   const triggered = trigger !== state.trigger && reconcileOnTriggerChange;
   const stale = seen && now.getTime() - state.lastSeenAt.getTime() > SEEN_EVERY_MS;
   return {
@@ -97,8 +110,10 @@ export function evolve({ published, plan, state, seen }: InForce, now: Date): Ev
       wanted: triggered ? state.wanted + 1 : state.wanted,
       ...(triggered ? { reason: 'filter or watchProjection changed' } : {}),
       lastSeenAt: stale ? now : state.lastSeenAt,
+      ...(isBack ? BACK : {}),
     },
-    ...(raised && onHandlerVersionChange !== 'none' ? { reprocess: onHandlerVersionChange } : {}),
-    changed: raised || stale || trigger !== state.trigger || definition !== state.definition,
+    ...reprocess,
+    changed: raised || stale || isBack || trigger !== state.trigger || definition !== state.definition,
+    isNew: false,
   };
 }

@@ -9,6 +9,7 @@ import type { Drafter } from './drafter.js';
 import type { TaskEvents } from './events.js';
 import { Reconciler } from './reconciler.js';
 import { Rests } from './rests.js';
+import { PageSize, Turns, type Chore } from './turns.js';
 
 /** A task that is planned by, and what the cluster knows of it. */
 export interface Planned {
@@ -39,87 +40,202 @@ export interface ChoresOptions {
   readonly untroubled: (task: string) => void;
   /** Work was planned. */
   readonly planned: () => void;
-  /** Until nothing waits for a transaction any more; false where that was stopped. */
-  readonly caughtUp: () => Promise<boolean>;
+  /** Records the documents that wait for a transaction. */
+  readonly keepAside: () => Promise<void>;
   readonly overtaken: () => void;
   /** The registry may say more by now. */
   readonly again: () => void;
-  /** All is done for now: when the next thing is due can be asked. */
+  /** Something is done: when the next thing is due can be asked. */
   readonly idle: () => void;
 }
 
-const CLEAN_PAGE = 1_000;
+/** How far a cleanup has come is kept this often. */
+const SAVE_EVERY_MS = 1_000;
 /** Where the planner's own state could not be written, all is tried again after this. */
 const TROUBLE_MS = 2_000;
 const FIRST_WAIT_MS = 100;
 const LONGEST_WAIT_MS = 5_000;
 
 const sourceKey = ({ database = '', collection }: Source): string => `${database}\0${collection}`;
+const cleanupKey = ({ task }: TaskPlan): string => `cleanup\0${task}`;
 
 /**
- * What a leader does now and then, one thing after the other, beside the live changes: looks at everything again where
- * that was asked for or is due, and deletes tasks whose time is over.
+ * What a leader does now and then, beside the live changes: looks at everything again where that was asked for or is
+ * due, and deletes tasks whose time is over. These take turns page by page, the smallest first, so that a small
+ * collection never waits for a large one to end.
  */
 export class Chores {
   readonly #options: ChoresOptions;
   /** Tasks that failed for a reason of their own: they are tried again later, and others do not wait for them. */
   readonly #rests: Rests;
-  #working: Promise<void> = Promise.resolve();
-  #waiting = false;
-  #busy = false;
-  #troubled = false;
-  #reconciling: { readonly collection: string; readonly by: Reconciler } | undefined;
+  readonly #turns = new Turns();
+  #working: Promise<void> | undefined;
+  /** More may be due by now. */
+  #asked = false;
+  readonly #reconciling = new Map<string, { readonly collection: string; readonly by: Reconciler }>();
 
   constructor(options: ChoresOptions) {
     this.#options = options;
     this.#rests = new Rests(options.clock);
   }
 
-  get busy(): boolean {
-    return this.#busy;
-  }
-
   /** What is being looked at as a whole, and how many of its documents have been. */
   get reconciling(): readonly { readonly collection: string; readonly processed: number }[] {
-    if (this.#reconciling === undefined) return [];
-    const { collection, by } = this.#reconciling;
-    return [{ collection, processed: by.processed }];
+    return [...this.#reconciling.values()].map(({ collection, by }) => ({
+      collection,
+      processed: by.processed,
+    }));
   }
 
-  /** Does what is due, after what is being done; once, however often it is asked meanwhile. */
+  /** Begins what is due, beside what is being done. */
   start(): void {
-    if (this.#waiting) return;
-    this.#waiting = true;
-    this.#working = this.#working
-      .then(() => {
-        this.#waiting = false;
-        this.#busy = true;
-        return this.#doAll();
-      })
-      .catch((problem: unknown) => this.#trouble(problem))
-      .then(() => this.#end());
+    this.#asked = true;
+    this.#rests.wake();
+    this.#working ??= this.#work().finally(() => {
+      this.#working = undefined;
+      if (this.#asked && !this.#options.stop.aborted) this.start();
+    });
   }
 
-  /** Until everything that was begun has ended. */
-  ended(): Promise<void> {
-    return this.#working;
+  /** Until the page under way has ended. */
+  async ended(): Promise<void> {
+    await this.#working;
   }
 
   /** Milliseconds until the next reconciliation or cleanup is due, or may be tried again. */
   dueIn(): number {
     const { plans, clock } = this.#options;
+    // What is due now is opened after the page under way, and then it is asked again.
+    if (this.#asked) return Infinity;
     const times = [...plans().values()]
       .filter(({ plan }) => !this.#rests.isResting(plan.task))
-      .flatMap((planned) => [this.#reconcileAt(planned), this.#cleanAt(planned)]);
+      .flatMap((planned) => [
+        this.#isWanted(planned) ? null : this.#reconcileAt(planned),
+        this.#turns.has(cleanupKey(planned.plan)) ? null : this.#cleanAt(planned),
+      ]);
     const next = Math.min(...times.map((time) => time?.getTime() ?? Infinity));
     return Math.min(this.#rests.nextIn(plans().keys()), Math.max(0, next - clock.now()));
   }
 
-  #trouble(problem: unknown): void {
+  async #work(): Promise<void> {
     const { stop, error } = this.#options;
-    if (stop.aborted) return;
-    this.#troubled = true;
-    error(problem, 'plan');
+    while (!stop.aborted) {
+      try {
+        if (this.#asked) await this.#open();
+      } catch (problem) {
+        if (!isOver(stop)) error(problem, 'plan');
+        await this.#tryLater();
+      }
+      const chore = this.#turns.next();
+      if (chore !== undefined) await this.#turn(chore);
+      else if (!this.#asked) return;
+    }
+  }
+
+  /** What failed is tried again, but not in a hurry. */
+  async #tryLater(): Promise<void> {
+    const { clock, stop, again } = this.#options;
+    await pause(clock, TROUBLE_MS, stop);
+    again();
+  }
+
+  async #turn({ key, pages, isMeant, failed, over }: Chore): Promise<void> {
+    const { clock, stop, reconcileRate } = this.#options;
+    const began = clock.monotonic();
+    try {
+      const page = isMeant() ? await pages.next() : undefined;
+      if (page?.done === false) {
+        const restMs = (page.value / reconcileRate) * 1_000 - (clock.monotonic() - began);
+        if (restMs > 1) await pause(clock, restMs, stop);
+        return;
+      }
+    } catch (problem) {
+      if (!stop.aborted) failed(problem);
+    }
+    this.#turns.delete(key);
+    over();
+  }
+
+  /** Opens what is due and is not being done yet. */
+  async #open(): Promise<void> {
+    const { clock, plans, idle } = this.#options;
+    this.#asked = false;
+    const now = new Date(clock.now());
+    const awake = [...plans().values()].filter(({ plan }) => !this.#rests.isResting(plan.task));
+    for (const planned of awake) await this.#requestIfDue(planned, now);
+    for (const group of this.#groups(awake)) await this.#openReconciliation(group);
+    for (const planned of awake) if (this.#isCleaningDue(planned, now)) await this.#openCleanup(planned);
+    idle();
+  }
+
+  /** Tasks of one source go together. */
+  #groups(awake: readonly Planned[]): Iterable<readonly Planned[]> {
+    const groups = new Map<string, Planned[]>();
+    for (const { plan } of awake) {
+      // Requests, too, are written down in its state, which is replaced then.
+      const planned = this.#options.plans().get(plan.task);
+      if (planned === undefined || !this.#isWanted(planned)) continue;
+      const key = sourceKey(plan.source);
+      if (this.#turns.has(key) || !this.#options.isFollowed(plan.source)) continue;
+      groups.set(key, [...(groups.get(key) ?? []), planned]);
+    }
+    return groups.values();
+  }
+
+  async #openReconciliation(group: readonly Planned[]): Promise<void> {
+    const [{ plan }] = group as [Planned];
+    const key = sourceKey(plan.source);
+    const failed = new Set<string>();
+    const mark = group.map(({ plan: { task }, state }) => `${task}@${state.trigger}@${String(state.wanted)}`);
+    const by = this.#reconciler(failed, group, mark.sort());
+    this.#reconciling.set(key, { collection: plan.source.collection, by });
+    this.#turns.add({
+      key,
+      size: await this.#sizeOf(plan.source),
+      pages: this.#reconcile(group, by, failed),
+      isMeant: () => group.some((one) => this.#isMeant(one)),
+      failed: (problem) => {
+        for (const { plan: one } of group)
+          if (!failed.has(one.task)) this.#failed(one.task, problem, 'reconcile');
+      },
+      over: () => {
+        this.#reconciling.delete(key);
+        // Requests that came meanwhile are seen by the next refresh.
+        this.#options.again();
+      },
+    });
+  }
+
+  /** By the estimate of the server; what cannot be counted goes last. */
+  async #sizeOf(source: Source): Promise<number> {
+    try {
+      return await this.#options.reactive.planning.size(source);
+    } catch {
+      return Infinity;
+    }
+  }
+
+  async #openCleanup(planned: Planned): Promise<void> {
+    const { plan } = planned;
+    const key = cleanupKey(plan);
+    if (this.#turns.has(key)) return;
+    this.#turns.add({
+      key,
+      size: await this.#sizeOf(plan.source),
+      pages: this.#clean(planned),
+      isMeant: () => this.#isMeant(planned),
+      failed: (problem) => this.#failed(plan.task, problem, 'clean'),
+      over: this.#options.idle,
+    });
+  }
+
+  /** Still planned, and by the same filter and projection. */
+  #isMeant({ plan, state }: Planned): boolean {
+    return this.#options.plans().get(plan.task)?.state.trigger === state.trigger;
+  }
+
+  #isWanted({ state }: Planned): boolean {
+    return state.wanted > state.done;
   }
 
   #failed(task: string, problem: unknown, where: string): void {
@@ -135,34 +251,6 @@ export class Chores {
     this.#options.untroubled(task);
   }
 
-  /** What failed is tried again, but not in a hurry. */
-  async #end(): Promise<void> {
-    const { clock, stop, again, idle } = this.#options;
-    const troubled = this.#troubled;
-    this.#troubled = false;
-    if (troubled) await pause(clock, TROUBLE_MS, stop);
-    this.#busy = false;
-    if (troubled) again();
-    else idle();
-  }
-
-  async #doAll(): Promise<void> {
-    const { clock, plans, isFollowed } = this.#options;
-    const now = new Date(clock.now());
-    this.#rests.wake();
-    const awake = [...plans().values()].filter(({ plan }) => !this.#rests.isResting(plan.task));
-    for (const planned of awake) await this.#requestIfDue(planned, now);
-    const groups = new Map<string, Planned[]>();
-    for (const planned of awake) {
-      const { plan, state } = planned;
-      if (state.wanted <= state.done || !isFollowed(plan.source)) continue;
-      const key = sourceKey(plan.source);
-      groups.set(key, [...(groups.get(key) ?? []), planned]);
-    }
-    for (const group of groups.values()) if (!(await this.#reconcile(group))) return;
-    for (const planned of awake) if (this.#isCleaningDue(planned, now)) await this.#clean(planned);
-  }
-
   #reconcileAt({ plan, state }: Planned): Date | null {
     if (plan.reconcileEvery === undefined || state.lastReconciledAt === undefined) return null;
     return nextTime(plan.reconcileEvery, state.lastReconciledAt);
@@ -173,7 +261,7 @@ export class Chores {
     return nextTime(this.#options.cleanupInterval, state.lastCleanedAt);
   }
 
-  /** A task that was never cleaned up is due as soon as it has been looked at. */
+  /** One that was begun goes on, whoever leads; a task that was never cleaned up is due as soon as it is known. */
   #isCleaningDue(planned: Planned, now: Date): boolean {
     if (planned.plan.cleanup.deleteWhen === 'never') return false;
     if (planned.state.lastCleanedAt === undefined) return true;
@@ -182,9 +270,9 @@ export class Chores {
   }
 
   async #requestIfDue(planned: Planned, now: Date): Promise<void> {
-    const { wanted, done } = planned.state;
+    const { wanted } = planned.state;
     const at = this.#reconcileAt(planned);
-    if (at === null || at > now || wanted > done) return;
+    if (at === null || at > now || this.#isWanted(planned)) return;
     await this.#save(planned, { wanted: wanted + 1, reason: 'reconcileEvery' });
   }
 
@@ -196,61 +284,55 @@ export class Chores {
     if (!(await reactive.planner.saveState(term, task, fields))) overtaken();
   }
 
-  async #reconcile(group: readonly Planned[]): Promise<boolean> {
-    const { clock, caughtUp, again, stop } = this.#options;
-    const [{ plan }] = group as [Planned];
-    const wanted = group.map((one) => one.state.wanted);
-    const mark = group.map((one, at) => `${one.plan.task}@${one.definition}@${String(wanted[at])}`).sort();
-    const plans = group.map((one) => one.plan);
-    const failed = new Set<string>();
-    const by = this.#reconciler(failed);
-    this.#reconciling = { collection: plan.source.collection, by };
-    try {
-      if (!(await by.run({ source: plan.source, plans, mark }))) return false;
-    } catch (problem) {
-      // Other collections are looked at all the same.
-      for (const { task } of plans) if (!failed.has(task)) this.#failed(task, problem, 'reconcile');
-      return !stop.aborted;
-    } finally {
-      this.#reconciling = undefined;
-    }
-    if (!(await caughtUp())) return false;
+  async *#reconcile(
+    group: readonly Planned[],
+    by: Reconciler,
+    failed: ReadonlySet<string>,
+  ): AsyncGenerator<number, void> {
+    const { clock, keepAside } = this.#options;
+    const asked = group.map((planned) => ({ planned, wanted: planned.state.wanted }));
+    yield* by.pages();
+    await keepAside();
     const lastReconciledAt = new Date(clock.now());
-    for (const [index, planned] of group.entries()) {
-      if (failed.has(planned.plan.task)) continue;
+    for (const { planned, wanted } of asked) {
+      if (failed.has(planned.plan.task) || !this.#isMeant(planned)) continue;
       this.#succeeded(planned.plan.task);
-      await this.#save(planned, { done: wanted[index] ?? 0, lastReconciledAt });
+      await this.#save(planned, { done: wanted, lastReconciledAt });
     }
-    // Requests that came meanwhile are seen by the next refresh.
-    again();
-    return true;
+    await by.complete();
   }
 
   /** A task whose statements are refused drops out (`failed`), and the others of its collection go on. */
-  #reconciler(failed: Set<string>): Reconciler {
+  #reconciler(failed: Set<string>, group: readonly Planned[], mark: readonly string[]): Reconciler {
     const { reactive, drafter, reconcileRate, planned, stop } = this.#options;
-    const orFails = async ({ task }: TaskPlan, count: number, work: () => Promise<void>): Promise<void> => {
-      if (failed.has(task)) return;
+    const dropsOut = (task: string): boolean =>
+      failed.has(task) || !group.some((one) => one.plan.task === task && this.#isMeant(one));
+    const orFails = async ({ task }: TaskPlan, work: () => Promise<void>): Promise<void> => {
+      if (dropsOut(task)) return;
       try {
         await this.#patiently(work);
       } catch (problem) {
         if (stop.aborted) throw problem;
         failed.add(task);
         this.#failed(task, problem, 'reconcile');
-        if (failed.size === count) throw problem;
+        if (group.every((one) => dropsOut(one.plan.task))) throw problem;
       }
     };
-    return new Reconciler({
+    const options = {
       ...this.#options,
       planning: reactive.planning,
       planner: reactive.planner,
       rate: reconcileRate,
-      plan: async (plans, ids) => {
-        await Promise.all(plans.map((one) => orFails(one, plans.length, () => drafter.plan(one, ids))));
+      plan: async (plans: readonly TaskPlan[], ids: readonly unknown[]): Promise<void> => {
+        await Promise.all(plans.map((one) => orFails(one, () => drafter.plan(one, ids))));
         planned();
       },
-      unmatch: (one, ids) => orFails(one, Infinity, () => drafter.unmatch(one, ids)),
-    });
+      unmatch: (one: TaskPlan, ids: readonly unknown[]): Promise<void> =>
+        orFails(one, () => drafter.unmatch(one, ids)),
+    };
+    const plans = group.map(({ plan }) => plan);
+    const [{ source }] = plans as [TaskPlan];
+    return new Reconciler(options, { source, plans, mark });
   }
 
   /** A database that does not answer is asked again, for as long as this instance leads. */
@@ -267,34 +349,34 @@ export class Chores {
     }
   }
 
-  async #clean(planned: Planned): Promise<void> {
-    const { clock, stop, log } = this.#options;
-    const { task } = planned.plan;
-    try {
-      const total = await this.#cleanAll(planned.plan);
-      if (stop.aborted) return;
-      if (total > 0) log.info({ count: total }, `${task}: ${String(total)} tasks cleaned up`);
-    } catch (problem) {
-      this.#failed(task, problem, 'clean');
-      return;
-    }
-    this.#succeeded(task);
-    await this.#save(planned, { lastCleanedAt: new Date(clock.now()) });
-  }
-
-  async #cleanAll(plan: TaskPlan): Promise<number> {
-    const { reactive, drafter, stop } = this.#options;
-    let after: string | undefined;
-    let total = 0;
+  /** A successor goes on from where it had come. */
+  async *#clean(planned: Planned): AsyncGenerator<number, void> {
+    const { clock, log, reactive, drafter } = this.#options;
+    const { plan, state } = planned;
+    const pageSize = new PageSize();
+    let after = state.cleanedUpTo ?? undefined;
+    let [total, savedAt] = [0, clock.monotonic()];
     do {
-      const page = { limit: CLEAN_PAGE, ...(after === undefined ? {} : { after }) };
+      const page = { limit: pageSize.size, ...(after === undefined ? {} : { after }) };
+      const began = clock.monotonic();
       // In turn: a document that comes back between the look and the deletion would lose the task of its return.
       const cleaned = await this.#patiently(() =>
         drafter.inTurn(plan, () => reactive.planning.clean(plan, page)),
       );
+      pageSize.took(clock.monotonic() - began);
       total += cleaned.deleted;
       after = cleaned.after;
-    } while (after !== undefined && !stop.aborted);
-    return total;
+      if (after !== undefined && clock.monotonic() - savedAt >= SAVE_EVERY_MS) {
+        savedAt = clock.monotonic();
+        await this.#save(planned, { cleanedUpTo: after });
+      }
+      if (after !== undefined) yield 0;
+    } while (after !== undefined);
+    if (total > 0) log.info({ count: total }, `${plan.task}: ${String(total)} tasks cleaned up`);
+    this.#succeeded(plan.task);
+    await this.#save(planned, { lastCleanedAt: new Date(clock.now()), cleanedUpTo: null });
   }
 }
+
+/** Asked anew after a wait: it may have come meanwhile. */
+const isOver = (stop: AbortSignal): boolean => stop.aborted;

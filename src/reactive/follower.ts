@@ -1,13 +1,15 @@
 import { pause, type Clock } from '../core/clock.js';
-import { HistoryLostError, type Feed, type FeedEvent, type PlanStore } from '../store/reactive.js';
+import {
+  HistoryLostError,
+  type Feed,
+  type FeedEvent,
+  type FeedRequest,
+  type PlanStore,
+} from '../store/reactive.js';
 
-export interface FollowerOptions {
+export interface FollowerOptions extends FeedRequest {
   readonly store: Pick<PlanStore, 'openFeed'>;
   readonly clock: Clock;
-  /** Undefined: the store's own. */
-  readonly database: string | undefined;
-  readonly collections: readonly string[];
-  readonly token: unknown;
   /** Plans what a batch says; resolves only when that has succeeded. */
   readonly plan: (events: readonly FeedEvent[]) => Promise<void>;
   /** From here on, or from an earlier point, planning goes on after a crash. */
@@ -41,6 +43,7 @@ export class Follower {
   #token: unknown;
   /** Changes were missed, and nobody was told yet. */
   #lost: HistoryLostError | undefined;
+  #hasBrought = false;
   /** How often the feed broke since it last brought something. */
   #breaks = 0;
   #following: Promise<void> = Promise.resolve();
@@ -133,15 +136,21 @@ export class Follower {
   }
 
   async #openFeed(): Promise<Feed> {
-    const { store, database, collections } = this.#options;
+    const { store, database, collections, term, since = [] } = this.#options;
+    const request = { database, collections, term };
     try {
-      return await store.openFeed(database, collections, this.#token);
+      return await store.openFeed({
+        ...request,
+        token: this.#token,
+        // Once it has brought something, the resume point is what counts.
+        since: this.#hasBrought ? [] : since,
+      });
     } catch (error) {
       if (!(error instanceof HistoryLostError)) throw error;
       // The dead point is given up at once, and everything is looked at again from a new one on.
       this.#lost = error;
       this.#token = undefined;
-      return store.openFeed(database, collections, undefined);
+      return store.openFeed({ ...request, token: undefined });
     }
   }
 
@@ -152,6 +161,8 @@ export class Follower {
     this.#lost = undefined;
     if (this.#token !== undefined) return;
     const { token } = feed;
+    // It began in the past, and has not come to an event yet.
+    if (token === undefined) return;
     await reached(token);
     this.#resumeAt = this.#options.clock.now();
     this.#token = token;
@@ -162,6 +173,7 @@ export class Follower {
       while (!this.#isOver() && feed === this.#feed) {
         const event = await feed.next();
         this.#breaks = 0;
+        this.#hasBrought = true;
         this.#queue.push(event);
         this.#arrived?.();
         if (this.#queue.length >= MOST_WAITING)

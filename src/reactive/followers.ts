@@ -1,6 +1,7 @@
 import type { Clock } from '../core/clock.js';
 import type { FeedEvent, ReactiveStore, Term } from '../store/reactive.js';
 import type { Aside } from './aside.js';
+import type { InForce } from './atlas.js';
 import type { Planned } from './chores.js';
 import { Follower } from './follower.js';
 import type { Troubles } from './troubles.js';
@@ -57,15 +58,19 @@ export class Followers {
     await Promise.all([...this.#followers.values()].map((follower) => follower.stop()));
   }
 
-  /** One per database; where its collections change it goes on from where it is. */
-  async follow(next: ReadonlyMap<string, Planned>): Promise<void> {
+  /**
+   * One per database; where its collections change it goes on from where it is. For tasks that are new it goes back to
+   * before they were published: their first documents need not wait for a reconciliation.
+   */
+  async follow(next: ReadonlyMap<string, Planned>, newcomers: readonly InForce[]): Promise<void> {
     const wanted = new Map<string, Set<string>>();
     for (const { plan } of next.values()) {
       const { database = '', collection } = plan.source;
       wanted.set(database, (wanted.get(database) ?? new Set()).add(collection));
     }
+    const since = pointsOf(newcomers);
     for (const [database, follower] of this.#followers) {
-      if (sameSet(wanted.get(database), new Set(follower.collections))) continue;
+      if (!since.has(database) && sameSet(wanted.get(database), new Set(follower.collections))) continue;
       await follower.stop();
       this.#followers.delete(database);
     }
@@ -73,7 +78,7 @@ export class Followers {
     for (const [database, collections] of wanted) {
       if (this.#followers.has(database) || this.#options.stop.aborted) continue;
       await this.#requestUnknown(database, next);
-      const follower = this.#make(database, [...collections]);
+      const follower = this.#make(database, [...collections], since.get(database) ?? []);
       this.#followers.set(database, follower);
       opening.push(follower.start());
     }
@@ -94,15 +99,17 @@ export class Followers {
     this.#options.again();
   }
 
-  #make(database: string, collections: readonly string[]): Follower {
-    const { reactive, clock, plan, historyLost, troubles, error, again } = this.#options;
+  #make(database: string, collections: readonly string[], since: readonly unknown[]): Follower {
+    const { reactive, clock, term, plan, historyLost, troubles, error, again } = this.#options;
     const about = `the changes of ${database === '' ? 'the database' : database}`;
     return new Follower({
       store: reactive.planning,
       clock,
+      term,
       database: database === '' ? undefined : database,
       collections,
       token: this.#tokens[database],
+      since,
       plan: (events) => plan(database, events),
       reached: (token) => {
         troubles.end(about);
@@ -121,13 +128,14 @@ export class Followers {
   }
 
   async #reached(database: string, token: unknown): Promise<void> {
+    // What was set aside is on record first: from here on no successor meets its changes again.
+    await this.#options.aside.keep();
     this.#tokens[database] = token;
     this.#unsaved.add(database);
-    // The resume point waits for documents that were set aside: a successor must meet their changes again.
-    if (this.#options.aside.isEmpty) await this.saveTokens();
+    await this.#saveTokens();
   }
 
-  async saveTokens(): Promise<void> {
+  async #saveTokens(): Promise<void> {
     const { reactive, term, overtaken } = this.#options;
     const databases = [...this.#unsaved];
     if (databases.length === 0) return;
@@ -140,6 +148,17 @@ export class Followers {
     for (const database of databases)
       if (this.#tokens[database] === tokens[database]) this.#unsaved.delete(database);
   }
+}
+
+/** By database. */
+function pointsOf(newcomers: readonly InForce[]): ReadonlyMap<string, readonly unknown[]> {
+  const points = new Map<string, unknown[]>();
+  for (const { plan, published } of newcomers) {
+    if (published.since === undefined) continue;
+    const { database = '' } = plan.source;
+    points.set(database, [...(points.get(database) ?? []), published.since]);
+  }
+  return points;
 }
 
 const sameSet = (a: ReadonlySet<string> | undefined, b: ReadonlySet<string>): boolean =>

@@ -1,19 +1,28 @@
 import { pause, type Clock } from '../core/clock.js';
 import type { Emitter } from '../core/emitter.js';
-import { StoreError } from '../core/errors.js';
+import { reasonOf, StoreError } from '../core/errors.js';
 import type { Logger } from '../core/logger.js';
 import type { Meter } from '../core/meter.js';
 import type { TraceContext, Tracer } from '../core/tracer.js';
 import type { PlannerVitals } from '../store/metrics.js';
 import type { InstanceStore } from '../store/port.js';
-import type { Change, FeedEvent, ReactiveStore, TaskPlan, TaskState, Term } from '../store/reactive.js';
+import type {
+  Change,
+  FeedEvent,
+  ReactiveStore,
+  SetAside,
+  TaskPlan,
+  TaskState,
+  Term,
+} from '../store/reactive.js';
 import { Aside } from './aside.js';
-import { evolve, plansInForce } from './atlas.js';
+import { evolve, plansInForce, type InForce } from './atlas.js';
 import { Bell } from './bell.js';
 import { Chores, type Planned } from './chores.js';
 import { Drafter } from './drafter.js';
 import type { TaskEvents } from './events.js';
 import { Followers } from './followers.js';
+import { recordLeftOut, type LeftOut } from './left-out.js';
 import { Troubles } from './troubles.js';
 
 export interface PlannerOptions {
@@ -64,6 +73,8 @@ export class Planner {
   readonly #troubles: Troubles;
   #working: Promise<void> = Promise.resolve();
   #nudged = true;
+  /** What an earlier leader had set aside, until it is known what to plan it by. */
+  #kept: readonly SetAside[] = [];
   /** How far back the history reaches is not for us to know. */
   #isSecret = false;
   #wake: (() => void) | undefined;
@@ -90,7 +101,8 @@ export class Planner {
       clock,
       stop,
       retry: (task, ids) => this.#planAgain(task, ids),
-      emptied: () => this.#followers.saveTokens(),
+      save: (aside) => this.#saveAside(aside),
+      troubles: this.#troubles,
       error,
     });
     this.#followers = new Followers({
@@ -113,7 +125,7 @@ export class Planner {
       troubled: (task, problem) => this.#troubles.begin(task, problem),
       untroubled: (task) => this.#troubles.end(task),
       planned: () => this.#ring(),
-      caughtUp: () => this.#aside.emptied(),
+      keepAside: () => this.#aside.keep(),
       overtaken,
       again: () => this.nudge(),
       idle: () => this.#wake?.(),
@@ -132,6 +144,7 @@ export class Planner {
     return {
       lagMs,
       reconciling: this.#chores.reconciling,
+      setAside: this.#aside.size,
       ...(times.length === 0 ? {} : { lastReconciledAt: Math.max(...times) }),
       ...(since === undefined || resumeAt === undefined
         ? {}
@@ -167,7 +180,7 @@ export class Planner {
     await this.#working;
     await this.#chores.ended();
     await this.#followers.stop();
-    await this.#aside.emptied();
+    await this.#aside.ended();
     await this.#bell.quiet();
   }
 
@@ -180,6 +193,7 @@ export class Planner {
           overtaken();
           return;
         }
+        this.#kept = await reactive.planner.setAside();
         this.#followers.goOnFrom(kept.tokens);
         break;
       } catch (problem) {
@@ -205,9 +219,7 @@ export class Planner {
     const { clock } = this.#options;
     const end = clock.monotonic() + CHORES_MS;
     while (!this.#nudged && !this.#isOver()) {
-      // What is due while the chores are being done is asked again when they are: a long one must not be polled.
-      const restMs = end - clock.monotonic();
-      const waitMs = this.#chores.busy ? restMs : Math.min(restMs, this.#chores.dueIn());
+      const waitMs = Math.min(end - clock.monotonic(), this.#chores.dueIn());
       if (waitMs <= 0) return;
       const wake = new AbortController();
       this.#wake = () => wake.abort();
@@ -228,19 +240,35 @@ export class Planner {
     const next = new Map<string, Planned>();
     const reset: { planned: Planned; which: 'reprocess_failed' | 'reprocess_all' }[] = [];
     const changed: Planned[] = [];
+    const newcomers: InForce[] = [];
+    const leftOut: LeftOut[] = states
+      .filter(({ task }) => !inForce.has(task))
+      .map(({ task }) => ({ task, reason: 'no instance has run it for seven days' }));
     for (const [task, one] of inForce) {
       // Without a state it is new to the cluster: what was made for it before may have been taken away.
       const isNew = one.state === undefined || this.#isNew(one.plan, one.published.id);
-      if (isNew && !(await this.#prepared(one.plan))) continue;
+      const problem = isNew ? await this.#prepare(one.plan) : undefined;
+      if (problem !== undefined) {
+        leftOut.push({ task, reason: reasonOf(problem) });
+        continue;
+      }
       const evolved = evolve(one, cluster.now);
+      if (evolved.isNew) newcomers.push(one);
       const planned = { plan: one.plan, definition: one.published.id, state: evolved.state };
       next.set(task, planned);
       if (evolved.reprocess !== undefined) reset.push({ planned, which: evolved.reprocess });
       if (evolved.changed) changed.push(planned);
     }
+    // Before anything is planned without them.
+    if (!(await recordLeftOut(reactive.planner, term, leftOut, states, cluster.now))) {
+      overtaken();
+      return;
+    }
     this.#adopt(next, states);
+    this.#aside.restore(this.#kept);
+    this.#kept = [];
     // Feeds first: what changes from now on is heard before anything is looked at.
-    await this.#followers.follow(next);
+    await this.#followers.follow(next, newcomers);
     // What is in force is known before anything is reset: no older handler takes up what is to run again.
     for (const planned of changed) {
       const { handlerVersion, ...state } = planned.state;
@@ -295,17 +323,17 @@ export class Planner {
     this.#plans = next;
   }
 
-  /** A task whose source cannot be watched any more must not hold up the others. */
-  async #prepared(plan: TaskPlan): Promise<boolean> {
+  /** A task whose source cannot be watched any more must not hold up the others. Returns what is wrong with it. */
+  async #prepare(plan: TaskPlan): Promise<unknown> {
     try {
       await this.#options.reactive.prepare([plan]);
       this.#troubles.end(plan.task);
-      return true;
+      return undefined;
     } catch (problem) {
       if (isTransient(problem)) throw problem;
       this.#troubles.begin(plan.task, problem);
       this.#options.error(problem, 'plan');
-      return false;
+      return problem;
     }
   }
 
@@ -316,10 +344,23 @@ export class Planner {
   /** By the definition that is in force now: the one they were set aside under may be gone. */
   async #planAgain(task: string, ids: readonly unknown[]): Promise<void> {
     const plan = this.#plans.get(task)?.plan;
+    // Left out: it is reconciled when it comes back.
     if (plan === undefined) return;
-    await this.#drafter.plan(plan, ids);
-    await this.#drafter.unmatch(plan, ids);
+    try {
+      await this.#drafter.plan(plan, ids);
+      await this.#drafter.unmatch(plan, ids);
+    } catch (problem) {
+      if (isTransient(problem)) throw problem;
+      await this.#refused(plan, problem);
+    }
     this.#ring();
+  }
+
+  async #saveAside(aside: SetAside): Promise<void> {
+    const { reactive, term, overtaken } = this.#options;
+    if (await reactive.planner.saveAside(term, aside)) return;
+    overtaken();
+    throw new StoreError('plan: another instance leads.', { transient: true });
   }
 
   /** Its documents are looked at again when that works. */
@@ -366,7 +407,7 @@ export class Planner {
     const plans = this.#plansOn(database, collections === 'all' ? undefined : collections);
     if (plans.length === 0) return;
     // What has taken its place may be of another kind, or have another collation.
-    for (const plan of plans) await this.#prepared(plan);
+    for (const plan of plans) await this.#prepare(plan);
     const tasks = plans.map(({ task }) => task);
     await this.#options.reactive.planner.request(tasks, 'collection dropped or renamed');
     this.nudge();

@@ -1,5 +1,6 @@
 import type { Store } from '../store/port.js';
 import type { TaskState, TaskStats } from '../store/reactive.js';
+import { retired } from './atlas.js';
 import { reactiveOf } from './reactive-of.js';
 
 /** Of each status so many tasks are counted, shared among the names. */
@@ -20,6 +21,8 @@ export interface Planning {
     readonly processed: number;
     readonly total: number;
   }[];
+  /** Tasks that the leader cannot prepare, and plans without; what they miss is reconciled when it can. */
+  readonly leftOut: readonly { readonly task: string; readonly since: Date; readonly reason: string }[];
 }
 
 /** Due times cost a key each, and counts many: these are read only where something is being looked at again. */
@@ -39,13 +42,17 @@ export async function planningOf(
   );
   const due = stats.flatMap(({ nextDue }) => (nextDue === undefined ? [] : [nextDue.getTime()]));
   const lagMs = cluster.now.getTime() - Math.min(...due);
+  const known = states.filter((state) => !retired(state, cluster));
   return {
     leader: lives && leader !== undefined ? leader.instanceId : null,
     lagMs: due.length > 0 && lagMs > 0 ? lagMs : null,
     reconciling: await progressOf(
       store,
-      states.filter(({ wanted, done }) => wanted > done),
+      known.filter(({ wanted, done, leftOutSince }) => wanted > done && !(leftOutSince instanceof Date)),
       () => statsUpTo(COUNT_CAP),
+    ),
+    leftOut: known.flatMap(({ task, leftOutSince, leftOutReason }) =>
+      leftOutSince instanceof Date ? [{ task, since: leftOutSince, reason: leftOutReason ?? '' }] : [],
     ),
   };
 }

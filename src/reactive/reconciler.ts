@@ -1,4 +1,4 @@
-import { pause, type Clock } from '../core/clock.js';
+import type { Clock } from '../core/clock.js';
 import type { Emitter } from '../core/emitter.js';
 import type { Logger } from '../core/logger.js';
 import type { Meter } from '../core/meter.js';
@@ -12,6 +12,7 @@ import type {
   Term,
 } from '../store/reactive.js';
 import type { TaskEvents } from './events.js';
+import { PageSize } from './turns.js';
 
 export interface ReconcilerOptions {
   readonly planning: PlanStore;
@@ -28,147 +29,137 @@ export interface ReconcilerOptions {
   readonly plan: (plans: readonly TaskPlan[], ids: readonly unknown[]) => Promise<void>;
   /** Marks tasks whose document is gone or does not match. */
   readonly unmatch: (plan: TaskPlan, ids: readonly unknown[]) => Promise<void>;
+  /** Records what was set aside: a checkpoint must not pass a document that nobody would plan. */
+  readonly keepAside: () => Promise<void>;
   readonly stop: AbortSignal;
 }
 
-const PAGE = 1_000;
 const SAVE_EVERY_MS = 1_000;
 const TELL_EVERY_MS = 5_000;
 
-/** What one reconciliation is for; another set of tasks or definitions begins anew. */
+/** What one reconciliation is for; another set of tasks, triggers or requests begins anew. */
 export interface Reconciliation {
   readonly source: Source;
   readonly plans: readonly TaskPlan[];
-  /** Identifies tasks, definitions and requests. */
+  /** Identifies tasks, triggers and requests. */
   readonly mark: readonly string[];
 }
 
 /**
  * Looks at every document of a source, and at every task of it, ids only, a page at a time. How far it has come is in
- * the database: after a crash it goes on from there. False where it was interrupted.
+ * the database: after a crash it goes on from there.
  */
 export class Reconciler {
   readonly #options: ReconcilerOptions;
-  #pass: Pass | undefined;
+  readonly #what: Reconciliation;
+  readonly #pageSize: PageSize;
+  #processed = 0;
+  #savedAt: number;
+  #toldAt: number;
 
-  constructor(options: ReconcilerOptions) {
+  constructor(options: ReconcilerOptions, what: Reconciliation) {
     this.#options = options;
+    this.#what = what;
+    this.#pageSize = new PageSize(options.rate);
+    this.#savedAt = this.#toldAt = options.clock.monotonic();
   }
 
   /** How many documents have been looked at so far. */
   get processed(): number {
-    return this.#pass?.processed ?? 0;
-  }
-
-  async run(what: Reconciliation): Promise<boolean> {
-    const { planner, events, instanceId, log, meter } = this.#options;
-    const { source, plans, mark } = what;
-    const tasks = plans.map(({ task }) => task);
-    const about = { tasks, collection: source.collection, instanceId };
-    const kept = await planner.checkpoint(source);
-    const valid = kept !== undefined && kept.tasks.join() === mark.join();
-    const from: Checkpoint = valid ? kept : { tasks: mark, phase: 'documents', processed: 0 };
-    log.info(
-      about,
-      `reconciling ${tasks.join(', ')} with ${source.collection}${valid ? ', from a checkpoint' : ''}`,
-    );
-    events.emit('reconcile:start', about);
-    const pass = (this.#pass = new Pass(this.#options, what, from));
-    if (!(await pass.run())) return false;
-    await planner.saveCheckpoint(this.#options.term, source, undefined);
-    log.info({ ...about, processed: pass.processed }, `reconciled ${tasks.join(', ')}`);
-    meter.reconciled();
-    events.emit('reconcile:complete', { ...about, processed: pass.processed });
-    return true;
-  }
-}
-
-/** One pass over a source. */
-class Pass {
-  readonly #options: ReconcilerOptions;
-  readonly #what: Reconciliation;
-  readonly #from: Checkpoint;
-  #processed: number;
-  #savedAt: number;
-  #toldAt: number;
-
-  constructor(options: ReconcilerOptions, what: Reconciliation, from: Checkpoint) {
-    this.#options = options;
-    this.#what = what;
-    this.#from = from;
-    this.#processed = from.processed;
-    this.#savedAt = this.#toldAt = options.clock.monotonic();
-  }
-
-  get processed(): number {
     return this.#processed;
   }
 
-  async run(): Promise<boolean> {
+  get #about(): {
+    readonly tasks: readonly string[];
+    readonly collection: string;
+    readonly instanceId: string;
+  } {
+    const { source, plans } = this.#what;
+    const tasks = plans.map(({ task }) => task);
+    return { tasks, collection: source.collection, instanceId: this.#options.instanceId };
+  }
+
+  /** Each step is a page. */
+  async *pages(): AsyncGenerator<number, void> {
+    const { planner, events, log } = this.#options;
+    const { source, mark } = this.#what;
+    const kept = await planner.checkpoint(source);
+    const valid = kept !== undefined && kept.tasks.join() === mark.join();
+    const from: Checkpoint = valid ? kept : { tasks: mark, phase: 'documents', processed: 0 };
+    const about = this.#about;
+    const names = about.tasks.join(', ');
+    log.info(about, `reconciling ${names} with ${source.collection}${valid ? ', from a checkpoint' : ''}`);
+    events.emit('reconcile:start', about);
+    this.#processed = from.processed;
+    yield* this.#pass(from);
+  }
+
+  /** After its end is on record. */
+  async complete(): Promise<void> {
+    const { planner, events, log, meter, term } = this.#options;
+    const about = { ...this.#about, processed: this.#processed };
+    await planner.saveCheckpoint(term, this.#what.source, undefined);
+    log.info(about, `reconciled ${about.tasks.join(', ')}`);
+    meter.reconciled();
+    events.emit('reconcile:complete', about);
+  }
+
+  async *#pass({ phase, after }: Checkpoint): AsyncGenerator<number, void> {
     const { planning, plan, unmatch } = this.#options;
     const { source, plans } = this.#what;
-    const { phase, after } = this.#from;
     if (phase === 'documents') {
-      const pages = (next: string | undefined): Promise<IdPage> => planning.documents(source, next, PAGE);
-      const done = await this.#pages('documents', after, pages, (ids) => plan(plans, ids));
-      if (!done) return false;
+      const read = (next: string | undefined, limit: number): Promise<IdPage> =>
+        planning.documents(source, next, limit);
+      yield* this.#pages('documents', after, read, (ids) => plan(plans, ids));
     }
     // Documents that went while nobody looked have left their tasks behind.
     const [begunWith, begunAfter] = phase === 'tasks' ? fromMark(after) : [plans[0]?.task, undefined];
-    const open = plans.slice(
-      Math.max(
-        0,
-        plans.findIndex(({ task }) => task === begunWith),
-      ),
-    );
-    for (const one of open) {
+    const begunAt = plans.findIndex(({ task }) => task === begunWith);
+    for (const one of plans.slice(Math.max(0, begunAt))) {
       const start = one.task === begunWith ? begunAfter : undefined;
-      const pages = (next: string | undefined): Promise<IdPage> => planning.known(one, next, PAGE);
-      const done = await this.#pages('tasks', start, pages, (ids) => unmatch(one, ids), one.task);
-      if (!done) return false;
+      const read = (next: string | undefined, limit: number): Promise<IdPage> =>
+        planning.known(one, next, limit);
+      yield* this.#pages('tasks', start, read, (ids) => unmatch(one, ids), one.task);
     }
-    return true;
   }
 
-  async #pages(
+  async *#pages(
     phase: Checkpoint['phase'],
     from: string | undefined,
-    read: (after: string | undefined) => Promise<IdPage>,
+    read: (after: string | undefined, limit: number) => Promise<IdPage>,
     work: (ids: readonly unknown[]) => Promise<void>,
     task?: string,
-  ): Promise<boolean> {
-    const { clock, stop, rate } = this.#options;
-    let next: Promise<IdPage> | undefined = read(from);
+  ): AsyncGenerator<number, void> {
+    const { clock } = this.#options;
+    let next: Promise<IdPage> | undefined = read(from, this.#pageSize.size);
     while (next !== undefined) {
-      const began = clock.monotonic();
       const page: IdPage = await next;
-      if (stop.aborted) return false;
       // The next page is read while this one is planned.
-      next = page.after === undefined ? undefined : read(page.after);
+      next = page.after === undefined ? undefined : read(page.after, this.#pageSize.size);
       next?.catch(() => undefined);
+      const began = clock.monotonic();
       if (page.ids.length > 0) await work(page.ids);
+      this.#pageSize.took(clock.monotonic() - began);
       this.#processed += phase === 'documents' ? page.ids.length : 0;
       await this.#reached(phase, task === undefined ? page.after : toMark(task, page.after));
-      const restMs = (page.ids.length / rate) * 1_000 - (clock.monotonic() - began);
-      if (restMs > 1) await pause(clock, restMs, stop);
+      yield page.ids.length;
     }
-    return !stop.aborted;
   }
 
   async #reached(phase: Checkpoint['phase'], after: string | undefined): Promise<void> {
-    const { planner, term, clock, events, instanceId, log } = this.#options;
-    const { source, plans, mark } = this.#what;
+    const { planner, term, clock, events, log, keepAside } = this.#options;
+    const { source, mark } = this.#what;
     const now = clock.monotonic();
     const processed = this.#processed;
     if (now - this.#savedAt >= SAVE_EVERY_MS && after !== undefined) {
       this.#savedAt = now;
+      await keepAside();
       await planner.saveCheckpoint(term, source, { tasks: mark, phase, after, processed });
     }
     if (now - this.#toldAt < TELL_EVERY_MS) return;
     this.#toldAt = now;
-    const tasks = plans.map(({ task }) => task);
-    const about = { tasks, collection: source.collection, processed, instanceId };
-    log.info(about, `reconciling ${tasks.join(', ')}: ${String(processed)} documents so far`);
+    const about = { ...this.#about, processed };
+    log.info(about, `reconciling ${about.tasks.join(', ')}: ${String(processed)} documents so far`);
     events.emit('reconcile:progress', about);
   }
 }

@@ -77,6 +77,8 @@ export interface PlannerVitals {
   readonly lastReconciledAt?: number;
   /** What is being looked at as a whole, and how many of its documents have been. */
   readonly reconciling: readonly { readonly collection: string; readonly processed: number }[];
+  /** Documents whose task an open transaction holds; absent if an older version tells. */
+  readonly setAside?: number;
 }
 
 /** Counts by series and field; a series is a kind and a name. */

@@ -48,6 +48,8 @@ export interface PublishedPlan {
   /** Identifies filter and projection: where it changes, documents have to be looked at again. */
   readonly trigger: string;
   readonly firstSeenAt: Date;
+  /** A point in the history from before it was last published, to follow its changes from; absent if the store has none. */
+  readonly since?: unknown;
 }
 
 /** What the cluster knows of one task, whoever leads. */
@@ -66,6 +68,14 @@ export interface TaskState {
   readonly reason?: string;
   readonly lastReconciledAt?: Date;
   readonly lastCleanedAt?: Date;
+  /** How far a cleanup has come: text that `clean` returned. Null if none is under way. */
+  readonly cleanedUpTo?: string | null;
+  /**
+   * Since when, and why, the leader plans without it. Written, together with a raised `wanted`, before a resume point
+   * moves past a change that it did not take into account.
+   */
+  readonly leftOutSince?: Date | null;
+  readonly leftOutReason?: string | null;
   /** When an instance that advertises it was last seen. */
   readonly lastSeenAt: Date;
 }
@@ -112,11 +122,27 @@ export class HistoryLostError extends TidemillError {
 
 /** Changes of one database, from a resume point on. */
 export interface Feed {
-  /** The next event; rejects when the feed breaks. Waits for as long as nothing happens. */
+  /**
+   * The next event; rejects when the feed breaks. Waits for as long as nothing happens. A call also says that the event
+   * before has arrived.
+   */
   next(): Promise<FeedEvent>;
-  /** The newest resume point, also where nothing happened. */
+  /** The newest resume point before which every event has arrived; it moves on while nothing happens. */
   readonly token: unknown;
   close(): Promise<void>;
+}
+
+/** Which changes to follow, and from where. */
+export interface FeedRequest {
+  /** Absent: the store's own. */
+  readonly database: string | undefined;
+  readonly collections: readonly string[];
+  /** The resume point; undefined: from now on. */
+  readonly token: unknown;
+  /** Go back to the first of these that is earlier than the resume point: `PublishedPlan.since` of tasks that are new. */
+  readonly since?: readonly unknown[];
+  /** Who follows: what it tells writers is refused once another leads. */
+  readonly term: Term;
 }
 
 /** What the end of a task's attempt writes. A task that is dirty goes back to pending, whatever it came to. */
@@ -252,11 +278,13 @@ export interface PlanStore {
   reprocess(plan: TaskPlan, which: 'reprocess_failed' | 'reprocess_all'): Promise<number>;
   /** How far back the history of changes reaches; left out where none is ever lost, undefined where nobody can tell. */
   historySince?(): Promise<Date | undefined>;
-  openFeed(database: string | undefined, collections: readonly string[], token: unknown): Promise<Feed>;
+  openFeed(request: FeedRequest): Promise<Feed>;
 }
 
 export interface Poisoned {
   readonly id: unknown;
+  /** The same as text: equal for equal ids. */
+  readonly key: string;
   readonly reason: string;
   /** Its task is held by somebody's open transaction: nothing is wrong with it, and it has to be tried again. */
   readonly blocked: boolean;
@@ -271,6 +299,19 @@ export interface IdPage {
 export interface Cleaned {
   readonly deleted: number;
   readonly after?: string;
+}
+
+/** A document whose task an open transaction holds. */
+export interface HeldDocument {
+  readonly id: unknown;
+  /** The same as text: equal for equal ids. */
+  readonly key: string;
+}
+
+/** Documents of one task that are still to be planned, whoever leads. */
+export interface SetAside {
+  readonly task: string;
+  readonly documents: readonly HeldDocument[];
 }
 
 interface PlannerState {
@@ -292,6 +333,10 @@ export interface PlannerStore {
   saveTokens(term: Term, tokens: Readonly<Record<string, unknown>>): Promise<boolean>;
   checkpoint(source: Source): Promise<Checkpoint | undefined>;
   saveCheckpoint(term: Term, source: Source, checkpoint: Checkpoint | undefined): Promise<boolean>;
+  /** What was set aside, by task. */
+  setAside(): Promise<readonly SetAside[]>;
+  /** All that is set aside of one task from now on. False where somebody else leads. */
+  saveAside(term: Term, aside: SetAside): Promise<boolean>;
   /** Asks for reconciliation; of all tasks where none is named. Answers their names. */
   request(tasks: readonly string[] | undefined, reason: string): Promise<readonly string[]>;
   /** Wakes every instance; `news` is for the leader. */

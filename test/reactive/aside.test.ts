@@ -1,50 +1,87 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { systemClock } from '../../src/core/clock.js';
 import { Aside } from '../../src/reactive/aside.js';
-import type { TaskPlan } from '../../src/store/reactive.js';
-import { gate, until } from '../support/mills.js';
+import { Troubles } from '../../src/reactive/troubles.js';
+import type { SetAside, TaskPlan } from '../../src/store/reactive.js';
+import { until } from '../support/mills.js';
 
 const plan = { task: 't' } as TaskPlan;
-const blocked = (id: number) => [{ id, reason: 'held', blocked: true }];
+const blocked = (...ids: number[]) =>
+  ids.map((id) => ({ id, key: String(id), reason: 'held', blocked: true }));
 
-/** Documents that were set aside, and a resume point that is kept when the test says so. */
-function anAside() {
+/** Documents that were set aside; those in `held` are still held when they are tried again. */
+function anAside(...held: number[]) {
   const retried: unknown[] = [];
-  const [saving, saved] = [gate(), gate()];
-  const aside = new Aside({
+  const saved: SetAside[] = [];
+  const stop = new AbortController();
+  onTestFinished(() => stop.abort());
+  const troubles = new Troubles(systemClock);
+  const aside: Aside = new Aside({
     clock: systemClock,
-    stop: new AbortController().signal,
-    retry: (_task, ids) => Promise.resolve(void retried.push(...ids)),
-    emptied: () => {
-      saving.open();
-      return saved.promise;
+    stop: stop.signal,
+    retry: (_task, ids) => {
+      retried.push(...ids);
+      aside.add(plan, blocked(...held.filter((id) => ids.includes(id))));
+      return Promise.resolve();
     },
+    save: (one) => Promise.resolve(void saved.push(one)),
+    troubles,
     error: () => undefined,
   });
-  return { aside, retried, saving, saved };
+  const keys = (): readonly string[] => saved.at(-1)?.documents.map(({ key }) => key) ?? [];
+  return { aside, retried, saved, keys, held, troubles };
 }
 
 describe('documents that are set aside', () => {
-  it('are tried again, also where they come while the resume point of those before them is being kept', async () => {
-    const { aside, retried, saving, saved } = anAside();
-    aside.add(plan, blocked(1));
-    await saving.promise;
+  it('are on record before the resume point moves, once, and go from it when they are planned', async () => {
+    const { aside, retried, saved, keys, held } = anAside(1, 2);
+    aside.add(plan, blocked(1, 2, 1));
+    await aside.keep();
+    expect(keys()).toEqual(['1', '2']);
     aside.add(plan, blocked(2));
-    saved.open();
-    await until('both were tried again', () => retried.length === 2);
-    await aside.emptied();
-    expect(aside.isEmpty).toBe(true);
-    expect(retried).toEqual([1, 2]);
+    await aside.keep();
+    expect(saved).toHaveLength(1);
+    held.splice(0, 1);
+    await until('one of them is planned', () => keys().join() === '2');
+    expect(aside.size).toBe(1);
+    held.splice(0);
+    await until('both are planned', () => keys().length === 0);
+    expect(retried).toContain(1);
+    expect(aside.size).toBe(0);
   });
 
-  it('keep the resume point back until none is left', async () => {
-    const { aside, saving, saved } = anAside();
-    expect(aside.isEmpty).toBe(true);
+  it('stay on record while they are being tried again', async () => {
+    const { aside, keys, held } = anAside(1);
     aside.add(plan, blocked(1));
-    expect(aside.isEmpty).toBe(false);
-    await saving.promise;
-    expect(aside.isEmpty).toBe(false);
-    saved.open();
-    await until('it is over', () => aside.isEmpty);
+    await aside.keep();
+    held.push(2);
+    aside.add(plan, blocked(2));
+    await aside.keep();
+    expect(keys()).toEqual(['1', '2']);
+  });
+
+  it('are taken over by the next leader', async () => {
+    const { aside, retried, keys, saved } = anAside();
+    aside.restore([{ task: 't', documents: [{ id: 7, key: '7' }] }]);
+    await until('it was tried again', () => retried.length === 1);
+    await until('its record is gone', () => saved.length === 1);
+    expect(retried).toEqual([7]);
+    expect(keys()).toEqual([]);
+  });
+
+  it('are a trouble for as long as there are any', async () => {
+    const { aside, troubles, held } = anAside(1);
+    aside.add(plan, blocked(1));
+    expect(troubles.olderThan(0)).toEqual([
+      'documents of t: 1 cannot be planned: an open transaction holds their tasks',
+    ]);
+    held.splice(0);
+    await until('it is over', () => troubles.olderThan(0).length === 0);
+  });
+
+  it('are refused beyond a limit, so that the task is reconciled instead', () => {
+    const { aside } = anAside();
+    const many = Array.from({ length: 10_001 }, (_, id) => id);
+    expect(() => aside.add(plan, blocked(...many))).toThrow('More than 10000 documents of "t" wait');
   });
 });

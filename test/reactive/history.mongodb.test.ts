@@ -335,7 +335,7 @@ describe('a feed that breaks', () => {
     const openFeed = planning.openFeed.bind(planning);
     Object.assign(planning, {
       openFeed: async (...args: Parameters<typeof openFeed>) => {
-        if (args[0] === database) await new Promise((resolve) => setTimeout(resolve, 500));
+        if (args[0].database === database) await new Promise((resolve) => setTimeout(resolve, 500));
         return openFeed(...args);
       },
     });

@@ -1,5 +1,5 @@
 import { StoreError } from '../../core/errors.js';
-import type { Feed, FeedEvent } from '../../store/reactive.js';
+import type { Feed, FeedEvent, FeedRequest } from '../../store/reactive.js';
 import type { ChangeLog } from './log.js';
 import { textOf } from './values.js';
 
@@ -15,10 +15,12 @@ export class MemoryFeed implements Feed {
   #wake: (() => void) | undefined;
   #closed = false;
 
-  constructor(log: ChangeLog, collections: readonly string[], token: unknown) {
+  constructor(log: ChangeLog, { collections, token, since = [] }: FeedRequest) {
     this.#log = log;
     this.#collections = new Set(collections);
-    this.#position = typeof token === 'number' ? token : log.end;
+    const resume = typeof token === 'number' ? token : log.end;
+    const points = since.filter((point): point is number => typeof point === 'number');
+    this.#position = Math.min(resume, ...points.filter((point) => log.has(point)));
     this.#taken = this.#position;
     // Fails at once for a position that is forgotten.
     log.at(this.#position);

@@ -42,6 +42,11 @@ export class ChangeLog {
     this.#forgotten += count;
   }
 
+  /** Whether everything after a position is kept. */
+  has(position: number): boolean {
+    return position >= this.#forgotten;
+  }
+
   at(position: number): LoggedChange | undefined {
     if (position < this.#forgotten)
       throw new HistoryLostError('The history of changes does not reach back to where planning stopped.');

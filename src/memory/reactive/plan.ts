@@ -3,7 +3,7 @@ import type { TraceContext } from '../../core/tracer.js';
 import type { Poisoned, TaskPlan } from '../../store/reactive.js';
 import { isRunning, newTaskRow, type TaskRow } from './task-row.js';
 import type { TaskTable } from './task-table.js';
-import { isEqual, type Plain } from './values.js';
+import { isEqual, textOf, type Plain } from './values.js';
 
 const after = (at: Date, ms: number): Date => new Date(at.getTime() + ms);
 const latest = (...times: readonly (Date | undefined)[]): Date =>
@@ -65,7 +65,7 @@ function planChanged(
 
 function planOne(table: TaskTable, of: TaskPlan, id: unknown, trace?: TraceContext): Poisoned | undefined {
   const look = table.look(of, id);
-  if (look.outcome === 'fails') return { id, reason: look.reason, blocked: false };
+  if (look.outcome === 'fails') return { id, key: textOf(id), reason: look.reason, blocked: false };
   if (look.outcome !== 'matches') return undefined;
   const row = table.row(of, id);
   const { snapshot } = look;

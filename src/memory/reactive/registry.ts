@@ -5,6 +5,7 @@ import type {
   Checkpoint,
   PlannerStore,
   PublishedPlan,
+  SetAside,
   Source,
   TaskPlan,
   TaskState,
@@ -16,6 +17,8 @@ import { textOf } from './values.js';
 
 export interface RegistryOptions {
   readonly now: () => Date;
+  /** Where the log of changes ends. */
+  readonly position: () => number;
   readonly ring: (news: boolean) => void;
 }
 
@@ -32,6 +35,7 @@ export class MemoryRegistry implements PlannerStore {
   readonly #published = new Map<string, PublishedPlan>();
   readonly #states = new Map<string, Termed<TaskState>>();
   readonly #checkpoints = new Map<string, Termed<Checkpoint | undefined>>();
+  readonly #aside = new Map<string, Termed<SetAside>>();
   #leader: Leader | undefined;
   #tokens: Readonly<Record<string, unknown>> = {};
 
@@ -53,7 +57,8 @@ export class MemoryRegistry implements PlannerStore {
     const plans = [...this.#published.values()].map(({ plan }) => plan);
     const behind = plans.filter(({ task }) => {
       const state = this.#states.get(task)?.value;
-      return state === undefined || state.wanted > state.done;
+      // One that is left out waits for something else to change.
+      return state === undefined || (state.wanted > state.done && !(state.leftOutSince instanceof Date));
     });
     const token = this.#tokens[''];
     const changed = log.changedSince(typeof token === 'number' ? token : log.end);
@@ -85,7 +90,8 @@ export class MemoryRegistry implements PlannerStore {
       const trigger = digest(textOf([source, filter, watchProjection]));
       const key = `${task}:${definition}`;
       const firstSeenAt = this.#published.get(key)?.firstSeenAt ?? this.#options.now();
-      this.#published.set(key, { id: definition, plan: copyOf(plan), trigger, firstSeenAt });
+      const since = this.#options.position();
+      this.#published.set(key, { id: definition, plan: copyOf(plan), trigger, firstSeenAt, since });
       return { task, definition, trigger, version: evolution.handlerVersion };
     });
   }
@@ -142,6 +148,17 @@ export class MemoryRegistry implements PlannerStore {
     const known = this.#checkpoints.get(textOf(source));
     if (known !== undefined && known.term > term) return false;
     this.#checkpoints.set(textOf(source), { value, term });
+    return true;
+  }
+
+  async setAside(): Promise<readonly SetAside[]> {
+    return [...this.#aside.values()].map(({ value }) => value);
+  }
+
+  async saveAside({ term }: Term, aside: SetAside): Promise<boolean> {
+    const known = this.#aside.get(aside.task);
+    if (known !== undefined && known.term > term) return false;
+    this.#aside.set(aside.task, { value: aside, term });
     return true;
   }
 

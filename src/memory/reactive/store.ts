@@ -40,6 +40,7 @@ export class MemoryReactive implements ReactiveStore<MemoryTransaction> {
     this.#options = options;
     this.planner = new MemoryRegistry({
       now,
+      position: () => log.end,
       ring: (isNews) => {
         wake();
         if (isNews) news();
@@ -57,7 +58,7 @@ export class MemoryReactive implements ReactiveStore<MemoryTransaction> {
       clean: (plan, scope) => maintaining.clean(table, plan, scope),
       reprocess: (plan, which) => maintaining.reprocess(table, plan, which),
       historySince: async () => log.since,
-      openFeed: async (_database, collections, token) => new MemoryFeed(log, collections, token),
+      openFeed: async (request) => new MemoryFeed(log, request),
     };
   }
 

@@ -1,6 +1,6 @@
-import { MongoError, type ChangeStream, type Document } from 'mongodb';
+import { MongoError, Timestamp, type ChangeStream, type Document } from 'mongodb';
 import { StoreError } from '../../core/errors.js';
-import { HistoryLostError, type Feed, type FeedEvent } from '../../store/reactive.js';
+import { HistoryLostError, type Feed, type FeedEvent, type FeedRequest } from '../../store/reactive.js';
 import { BSON_OPTIONS, run, type Mongo } from '../context.js';
 import { sorted } from '../errors.js';
 import { EXACT, exactId } from '../exact.js';
@@ -79,12 +79,114 @@ export async function historySince({ client, sharded }: Mongo): Promise<Date | u
   return first?.['wall'] instanceof Date ? first['wall'] : undefined;
 }
 
+/** The time of a resume token: its text begins with the type of a timestamp, and then has the timestamp. */
+function timeOf(token: unknown): Timestamp | undefined {
+  const text = (token as { readonly _data?: unknown } | undefined)?._data;
+  const [, t, i] = typeof text === 'string' ? (/^82([0-9A-F]{8})([0-9A-F]{8})/iu.exec(text) ?? []) : [];
+  if (t === undefined || i === undefined) return undefined;
+  return Timestamp.fromBits(Number.parseInt(i, 16), Number.parseInt(t, 16));
+}
+
+/** Further back than this nobody goes: what it would have brought is reconciled anyway. */
+const MOST_BACK_MS = 600_000;
+
+/** The earliest of some points, if it is before the resume point. */
+function earliest({ since = [], token }: FeedRequest, now: number): Timestamp | undefined {
+  const times = since
+    .filter((one): one is Timestamp => one instanceof Timestamp)
+    .filter((one) => now - one.t * 1_000 < MOST_BACK_MS);
+  const [first] = times.sort((a, b) => a.compare(b));
+  const resume = timeOf(token);
+  if (first === undefined || (token !== undefined && resume === undefined)) return undefined;
+  return resume === undefined || first.lessThan(resume) ? first : undefined;
+}
+
+interface StreamFeedOptions {
+  readonly collections: readonly string[];
+  /** What was asked for when it was opened. */
+  readonly first: Promise<Document | null>;
+  /** Where it was opened; undefined: nobody knows before it has come to an event. */
+  readonly token: unknown;
+  readonly failed: (error: unknown) => Error;
+}
+
+class StreamFeed implements Feed {
+  readonly #stream: ChangeStream<Document, Document>;
+  readonly #options: StreamFeedOptions;
+  #first: Promise<Document | null> | undefined;
+  #isClosed = false;
+  #arrived: unknown;
+  #returned: unknown;
+
+  constructor(stream: ChangeStream<Document, Document>, options: StreamFeedOptions) {
+    this.#stream = stream;
+    this.#options = options;
+    this.#first = options.first;
+    this.#arrived = this.#returned = options.token;
+  }
+
+  get token(): unknown {
+    return this.#arrived;
+  }
+
+  async next(): Promise<FeedEvent> {
+    this.#arrived = this.#returned;
+    for (;;) {
+      const row = await this.#tryNext();
+      if (row === null) {
+        // Nothing came for a while: only now is the stream's own point before everything that may come.
+        this.#arrived = this.#returned = this.#stream.resumeToken;
+        continue;
+      }
+      const event = eventOf(row, this.#options.collections);
+      this.#returned = event.token;
+      return event;
+    }
+  }
+
+  async #tryNext(): Promise<Document | null> {
+    const stream = this.#stream;
+    const asked = this.#first ?? stream.tryNext();
+    this.#first = undefined;
+    try {
+      const row = await asked;
+      if (row !== null || !stream.closed) return row;
+    } catch (error) {
+      if (!this.#isClosed) throw this.#options.failed(error);
+    }
+    throw new StoreError('watch: the feed was closed.', { transient: true });
+  }
+
+  close(): Promise<void> {
+    this.#isClosed = true;
+    return this.#stream.close().catch(() => undefined);
+  }
+}
+
+const nextTurn = <T>(value: T): Promise<T> =>
+  new Promise((resolve) => {
+    setImmediate(resolve, value);
+  });
+
 /** A change stream over the sources of one database. */
-export async function openFeed(
+export async function openFeed(sources: Sources, request: FeedRequest): Promise<Feed> {
+  const { token } = request;
+  const since = earliest(request, sources.mongo.clock.now());
+  if (since === undefined)
+    // Unlike `resumeAfter` it also goes on after an invalidation.
+    return openStream(sources, request, token === undefined ? {} : { startAfter: token });
+  try {
+    return await openStream(sources, request, { startAtOperationTime: since });
+  } catch (error) {
+    if (!(error instanceof HistoryLostError)) throw error;
+    return openFeed(sources, { ...request, since: [] });
+  }
+}
+
+async function openStream(
   sources: Sources,
-  database: string | undefined,
-  collections: readonly string[],
-  token: unknown,
+  { database, collections, token }: FeedRequest,
+  start: { readonly startAfter?: unknown; readonly startAtOperationTime?: Timestamp },
 ): Promise<Feed> {
   const stream: ChangeStream<Document, Document> = sources.db(database).watch(pipelineFor(collections), {
     ...BSON_OPTIONS,
@@ -94,8 +196,7 @@ export async function openFeed(
     batchSize: BATCH,
     readConcern: { level: 'majority' },
     readPreference: 'primary',
-    // Unlike `resumeAfter` it also goes on after an invalidation.
-    ...(token === undefined ? {} : { startAfter: token }),
+    ...start,
   });
   const failed = (error: unknown): Error =>
     isLost(error, token)
@@ -104,29 +205,17 @@ export async function openFeed(
         })
       : sorted('watch', error, false);
   // The first token comes with the server's cursor: from here on nothing is missed.
-  const opened = new Promise<void>((resolve) => stream.once('resumeTokenChanged', () => resolve()));
-  let first: Promise<Document> | undefined = stream.next();
+  const opened = new Promise<unknown>((resolve) => stream.once('resumeTokenChanged', resolve));
+  const first = stream.tryNext();
   try {
-    await Promise.race([opened, first]);
+    const point = await Promise.race([opened, first.then(() => undefined)]);
+    first.catch(() => undefined);
+    if (start.startAfter !== undefined) return new StreamFeed(stream, { collections, first, failed, token });
+    // One that begins in the past may have brought a change along: then its point is behind that.
+    const isPast = await Promise.race([first.then(() => true), nextTurn(false)]);
+    return new StreamFeed(stream, { collections, first, failed, token: isPast ? undefined : point });
   } catch (error) {
     await stream.close().catch(() => undefined);
     throw failed(error);
   }
-  first.catch(() => undefined);
-  return {
-    next: async () => {
-      try {
-        const row = await (first ?? stream.next());
-        first = undefined;
-        return eventOf(row, collections);
-      } catch (error) {
-        if (stream.closed) throw new StoreError('watch: the feed was closed.', { transient: true });
-        throw failed(error);
-      }
-    },
-    get token() {
-      return stream.resumeToken;
-    },
-    close: () => stream.close().catch(() => undefined),
-  };
 }

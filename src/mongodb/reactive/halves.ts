@@ -1,3 +1,4 @@
+import { StoreError } from '../../core/errors.js';
 import { inHalves as halved, type Choked } from '../../core/halves.js';
 import { isTimeLimit, isTransient } from '../errors.js';
 
@@ -7,5 +8,6 @@ export const inHalves = <T>(
 ): Promise<readonly Choked<T>[]> =>
   halved(items, statement, (error) => {
     if (isTimeLimit(error)) return 'blocked';
-    return isTransient(error) ? 'again' : 'choked';
+    const waits = error instanceof StoreError ? error.transient : isTransient(error);
+    return waits ? 'again' : 'choked';
   });

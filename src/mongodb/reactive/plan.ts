@@ -149,7 +149,7 @@ async function planOnce(
   sources: Sources,
   plan: TaskPlan,
   ids: readonly unknown[],
-  limitMs: number,
+  limits: Limits,
   trace?: TraceContext,
 ): Promise<void> {
   const place = await sources.open(plan.source);
@@ -158,18 +158,17 @@ async function planOnce(
   if (known.length === 0) return;
   const query = collated ? {} : queryOf(plan);
   try {
-    await place.source
-      .aggregate(planPipeline(plan, place, known, query, trace), {
-        maxTimeMS: limitMs,
-        ...(collated ? { collation: { locale: 'simple' } } : {}),
-      })
-      .toArray();
+    const pipeline = planPipeline(plan, place, known, query, trace);
+    const simple = collated ? { collation: { locale: 'simple' } } : {};
+    await sources.majority.write(limits.limitMs, limits.longestMs, (limit) =>
+      place.source.aggregate(pipeline, { ...limit, ...simple }).toArray(),
+    );
   } catch (error) {
     // The source was made anew, with a collation that it did not have before.
     if (collated || !isOtherCollation(error)) throw error;
     sources.forget(plan.source);
     if ((await sources.open(plan.source)).collation === undefined) throw error;
-    await planOnce(sources, plan, ids, limitMs, trace);
+    await planOnce(sources, plan, ids, limits, trace);
   }
 }
 
@@ -184,7 +183,17 @@ const BATCH_MS = 2_000;
 /** Parts of a batch that took too long: whatever holds it is found soon, and the rest goes on. */
 const PART_MS = 250;
 
-const shorter = (part: boolean, limitMs: number): number => Math.min(limitMs, part ? PART_MS : BATCH_MS);
+interface Limits {
+  /** For the statement itself. */
+  readonly limitMs: number;
+  /** With the wait for a majority. */
+  readonly longestMs: number;
+}
+
+const limitsOf = (part: boolean, longestMs: number): Limits => ({
+  limitMs: Math.min(longestMs, part ? PART_MS : BATCH_MS),
+  longestMs,
+});
 
 export async function plan(
   sources: Sources,
@@ -194,11 +203,11 @@ export async function plan(
   trace?: TraceContext,
 ): Promise<readonly Poisoned[]> {
   return run('plan', async () => {
-    const limit = (some: readonly unknown[]): number => shorter(some.length < ids.length, limitMs);
+    const limit = (some: readonly unknown[]): Limits => limitsOf(some.length < ids.length, limitMs);
     const choked = await inHalves(ids, (some) => planOnce(sources, of, some, limit(some), trace));
     // Where it fails without any document as well, no document is to blame: the batch has to be tried again.
     if (choked.length > 0) await planNothing(sources.place(of.source), of, limitMs);
-    return choked.map(({ item, reason, blocked }) => ({ id: item, reason, blocked }));
+    return choked.map(({ item, reason, blocked }) => ({ id: item, key: textOf(item), reason, blocked }));
   });
 }
 
@@ -274,34 +283,38 @@ export function unmatchPipeline(
 }
 
 async function unmatchOnce(
+  sources: Sources,
   place: Place,
   of: TaskPlan,
   ids: readonly unknown[],
-  maxTimeMS: number,
+  { limitMs, longestMs }: Limits,
 ): Promise<void> {
   if (place.collation === undefined) {
-    await place.tasks.aggregate(unmatchPipeline(of, place, ids, queryOf(of)), { maxTimeMS }).toArray();
+    const pipeline = unmatchPipeline(of, place, ids, queryOf(of));
+    await sources.majority.write(limitMs, longestMs, (limit) =>
+      place.tasks.aggregate(pipeline, limit).toArray(),
+    );
     return;
   }
   const still = new Set((await matching(place, of, ids)).map(textOf));
   const left = ids.filter((id) => !still.has(textOf(id))).map((id) => keyOf(of.task, id));
-  await place.tasks.updateMany({ _id: { $in: left as never[] }, ...COUNTED }, [{ $set: LEFT }], {
-    maxTimeMS,
-  });
+  await sources.majority.write(limitMs, longestMs, (limit) =>
+    place.tasks.updateMany({ _id: { $in: left as never[] }, ...COUNTED }, [{ $set: LEFT }], limit),
+  );
 }
 
 /** A document on which the filter errors does not match; whoever planned it has said why, and that is kept. */
 async function markFailing(
+  sources: Sources,
   place: Place,
   of: TaskPlan,
   ids: readonly unknown[],
-  maxTimeMS: number,
+  { limitMs, longestMs }: Limits,
 ): Promise<void> {
   const keys = ids.map((id) => keyOf(of.task, id));
-  await place.tasks.updateMany(
-    { _id: { $in: keys as never[] }, ...OURS, matched: true },
-    { $set: { matched: false } },
-    { maxTimeMS },
+  const failing = { _id: { $in: keys as never[] }, ...OURS, matched: true };
+  await sources.majority.write(limitMs, longestMs, (limit) =>
+    place.tasks.updateMany(failing, { $set: { matched: false } }, limit),
   );
 }
 
@@ -313,13 +326,13 @@ export async function unmatch(
 ): Promise<readonly Poisoned[]> {
   return run('unmatch', async () => {
     const place = await sources.open(of.source);
-    const limit = (some: readonly unknown[]): number => shorter(some.length < ids.length, limitMs);
-    const choked = await inHalves(ids, (some) => unmatchOnce(place, of, some, limit(some)));
+    const limit = (some: readonly unknown[]): Limits => limitsOf(some.length < ids.length, limitMs);
+    const choked = await inHalves(ids, (some) => unmatchOnce(sources, place, of, some, limit(some)));
     const odd = choked.filter(({ blocked }) => !blocked).map(({ item }) => item);
-    const held = await inHalves(odd, (some) => markFailing(place, of, some, limit(some)));
+    const held = await inHalves(odd, (some) => markFailing(sources, place, of, some, limit(some)));
     return [...choked, ...held]
       .filter(({ blocked }) => blocked)
-      .map(({ item, reason }) => ({ id: item, reason, blocked: true }));
+      .map(({ item, reason }) => ({ id: item, key: textOf(item), reason, blocked: true }));
   });
 }
 

@@ -14,6 +14,7 @@ import type {
 import { literal, run, type GlobalDocument, type Mongo } from '../context.js';
 import { isDuplicate } from '../errors.js';
 import { EXACT } from '../exact.js';
+import { fromText } from './document.js';
 import { nameOfSource } from './sources.js';
 
 /** Filters have `$` and dots in their keys, so a definition is kept as text, for people and for comparing. */
@@ -67,7 +68,16 @@ export function plannerStore(mongo: () => Mongo): PlannerStore {
           const kept = { kind: 'definition' as const, task: plan.task, text, plan: pack(plan), trigger };
           await globals().updateOne(
             { _id: `definition:${plan.task}:${id}` },
-            [{ $set: { ...literals(kept), firstSeenAt: { $ifNull: ['$firstSeenAt', '$$NOW'] } } }],
+            [
+              {
+                $set: {
+                  ...literals(kept),
+                  firstSeenAt: { $ifNull: ['$firstSeenAt', '$$NOW'] },
+                  // What is written after this is in the history behind it.
+                  since: '$$CLUSTER_TIME',
+                },
+              },
+            ],
             { upsert: true },
           );
           adverts.push({ task: plan.task, definition: id, trigger, version: plan.evolution.handlerVersion });
@@ -82,6 +92,7 @@ export function plannerStore(mongo: () => Mongo): PlannerStore {
           plan: unpack(row['plan']),
           trigger: row['trigger'] as string,
           firstSeenAt: row['firstSeenAt'] as Date,
+          since: row['since'] as unknown,
         }));
       }),
     states: () =>
@@ -155,6 +166,19 @@ export function plannerStore(mongo: () => Mongo): PlannerStore {
           { $set: { kind: 'checkpoint', checkpoint: { $literal: checkpoint ?? null } } },
         ]),
       ),
+    setAside: () =>
+      run('read what was set aside', async () => {
+        const rows = await globals().find({ kind: 'aside' }).toArray();
+        return rows.map((row) => ({
+          task: row['task'] as string,
+          documents: (row['keys'] as string[]).map((key) => ({ key, id: fromText(key) })),
+        }));
+      }),
+    saveAside: (term, { task, documents }) =>
+      run('set aside', () => {
+        const kept = { kind: 'aside' as const, task, keys: documents.map(({ key }) => key) };
+        return write(`aside:${task}`, term, [{ $set: literals(kept) }]);
+      }),
     request: (tasks, reason) =>
       run('ask for reconciliation', async () => {
         const filter = {

@@ -5,6 +5,7 @@ import type { Source, TaskPlan } from '../../store/reactive.js';
 import { BSON_OPTIONS, type Mongo } from '../context.js';
 import { EXACT } from '../exact.js';
 import { createIndexes, indexFaults, missingIndexError, type IndexPlan } from '../indexes.js';
+import { Majority } from './majority.js';
 
 /** A source with the collection of its tasks, open. */
 export interface Place {
@@ -59,6 +60,7 @@ export class Sources {
   readonly #mongo: () => Mongo;
   readonly #nameOf: (collection: string) => string;
   readonly #create: boolean | 'unchecked';
+  readonly majority = new Majority();
   /** Of sources that exist; null: the simple one. */
   readonly #collations = new Map<string, Document | null>();
 

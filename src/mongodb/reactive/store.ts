@@ -58,7 +58,7 @@ export function reactiveStore(
       clean: (plan, scope) => clean(sources, plan, scope),
       reprocess: (plan, which) => reprocess(sources, plan, which),
       historySince: () => historySince(mongo()),
-      openFeed: (database, collections, token) => openFeed(sources, database, collections, token),
+      openFeed: (request) => openFeed(sources, request),
     },
     tasks: (plans) => taskStore(sources, planner, plans),
   };

@@ -1,6 +1,6 @@
 import { pause } from '../../core/clock.js';
 import { OptionError, StoreError } from '../../core/errors.js';
-import type { Feed, FeedEvent } from '../../store/reactive.js';
+import type { Feed, FeedEvent, FeedRequest, Term } from '../../store/reactive.js';
 import type { Listening } from '../driver.js';
 import { run } from '../errors.js';
 import { ChangeReader, type Noted } from './changes.js';
@@ -27,10 +27,11 @@ const INSPECT_MS = 5_000;
 class TableFeed implements Feed {
   readonly #sources: Sources;
   readonly #collections: readonly string[];
+  readonly #term: Term;
   readonly #ledger = new Ledger();
   readonly #reader: ChangeReader;
   readonly #closed = new AbortController();
-  #queue: FeedEvent[] = [];
+  #queue: (FeedEvent & { readonly token: Position })[] = [];
   #bySource: ReadonlyMap<string, readonly string[]> = new Map();
   /** What was last seen of each table, so that a fault is told once. */
   readonly #seen = new Map<string, string>();
@@ -41,19 +42,21 @@ class TableFeed implements Feed {
   #waitMs = SHORTEST_MS;
   #readAt = -Infinity;
   #inspectedAt = -Infinity;
-  #token: { readonly place: number; readonly position: Position };
+  /** Before which every change has arrived at whoever asks for the next one. */
+  #arrived: Position;
+  /** That of the event that was returned last. */
+  #returned: Position;
 
-  constructor(sources: Sources, collections: readonly string[]) {
+  constructor(sources: Sources, { collections, term }: FeedRequest) {
     this.#sources = sources;
     this.#collections = collections;
+    this.#term = term;
     this.#reader = new ChangeReader(sources.sql, this.#ledger, PAGE);
-    this.#token = { place: 0, position: new Position(this.#ledger, 0) };
+    this.#arrived = this.#returned = new Position(this.#ledger, 0);
   }
 
   get token(): Position {
-    const place = this.#ledger.end;
-    if (place !== this.#token.place) this.#token = { place, position: new Position(this.#ledger, place) };
-    return this.#token.position;
+    return this.#arrived;
   }
 
   async open(): Promise<this> {
@@ -64,9 +67,14 @@ class TableFeed implements Feed {
   }
 
   async next(): Promise<FeedEvent> {
+    this.#arrived = this.#returned;
     for (;;) {
       const event = this.#queue.shift();
-      if (event !== undefined) return event;
+      if (event !== undefined) {
+        this.#returned = event.token;
+        return event;
+      }
+      this.#allArrived();
       await run('read changes', () => this.#look());
     }
   }
@@ -76,6 +84,12 @@ class TableFeed implements Feed {
     this.#wake?.();
     await this.#listening?.close().catch(() => undefined);
     if (this.#armed) await this.#arm(false).catch(() => undefined);
+  }
+
+  /** Nothing is left to be returned: what was read so far is no table's that is followed, or has arrived. */
+  #allArrived(): void {
+    const { end } = this.#ledger;
+    if (end > this.#arrived.place) this.#arrived = this.#returned = new Position(this.#ledger, end);
   }
 
   async #look(): Promise<void> {
@@ -94,15 +108,16 @@ class TableFeed implements Feed {
     if (noted.some(({ source }) => !this.#bySource.has(source))) await this.#inspect();
     const first = this.#ledger.end - noted.length;
     for (const [index, { source, key, kind, at }] of noted.entries()) {
-      const token = new Position(this.#ledger, first + index + 1);
+      const position = (read: number): Position => new Position(this.#ledger, first + index + read);
       const collections = this.#bySource.get(source) ?? [];
-      if (kind === 'truncate') this.#queue.push({ kind: 'upheaval', collections, token });
+      if (kind === 'truncate') this.#queue.push({ kind: 'upheaval', collections, token: position(1) });
       else
-        for (const collection of collections)
+        for (const [nth, collection] of collections.entries())
           this.#queue.push({
             kind: 'change',
             change: { collection, id: key, key, kind },
-            token,
+            // One row may be a change of several: it is over with the last of them.
+            token: position(nth === collections.length - 1 ? 1 : 0),
             at: new Date(at),
           });
     }
@@ -138,10 +153,15 @@ class TableFeed implements Feed {
 
   async #arm(armed: boolean): Promise<void> {
     const { driver } = this.#sources.sql;
-    await driver.query(`select setval($1::text::regclass, $2::bigint)::text as json`, [
-      namesOf(this.#sources.sql).idle,
-      armed ? 1 : 0,
-    ]);
+    const { idle, planner } = namesOf(this.#sources.sql);
+    const { life, term } = this.#term;
+    // A leader that wakes late must not lower its successor's flag; nobody takes over while the row is locked.
+    await driver.query(
+      `with leads as materialized (
+         select from ${planner} where life = $3::text and term = $4::bigint for share
+       ) select setval($1::text::regclass, $2::bigint)::text as json from leads`,
+      [idle, armed ? 1 : 0, life, term],
+    );
     this.#armed = armed;
   }
 
@@ -189,19 +209,16 @@ class TableFeed implements Feed {
       // On request: the planner will soon know, and must not make them again.
       if (standing === 'dropped') continue;
       // Made ready by somebody else, who has asked for a look at everything as well.
-      this.#queue.push({ kind: 'upheaval', collections: [collection], token: this.token });
+      const token = this.#queue.at(-1)?.token ?? this.#returned;
+      this.#queue.push({ kind: 'upheaval', collections: [collection], token });
     }
     this.#bySource = bySource;
     this.#inspectedAt = this.#sources.sql.clock.monotonic();
   }
 }
 
-export function openFeed(
-  sources: Sources,
-  database: string | undefined,
-  collections: readonly string[],
-): Promise<Feed> {
-  if (database !== undefined)
+export function openFeed(sources: Sources, request: FeedRequest): Promise<Feed> {
+  if (request.database !== undefined)
     throw new OptionError('A PostgreSQL store watches tables of its own database only.');
-  return run('watch', () => new TableFeed(sources, collections).open());
+  return run('watch', () => new TableFeed(sources, request).open());
 }

@@ -67,19 +67,19 @@ export class Ledger {
 
 /** A resume point: all that this ledger has read up to a place. What follows it is in the table still. */
 export class Position {
+  readonly place: number;
   readonly #ledger: Ledger;
-  readonly #place: number;
 
   constructor(ledger: Ledger, place: number) {
     this.#ledger = ledger;
-    this.#place = place;
+    this.place = place;
   }
 
   get unsaved(): readonly number[] {
-    return this.#ledger.unsaved(this.#place);
+    return this.#ledger.unsaved(this.place);
   }
 
   deleted(): void {
-    this.#ledger.deleted(this.#place);
+    this.#ledger.deleted(this.place);
   }
 }

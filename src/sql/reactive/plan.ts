@@ -114,7 +114,7 @@ export function planStatement(
 
 const HELD = 'Its task is held by an open transaction.';
 export const blockedKeys = (keys: readonly string[]): readonly Poisoned[] =>
-  keys.map((id) => ({ id, reason: HELD, blocked: true }));
+  keys.map((key) => ({ id: key, key, reason: HELD, blocked: true }));
 
 export async function plan(
   sources: Sources,
@@ -144,7 +144,7 @@ export async function plan(
       });
       return [
         ...blockedKeys(held),
-        ...choked.map(({ item, reason, blocked }) => ({ id: item, reason, blocked })),
+        ...choked.map(({ item, reason, blocked }) => ({ id: item, key: item, reason, blocked })),
       ];
     }),
   );

@@ -1,7 +1,14 @@
 /** What outlives a planner: definitions, leadership, and how far reconciliation has come. */
 import { createHash } from 'node:crypto';
 import type { TaskAdvert } from '../../store/port.js';
-import type { Checkpoint, PlannerStore, PublishedPlan, TaskPlan, TaskState } from '../../store/reactive.js';
+import type {
+  Checkpoint,
+  PlannerStore,
+  PublishedPlan,
+  TaskPlan,
+  TaskState,
+  Term,
+} from '../../store/reactive.js';
 import { message } from '../bell.js';
 import type { Sql } from '../connection.js';
 import { run } from '../errors.js';
@@ -30,7 +37,7 @@ async function published(
   };
 }
 
-const STATE_DATES = ['lastReconciledAt', 'lastCleanedAt', 'lastSeenAt'] as const;
+const STATE_DATES = ['lastReconciledAt', 'lastCleanedAt', 'lastSeenAt', 'leftOutSince'] as const;
 
 /** Text and back: dates as text, the counters that others raise as columns of their own. */
 function toState(row: { state: Record<string, unknown>; wanted: number; version: number }): TaskState {
@@ -52,6 +59,18 @@ export function plannerStore(sources: Sources): PlannerStore {
     rows<T>(sql().driver, text, values);
   const holdsOffice = (of: string): string =>
     `exists (select from ${of} where life = $1::text and term = $2::bigint)`;
+
+  /** What a leader writes carries its term: one that was overtaken cannot undo what the next one wrote. */
+  const keep = ({ term }: Term, name: string, value: object | undefined): Promise<boolean> =>
+    run('keep a checkpoint', async () => {
+      const written = await query(
+        `insert into ${names().checkpoints} as c (source, checkpoint, term) values ($1::text, $2::text::jsonb, $3::bigint)
+         on conflict (source) do update set checkpoint = excluded.checkpoint, term = excluded.term
+         where c.term <= excluded.term returning '1' as json`,
+        [name, value === undefined ? null : JSON.stringify(value), term],
+      );
+      return written.length === 1;
+    });
 
   return {
     publish: (plans) =>
@@ -154,16 +173,23 @@ export function plannerStore(sources: Sources): PlannerStore {
         );
         return checkpoint ?? undefined;
       }),
-    saveCheckpoint: ({ term }, { collection }, checkpoint) =>
-      run('keep a checkpoint', async () => {
-        const written = await query(
-          `insert into ${names().checkpoints} as c (source, checkpoint, term) values ($1::text, $2::text::jsonb, $3::bigint)
-           on conflict (source) do update set checkpoint = excluded.checkpoint, term = excluded.term
-           where c.term <= excluded.term returning '1' as json`,
-          [collection, checkpoint === undefined ? null : JSON.stringify(checkpoint), term],
+    saveCheckpoint: (term, { collection }, checkpoint) => keep(term, collection, checkpoint),
+    // Among the checkpoints, under names that no table has: theirs are quoted where they hold a colon.
+    setAside: () =>
+      run('read what was set aside', async () => {
+        const found = await query<{ task: string; keys: readonly string[] }>(
+          `select checkpoint::text as json from ${names().checkpoints}
+           where starts_with(source, 'aside:') and checkpoint is not null`,
         );
-        return written.length === 1;
+        return found.map(({ task, keys }) => ({
+          task,
+          documents: keys.map((key) => ({ key, id: key })),
+        }));
       }),
+    saveAside: (term, { task, documents }) => {
+      const keys = documents.map(({ key }) => key);
+      return keep(term, `aside:${task}`, keys.length === 0 ? undefined : { task, keys });
+    },
     request: (tasks, reason) =>
       run('ask for reconciliation', () =>
         query<string>(

@@ -87,7 +87,7 @@ export function reactiveStore(sources: Sources): ReactiveStore<Queryable> {
       known: (of, after, limit) => known(sources, of, after, limit),
       clean: (of, scope) => clean(sources, of, scope),
       reprocess: (of, which) => reprocess(sources, of, which),
-      openFeed: (database, collections) => openFeed(sources, database, collections),
+      openFeed: (request) => openFeed(sources, request),
     },
     tasks: (plans) => taskStore(sources, planner, plans),
   };

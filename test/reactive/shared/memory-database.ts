@@ -1,3 +1,4 @@
+import { OptionError } from '../../../src/core/errors.js';
 import { memory, type MemoryStore, type MemoryTransaction } from '../../../src/memory/index.js';
 import { newTaskRow, type TaskRow } from '../../../src/memory/reactive/task-row.js';
 import type { Database, StoredTask, Thing, Things } from './yards.js';
@@ -60,6 +61,18 @@ export function memoryDatabase(): Promise<Database> {
         for (const row of of(task)) if (ids.includes(Number(row.sourceDocId))) rows.delete(row.key);
       }),
     amendTasks: (task, fields) => done(() => of(task).forEach((row) => Object.assign(row, fields))),
+    fragile: {
+      filter: { status: 'go' },
+      spoil: () => {
+        const { reactive } = store;
+        const prepare = reactive.prepare.bind(reactive);
+        reactive.prepare = (plans) =>
+          plans.some(({ task }) => task === 'theirs')
+            ? Promise.reject(new OptionError('not for this leader'))
+            : prepare(plans);
+        return Promise.resolve(() => done(() => (reactive.prepare = prepare)));
+      },
+    },
     filters: {
       notOver: { $expr: { $gt: ['$until', '$$NOW'] } },
       over: { $expr: { $lte: ['$until', '$$NOW'] } },

@@ -36,6 +36,19 @@ export function mongodbDatabase(): Promise<Database> {
     },
     bare: (work) => own.withSession((session) => work(session)),
     endSession: (session) => client.db('admin').command({ killSessions: [{ id: new UUID(session) }] }),
+    unplanned: async () => {
+      const planner = await client
+        .db()
+        .collection<{ _id: string; tokens: Record<string, unknown> }>('_tidemill_globals')
+        .findOne({ _id: 'planner' });
+      const stream = client.db().watch([{ $match: { 'ns.coll': 'things' } }], {
+        startAfter: planner?.tokens[' '],
+        maxAwaitTimeMS: 100,
+      });
+      const found = await stream.tryNext();
+      await stream.close();
+      return found === null ? 0 : 1;
+    },
     putTasks: (tasks) =>
       stored.insertMany(
         tasks.map((one) => ({
@@ -47,6 +60,14 @@ export function mongodbDatabase(): Promise<Database> {
       ),
     deleteTasks: (task, ids) => stored.deleteMany({ task, sourceDocId: { $in: ids } }),
     amendTasks: (task, fields) => stored.updateMany({ task }, { $set: fields }),
+    fragile: {
+      filter: { status: 'go' },
+      // A document of somebody else's, where the tasks should be.
+      spoil: async () => {
+        await stored.insertOne({ _id: -1 as never });
+        return () => stored.deleteOne({ _id: -1 as never });
+      },
+    },
     filters: {
       notOver: { $expr: { $gt: ['$until', '$$NOW'] } },
       over: { $expr: { $lte: ['$until', '$$NOW'] } },

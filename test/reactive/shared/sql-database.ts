@@ -58,6 +58,9 @@ async function sqlDatabase(ask: Ask, data: string, tidemill: string, store: () =
       `create table ${data}.${table} (_id integer primary key, n integer, other integer, status text, until timestamptz, info jsonb)`,
     );
   await ask(`create table ${data}.beacons (_id text primary key)`);
+  await ask(
+    `create function ${data}.goes(status text) returns boolean language sql as 'select status = ''go'''`,
+  );
   return {
     store,
     sourceName: `${data}.things`,
@@ -70,6 +73,10 @@ async function sqlDatabase(ask: Ask, data: string, tidemill: string, store: () =
     },
     conflict: () => Object.assign(new Error('passing'), { code: '40001' }),
     tasks: async () => (await ask(`select * from ${tidemill}.tasks`)).rows.map(stored),
+    unplanned: async () => {
+      const { rows } = await ask(`select from ${tidemill}.changes where key = '["1"]'`);
+      return rows.length;
+    },
     putTasks: (tasks) =>
       ask(
         `insert into ${tidemill}.tasks select * from json_populate_recordset(null::${tidemill}.tasks, $1::json)`,
@@ -81,6 +88,13 @@ async function sqlDatabase(ask: Ask, data: string, tidemill: string, store: () =
       const changes = Object.keys(fields).map((field, at) => `${snakeCase(field)} = $${String(at + 2)}`);
       const text = `update ${tidemill}.tasks set ${changes.join(', ')} where task = $1`;
       return ask(text, [task, ...Object.values(fields)]);
+    },
+    fragile: {
+      filter: sql`goes(status)`,
+      spoil: async () => {
+        await ask(`alter function ${data}.goes(text) rename to went`);
+        return () => ask(`alter function ${data}.went(text) rename to goes`);
+      },
     },
     filters: {
       notOver: sql`until > statement_timestamp()`,

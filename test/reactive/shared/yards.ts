@@ -50,9 +50,13 @@ export interface Database {
   /** The server ends what a dead process left open; that of MongoDB only after a minute, unless it is told to. */
   readonly endSession?: (session: string) => Promise<unknown>;
   readonly tasks: () => Promise<readonly StoredTask[]>;
+  /** How many changes of the thing `1`, or on MongoDB of any, the resume point has not passed. */
+  readonly unplanned?: () => Promise<number>;
   readonly putTasks: (tasks: readonly StoredTask[]) => Promise<unknown>;
   readonly deleteTasks: (task: string, ids: readonly number[]) => Promise<unknown>;
   readonly amendTasks: (task: string, fields: Readonly<Record<string, Date>>) => Promise<unknown>;
+  /** A filter of tasks on `things`, and how to make such tasks impossible to prepare; returns how to mend that. */
+  readonly fragile: { readonly filter: object; readonly spoil: () => Promise<() => Promise<unknown>> };
   /** Filters that the store words in its own way. */
   readonly filters: {
     /** The time in `until` has not come, or has. */

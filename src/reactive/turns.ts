@@ -1,0 +1,76 @@
+/** Work on many documents that goes on a page at a time. */
+export interface Chore {
+  /** What it is about: there is one of a kind at a time. */
+  readonly key: string;
+  /** About how many documents it has to look at. */
+  readonly size: number;
+  /** Each step is a page, and tells how many documents were looked at. */
+  readonly pages: AsyncGenerator<number, void>;
+  /** False where it has become pointless. */
+  readonly isMeant: () => boolean;
+  readonly failed: (problem: unknown) => void;
+  /** It has ended, in whatever way. */
+  readonly over: () => void;
+}
+
+interface Entry {
+  readonly chore: Chore;
+  lastTurn: number;
+}
+
+/** Whose turn it is: whoever has waited longest; of those that have not begun, the smallest. */
+export class Turns {
+  readonly #entries = new Map<string, Entry>();
+  #count = 0;
+
+  has(key: string): boolean {
+    return this.#entries.has(key);
+  }
+
+  add(chore: Chore): void {
+    this.#entries.set(chore.key, { chore, lastTurn: 0 });
+  }
+
+  delete(key: string): void {
+    this.#entries.delete(key);
+  }
+
+  next(): Chore | undefined {
+    const [first] = [...this.#entries.values()].sort(
+      (a, b) => a.lastTurn - b.lastTurn || a.chore.size - b.chore.size,
+    );
+    if (first === undefined) return undefined;
+    this.#count += 1;
+    first.lastTurn = this.#count;
+    return first.chore;
+  }
+}
+
+const FIRST = 500;
+const MOST = 1_000;
+/** Below this the round trips would cost more than the documents. */
+const LEAST = 200;
+/** Live changes of the same task wait for a page that is being planned: it should be over by then. */
+const TARGET_MS = 500;
+/** At a low rate pages are small, so that the pauses between them are short. */
+const PAGES_PER_SECOND = 4;
+
+/** How many documents a page has, by how long the last one took. */
+export class PageSize {
+  readonly #most: number;
+  #size: number;
+
+  constructor(perSecond = Infinity) {
+    this.#most = Math.max(1, Math.min(MOST, Math.floor(perSecond / PAGES_PER_SECOND)));
+    this.#size = Math.min(FIRST, this.#most);
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  took(ms: number): void {
+    if (ms > TARGET_MS) this.#size = Math.max(Math.min(LEAST, this.#most), Math.floor(this.#size / 2));
+    else if (ms < TARGET_MS / 2) this.#size = Math.min(this.#most, this.#size * 2);
+  }
+}

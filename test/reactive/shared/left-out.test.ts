@@ -1,0 +1,91 @@
+import { expect, it } from 'vitest';
+import type { Tidemill } from '../../../src/index.js';
+import { until } from '../../support/mills.js';
+import { startedUp, withBeacon } from '../beacons.js';
+import { eachYard, type Yard } from './yards.js';
+
+/** A service with a task on `things` that can be made impossible to prepare, and one with a task on `others`. */
+function twoServices(yard: Yard) {
+  const runs: string[] = [];
+  const mill = (): Tidemill => {
+    const made = yard.mill({ pollInterval: { min: 10, max: 1_000 }, leaseDuration: 3_000 });
+    made.on('error', () => undefined);
+    return made;
+  };
+  const define = (on: Tidemill, task: string, collection: string, filter = {}): Promise<void> =>
+    on.reactiveTask({
+      task,
+      collection,
+      debounce: 0,
+      ...filter,
+      handler: ({ docId }) => void runs.push(`${task} ${String(docId)}`),
+    });
+  const { filter } = yard.fragile;
+  return {
+    runs,
+    theirs: async (): Promise<Tidemill> => {
+      const service = mill();
+      await define(service, 'theirs', 'things', { filter });
+      return service;
+    },
+    ours: async (): Promise<Tidemill> => {
+      const service = mill();
+      await define(service, 'ours', 'others');
+      await withBeacon(service);
+      return service;
+    },
+    ran: (run: string) => until(`"${run}" among ${runs.join(', ')}`, () => runs.includes(run)),
+  };
+}
+
+/** The first service was there and has gone; the second leads, and cannot prepare the task of the first. */
+async function leftOut(aYard: () => Promise<Yard>) {
+  const yard = await aYard();
+  const services = twoServices(yard);
+  const first = await services.theirs();
+  await startedUp(first, 'theirs');
+  await first.stop();
+  const mend = await yard.fragile.spoil();
+  const ours = await services.ours();
+  await startedUp(ours, 'ours');
+  // The resume point moves past a change of the task that is left out.
+  await yard.docs.insertOne({ _id: 1, status: 'go' });
+  await yard.others.insertOne({ _id: 1 });
+  await services.ran('ours 1');
+  await yard.planned();
+  return { ...services, yard, mend, ours };
+}
+
+eachYard('a task that the leader cannot prepare', (aYard) => {
+  it('is reconciled by the next leader that can', async () => {
+    const { yard, mend, ours, theirs, ran, runs } = await leftOut(aYard);
+    expect(await yard.state('theirs')).toMatchObject({ leftOutSince: expect.any(Date) as Date });
+    await mend();
+    await ours.stop();
+    const service = await theirs();
+    await service.start();
+    await ran('theirs 1');
+    expect(runs.filter((run) => run === 'theirs 1')).toHaveLength(1);
+  });
+
+  it('is reconciled by the same leader as soon as it can', async () => {
+    const { yard, mend, ours, theirs, ran } = await leftOut(aYard);
+    await mend();
+    const service = await theirs();
+    await service.start();
+    await ran('theirs 1');
+    expect(ours.health().leader).toBe(true);
+    expect(await yard.state('theirs')).toMatchObject({ leftOutSince: null, leftOutReason: null });
+  });
+
+  it('is a trouble of the leader, and one that the doctor finds', async () => {
+    const { mend, ours } = await leftOut(aYard);
+    await until('the trouble is told', () =>
+      ours.health().troubles.some((one) => one.startsWith('theirs: ')),
+    );
+    const findings = (await ours.doctor()).filter(({ check }) => check === 'reactive tasks');
+    expect(findings.map(({ found }) => found).join('\n')).toContain('"theirs" has not been planned since');
+    expect((await ours.tasks.planning()).leftOut).toMatchObject([{ task: 'theirs' }]);
+    await mend();
+  });
+});

@@ -1,0 +1,59 @@
+import { describe, expect, it } from 'vitest';
+import { PageSize, Turns, type Chore } from '../../src/reactive/turns.js';
+
+async function* nothing(): AsyncGenerator<number, void> {
+  // No page at all.
+}
+
+const chore = (key: string, size: number): Chore => ({
+  key,
+  size,
+  pages: nothing(),
+  isMeant: () => true,
+  failed: () => undefined,
+  over: () => undefined,
+});
+
+const order = (turns: Turns, count: number): string =>
+  Array.from({ length: count }, () => turns.next()?.key).join('');
+
+describe('chores', () => {
+  it('take turns, the smallest first', () => {
+    const turns = new Turns();
+    turns.add(chore('c', 300));
+    turns.add(chore('a', 1));
+    turns.add(chore('b', 20));
+    expect(order(turns, 7)).toBe('abcabca');
+  });
+
+  it('that come later have the next turn', () => {
+    const turns = new Turns();
+    turns.add(chore('x', 1_000_000));
+    turns.add(chore('y', 1_000_000));
+    expect(order(turns, 3)).toBe('xyx');
+    turns.add(chore('a', 1));
+    expect(order(turns, 1)).toBe('a');
+    turns.delete('a');
+    expect(order(turns, 2)).toBe('yx');
+  });
+});
+
+describe('the size of a page', () => {
+  it('follows how long pages take, within bounds', () => {
+    const page = new PageSize();
+    const sizes = [10, 10, 2_000, 2_000, 2_000, 2_000, 400, 10].map((ms) => {
+      page.took(ms);
+      return page.size;
+    });
+    expect(sizes).toEqual([1_000, 1_000, 500, 250, 200, 200, 200, 400]);
+  });
+
+  it('is small where the rate is low, so that pauses are short', () => {
+    const page = new PageSize(100);
+    page.took(1);
+    expect(page.size).toBe(25);
+    page.took(10_000);
+    expect(page.size).toBe(25);
+    expect(new PageSize(1).size).toBe(1);
+  });
+});
