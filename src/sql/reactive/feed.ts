@@ -33,6 +33,8 @@ class TableFeed implements Feed {
   readonly #closed = new AbortController();
   #queue: (FeedEvent & { readonly token: Position })[] = [];
   #bySource: ReadonlyMap<string, readonly string[]> = new Map();
+  /** Sources of triggers that a task has left behind. One that becomes ours is found by an inspection, which asks for a look at all. */
+  readonly #strangers = new Set<string>();
   /** What was last seen of each table, so that a fault is told once. */
   readonly #seen = new Map<string, string>();
   #listening: Listening | undefined;
@@ -105,7 +107,10 @@ class TableFeed implements Feed {
 
   /** A source that is not known may be that of triggers that were made a moment ago. */
   async #deliver(noted: readonly Noted[]): Promise<void> {
-    if (noted.some(({ source }) => !this.#bySource.has(source))) await this.#inspect();
+    if (noted.some(({ source }) => !this.#bySource.has(source) && !this.#strangers.has(source))) {
+      await this.#inspect();
+      for (const { source } of noted) if (!this.#bySource.has(source)) this.#strangers.add(source);
+    }
     const first = this.#ledger.end - noted.length;
     for (const [index, { source, key, kind, at }] of noted.entries()) {
       const position = (read: number): Position => new Position(this.#ledger, first + index + read);
