@@ -31,7 +31,7 @@ const oneLine = (text: string): string =>
   shortened(text.replaceAll(/[\p{Cc}\p{Cf}\u2028\u2029]+/gu, ' ').trim() || '?');
 
 /** What an entry says from before an action until after it; where its process died in between, for ever. */
-export const BEGUN = 'begun, end unknown';
+const BEGUN = 'begun, end unknown';
 
 /** What came of an action: the answer, and the same for the log. */
 export interface Done<T> {

@@ -1,12 +1,6 @@
 /** What clients of the front door share with it. It is no part of the package's interface. */
 export { audited, type Done } from './audit.js';
-export {
-  hideCredentials,
-  hideParameters,
-  hideUserinfo,
-  SECRET_PARAMETER,
-  urlParts,
-} from './core/credentials.js';
+export { hideParameters, hideUserinfo, SECRET_PARAMETER, urlParts } from './core/credentials.js';
 export { reasonOf } from './core/errors.js';
 export { groupFailures } from './core/failure-groups.js';
 export { isFieldPath, type FieldValues, type Scalar } from './core/fields.js';

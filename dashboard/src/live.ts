@@ -122,7 +122,10 @@ class Follower<T> {
     const response = await fetch(this.#stream, { redirect: 'manual', signal: answer.signal }).catch(
       () => undefined,
     );
-    if (response === undefined || response.ok || response.status === 0) return answer.abort();
+    if (response === undefined || response.ok || response.status === 0) {
+      answer.abort();
+      return;
+    }
     this.#refused = refusal(response.status, await response.json().catch(() => undefined));
     this.#show({ error: this.#refused });
   }

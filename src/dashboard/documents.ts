@@ -29,7 +29,7 @@ function toFilter({ status, error, fields, time, from, to }: WorkFilter): Docume
 
 /** Whether its id is the value of a field that is hidden, or has it as a part. */
 function isHidden({ redactor }: Asked, { document, title, id }: FoundDocument): boolean {
-  const fields = Object.entries((document ?? {}) as Record<string, unknown>);
+  const fields = Object.entries(document ?? {});
   return fields.some(([key, value]) => {
     if (value === null || value === undefined || !redactor.hides([key])) return false;
     const text = idText(value);

@@ -12,7 +12,7 @@ export interface Page<T> {
   readonly partial?: boolean;
 }
 
-export interface PageRequest {
+interface PageRequest {
   readonly limit: number;
   readonly cursor?: string;
 }

@@ -205,7 +205,7 @@ export async function count({ driver, names }: Sql, filter: JobFilter, most: num
   ];
   const limit = Number.isFinite(most) ? `limit ${parameters.add(most, 'bigint')}` : '';
   const text = `select count(*)::text as json from (select from ${names.jobs} ${where(all)} ${limit}) counted`;
-  const counted = (on: Queryable): Promise<number[]> => rows<number>(on, text, parameters.values);
+  const counted = (on: Queryable): Promise<readonly number[]> => rows<number>(on, text, parameters.values);
   const [number = 0] = await run('count', () =>
     Number.isFinite(most) ? withinLimit(driver, 'count', TIME_LIMIT_MS, counted) : counted(driver),
   );

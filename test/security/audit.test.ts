@@ -42,16 +42,17 @@ describe('the audit log of the dashboard', () => {
     const mill = aMill(memory());
     const told: unknown[] = [];
     const client = aClient(mill, { onError: (error) => told.push(error) });
-    const { append, amend } = mill.audit;
+    const append = mill.audit.append.bind(mill.audit);
+    const amend = mill.audit.amend.bind(mill.audit);
     mill.audit.append = () => Promise.reject(new Error('full'));
     expect((await client.post('names', { action: 'pause', kind: 'jobs', name: 'a' })).status).toBe(500);
     expect(await mill.jobs.paused()).toEqual([]);
-    mill.audit.append = append.bind(mill.audit);
+    mill.audit.append = append;
     mill.audit.amend = () => Promise.reject(new Error('full'));
     told.length = 0;
     expect((await client.post('names', { action: 'pause', kind: 'jobs', name: 'a' })).status).toBe(200);
     expect(told).toHaveLength(1);
-    mill.audit.amend = amend.bind(mill.audit);
+    mill.audit.amend = amend;
     expect(await rowsOf(mill)).toEqual([['pause', 'jobs of the name a', 'begun, end unknown']]);
   });
 

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { MongoClient, type CommandStartedEvent } from 'mongodb';
-import { afterAll, describe, expect, inject, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { mongodb } from '../../src/mongodb/index.js';
 import { postgres } from '../../src/postgres/index.js';
 import type { Tidemill } from '../../src/index.js';

@@ -1,7 +1,7 @@
 /** How work grows with its input, in time of this process alone: what else the machine does is not in it. */
 
 /** Of several runs the quickest: it was disturbed the least. */
-export function cpuMs(work: () => unknown, runs: number): number {
+function cpuMs(work: () => unknown, runs: number): number {
   let best = Infinity;
   for (let run = 0; run < runs; run += 1) {
     const start = process.cpuUsage();

@@ -23,8 +23,8 @@ describe('text from elsewhere', () => {
 
   beforeAll(async () => {
     mill = new Tidemill({ store: await openStore(inject('postgresUrl'), { schema }), logger: false });
-    mill.job(NAME, async (job) => {
-      await job.log(`log${EVIL}line`, { field: EVIL });
+    mill.job(NAME, (job) => {
+      job.log(`log${EVIL}line`, { field: EVIL });
       const error = new FatalError(`err${EVIL}or\nsecond line${EVIL}`);
       error.name = `N${EVIL}`;
       throw error;
