@@ -179,11 +179,14 @@ export class Engine<W extends Work, S> implements Crew {
     };
   }
 
-  /** Recognises work held under this life that nobody here runs; undefined while there is no reason to look for any. */
-  unknown(): ((work: Work) => boolean) | undefined {
-    // For long enough that a claim which landed late has become old enough to be told from one under way.
-    if (this.#clock.monotonic() - this.#loop.suspectAt > SUSPECT_LEASES * this.#options.leaseMs)
-      return undefined;
+  /**
+   * Recognises work held under this life that nobody here runs; undefined while there is no reason to look for any. The
+   * suspicion ends only after a look that came late enough: a claim may land late, and looks may fail meanwhile.
+   */
+  unknown(): { readonly has: (work: Work) => boolean; readonly lookedFor: () => void } | undefined {
+    const { suspectAt } = this.#loop;
+    if (suspectAt === -Infinity) return undefined;
+    const isLast = this.#clock.monotonic() - suspectAt > SUSPECT_LEASES * this.#options.leaseMs;
     const known = new Set([
       ...this.#attempts.keys(),
       ...this.#reservations.ids(),
@@ -191,7 +194,12 @@ export class Engine<W extends Work, S> implements Crew {
       ...this.#settler.ids(),
       ...this.#apart.ids(),
     ]);
-    return (work) => !known.has(work.id);
+    return {
+      has: (work) => !known.has(work.id),
+      lookedFor: () => {
+        if (isLast && this.#loop.suspectAt === suspectAt) this.#loop.suspectAt = -Infinity;
+      },
+    };
   }
 
   /** Begins to claim; the station must have been started. */

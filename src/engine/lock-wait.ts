@@ -18,57 +18,43 @@ export interface AcquiredLock {
   readonly sentAt: number;
 }
 
-/** A lock whose lease has ended is taken over after this long: a live holder that was cut off renews it sooner. */
-const TAKE_OVER_MS = 1_000;
 const FIRST_MS = 25;
 const LONGEST_MS = 250;
 
 /**
  * Asks until the lock is free or the wait is over. An answer that was lost is asked for again: the owner is the same, so
  * what the first request took is found to be its own. Rejects with the reason of `stop` once that aborts.
- *
- * An outage of the database ends the leases of live holders, too. So a lock whose lease has ended is taken over only once
- * it has been seen so for a moment, even if that takes a little longer than the wait.
  */
 export async function waitForLock(request: LockRequest, stop: AbortSignal): Promise<AcquiredLock> {
   const { clock, waitMs } = request;
   const endAt = clock.monotonic() + waitMs;
-  let expiredAt: number | undefined;
   for (let stepMs = FIRST_MS; ; stepMs = Math.min(LONGEST_MS, stepMs * 2)) {
-    const patient = expiredAt === undefined || clock.monotonic() - expiredAt < TAKE_OVER_MS;
-    const attempt = ask(request, patient);
+    const attempt = ask(request);
     clock.track?.(attempt);
     const answer = await attempt;
     stop.throwIfAborted();
-    if ('fence' in answer) return answer;
-    expiredAt = answer.expired ? (expiredAt ?? clock.monotonic()) : undefined;
-    const leftMs = Math.max(endAt, (expiredAt ?? -Infinity) + TAKE_OVER_MS) - clock.monotonic();
-    if (leftMs <= 0 && expiredAt === undefined) throw answer.error;
+    if (!(answer instanceof Error)) return answer;
+    const leftMs = endAt - clock.monotonic();
+    if (leftMs <= 0) throw answer;
     // Those who came at the same time must not ask at the same time for ever.
     const jitter = 0.5 + Math.random() / 2;
-    await pause(clock, Math.min(Math.max(0, leftMs), stepMs * jitter), stop);
+    await pause(clock, Math.min(leftMs, stepMs * jitter), stop);
     stop.throwIfAborted();
   }
 }
 
-/** Why it was not to be had, where asking again may help. */
-interface Refusal {
-  readonly error: LockTakenError | StoreError;
-  /** Its holder's lease has ended. */
-  readonly expired: boolean;
-}
-
-async function ask(request: LockRequest, patient: boolean): Promise<AcquiredLock | Refusal> {
+/** The lock, or the reason why not, where asking again may help. */
+async function ask(request: LockRequest): Promise<AcquiredLock | LockTakenError | StoreError> {
   const { store, clock, key, owner, leaseMs } = request;
   const sentAt = clock.monotonic();
   try {
-    const answer = await store.acquire(key, owner, leaseMs, { patient });
-    if ('heldBy' in answer) return { error: taken(request, answer.heldBy), expired: answer.expired === true };
+    const answer = await store.acquire(key, owner, leaseMs);
+    if ('heldBy' in answer) return taken(request, answer.heldBy);
     if (clock.monotonic() - sentAt < leaseMs) return { fence: answer.fence, sentAt };
     const message = `The lock ${show(key)} was given, but its lease of ${leaseMs} ms was over before the answer came. A longer \`lease\` helps.`;
-    return { error: new StoreError(message, { transient: true }), expired: false };
+    return new StoreError(message, { transient: true });
   } catch (error) {
-    if (error instanceof StoreError && error.transient) return { error, expired: false };
+    if (error instanceof StoreError && error.transient) return error;
     throw error;
   }
 }

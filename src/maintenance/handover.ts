@@ -15,7 +15,7 @@ export interface HandoverOptions<W extends Work, S extends { readonly by: 'holde
   /** True where the process that ran it, by its policies, marked the start of this attempt as the last one. */
   readonly isLastAttempt: (work: W, policies: Policies) => boolean;
   /** Work of this instance's own life that it does not know of, if there is reason to look: a claim's answer was lost. */
-  readonly unknown: () => ((work: Work) => boolean) | undefined;
+  readonly unknown: () => UnknownWork | undefined;
   /**
    * True where it is for this instance to look for strays now. Left out where instances know different sources, so that
    * each has to look for its own.
@@ -23,6 +23,12 @@ export interface HandoverOptions<W extends Work, S extends { readonly by: 'holde
   readonly turn?: (periodMs: number) => Promise<boolean>;
   readonly recovered: (works: readonly Recovered<W, S>[]) => void;
   readonly error: (error: unknown) => void;
+}
+
+interface UnknownWork {
+  readonly has: (work: Work) => boolean;
+  /** Called after a look that found, and handed back, all there was. */
+  readonly lookedFor: () => void;
 }
 
 interface Concluded<S> {
@@ -71,18 +77,19 @@ export class Handover<W extends Work, S extends { readonly by: 'holder' | 'recla
 
   /** A claim that took effect after its answer had been given up: nobody runs it, so it goes back uncounted. */
   async handBackUnknown(self: Instance, leaseMs: number): Promise<void> {
-    const { store, clock, unknown, conclude } = this.#options;
-    const isUnknown = unknown();
-    if (isUnknown === undefined) return;
+    const { store, clock, conclude } = this.#options;
+    const unknown = this.#options.unknown();
+    if (unknown === undefined) return;
     const finishedAt = clock.now();
     const works = (await store.heldBy(self, BATCH)).filter(
-      (work) => isUnknown(work) && (work.lockedAt?.getTime() ?? 0) < finishedAt - leaseMs,
+      (work) => unknown.has(work) && (work.lockedAt?.getTime() ?? 0) < finishedAt - leaseMs,
     );
     const finished: Finished = { outcome: { kind: 'released' }, finishedAt };
     const released = works.map((work) => ({ work, finished, ...conclude(work, finished, {}) }));
     await this.#eachPart(released, async (part) => {
       await store.settle(part.map(({ settlement }) => settlement));
     });
+    unknown.lookedFor();
   }
 
   /** Answers how many of them were written by this call. */
