@@ -1,19 +1,8 @@
-import { hideCredentials } from './core/credentials.js';
 import { asError } from './core/errors.js';
 import { show } from './core/options.js';
-import { shellWord } from './core/shell.js';
 import type { DocumentSchedules } from './document-schedules.js';
 import { retired } from './reactive/atlas.js';
-import {
-  check,
-  destroying,
-  failure,
-  fine,
-  skipped,
-  warning,
-  type Finding,
-  type Verdict,
-} from './store/inspect.js';
+import { check, failure, fine, skipped, warning, type Finding, type Verdict } from './store/inspect.js';
 import type { Cluster, InstanceState, Store } from './store/port.js';
 
 /** More than this between the server's clock and ours, and a `runAt` of ours means another moment there. */
@@ -36,42 +25,23 @@ export async function diagnose(
     return [{ check: 'connection', ...unreachable(asError(error)) }];
   }
   const inspected = (await store.inspect?.()) ?? [];
-  const { live, findings } = await ofCluster(store);
-  const all = [
+  return [
     { check: 'connection', ...fine(`the ${store.kind} store answers`) },
     ...inspected,
     ...(await check('clock', async () => judgeClock(store.clock.now() - Date.now()))),
-    ...findings,
+    ...(await ofCluster(store)),
     ...(await check('document schedules', () => judgeDocuments(documents))),
   ];
-  return live > 0 ? all : all.map(harmless);
 }
 
-/** Nobody is alive: what looks left behind is needed again as soon as the application is started. */
-const harmless = ({ destroys, ...finding }: Finding): Finding =>
-  destroys === true
-    ? { ...finding, fix: 'start your application, which may need it; then run the doctor again' }
-    : finding;
-
-async function ofCluster(
-  store: Store,
-): Promise<{ readonly live: number; readonly findings: readonly Finding[] }> {
+async function ofCluster(store: Store): Promise<readonly Finding[]> {
   let cluster: Cluster;
   try {
     cluster = await store.instances.list();
   } catch (error) {
-    const unseen = skipped(`could not be looked at: ${hideCredentials(asError(error).message)}`);
-    return { live: 0, findings: [{ check: 'instances', ...unseen }] };
+    return [{ check: 'instances', ...skipped(`could not be looked at: ${asError(error).message}`) }];
   }
   const live = cluster.instances.filter(({ dead, leftMs }) => !dead && leftMs > 0);
-  return { live: live.length, findings: await judged(store, cluster, live) };
-}
-
-async function judged(
-  store: Store,
-  cluster: Cluster,
-  live: readonly InstanceState[],
-): Promise<readonly Finding[]> {
   return [
     ...(await check('instances', async () => judgeInstances(live))),
     ...(await check('jobs', () => judgeJobs(store, live))),
@@ -82,7 +52,7 @@ async function judged(
 
 const unreachable = (error: Error): Verdict =>
   failure(
-    hideCredentials(error.message),
+    error.message,
     'start the server that the URL names, or correct host, port, user and database in it',
   );
 
@@ -114,10 +84,10 @@ async function judgeJobs(store: Store, live: readonly InstanceState[]): Promise<
   const orphans = names.filter(({ name, counts }) => counts.pending > 0 && !run.has(name));
   if (orphans.length === 0) return fine('every name that has pending jobs is run by a live instance');
   const named = orphans.map(({ name }) => name);
-  const found = `pending jobs that no live instance runs: ${listed(named)}`;
-  const start = `start an instance with a handler for ${listed(named.map(show))}`;
-  if (live.length === 0) return warning(found, start);
-  return destroying(found, `${start}, or: tidemill cancel --name ${shellWord(named[0] ?? '')}`);
+  return warning(
+    `pending jobs that no live instance runs: ${listed(named)}`,
+    `start an instance with a handler for ${listed(named.map(show))}, or: tidemill cancel --name ${named[0] ?? ''}`,
+  );
 }
 
 function judgePaused({ paused }: Cluster): Verdict {
@@ -125,7 +95,7 @@ function judgePaused({ paused }: Cluster): Verdict {
   if (names.length === 0) return fine('no name is paused');
   return warning(
     `paused until somebody resumes them: ${listed(names)}`,
-    names.map((name) => `tidemill resume ${shellWord(name)}`).join('\n'),
+    names.map((name) => `tidemill resume ${name}`).join('\n'),
   );
 }
 

@@ -1,5 +1,4 @@
 import { Command, CommanderError } from 'commander';
-import { reasonOf } from '../tools.js';
 import { versionOf } from '../version.js';
 import { addBench } from './commands/bench.js';
 import { addCancel, addRetry } from './commands/change.js';
@@ -16,7 +15,7 @@ import { addShow } from './commands/show.js';
 import { addStats } from './commands/stats.js';
 import { Exit, exitOf } from './exit.js';
 import { Frame } from './frame.js';
-import { cleanLines, harmless, painter } from './render/text.js';
+import { painter } from './render/text.js';
 import { hider } from './secrets.js';
 import type { World } from './world.js';
 
@@ -43,7 +42,7 @@ function buildProgram(world: World): Frame {
     .exitOverride()
     .configureOutput({
       writeOut: (text) => void world.stdout.write(text),
-      writeErr: (text) => void world.stderr.write(harmless(hide(text), false)),
+      writeErr: (text) => void world.stderr.write(hide(text)),
       getOutHelpWidth: () => world.stdout.columns ?? 80,
       getErrHelpWidth: () => world.stderr.columns ?? 80,
       getOutHasColors: () => false,
@@ -106,7 +105,9 @@ export async function runProgram(args: readonly string[], given: World): Promise
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? Exit.OK : Exit.USAGE;
     const paint = painter(given.stderr, given.env, !args.includes('--no-color'));
-    world.stderr.write(`${paint('red', 'error:')} ${cleanLines(reasonOf(error))}\n`);
+    world.stderr.write(
+      `${paint('red', 'error:')} ${error instanceof Error ? error.message : String(error)}\n`,
+    );
     return exitOf(error);
   }
 }

@@ -84,18 +84,15 @@ async function follow(asked: Asked, parts: ApiParts, query: URLSearchParams): Pr
   const [path = '', search = ''] = (one(query, 'path', LONGEST_PATH) ?? '').split('?', 2);
   if (path === '') throw badRequest('"path" is missing.');
   const { key, make } = shared(asked, parts, path, new URLSearchParams(search));
-  const whose = asked.viewer.isNamed ? asked.viewer.actor : undefined;
-  // Before the store is asked anything.
-  parts.live.check(whose);
   // A refusal is an answer by itself, and no stream of refusals.
   await make();
-  return parts.live.follow(key, whose, make);
+  return parts.live.follow(key, make);
 }
 
 async function get(asked: Asked, parts: ApiParts, request: Request, path: string): Promise<Response> {
   const { searchParams } = new URL(request.url);
   if (path === 'session') {
-    const { token, cookie } = session(request, asked.settings);
+    const { token, cookie } = session(request, asked.settings.basePath);
     return json(sessionOf(asked, token, parts.version), 200, { 'set-cookie': cookie });
   }
   if (path === 'live') return follow(asked, parts, searchParams);
@@ -123,7 +120,7 @@ function changing(path: string): Change {
 
 async function post(asked: Asked, parts: ApiParts, request: Request, path: string): Promise<Response> {
   const change = changing(path);
-  checkCsrf(request, asked.settings);
+  checkCsrf(request);
   need(asked.viewer, 'act');
   const answer = await change(asked, parts, await Body.read(request));
   // Whoever acted looks again, and must see what came of it.

@@ -3,7 +3,6 @@
  * where every process finds it, and where a stop is asked for.
  */
 import type { AuditEntry } from '../index.js';
-import { acted } from './acted.js';
 import type { Asked } from './asked.js';
 import type { Action, Operation, WorkKind } from './contract.js';
 import { isInternal, notFound, problemOf } from './errors.js';
@@ -15,8 +14,6 @@ interface Progress {
   readonly state: Operation['state'];
   readonly done: number;
   readonly total: number | null;
-  /** Which work was asked for, in full. */
-  readonly target: OperationRequest['exactly'];
   readonly error?: string;
 }
 
@@ -25,7 +22,6 @@ export interface OperationRequest {
   readonly kind: WorkKind;
   readonly chosen: Chosen;
   readonly words: string;
-  readonly exactly: { readonly ids: readonly string[] } | { readonly query: string };
   readonly asOf: Date;
   readonly total: number | null;
 }
@@ -43,26 +39,12 @@ const progressOf = ({ details }: AuditEntry): Progress | undefined => {
 const saidOf = ({ state, done, total }: Progress): string =>
   `${state === 'running' ? 'running: ' : state === 'done' ? '' : `${state}: `}${String(done)}${total === null ? '' : ` of ${String(total)}`}`;
 
-const beginningOf = ({ action, total, exactly }: OperationRequest): Progress => ({
-  operation: action,
-  state: 'running',
-  done: 0,
-  total,
-  target: exactly,
-});
-
-const isLost = (entry: AuditEntry, now: Date): boolean =>
-  progressOf(entry)?.state === 'running' && now.getTime() - entry.updatedAt.getTime() > SILENT_MS;
-
-/** What an entry says now: a process that died could not write that it did. */
-export const outcomeOf = (entry: AuditEntry, now: Date): string =>
-  isLost(entry, now) ? `${entry.outcome}, end unknown: its process is gone` : entry.outcome;
-
 function toOperation(entry: AuditEntry, now: Date): Operation {
   const progress = progressOf(entry);
   if (progress === undefined) throw notFound('There is no such operation (any more).');
   const { operation: action, state, done, total, error } = progress;
-  if (isLost(entry, now))
+  const lost = state === 'running' && now.getTime() - entry.updatedAt.getTime() > SILENT_MS;
+  if (lost)
     return { id: entry.id, action, state: 'failed', done, total, error: 'The process that ran it is gone.' };
   return { id: entry.id, action, state, done, total, ...(error === undefined ? {} : { error }) };
 }
@@ -80,8 +62,8 @@ export class Operations {
   }
 
   async begin(asked: Asked, request: OperationRequest): Promise<Operation> {
-    const { action, words } = request;
-    const begun = beginningOf(request);
+    const { action, words, total } = request;
+    const begun: Progress = { operation: action, state: 'running', done: 0, total };
     const entry = await asked.mill.audit.append({
       actor: asked.viewer.actor,
       action,
@@ -104,15 +86,9 @@ export class Operations {
 
   /** Reaches it in whichever process it runs; there it ends after the batch that is being written. */
   async stop(asked: Asked, id: string): Promise<Operation> {
-    const entry = await asked.mill.audit.get(id);
-    if (entry === undefined) throw notFound('There is no such operation (any more).');
-    if ((await this.get(asked, id)).state !== 'running') return this.get(asked, id);
-    const target = `${entry.action} of ${entry.target} (${id})`;
-    await acted(asked, { action: 'stop', target }, async () => {
-      await asked.mill.audit.amend(id, { stopRequested: true });
-      this.#running.get(id)?.controller.abort();
-      return { outcome: 'requested' };
-    });
+    const { state } = await this.get(asked, id);
+    if (state === 'running') await asked.mill.audit.amend(id, { stopRequested: true });
+    this.#running.get(id)?.controller.abort();
     return this.get(asked, id);
   }
 
@@ -129,8 +105,8 @@ export class Operations {
     id: string,
     controller: AbortController,
   ): Promise<void> {
-    const { kind } = request;
-    let progress = beginningOf(request);
+    const { action, kind, total } = request;
+    let progress: Progress = { operation: action, state: 'running', done: 0, total };
     const write = async (): Promise<void> => {
       const entry = await asked.mill.audit.amend(id, { outcome: saidOf(progress), details: progress });
       if (entry?.stopRequested === true) controller.abort();

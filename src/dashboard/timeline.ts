@@ -17,7 +17,7 @@ export function entryOf(attempt: Attempt, redactor: Redactor): TimelineEntry {
       ? {}
       : {
           error: {
-            name: redactor.text(error.name),
+            name: error.name,
             message: redactor.text(error.message),
             ...(error.stack === undefined ? {} : { stack: redactor.text(error.stack) }),
           },

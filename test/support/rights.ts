@@ -42,9 +42,6 @@ export async function preparePostgres(
   return { url: url.replace('postgres@', `${ROLE}@`), schemas: folder };
 }
 
-/** What a handler needs that writes to a table in the store's transactions; no part of the script. */
-export const handlerGrant = (table: string): string => `grant insert on table ${table} to ${ROLE}`;
-
 /** A schema that no other store of the run has. */
 export function takeSchema(folder: string): string {
   for (const schema of readdirSync(folder)) {
@@ -89,10 +86,7 @@ export async function prepareMongodb(uri: string): Promise<string> {
   const admin = client.db('admin');
   for (const command of mongodbCommands('', ['things', 'others', 'beacons'], ['reminders']))
     await admin.command(command);
-  // Handlers of the tests write to it in the store's transactions.
-  const written = { resource: { db: '', collection: 'others' }, actions: ['insert', 'createCollection'] };
-  await admin.command({ createRole: 'handlers', privileges: [written], roles: [] });
-  await admin.command({ createUser: ROLE, pwd: PASSWORD, roles: [ROLE, 'handlers'] });
+  await admin.command({ createUser: ROLE, pwd: PASSWORD, roles: [ROLE] });
   await client.close();
   return uri.replace(/\/\/[^@]*@/u, `//${ROLE}:${PASSWORD}@`).replace('/?', '/?authSource=admin&');
 }

@@ -18,6 +18,11 @@ export class ChangeLog {
   #forgotten = 0;
   readonly #listeners = new Set<() => void>();
 
+  /** The position of the oldest change that is kept. */
+  get start(): number {
+    return this.#forgotten;
+  }
+
   /** The position after the newest change. */
   get end(): number {
     return this.#forgotten + this.#changes.length;
@@ -53,10 +58,9 @@ export class ChangeLog {
     return this.#changes[position - this.#forgotten];
   }
 
-  /** The collections that have changes after a position. */
-  changedSince(position: number): ReadonlySet<string> {
-    const unread = this.#changes.slice(Math.max(0, position - this.#forgotten));
-    return new Set(unread.map(({ collection }) => collection));
+  /** The changes after a position that are kept. */
+  from(position: number): readonly LoggedChange[] {
+    return this.#changes.slice(Math.max(0, position - this.#forgotten));
   }
 
   onAppend(listener: () => void): () => void {

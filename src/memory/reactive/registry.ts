@@ -52,6 +52,20 @@ export class MemoryRegistry implements PlannerStore {
     return [...new Set([...this.#published.values()].map(({ plan }) => plan.task))];
   }
 
+  /** For tests: up to where changes are planned, as far as the next leader knows. */
+  get resumePoint(): number | undefined {
+    const token = this.#tokens[''];
+    return typeof token === 'number' ? token : undefined;
+  }
+
+  /** For tests: what documents are planned by, and whether they have to be looked at again. */
+  get inForcePlans(): readonly { readonly plan: TaskPlan; readonly isBehind: boolean }[] {
+    return [...this.#states].flatMap(([task, { value }]) => {
+      const found = this.#published.get(`${task}:${value.definition}`);
+      return found === undefined ? [] : [{ plan: found.plan, isBehind: value.wanted > value.done }];
+    });
+  }
+
   /** Tasks and collections that the leader has not caught up with, in words. */
   unplanned(log: ChangeLog): readonly string[] {
     const plans = [...this.#published.values()].map(({ plan }) => plan);
@@ -60,8 +74,7 @@ export class MemoryRegistry implements PlannerStore {
       // One that is left out waits for something else to change.
       return state === undefined || (state.wanted > state.done && !(state.leftOutSince instanceof Date));
     });
-    const token = this.#tokens[''];
-    const changed = log.changedSince(typeof token === 'number' ? token : log.end);
+    const changed = new Set(log.from(this.resumePoint ?? log.end).map(({ collection }) => collection));
     const collections = plans.map(({ source }) => source.collection).filter((name) => changed.has(name));
     return [
       ...behind.map(({ task }) => `documents of task ${task} (not all looked at)`),

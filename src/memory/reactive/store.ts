@@ -29,8 +29,9 @@ export interface MemoryReactiveOptions {
 export class MemoryReactive implements ReactiveStore<MemoryTransaction> {
   readonly planner: MemoryRegistry;
   readonly planning: PlanStore;
-  /** For tests: the rows as they are. */
+  /** For tests: the rows, and the changes, as they are. */
   readonly table: TaskTable;
+  readonly log: ChangeLog;
   readonly #options: MemoryReactiveOptions;
   /** Tasks of which nothing is started, and until when. */
   readonly #pauses = new Map<string, Date | null>();
@@ -38,6 +39,7 @@ export class MemoryReactive implements ReactiveStore<MemoryTransaction> {
   constructor(options: MemoryReactiveOptions) {
     const { now, wake, news, log } = options;
     this.#options = options;
+    this.log = log;
     this.planner = new MemoryRegistry({
       now,
       position: () => log.end,
@@ -68,7 +70,7 @@ export class MemoryReactive implements ReactiveStore<MemoryTransaction> {
 
   /** For `tidemill/testing`: what has still to happen at this moment, in words. */
   unfinished(): readonly string[] {
-    return unfinished(this.table, this.planner, this.#options.log);
+    return unfinished(this.table, this.planner, this.log);
   }
 
   useGlobals(): void {

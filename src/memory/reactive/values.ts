@@ -56,7 +56,7 @@ function compareObjects(a: Plain, b: Plain): number {
 }
 
 /** A field whose value is undefined is not there. */
-export const fieldsOf = (value: Plain): [string, unknown][] =>
+const fieldsOf = (value: Plain): [string, unknown][] =>
   Object.entries(value).filter(([, item]) => item !== undefined);
 
 export function compareValues(a: unknown, b: unknown): number {

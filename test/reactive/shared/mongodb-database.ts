@@ -35,8 +35,7 @@ export function mongodbDatabase(): Promise<Database> {
       return error;
     },
     bare: (work) => own.withSession((session) => work(session)),
-    // Sessions belong to the user who began them.
-    endSession: (session) => own.db('admin').command({ killSessions: [{ id: new UUID(session) }] }),
+    endSession: (session) => client.db('admin').command({ killSessions: [{ id: new UUID(session) }] }),
     unplanned: async () => {
       const planner = await client
         .db()

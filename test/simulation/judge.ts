@@ -1,0 +1,167 @@
+import type { Work } from '../../src/core/work.js';
+import type { Lease, SettleAnswer } from '../../src/store/port.js';
+import type { SimulatedProcess } from './process.js';
+import type { Scheduler } from './scheduler.js';
+
+/** What the judge needs to know of an end, of whatever kind of work. */
+export interface Ending {
+  readonly lease: Lease;
+  readonly by: 'holder' | 'reclaimer';
+  readonly status: string;
+  /** It counts as a failed attempt because its process is thought dead. */
+  readonly isCrash: boolean;
+}
+
+interface Item {
+  readonly name: string;
+  /** Under which token it is held. */
+  token: string | undefined;
+  /** The token that last ended it. */
+  endedBy: string | undefined;
+  status: string;
+  readonly uniqueKey: string | undefined;
+}
+
+interface Run {
+  readonly process: SimulatedProcess;
+  readonly signal: AbortSignal;
+}
+
+const FINISHED: ReadonlySet<string> = new Set(['completed', 'failed', 'cancelled']);
+
+/**
+ * Sees every write that reaches the store, in order, and every handler that begins and ends. Says what must never be.
+ */
+export class Judge {
+  readonly violations: string[] = [];
+  readonly #scheduler: Scheduler;
+  readonly #leaseMs: number;
+  readonly #items = new Map<string, Item>();
+  readonly #runs = new Map<string, Set<Run>>();
+  /** By life: its process, and when the store last heard of it. */
+  readonly #lives = new Map<string, { readonly process: SimulatedProcess; heardAt: number }>();
+  readonly #outages: { readonly from: number; readonly to: number }[] = [];
+  readonly #counts = new Map<string, number>();
+
+  constructor(scheduler: Scheduler, leaseMs: number) {
+    this.#scheduler = scheduler;
+    this.#leaseMs = leaseMs;
+  }
+
+  /** How often each kind of thing was seen. */
+  get counts(): ReadonlyMap<string, number> {
+    return this.#counts;
+  }
+
+  get items(): ReadonlyMap<string, Readonly<Item>> {
+    return this.#items;
+  }
+
+  violated(what: string): void {
+    this.#scheduler.trace.add(`VIOLATION ${what}`);
+    this.violations.push(`${String(this.#scheduler.now)}: ${what}`);
+  }
+
+  count(what: string): void {
+    this.#counts.set(what, (this.#counts.get(what) ?? 0) + 1);
+  }
+
+  outage(from: number, to: number): void {
+    this.#outages.push({ from, to });
+  }
+
+  /** The store heard of a life. */
+  heard(life: string, process: SimulatedProcess): void {
+    this.#lives.set(life, { process, heardAt: this.#scheduler.now });
+  }
+
+  /** A life ended in order: what it could not record by then is found by others, as after a crash. */
+  left(life: string): void {
+    this.#lives.delete(life);
+  }
+
+  created(id: string, name: string, uniqueKey: string | undefined, token: string | undefined): void {
+    this.count('created');
+    if (uniqueKey !== undefined)
+      for (const [other, item] of this.#items)
+        if (item.name === name && item.uniqueKey === uniqueKey && !FINISHED.has(item.status))
+          this.violated(`two live jobs ${name} with the unique key ${uniqueKey}: ${other} and ${id}`);
+    const status = token === undefined ? 'pending' : 'processing';
+    this.#items.set(id, { name, token, endedBy: undefined, status, uniqueKey });
+  }
+
+  claimed(works: readonly Work[], token: string): void {
+    for (const { id, name } of works) {
+      this.count('claimed');
+      this.#scheduler.trace.add(`claimed ${id} under ${token}`);
+      const item = this.#items.get(id) ?? {
+        name,
+        token: undefined,
+        endedBy: undefined,
+        status: '',
+        uniqueKey: undefined,
+      };
+      if (item.token !== undefined)
+        this.violated(`${name} ${id} was claimed under ${token} while ${item.token} held it`);
+      this.#items.set(id, Object.assign(item, { token, status: 'processing' }));
+    }
+  }
+
+  settled(ending: Ending, answer: SettleAnswer): void {
+    if (answer !== 'settled') return;
+    const { lease, by, status } = ending;
+    const item = this.#items.get(lease.id);
+    if (item === undefined) return;
+    if (item.token === lease.token) {
+      this.count(by === 'reclaimer' ? `reclaimed ${status}` : `settled ${status}`);
+      if (ending.isCrash) this.#charged(item, ending);
+      Object.assign(item, { token: undefined, endedBy: lease.token, status });
+    } else if (by !== 'holder' || item.endedBy !== lease.token)
+      this.violated(
+        `${item.name} ${lease.id}: a stale holder (${String(lease.token)}) wrote its end as ${status}`,
+      );
+  }
+
+  /** `byTime`: held by a lock that is a time in the document, which is no better than the clocks of its holders. */
+  began(id: string, process: SimulatedProcess, signal: AbortSignal, byTime = false): () => void {
+    this.count('runs');
+    this.#scheduler.trace.add(`${String(this.#scheduler.now)} ${process.name} begins ${id}`);
+    const runs = this.#runs.get(id) ?? new Set();
+    for (const other of runs)
+      if (
+        !other.process.isDead &&
+        !other.process.isPaused &&
+        !other.signal.aborted &&
+        !(byTime && other.process.wasSkewed)
+      )
+        this.violated(
+          `${id} began on ${process.name} while it ran on ${other.process.name}, which still holds it`,
+        );
+    const run = { process, signal };
+    this.#runs.set(id, runs.add(run));
+    return () => {
+      this.#scheduler.trace.add(`${String(this.#scheduler.now)} ${process.name} ends ${id}`);
+      runs.delete(run);
+    };
+  }
+
+  /** A crash may be counted only against a process that died, or was silent for a lease by itself. */
+  #charged({ name }: Item, { lease }: Ending): void {
+    const life = this.#lives.get(lease.token?.split('.')[0] ?? '');
+    if (life === undefined || life.process.isDead || life.process.wasTroubledSince(life.heardAt)) return;
+    const { now } = this.#scheduler;
+    const silent = now - life.heardAt - this.#outageBetween(life.heardAt, now);
+    if (silent < this.#leaseMs)
+      this.violated(
+        `${name} ${lease.id} was charged a crash, but ${life.process.name} lives and was silent for ${String(silent)} ms apart from an outage`,
+      );
+  }
+
+  /** Outages, with the time that everybody needs to come back afterwards. */
+  #outageBetween(from: number, to: number): number {
+    const parts = this.#outages.map((one) =>
+      Math.max(0, Math.min(to, one.to + this.#leaseMs) - Math.max(from, one.from)),
+    );
+    return parts.reduce((sum, part) => sum + part, 0);
+  }
+}

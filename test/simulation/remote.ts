@@ -1,0 +1,165 @@
+import { MemoryTransaction } from '../../src/memory/index.js';
+import type { DocumentJobStore } from '../../src/store/documents.js';
+import type { Store, WatchHandlers } from '../../src/store/port.js';
+import type { Feed, FeedEvent, ReactiveStore } from '../../src/store/reactive.js';
+import type { Network } from './network.js';
+import type { SimulatedProcess } from './process.js';
+
+/** The store, as the simulation runs it: what only the server sees is watched there. */
+export interface Server extends Store<MemoryTransaction> {
+  readonly reactive: ReactiveStore<MemoryTransaction>;
+  documents(...place: Parameters<NonNullable<Store['documents']>>): DocumentJobStore;
+}
+
+/** Calls that a driver answers by itself. */
+const LOCAL: ReadonlySet<PropertyKey> = new Set(['newId', 'cursorKey', 'read', 'each']);
+
+/** The store as one process sees it: every call goes through the network. */
+export class RemoteStore implements Store<MemoryTransaction> {
+  readonly kind = 'simulated';
+  readonly clock: Store['clock'];
+  readonly payload: Store['payload'];
+  readonly maxPayloadBytes: number;
+  readonly jobs: Server['jobs'];
+  readonly instances: Server['instances'];
+  readonly locks: Server['locks'];
+  readonly metrics: Server['metrics'];
+  readonly audit: Server['audit'];
+  readonly reactive: ReactiveStore<MemoryTransaction>;
+  readonly #server: Server;
+  readonly #network: Network;
+  readonly #process: SimulatedProcess;
+
+  constructor(server: Server, network: Network, process: SimulatedProcess) {
+    this.#server = server;
+    this.#network = network;
+    this.#process = process;
+    this.clock = process.clock;
+    this.payload = server.payload;
+    this.maxPayloadBytes = server.maxPayloadBytes;
+    this.jobs = this.#remote('jobs', server.jobs);
+    this.instances = this.#remote('instances', server.instances);
+    this.locks = this.#remote('locks', server.locks);
+    this.metrics = this.#remote('metrics', server.metrics);
+    this.audit = this.#remote('audit', server.audit);
+    this.reactive = this.#remoteReactive(server.reactive);
+  }
+
+  documents(...[place]: Parameters<Server['documents']>): DocumentJobStore {
+    const { clock } = this;
+    const documents = this.#remote('documents', this.#server.documents(place));
+    const watch: DocumentJobStore['watch'] = async (wake) => {
+      const told = (): void => this.#network.tell(this.#process, wake);
+      const watched = await this.#call('documents.watch', () => this.#server.documents(place).watch?.(told));
+      return { direct: false, close: async () => watched?.close() };
+    };
+    return new Proxy(documents, {
+      get: (of, property) =>
+        property === 'clock'
+          ? clock
+          : property === 'watch'
+            ? watch
+            : (Reflect.get(of, property, of) as unknown),
+    });
+  }
+
+  acquire(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  release(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  async watch(handlers: WatchHandlers): ReturnType<Store['watch']> {
+    const tell =
+      <Given extends readonly unknown[]>(callback: (...given: Given) => void) =>
+      (...given: Given): void =>
+        this.#network.tell(this.#process, () => callback(...given));
+    const remote = {
+      wake: tell(handlers.wake),
+      cancel: tell(handlers.cancel),
+      news: tell(handlers.news),
+      broken: tell(handlers.broken),
+    };
+    const watch = await this.#call('watch', () => this.#server.watch(remote));
+    return 'close' in watch ? { close: async () => watch.close() } : watch;
+  }
+
+  async transaction<T>(work: (transaction: MemoryTransaction) => Promise<T>): Promise<T> {
+    const transaction = new MemoryTransaction();
+    const answer = await work(transaction);
+    await this.#call('commit', async () => transaction.commit());
+    return answer;
+  }
+
+  isTransaction(value: unknown): value is MemoryTransaction {
+    return value instanceof MemoryTransaction;
+  }
+
+  #call<T>(what: string, work: () => Promise<T> | T): Promise<T> {
+    return this.#network.call(this.#process, what, async () => work());
+  }
+
+  #remote<T extends object>(name: string, port: T): T {
+    return new Proxy(port, {
+      get: (of, property) => {
+        const value: unknown = Reflect.get(of, property, of);
+        if (typeof value !== 'function' || LOCAL.has(property)) return value;
+        return (...given: unknown[]): Promise<unknown> =>
+          this.#call(`${name}.${String(property)}`, () => Reflect.apply(value, of, given) as unknown);
+      },
+    });
+  }
+
+  #remoteReactive(reactive: ReactiveStore<MemoryTransaction>): ReactiveStore<MemoryTransaction> {
+    const planning = this.#remote('planning', reactive.planning);
+    const openFeed: typeof planning.openFeed = async (...given) => {
+      const feed = await this.#call('openFeed', () => reactive.planning.openFeed(...given));
+      return new RemoteFeed(feed, this.#network, this.#process);
+    };
+    return {
+      useGlobals: () => undefined,
+      check: (where, plan) => reactive.check(where, plan),
+      prepare: (plans) => this.#call('prepare', () => reactive.prepare(plans)),
+      tasks: (plans) => this.#remote('tasks', reactive.tasks(plans)),
+      planner: this.#remote('planner', reactive.planner),
+      planning: new Proxy(planning, {
+        get: (of, property) =>
+          property === 'openFeed' ? openFeed : (Reflect.get(of, property, of) as unknown),
+      }),
+    };
+  }
+}
+
+/** Events arrive late, or the feed breaks: then it is read again from the last point that was reached. */
+class RemoteFeed implements Feed {
+  readonly #feed: Feed;
+  readonly #network: Network;
+  readonly #process: SimulatedProcess;
+  #token: unknown;
+  #isParked = false;
+
+  constructor(feed: Feed, network: Network, process: SimulatedProcess) {
+    this.#feed = feed;
+    this.#network = network;
+    this.#process = process;
+    this.#token = feed.token;
+  }
+
+  get token(): unknown {
+    return this.#isParked ? this.#feed.token : this.#token;
+  }
+
+  async next(): Promise<FeedEvent> {
+    this.#isParked = true;
+    const event = await this.#feed.next().finally(() => (this.#isParked = false));
+    const arrived = await this.#network.call(this.#process, 'feed.next', () => Promise.resolve(event));
+    this.#token = arrived.token;
+    return arrived;
+  }
+
+  close(): Promise<void> {
+    return this.#feed.close();
+  }
+}

@@ -1,0 +1,49 @@
+import { describe, expect, it } from 'vitest';
+import { simulate } from './simulate.js';
+
+const FOR_MS = 15_000;
+
+describe('a simulated cluster', () => {
+  it('does exactly the same twice for one seed, and something else for another', async () => {
+    const first = await simulate({ seed: 5, forMs: FOR_MS });
+    const again = await simulate({ seed: 5, forMs: FOR_MS });
+    const other = await simulate({ seed: 6, forMs: FOR_MS });
+    expect(again.hash).toBe(first.hash);
+    expect(again.last).toEqual(first.last);
+    expect(other.hash).not.toBe(first.hash);
+  });
+
+  it('meets every kind of fault, and work of every kind', async () => {
+    const seen = new Set<string>();
+    for (let seed = 1; seed <= 10; seed += 1)
+      for (const what of (await simulate({ seed, forMs: FOR_MS })).counts.keys()) seen.add(what);
+    for (const fault of [
+      'crash',
+      'pause',
+      'cut',
+      'outage',
+      'clock',
+      'poison',
+      'deploy',
+      'history',
+      'reconcile',
+      'weather',
+    ])
+      expect(seen).toContain(`fault ${fault}`);
+    for (const what of [
+      'created',
+      'claimed',
+      'runs',
+      'settled completed',
+      'settled pending',
+      'reclaimed pending',
+    ])
+      expect(seen).toContain(what);
+  });
+
+  it('leaves chance and time as they were', async () => {
+    const before = [Math.random, Date.now, setImmediate];
+    await simulate({ seed: 1, forMs: 100 });
+    expect([Math.random, Date.now, setImmediate]).toEqual(before);
+  });
+});

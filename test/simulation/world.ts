@@ -1,0 +1,265 @@
+import type { Tidemill } from '../../src/index.js';
+import { memory, type MemoryStore } from '../../src/memory/index.js';
+import { FAULTS, type Fault } from './faults.js';
+import { Judge } from './judge.js';
+import { CALM, Network } from './network.js';
+import { SimulatedProcess } from './process.js';
+import type { Random } from './random.js';
+import { RemoteStore, type Server } from './remote.js';
+import type { Scheduler } from './scheduler.js';
+import { watchedServer } from './server.js';
+import { EVERYTHING, LEASE_MS, Workload, type Deployment } from './workload.js';
+
+export interface WorldOptions {
+  readonly scheduler: Scheduler;
+  readonly random: Random;
+  readonly without: readonly Fault[];
+}
+
+interface Member {
+  readonly process: SimulatedProcess;
+  readonly mill: Tidemill<RemoteStore>;
+  isStarted: boolean;
+  isStopping: boolean;
+}
+
+const LONGEST_FAULT_MS = 9_000;
+const LONGEST_RESTART_MS = 6_000;
+
+/** A database, the processes that work on it, and everything that happens to them. */
+export class World {
+  readonly judge: Judge;
+  readonly store: MemoryStore;
+  readonly workload: Workload;
+  /** Jobs whose `enqueue` said that they are stored. */
+  readonly accepted = new Set<string>();
+  readonly reminders = new Set<string>();
+  readonly #scheduler: Scheduler;
+  readonly #random: Random;
+  readonly #faults: readonly Fault[];
+  readonly #network: Network;
+  readonly #server: Server;
+  readonly #processes = new Map<string, SimulatedProcess>();
+  readonly #poisoned = new Set<string>();
+  #members: Member[] = [];
+  #isHealed = false;
+  /** The processes' clocks differ from the start. */
+  readonly #isSkewed: boolean;
+  #serial = 0;
+  #things = 0;
+
+  constructor({ scheduler, random, without }: WorldOptions) {
+    this.#scheduler = scheduler;
+    this.#random = random;
+    this.#faults = FAULTS.filter((fault) => !without.includes(fault));
+    this.#isSkewed = this.#faults.includes('clock') && random.chance(0.5);
+    this.judge = new Judge(scheduler, LEASE_MS);
+    this.#network = new Network(scheduler, random);
+    this.store = memory({
+      clock: {
+        now: () => Math.floor(scheduler.now),
+        monotonic: () => scheduler.now,
+        timer: (delayMs, callback) => ({ cancel: scheduler.after(delayMs, callback) }),
+      },
+    });
+    this.workload = new Workload(this.store, this.judge, random);
+    this.#server = watchedServer({
+      store: this.store,
+      judge: this.judge,
+      processOf: (instanceId) => this.#processes.get(instanceId) as SimulatedProcess,
+      poisoned: this.#poisoned,
+    });
+  }
+
+  /** Work comes, and things go wrong, for as long as `forMs`. */
+  begin(forMs: number): void {
+    const count = this.#random.between(2, 4);
+    for (let at = 0; at < count; at += 1) this.#launch(at === 0 ? EVERYTHING : this.#deployment());
+    const until = this.#scheduler.now + forMs;
+    this.#repeat(until, 30, 700, () => this.#produce());
+    this.#repeat(until, 300, 4_000, () => this.#strike());
+  }
+
+  /** Nothing goes wrong from here on; whoever is gone is replaced. */
+  heal(): void {
+    this.#isHealed = true;
+    this.workload.isRough = false;
+    this.#network.weather = CALM;
+    this.#network.downUntil = -Infinity;
+    this.#poisoned.clear();
+    for (const { process } of this.#members) {
+      process.cutUntil = Math.min(process.cutUntil, this.#scheduler.now);
+      process.skewMs = 0;
+      process.wake();
+    }
+    this.#launch(EVERYTHING);
+  }
+
+  /** Everything that was accepted has come to its end. */
+  get isDone(): boolean {
+    return this.unfinished().length === 0;
+  }
+
+  /** What has not come to its end, in words. */
+  unfinished(): readonly string[] {
+    const { handled, reminded } = this.workload;
+    const left: string[] = [];
+    for (const id of this.accepted) {
+      const item = this.judge.items.get(id);
+      if (item === undefined) left.push(`job ${id} is not stored`);
+      else if (item.status !== 'completed') left.push(`job ${item.name} ${id} is ${item.status}`);
+    }
+    const { table, planner } = this.store.reactive;
+    for (const { plan } of planner.inForcePlans)
+      for (const { _id: id, n } of this.store.collection<{ n: number }>('things').all()) {
+        const last = handled.get(`${plan.task}/${String(id)}`);
+        if (last !== n && table.look(plan, id).outcome === 'matches')
+          left.push(
+            `${plan.task} of ${String(id)} has handled ${String(last)}, and not ${String(n)}; its task is ${JSON.stringify(table.row(plan, id))}`,
+          );
+      }
+    for (const id of this.reminders) {
+      const sleepUntil = this.store.collection('reminders').get(id)?.['sleepUntil'] ?? null;
+      if (!reminded.has(id) || sleepUntil !== null)
+        left.push(`reminder ${id} waits for ${JSON.stringify(sleepUntil)}`);
+    }
+    return left;
+  }
+
+  #repeat(until: number, leastMs: number, mostMs: number, act: () => void): void {
+    this.#scheduler.after(this.#random.between(leastMs, mostMs), () => {
+      if (this.#scheduler.now >= until) return;
+      act();
+      this.#repeat(until, leastMs, mostMs, act);
+    });
+  }
+
+  #deployment(): Deployment {
+    const tasks = EVERYTHING.tasks.filter(() => this.#random.chance(0.8));
+    return { tasks, least: this.#random.chance(0.8) ? 0 : 5 };
+  }
+
+  #launch(deployment: Deployment): void {
+    const process = new SimulatedProcess(`p${String((this.#serial += 1))}`, this.#scheduler);
+    if (!this.#isHealed && this.#isSkewed) process.skewMs = this.#random.between(-300, 300);
+    this.#processes.set(process.name, process);
+    const remote = new RemoteStore(this.#server, this.#network, process);
+    const member = {
+      process,
+      mill: this.workload.mill(process, remote, deployment),
+      isStarted: false,
+      isStopping: false,
+    };
+    this.#members.push(member);
+    process.deliver(() => {
+      member.mill.start().then(
+        () => (member.isStarted = true),
+        // As a process whose start fails would: it exits, and is started again.
+        () => this.#end(member),
+      );
+    });
+  }
+
+  /** It is gone, and another one comes in its place. */
+  #end(member: Member): void {
+    member.process.kill();
+    this.#members = this.#members.filter((one) => one !== member);
+    const deployment = this.#isHealed ? EVERYTHING : this.#deployment();
+    this.#scheduler.after(this.#random.between(0, LONGEST_RESTART_MS), () => this.#launch(deployment));
+  }
+
+  #produce(): void {
+    const kind = this.#random.between(0, 9);
+    if (kind < 6) this.#enqueue();
+    else if (kind < 9) this.#write();
+    else {
+      const sleepUntil = new Date(this.#scheduler.now + this.#random.between(-1_000, 4_000));
+      this.reminders.add(String(this.store.collection('reminders').insert({ sleepUntil })._id));
+    }
+  }
+
+  #enqueue(): void {
+    const member = this.#random.pick(
+      this.#members.filter(({ isStarted, isStopping }) => isStarted && !isStopping),
+    );
+    if (member === undefined) return;
+    const name = this.#random.pick(['step', 'step', 'step', 'only', 'transfer']) ?? 'step';
+    const delay = this.#random.chance(0.3) ? this.#random.between(0, 3_000) : 0;
+    const unique = name === 'only' ? { uniqueKey: `key-${String(this.#random.between(1, 2))}` } : {};
+    member.process.deliver(() => {
+      member.mill.enqueue(name, {}, { delay, ...unique }).then(
+        ({ id }) => void this.accepted.add(id),
+        () => this.judge.count('enqueue refused'),
+      );
+    });
+  }
+
+  /** Somebody writes to the collection that tasks watch. */
+  #write(): void {
+    const things = this.store.collection('things');
+    const n = this.#random.between(0, 20);
+    const known = this.#random.between(0, this.#things);
+    if (known === 0 || this.#things < 2) things.insert({ _id: (this.#things += 1), n });
+    else if (this.#random.chance(0.1)) things.delete(known);
+    else if (!things.update(known, { n })) things.insert({ _id: known, n });
+  }
+
+  #strike(): void {
+    const fault = this.#random.pick(this.#faults);
+    if (fault === undefined) return;
+    this.judge.count(`fault ${fault}`);
+    this.#scheduler.trace.add(`${String(this.#scheduler.now)} FAULT ${fault}`);
+    const member = this.#random.pick(this.#members);
+    const forMs = this.#random.between(100, LONGEST_FAULT_MS);
+    if (fault === 'outage') this.#outage(forMs);
+    else if (fault === 'weather') this.#changeWeather();
+    else if (fault === 'history') this.store.reactive.log.forget(this.store.reactive.log.end);
+    else if (member !== undefined) this.#strikeOne(fault, member, forMs);
+  }
+
+  #strikeOne(fault: Fault, member: Member, forMs: number): void {
+    const { process } = member;
+    if (fault === 'crash') this.#end(member);
+    else if (fault === 'deploy') this.#stop(member);
+    else if (fault === 'cut') process.cutUntil = this.#scheduler.now + forMs;
+    else if (fault === 'pause') {
+      process.pause();
+      this.#scheduler.after(forMs, () => process.wake());
+    } else if (fault === 'clock') {
+      process.skewMs = this.#random.between(-20_000, 20_000);
+      this.#scheduler.after(forMs, () => (process.skewMs = 0));
+    } else if (fault === 'poison') this.#poison(forMs);
+    else if (member.isStarted)
+      process.deliver(() => void member.mill.tasks.reconcile().catch(() => undefined));
+  }
+
+  /** The database refuses the outcomes of one job, for a while. */
+  #poison(forMs: number): void {
+    const id = this.#random.pick([...this.accepted]);
+    if (id === undefined) return;
+    this.#poisoned.add(id);
+    this.#scheduler.after(forMs, () => this.#poisoned.delete(id));
+  }
+
+  /** The store is away for everybody. */
+  #outage(forMs: number): void {
+    const { now } = this.#scheduler;
+    this.#network.downUntil = now + forMs;
+    this.judge.outage(now, now + forMs);
+  }
+
+  #changeWeather(): void {
+    const bad = this.#random.pick([0, 0.02, 0.05, 0.15]) ?? 0;
+    const part = (): number => bad * this.#random.next();
+    this.#network.weather = { dropped: part(), unanswered: part(), late: part(), slow: 2 * part() };
+  }
+
+  #stop(member: Member): void {
+    if (!member.isStarted || member.isStopping) return;
+    member.isStopping = true;
+    member.process.deliver(() => {
+      const over = (): void => this.#end(member);
+      member.mill.stop({ timeout: 500 }).then(over, over);
+    });
+  }
+}
