@@ -13,7 +13,7 @@ export interface JobsFilter {
   readonly createdAt?: TimeRange;
   readonly updatedAt?: TimeRange;
   readonly nextRunAt?: TimeRange;
-  /** Text contained in the failure's message. */
+  /** Text contained in the failure's message, whatever the case of its letters. */
   readonly error?: string;
   /**
    * Parts of the payload and the values that they have, such as `{ 'user.id': 5 }`; of a list one item will do. No index

@@ -112,7 +112,7 @@ function matches(row: Row, filter: JobFilter): boolean {
     (name === undefined || name.includes(row.name)) &&
     (status === undefined || status.includes(row.status)) &&
     (uniqueKey === undefined || (row.uniqueKey !== undefined && uniqueKey.includes(row.uniqueKey))) &&
-    (error === undefined || (row.failReason?.includes(error) ?? false)) &&
+    (error === undefined || (row.failReason?.toLowerCase().includes(error.toLowerCase()) ?? false)) &&
     (data === undefined || matchesFields(row.data, data)) &&
     within(row.createdAt, filter.createdAt) &&
     within(row.updatedAt, filter.updatedAt) &&

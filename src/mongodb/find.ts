@@ -24,7 +24,7 @@ function toQuery(filter: JobFilter): Filter<JobDocument> {
     ...(createdAt === undefined ? {} : { createdAt: rangeQuery(createdAt) }),
     ...(updatedAt === undefined ? {} : { updatedAt: rangeQuery(updatedAt) }),
     ...(nextRunAt === undefined ? {} : { nextRunAt: rangeQuery(nextRunAt) }),
-    ...(error === undefined ? {} : { failReason: { $regex: escaped(error) } }),
+    ...(error === undefined ? {} : { failReason: { $regex: escaped(error), $options: 'i' } }),
     ...(data === undefined ? {} : fieldsQuery(data, 'data')),
   };
 }

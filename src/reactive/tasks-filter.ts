@@ -9,7 +9,7 @@ import type { TaskFilter } from '../store/reactive.js';
 export interface TasksFilter {
   readonly task?: string | readonly string[];
   readonly status?: TaskStatus | readonly TaskStatus[];
-  /** Text contained in the last error's message, or an expression that it matches. */
+  /** Text contained in the last error's message, whatever the case of its letters, or an expression that it matches. */
   readonly errorMessage?: string | RegExp;
   readonly hasError?: boolean;
   /** A query on the source documents; on SQL comparisons, or sql`…`. */

@@ -51,7 +51,11 @@ function conditions(filter: JobFilter, parameters: Parameters): string[] {
     ...(nextRunAt === undefined ? [] : range('next_run_at', nextRunAt, parameters)),
     ...(error === undefined
       ? []
-      : [isStorable(error) ? `strpos(fail_reason, ${parameters.add(error, 'text')}) > 0` : 'false']),
+      : [
+          isStorable(error)
+            ? `strpos(lower(fail_reason), lower(${parameters.add(error, 'text')})) > 0`
+            : 'false',
+        ]),
     ...(data === undefined ? [] : fieldConditions('data', data, parameters)),
   ];
 }

@@ -174,7 +174,7 @@ export interface TaskSettlement {
 export interface TaskFilter {
   readonly task?: readonly string[];
   readonly status?: readonly TaskStatus[];
-  /** Part of the message, or an expression that it matches. */
+  /** Part of the message, whatever the case of its letters, or an expression that it matches. */
   readonly errorMessage?: string | RegExp;
   readonly hasError?: boolean;
   /** A query on the source documents, of the store's own. */

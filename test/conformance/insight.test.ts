@@ -95,6 +95,7 @@ eachStore('what people ask', ({ open }) => {
     ]);
     const search = groups.find(({ count }) => count === 3)!.search;
     expect(await mill.jobs.count({ error: search })).toBe(3);
+    expect(await mill.jobs.count({ error: search.toUpperCase() })).toBe(3);
     expect((await mill.jobs.errors({ name: 'nobody' })).groups).toEqual([]);
     expect((await mill.jobs.errors({ limit: 2 })).partial).toBe(true);
   });

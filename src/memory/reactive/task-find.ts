@@ -32,7 +32,8 @@ function onFields(table: TaskTable, source: NonNullable<TaskFilter['source']>): 
 }
 
 const says = (message: string | undefined, wanted: string | RegExp): boolean =>
-  message !== undefined && (typeof wanted === 'string' ? message.includes(wanted) : wanted.test(message));
+  message !== undefined &&
+  (typeof wanted === 'string' ? message.toLowerCase().includes(wanted.toLowerCase()) : wanted.test(message));
 
 export function select(table: TaskTable, filter: TaskFilter): TaskRow[] {
   const { task, status, errorMessage, hasError, sourceDocFilter, _id, keys, source } = filter;

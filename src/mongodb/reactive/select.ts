@@ -25,7 +25,7 @@ export interface Selection {
   readonly apart?: Document;
 }
 
-const escaped = (text: string): RegExp => new RegExp(text.replace(/[.*+?^${}()|[\]\\]/gu, '\\$&'), 'u');
+const escaped = (text: string): RegExp => new RegExp(text.replace(/[.*+?^${}()|[\]\\]/gu, '\\$&'), 'iu');
 
 function ownFilter(filter: TaskFilter, tasks: readonly string[]): Filter<Document> {
   const { status, errorMessage, hasError, _id, keys, source } = filter;

@@ -72,7 +72,11 @@ function conditions(filter: TaskFilter, args: Arguments): string[] {
     ...(status === undefined ? [] : [`k.status = any(${texts(status, args)})`]),
     ...(typeof errorMessage !== 'string'
       ? []
-      : [isStorable(errorMessage) ? `strpos(k.last_error, ${args.add(errorMessage, 'text')}) > 0` : 'false']),
+      : [
+          isStorable(errorMessage)
+            ? `strpos(lower(k.last_error), lower(${args.add(errorMessage, 'text')})) > 0`
+            : 'false',
+        ]),
     ...(errorMessage instanceof RegExp ? ['k.last_error is not null'] : []),
     ...(hasError === undefined ? [] : [`k.last_error is ${hasError ? 'not ' : ''}null`]),
     ...(_id === undefined ? [] : [idCondition(_id, args)]),

@@ -278,6 +278,7 @@ eachYard('managing tasks', (aYard) => {
     expect(await ids({})).toEqual([1, 2, 3]);
     expect(await ids({ status: ['failed', 'pending'] })).toEqual([2]);
     expect(await ids({ errorMessage: 'Service' })).toEqual([2]);
+    expect(await ids({ errorMessage: 'sERVICE' })).toEqual([2]);
     expect(await ids({ errorMessage: /SERVICE\b.*down$/iu })).toEqual([2]);
     expect(await ids({ hasError: false })).toEqual([1, 3]);
     expect(await ids({ sourceDocFilter: { n: { $gt: 1 } } })).toEqual([2, 3]);
