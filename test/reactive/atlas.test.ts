@@ -124,6 +124,26 @@ describe('what a definition means for what is stored', () => {
     expect(evolve(inForce(raised, first.state), NOW).reprocess).toBeUndefined();
   });
 
+  it('is a reset and a reconciliation where it comes back after a week with a raised version', () => {
+    const raised = {
+      ...published('b', 2),
+      plan: planOf({ handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' }),
+    };
+    const away = stateOf({ lastSeenAt: new Date(NOW.getTime() - 8 * DAY), leftOutSince: NOW });
+    expect(evolve(inForce(raised, away), NOW)).toMatchObject({
+      reprocess: 'reprocess_all',
+      isNew: true,
+      state: { handlerVersion: 2, wanted: 2, done: 1, leftOutSince: null },
+    });
+    const lower = stateOf({ handlerVersion: 3, lastSeenAt: new Date(0) });
+    expect(evolve(inForce(raised, lower), NOW)).toMatchObject({ state: { handlerVersion: 3 } });
+  });
+
+  it('is noted where the task was left out and is planned again', () => {
+    const back = evolve(inForce(published('a'), stateOf({ leftOutSince: NOW, leftOutReason: 'x' })), NOW);
+    expect(back).toMatchObject({ changed: true, state: { leftOutSince: null, leftOutReason: null } });
+  });
+
   it('never takes a version back, whatever comes in whatever order', () => {
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 1, max: 5 }), { maxLength: 20 }), (versions) => {

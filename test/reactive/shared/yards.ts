@@ -81,6 +81,8 @@ export interface Yard extends Omit<Database, 'beacon' | 'sourceName'> {
   readonly paused: () => Promise<ReadonlySet<string>>;
   /** How far a pass over `things` has come. */
   readonly checkpoint: () => Promise<Checkpoint | undefined>;
+  /** A leader that is gone had cleaned up after so many tasks of this name, long after the time for it had come. */
+  readonly begunCleanup: (task: string, count: number) => Promise<unknown>;
   /** How many instances are registered. */
   readonly lives: () => Promise<number>;
   /** What the cluster knows of a task. */
@@ -114,6 +116,16 @@ async function open(made: () => Promise<Database>): Promise<Yard> {
     reaches,
     paused: () => ask(async (reactive) => (await reactive.tasks(() => new Map()).look([])).cluster.paused),
     checkpoint: () => ask((reactive) => reactive.planner.checkpoint({ collection: database.sourceName })),
+    begunCleanup: (task, count) =>
+      ask(async ({ planner, planning }, eye) => {
+        const { leader } = await eye.instances.list();
+        const published = (await planner.plans()).find(({ plan }) => plan.task === task);
+        if (leader === undefined || published === undefined) throw new Error(`${task} was never planned`);
+        const { after } = await planning.known(published.plan, undefined, count);
+        if (after === undefined) throw new Error(`${task} has fewer tasks`);
+        const term = { life: leader.life ?? '', term: leader.term };
+        return planner.saveState(term, task, { cleanedUpTo: after, lastCleanedAt: new Date(0) });
+      }),
     lives: () => ask(async (_reactive, eye) => (await eye.instances.list()).instances.length),
     state: (task) =>
       ask(async (reactive) => (await reactive.planner.states()).find((one) => one.task === task)),
