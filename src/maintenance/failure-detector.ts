@@ -3,6 +3,10 @@ import type { Cluster, InstanceState } from '../store/port.js';
 
 /** Renewals come every third of a lease: a longer gap than this means that one of them failed or was late. */
 const GAP_SHARE = 1 / 2;
+/** Of a lease that is only seconds long, a machine that is busy uses up more than that. */
+const SHORT_GAP_MS = 2_000;
+const longestGapMs = (leaseMs: number): number =>
+  Math.max(leaseMs * GAP_SHARE, Math.min(leaseMs, SHORT_GAP_MS));
 /** How long a lease has to be seen expired: a process that was cut off for a moment tries again in less. */
 const CONFIRM_MS = 1_500;
 const CONFIRM_SHARE = 1 / 4;
@@ -41,7 +45,7 @@ export class FailureDetector {
     // By both clocks: a machine that was suspended, or a server's clock that was set, ends all leases at once, too.
     const gapMs =
       last === undefined ? Infinity : Math.max(now.monotonic - last.monotonic, now.store - last.store);
-    if (gapMs <= this.#leaseMs * GAP_SHARE) return;
+    if (gapMs <= longestGapMs(this.#leaseMs)) return;
     this.#contactSince = now.monotonic;
     this.#expired.clear();
   }
@@ -68,7 +72,7 @@ export class FailureDetector {
     const now = this.#clock.monotonic();
     const silentMs = now - (this.#renewedAt?.monotonic ?? -Infinity);
     const wholeMs = Math.min(this.#leaseMs, MOST_GRACE_MS);
-    if (silentMs > this.#leaseMs * GAP_SHARE) return wholeMs;
+    if (silentMs > longestGapMs(this.#leaseMs)) return wholeMs;
     return Math.max(0, this.#contactSince + wholeMs - now);
   }
 }
