@@ -28,7 +28,7 @@ class Hopeless extends Error {}
  * A statement over some keys; over none it must succeed, unless it is wrong itself. False where it got nowhere, for instance because the
  * table is being altered: that says nothing about rows.
  */
-export type Statement = (keys: readonly string[]) => Promise<boolean>;
+type Statement = (keys: readonly string[]) => Promise<boolean>;
 
 /**
  * Runs a statement over a batch, and answers the rows that it chokes on. An error that may pass makes its row wait

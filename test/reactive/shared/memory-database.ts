@@ -76,7 +76,7 @@ export function memoryDatabase(): Promise<Database> {
     filters: {
       notOver: { $expr: { $gt: ['$until', '$$NOW'] } },
       over: { $expr: { $lte: ['$until', '$$NOW'] } },
-      failing: { $expr: { $divide: [1, '$other'] } },
+      failing: { $expr: { $gt: [{ $divide: [1, '$other'] }, 0] } },
     },
   });
 }
