@@ -30,9 +30,16 @@ export function withValueAt(
   return copy;
 }
 
-/** An id as text, for people: a database's own type says it best, anything else is JSON. */
+const asJson = (_key: string, value: unknown): unknown =>
+  typeof value === 'bigint' ? value.toString() : value;
+
+/** An id as text, for people: a database's own type says it best, anything else is JSON. It never throws. */
 export function idText(id: unknown): string {
   if (typeof id === 'string') return id;
-  const text = JSON.stringify(id) as string | undefined;
-  return text === undefined ? String(id) : text.replaceAll(/^"|"$/gu, '');
+  try {
+    const text = JSON.stringify(id, asJson) as string | undefined;
+    return text === undefined ? String(id) : text.replaceAll(/^"|"$/gu, '');
+  } catch {
+    return Object.prototype.toString.call(id);
+  }
 }

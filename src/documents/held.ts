@@ -20,6 +20,9 @@ export type Ending = DocumentWrite extends infer W
     : never
   : never;
 
+/** A schedule that is another one each time it is looked at is concluded at last by the latest of them. */
+const MOST_LOOKS = 10;
+
 /** A document that this scheduler has locked. */
 export class Held<Doc> implements Work {
   readonly key: unknown;
@@ -28,11 +31,14 @@ export class Held<Doc> implements Work {
   readonly lockedAt = null;
   job: DocumentJob<Doc>;
   /** What is to be written of it: a crash that is counted before the run, and what the run has come to. */
-  ending: Ending | undefined;
+  decide: (() => Ending) | undefined;
   /** A final write was not answered: it may have been made. */
   isDoubtful = false;
+  /** Its document was deleted or given another time while the lock held: somebody meant that, and nobody else runs it. */
+  isForgone = false;
   /** Given up by a stop: what its handler still comes to is nobody's business. */
   isAbandoned = false;
+  #looks = 0;
   /** What `sleepUntil` may be, if nobody else wrote it; the likeliest first. */
   #values: readonly [Date, ...Date[]];
   #endsAt: number;
@@ -58,9 +64,31 @@ export class Held<Doc> implements Work {
     return this.#values[0];
   }
 
-  /** Every precondition under which a write of this run may be made. */
+  /** Every precondition under which the lock may be renewed. */
   get fences(): readonly Fenced[] {
     return this.#fenced ? this.#values.map((ifSleepUntil) => ({ ifSleepUntil })) : [{}];
+  }
+
+  /** What has to hold besides, for what was decided of the schedule to be written. */
+  get basis(): Fenced {
+    const { revision } = this.job;
+    return revision === undefined || this.#looks >= MOST_LOOKS ? {} : { ifRevision: revision };
+  }
+
+  /** Learns the schedule as it is now; false where the lock is another's by now. */
+  learn(current: DocumentJob<Doc>): boolean {
+    const at = current.sleepUntil instanceof Date ? current.sleepUntil.getTime() : null;
+    if (this.#fenced && !this.#values.some((value) => value.getTime() === at)) return false;
+    const { sleepUntil = null, failure = null, lockedUntil = null, document } = this.job;
+    this.job = {
+      ...current,
+      sleepUntil,
+      failure,
+      lockedUntil,
+      ...(document === undefined ? {} : { document }),
+    };
+    this.#looks += 1;
+    return true;
   }
 
   /** True where the lock is over by this process's reckoning, so that others may have it by right. */

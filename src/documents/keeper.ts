@@ -87,6 +87,7 @@ export class Keeper<Doc> {
   }
 
   #lose(held: Held<Doc>): void {
+    if (!held.isOver(this.#options.clock)) held.isForgone = true;
     this.delete(held);
     held.abort(
       new LeaseLostError(`${held.id}: its sleepUntil was changed while it ran, so its lock is gone.`),

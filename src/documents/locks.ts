@@ -16,6 +16,19 @@ export interface LocksOptions<Doc> {
 const MOST_MORE_MS = 1_000;
 const MORE = 0.05;
 
+/** Each of them, whatever happens to another: they are locked by now, and nobody else would run them. */
+function inTurn<T>(items: readonly T[], work: (item: T) => void): void {
+  const problems = items.flatMap((item) => {
+    try {
+      work(item);
+      return [];
+    } catch (problem) {
+      return [problem];
+    }
+  });
+  if (problems.length > 0) throw problems[0];
+}
+
 /** Makes the values that locks write, and locks documents with them. */
 export class Locks<Doc> {
   readonly #options: LocksOptions<Doc>;
@@ -45,7 +58,7 @@ export class Locks<Doc> {
         'lock documents',
         async () => (await store.lockMany?.(lock.until, { limit, signal, marks })) ?? [],
       );
-      for (const job of jobs) found(job, lock);
+      inTurn(jobs, (job) => found(job, lock));
       return jobs.length;
     }
     for (let count = 0; count < limit; count += 1) {

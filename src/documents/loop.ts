@@ -24,6 +24,8 @@ const FIRST_WAIT_MS = 100;
 const LONGEST_WAIT_MS = 5_000;
 /** Times that are remembered; the poll finds the others. */
 const MOST_PLANNED = 100;
+/** A process that wakes up this much later than it meant to was stopped for a while. */
+const MOST_LATE_MS = 60_000;
 
 /** The seed's tick loop: wait, lock what there is room for and start it, or be idle for a while. */
 export class Loop {
@@ -34,9 +36,18 @@ export class Loop {
   /** When documents that ran here are due again. */
   #planned: number[] = [];
   #failingAt: number | undefined;
+  #since: number;
+  /** When the next look is to be, at the latest; Infinity while every slot is taken. */
+  #lookBy = Infinity;
 
   constructor(options: LoopOptions) {
     this.#options = options;
+    this.#since = options.clock.now();
+  }
+
+  /** Since when it has looked without a break: neither did the store fail, nor was the process stopped. */
+  get since(): number {
+    return this.#since;
   }
 
   /** Milliseconds since the store first failed to answer; 0 where it does answer. */
@@ -63,10 +74,13 @@ export class Loop {
     for (let failures = 0; !stop.aborted;) {
       if (settings.nextMs > 0 && !(await pause(clock, settings.nextMs, stop))) return;
       wake.clear();
+      if (clock.now() > this.#lookBy + MOST_LATE_MS) this.#since = clock.now();
       const step = this.#step();
       clock.track?.(step);
       try {
         const waitMs = await step;
+        if (failures > 0) this.#since = clock.now();
+        this.#lookBy = clock.now() + waitMs + settings.nextMs;
         failures = 0;
         this.#failingAt = undefined;
         if (waitMs > 0) await wake.wait(waitMs, stop);

@@ -1,6 +1,6 @@
 import type { MissedPolicy } from '../core/job.js';
 import type { CronTimes } from '../time/cron.js';
-import { isTooLate, runAfter, type NextRun } from '../time/recurrence.js';
+import { isTooLate, runAfter, type Attention, type NextRun } from '../time/recurrence.js';
 import type { Interval } from './interval.js';
 
 /** What becomes of runs that nobody started in time; `seed`: as mongodb-cron computes it. */
@@ -33,5 +33,5 @@ function seedNext(times: CronTimes, from: Date, repeatUntil: Date | undefined, n
 }
 
 /** True where this run is too late to be started at all. */
-export const isSkipped = ({ interval, slot, missed }: Plan, now: Date): boolean =>
-  missed === 'skip' && isTooLate({ cron: interval.from(slot), missed }, slot, now);
+export const isSkipped = ({ interval, slot, missed }: Plan, now: Date, attention: Attention): boolean =>
+  missed === 'skip' && isTooLate({ cron: interval.from(slot), missed }, slot, now, attention);

@@ -1,9 +1,10 @@
 import type { Clock } from '../core/clock.js';
 import { LeaseLostError } from '../core/errors.js';
 import { Settler } from '../engine/settler.js';
+import type { Fenced } from '../store/documents.js';
 import type { SettleAnswer } from '../store/work.js';
 import type { Ending, Held } from './held.js';
-import { writeEndings, type Opened } from './writes.js';
+import { asked, writeEndings, type Opened } from './writes.js';
 
 export interface RecorderOptions<Doc> {
   readonly opened: Opened<Doc>;
@@ -16,6 +17,8 @@ export interface RecorderOptions<Doc> {
 interface Settlement<Doc> {
   readonly held: Held<Doc>;
   readonly ending: Ending;
+  /** What was decided follows from this. */
+  readonly basis: Fenced;
 }
 
 /** Records how runs have ended, by the engine's settler: those of the same moment together, until the store answers. */
@@ -23,14 +26,21 @@ export class Recorder<Doc> {
   readonly #options: RecorderOptions<Doc>;
   readonly #settler: Settler<Held<Doc>, Settlement<Doc>>;
   readonly #waiting = new Map<Held<Doc>, (recorded: boolean) => void>();
+  /** Those whose schedule was changed while they ran, to be decided again. */
+  readonly #changed: Held<Doc>[] = [];
 
   constructor(options: RecorderOptions<Doc>) {
     this.#options = options;
     this.#settler = new Settler<Held<Doc>, Settlement<Doc>>({
-      store: { settle: (settlements) => this.#settle(settlements), held: async () => [] },
+      store: {
+        settle: (settlements) => this.#settle(settlements),
+        held: async (leases) => leases.map(({ key }) => this.#takeChanged(key)),
+      },
       clock: options.clock,
       trigger: {
-        conclude: (held) => ({ settlement: { held, ending: held.ending as Ending } }),
+        conclude: (held) => ({
+          settlement: { held, ending: (held.decide as () => Ending)(), basis: held.basis },
+        }),
         recorded: (held) => this.#done(held, true),
       },
       lost: (held) => this.#lost(held),
@@ -39,9 +49,12 @@ export class Recorder<Doc> {
     });
   }
 
-  /** Answers whether it was written; not where somebody else has the document, or has given it another time. */
-  record(held: Held<Doc>, ending: Ending): Promise<boolean> {
-    held.ending = ending;
+  /**
+   * Answers whether it was written; not where somebody else has the document, or has given it another time. `decide` is asked
+   * again where the schedule was changed during the run.
+   */
+  record(held: Held<Doc>, decide: () => Ending): Promise<boolean> {
+    held.decide = decide;
     const finishedAt = this.#options.clock.now();
     return new Promise((resolve) => {
       this.#waiting.set(held, resolve);
@@ -64,17 +77,38 @@ export class Recorder<Doc> {
   async #settle(settlements: readonly Settlement<Doc>[]): Promise<readonly SettleAnswer[]> {
     await this.#options.settled();
     try {
-      const answers = await writeEndings(this.#options.opened, settlements);
-      return answers.map((written) => (written ? 'settled' : 'lost'));
+      const written = await writeEndings(this.#options.opened, settlements);
+      const answers: SettleAnswer[] = [];
+      for (const [index, { held, basis }] of settlements.entries())
+        answers.push(written[index] === true ? 'settled' : await this.#refused(held, basis));
+      return answers;
     } catch (error) {
       for (const { held } of settlements) held.isDoubtful = true;
       throw error;
     }
   }
 
+  /** A write that found nothing: the schedule was changed, or the document is gone or another's. */
+  async #refused(held: Held<Doc>, { ifRevision }: Fenced): Promise<SettleAnswer> {
+    const { store, signal } = this.#options.opened;
+    if (store.current === undefined || ifRevision === undefined) return 'lost';
+    const current = await asked('read a document', async () => store.current?.(held.key, { signal }));
+    if (current === null || current === undefined) held.isForgone = true;
+    else if (held.learn(current)) {
+      this.#changed.push(held);
+      return 'changed';
+    }
+    return 'lost';
+  }
+
+  #takeChanged(key: unknown): Held<Doc> | undefined {
+    const index = this.#changed.findIndex((held) => held.key === key);
+    return index === -1 ? undefined : this.#changed.splice(index, 1)[0];
+  }
+
   /** Somebody who wrote the document within its lock meant to; a lock that ran out is worth a word. */
   #lost(held: Held<Doc>): void {
-    if (!held.isDoubtful && held.isOver(this.#options.clock)) {
+    if (!held.isDoubtful && !held.isForgone && held.isOver(this.#options.clock)) {
       const message = `${held.id}: its lock ran out before its end could be recorded; it may run twice.`;
       this.#options.error(new LeaseLostError(message), held);
     }

@@ -1,10 +1,11 @@
 import { pause, within, type Clock } from '../core/clock.js';
-import { OptionError, StoppingError } from '../core/errors.js';
+import { asError, OptionError, StoppingError } from '../core/errors.js';
 import type { Logger } from '../core/logger.js';
 import type { Ended } from '../core/meter.js';
 import type { Outcome } from '../core/outcome.js';
 import { endOf, thrownOutcome, tracedEnd } from '../engine/ending.js';
 import type { DocumentFailure, DocumentJob } from '../store/documents.js';
+import type { Attention } from '../time/recurrence.js';
 import {
   afterCrash,
   conclude,
@@ -14,7 +15,7 @@ import {
   type Circumstances,
   type Conclusion,
 } from './conclude.js';
-import { Held, type Lock } from './held.js';
+import { Held, type Ending, type Lock } from './held.js';
 import type { Hooks } from './hooks.js';
 import { Intervals } from './interval.js';
 import { Keeper } from './keeper.js';
@@ -32,6 +33,8 @@ export interface RunnerOptions<Doc> {
   readonly log: Logger;
   readonly measures: Measures;
   readonly mint: () => Lock;
+  /** How long a document may have waited for its turn here. */
+  readonly attention: () => Attention;
   /** A slot is free, or a document is recorded. */
   readonly freed: () => void;
   /** A document runs again then. */
@@ -39,11 +42,17 @@ export interface RunnerOptions<Doc> {
 }
 
 /** What a run came to, and what there is to be said about it. */
-interface Verdict {
-  readonly conclusion: Conclusion | null;
+interface Verdict<Doc> {
+  /** What it means for its document, by the schedule that this has now. */
+  readonly conclude: (job: DocumentJob<Doc>) => Conclusion | null;
   readonly faults: readonly Fault[];
   /** What it counts as, once it is recorded. */
-  readonly end?: { readonly as: Ended; readonly runMs?: number };
+  readonly end?: (conclusion: Conclusion | null) => End;
+}
+
+interface End {
+  readonly as: Ended;
+  readonly runMs?: number;
 }
 
 interface Fault {
@@ -169,7 +178,13 @@ export class Runner<Doc> {
     hooks.busy();
     this.#running.add(held);
     this.#open.add(held);
-    const verdict = await this.#perform(held);
+    const verdict = await this.#perform(held).catch((error: unknown): Verdict<Doc> => {
+      const outcome = { kind: 'threw', error: asError(error) } as const;
+      return {
+        conclude: (job) => conclude(job, outcome, this.#about()),
+        faults: [{ error, where: 'onDocument' }],
+      };
+    });
     if (held.isAbandoned) return;
     this.#ended(held);
     if (settings.concurrency > 1) freed();
@@ -189,21 +204,30 @@ export class Runner<Doc> {
   #giveBack(held: Held<Doc>): void {
     const { ending } = conclude(held.job, { kind: 'released' }, this.#about()) as Conclusion;
     this.#open.add(held);
-    void this.#recorder.record(held, ending).then((recorded) => {
-      this.#open.delete(held);
-      if (recorded) this.#count({ as: 'released' });
-    });
+    void this.#recorder
+      .record(held, () => ending)
+      .then((recorded) => {
+        this.#open.delete(held);
+        if (recorded) this.#count({ as: 'released' });
+      });
   }
 
   /** Nothing is written of a run that failed without a policy: it counts as it is. */
-  async #record(held: Held<Doc>, { conclusion, end }: Verdict): Promise<void> {
+  async #record(held: Held<Doc>, { conclude, end }: Verdict<Doc>): Promise<void> {
     const { name, meter } = this.#options.measures;
-    if (conclusion !== null && !(await this.#recorder.record(held, conclusion.ending))) {
+    let conclusion = conclude(held.job);
+    const decide = (): Ending => {
+      conclusion = conclude(held.job) ?? conclusion;
+      return (conclusion as Conclusion).ending;
+    };
+    const recorded = conclusion === null || (await this.#recorder.record(held, decide));
+    const { next, dropped, problem } = conclusion ?? {};
+    if (problem !== undefined) await this.#report({ error: problem, where: 'interval' }, held);
+    if (!recorded) {
       meter.lost('document', name);
       return;
     }
-    this.#count(end);
-    const { next, dropped } = conclusion ?? {};
+    this.#count(end?.(conclusion));
     if (next !== undefined) this.#options.planned(next);
     if (dropped === true)
       this.#options.log.warn(
@@ -217,11 +241,11 @@ export class Runner<Doc> {
     return this.#options.hooks.error(error, { where, ...about });
   }
 
-  async #perform(held: Held<Doc>): Promise<Verdict> {
+  async #perform(held: Held<Doc>): Promise<Verdict<Doc>> {
     const misfit = misfitOf(held.job);
     if (misfit !== undefined)
       return {
-        conclusion: parked(misfit, this.#about().now),
+        conclude: () => ({ ending: parked(misfit, this.#about().now).ending }),
         faults: [{ error: misfit, where: 'sleepUntil' }],
       };
     const crash = afterCrash(held.job, this.#about());
@@ -229,9 +253,12 @@ export class Runner<Doc> {
     void this.#report({ error: crash.error, where: 'crash' }, held);
     const { name, meter } = this.#options.measures;
     meter.reclaimed('document', name);
-    if (crash.conclusion !== undefined)
-      return { conclusion: crash.conclusion, faults: [], end: { as: 'failed' } };
-    if (!(await this.#countCrash(held, crash.failure))) return { conclusion: null, faults: [] };
+    if (crash.conclusion !== undefined) {
+      const again = (job: DocumentJob<Doc>): Conclusion | null =>
+        afterCrash(job, this.#about())?.conclusion ?? null;
+      return { conclude: again, faults: [], end: () => ({ as: 'failed' }) };
+    }
+    if (!(await this.#countCrash(held, crash.failure))) return { conclude: () => null, faults: [] };
     this.#count({ as: 'retried' });
     return this.#attempt(held);
   }
@@ -240,20 +267,21 @@ export class Runner<Doc> {
   async #countCrash(held: Held<Doc>, failure: DocumentFailure): Promise<boolean> {
     held.job = { ...held.job, failure };
     const changes = { failure: { ...failure, lockedUntil: held.lockedUntil } };
-    return (await this.#recorder.record(held, { changes })) && !held.isOver(this.#options.clock);
+    return (await this.#recorder.record(held, () => ({ changes }))) && !held.isOver(this.#options.clock);
   }
 
-  async #attempt(held: Held<Doc>): Promise<Verdict> {
-    const { job } = held;
-    const faults: Fault[] = [];
-    const { outcome, runMs } = this.#isSkipped(job)
+  async #attempt(held: Held<Doc>): Promise<Verdict<Doc>> {
+    const { outcome, runMs } = this.#isSkipped(held.job)
       ? { outcome: { kind: 'skipped' } as const, runMs: undefined }
       : await this.#timed(held);
-    const conclusion = conclude(job, outcome, this.#about());
-    if (outcome.kind === 'threw') faults.push({ error: outcome.error, where: 'onDocument' });
-    if (conclusion?.problem !== undefined) faults.push({ error: conclusion.problem, where: 'interval' });
-    const end = { as: endOf(outcome, isRetried(conclusion)), ...(runMs === undefined ? {} : { runMs }) };
-    return { conclusion, faults, end };
+    return {
+      conclude: (job) => conclude(job, outcome, this.#about()),
+      faults: outcome.kind === 'threw' ? [{ error: outcome.error, where: 'onDocument' }] : [],
+      end: (conclusion) => ({
+        as: endOf(outcome, isRetried(conclusion)),
+        ...(runMs === undefined ? {} : { runMs }),
+      }),
+    };
   }
 
   async #timed(held: Held<Doc>): Promise<{ readonly outcome: Outcome; readonly runMs: number }> {
@@ -272,7 +300,7 @@ export class Runner<Doc> {
     return { outcome, runMs: clock.now() - beganAt };
   }
 
-  #count(end: Verdict['end']): void {
+  #count(end: End | undefined): void {
     if (end === undefined) return;
     const { clock, measures } = this.#options;
     measures.meter.ended('document', measures.name, end.as, clock.now(), end.runMs);
@@ -297,7 +325,7 @@ export class Runner<Doc> {
     const about = this.#about();
     try {
       const plan = planOf(job, about);
-      return plan !== null && isSkipped(plan, about.now);
+      return plan !== null && isSkipped(plan, about.now, this.#options.attention());
     } catch (problem) {
       if (problem instanceof OptionError) return false;
       throw problem;

@@ -155,7 +155,7 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
 
   /**
    * Plans the next run of a document as if it had just run, or removes it where none is left. False where its
-   * `sleepUntil` is not, or is not any more, what the document says.
+   * `sleepUntil` or its schedule is not, or is not any more, what the document says.
    */
   async reschedule(document: Doc | DocumentJob<Doc>): Promise<boolean> {
     const { store, time } = await this.#open();
@@ -169,7 +169,9 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
     };
     const conclusion = conclude(job, { kind: 'returned', result: undefined }, about);
     if (conclusion?.problem !== undefined) throw conclusion.problem;
-    const fenced = { ifSleepUntil: job.sleepUntil ?? null, signal: this.#stop.signal };
+    const { revision } = job;
+    const basis = revision === undefined ? {} : { ifRevision: revision };
+    const fenced = { ifSleepUntil: job.sleepUntil ?? null, ...basis, signal: this.#stop.signal };
     const ending = conclusion?.ending;
     if (ending === undefined) return false;
     return 'remove' in ending ? store.remove(job.id, fenced) : store.update(job.id, ending.changes, fenced);

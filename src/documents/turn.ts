@@ -56,6 +56,10 @@ export class Turn<Doc> {
       log,
       measures,
       mint: () => locks.mint(),
+      attention: () => ({
+        delayMs: settings.nextMs + (settings.idleMs > 0 ? settings.idleMs : pollMs.max),
+        since: this.#loop.since,
+      }),
       freed: () => this.#loop.freed(),
       planned: (at) => this.#loop.planned(at),
     });

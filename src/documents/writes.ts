@@ -1,5 +1,5 @@
 import { StoreError, TidemillError, reasonOf } from '../core/errors.js';
-import type { DocumentJobStore, DocumentWrite, Fenced } from '../store/documents.js';
+import { fenceOf, type DocumentJobStore, type DocumentWrite, type Fenced } from '../store/documents.js';
 import type { Ending, Held } from './held.js';
 
 /** The store of a scheduler that runs, and what ends its calls. */
@@ -27,7 +27,7 @@ async function all<Doc>(
 ): Promise<boolean[]> {
   if (store.settle !== undefined && writes.length > 1) return [...(await store.settle(writes, { signal }))];
   const one = async ({ id, ...write }: DocumentWrite): Promise<boolean> => {
-    const options = 'ifSleepUntil' in write ? { ifSleepUntil: write.ifSleepUntil, signal } : { signal };
+    const options = { ...fenceOf(write), signal };
     const answer: unknown =
       'remove' in write ? await store.remove(id, options) : await store.update(id, write.changes, options);
     return answer !== false;
@@ -58,14 +58,14 @@ async function underAnyFence<Doc>(helds: readonly Held<Doc>[], attempt: Attempt<
 /** Writes how runs have ended; false for those whose document somebody else has, or has changed. */
 export async function writeEndings<Doc>(
   opened: Opened<Doc>,
-  endings: readonly { readonly held: Held<Doc>; readonly ending: Ending }[],
+  endings: readonly { readonly held: Held<Doc>; readonly ending: Ending; readonly basis: Fenced }[],
 ): Promise<boolean[]> {
-  const endingOf = new Map(endings.map(({ held, ending }) => [held, ending]));
+  const endingOf = new Map(endings.map(({ held, ending, basis }) => [held, { ...ending, ...basis }]));
   return asked('record documents', () =>
     underAnyFence([...endingOf.keys()], (items) =>
       all(
         opened,
-        items.map(({ held, fence }) => ({ id: held.job.id, ...fence, ...(endingOf.get(held) as Ending) })),
+        items.map(({ held, fence }) => ({ id: held.key, ...fence, ...(endingOf.get(held) as Ending) })),
       ),
     ),
   );
@@ -80,7 +80,7 @@ export async function extendLocks<Doc>(
   const { store, signal, marks } = opened;
   return asked('renew locks', () =>
     underAnyFence(helds, async (items) => {
-      const locks = items.map(({ held, fence }) => ({ id: held.job.id, ...fence }));
+      const locks = items.map(({ held, fence }) => ({ id: held.key, ...fence }));
       if (store.renew !== undefined) return [...(await store.renew(locks, until, { signal, marks }))];
       return all(
         opened,

@@ -23,6 +23,7 @@ export interface JobTriggerOptions {
   readonly store: Store;
   readonly instanceId: string;
   readonly historyLimit: number;
+  readonly pollMs: { readonly max: number; readonly maxWithoutWakeUp: number };
   readonly events: Emitter<JobEvents>;
   readonly log: Logger;
   readonly meter: Meter;
@@ -102,7 +103,9 @@ export class JobTrigger implements Trigger<JobRecord, Settlement> {
     if (job.missed !== 'skip' || job.failCount > 0) return false;
     const recurrence = recurrenceOf(job);
     const now = new Date(job.lockedAt ?? this.#options.store.clock.now());
-    return recurrence !== null && isTooLate(recurrence, job.nextRunAt, now);
+    const { max, maxWithoutWakeUp } = this.#options.pollMs;
+    const attention = { delayMs: Math.max(max, maxWithoutWakeUp) };
+    return recurrence !== null && isTooLate(recurrence, job.nextRunAt, now, attention);
   }
 
   conclude(job: JobRecord, finished: Finished, about: About = {}): Conclusion<Settlement> {

@@ -13,7 +13,11 @@ function stateOf(job: Job, now: number): DocumentState {
   return job.failure?.ended === true ? 'failed' : 'parked';
 }
 
-const keyOf = ({ id }: Job): string => JSON.stringify(id);
+/** A text that no other id has: JSON, in which a bigint says what it is. */
+const keyOf = ({ id }: Job): string =>
+  JSON.stringify(id, (_key, value: unknown) =>
+    typeof value === 'bigint' ? { $bigint: value.toString() } : value,
+  );
 
 const within = (at: number, { from, to }: { from?: Date; to?: Date } = {}): boolean =>
   at >= (from?.getTime() ?? -Infinity) && at <= (to?.getTime() ?? Infinity);

@@ -1,16 +1,16 @@
 import type { Clock } from '../core/clock.js';
 import { OptionError } from '../core/errors.js';
 import { show } from '../core/options.js';
-import { valueAt, withValueAt } from '../core/paths.js';
+import { idText, valueAt, withValueAt } from '../core/paths.js';
 import { isSqlFragment } from '../core/sql-fragment.js';
-import { checkCounts, checkFields, jobOf } from '../store/document-fields.js';
-import type {
-  DocumentChanges,
-  DocumentJob,
-  DocumentJobStore,
-  DocumentPlace,
-  DocumentWrite,
-  Fenced,
+import { checkCounts, checkFields, jobOf, scheduleOf } from '../store/document-fields.js';
+import {
+  fenceOf,
+  type DocumentChanges,
+  type DocumentJob,
+  type DocumentJobStore,
+  type DocumentPlace,
+  type DocumentWrite,
 } from '../store/documents.js';
 import type { MemoryCollection, MemoryDocument } from './collection.js';
 import { findDocuments } from './documents-find.js';
@@ -42,7 +42,8 @@ export function memoryDocuments(
   const matches = matcher(where, place.condition);
   const due = (document: MemoryDocument): unknown => valueAt(document, fields.sleepUntil);
   const read = (document: MemoryDocument): DocumentJob<MemoryDocument> =>
-    jobOf(document['_id'], document, fields);
+    jobOf(document['_id'], document, fields, revisionOf(document));
+  const revisionOf = (document: MemoryDocument): string => idText(scheduleOf(document, fields));
 
   const inOrder = (): { readonly document: MemoryDocument; readonly at: number }[] =>
     collection
@@ -63,10 +64,11 @@ export function memoryDocuments(
     collection.set(changed);
   };
 
-  const write = ({ id, ifSleepUntil, ...rest }: DocumentWrite): boolean => {
+  const write = ({ id, ifSleepUntil, ifRevision, ...rest }: DocumentWrite): boolean => {
     const document = collection.get(id);
     if (document === undefined) return false;
     if (ifSleepUntil !== undefined && timeOf(due(document)) !== timeOf(ifSleepUntil)) return false;
+    if (ifRevision !== undefined && ifRevision !== revisionOf(document)) return false;
     if ('remove' in rest) return collection.delete(id);
     change(document, rest.changes);
     return true;
@@ -85,17 +87,19 @@ export function memoryDocuments(
     });
   };
 
-  const fenced = ({ ifSleepUntil }: Fenced): Fenced => (ifSleepUntil === undefined ? {} : { ifSleepUntil });
-
   return {
     clock,
     read,
     open: async ({ counts }) => checkCounts(where, fields, counts),
     marks: fields.failure !== null,
+    current: async (id) => {
+      const document = collection.get(id);
+      return document === undefined ? null : read(document);
+    },
     lockNext: async (until, { marks }) => lockMany(until, 1, marks)[0],
     lockMany: async (until, { limit, marks }) => lockMany(until, limit, marks),
-    update: async (id, changes, options) => write({ id, changes, ...fenced(options) }),
-    remove: async (id, options) => write({ id, remove: true, ...fenced(options) }),
+    update: async (id, changes, options) => write({ id, changes, ...fenceOf(options) }),
+    remove: async (id, options) => write({ id, remove: true, ...fenceOf(options) }),
     settle: async (writes) => writes.map(write),
     renew: async (locks, sleepUntil, { marks }) =>
       locks.map((lock) => {

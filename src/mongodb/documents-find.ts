@@ -104,6 +104,12 @@ export async function findDocuments(
   return { documents: rows.slice(0, limit), more: rows.length > limit, partial };
 }
 
+/** A document by its id, whatever its state. */
+export async function readOne({ collection }: Documents, id: unknown): Promise<Document | null> {
+  const cursor = findExact(collection, { _id: id as never }, { limit: 1 }, DOCUMENT);
+  return (await run('read a document', () => cursor.toArray()))[0] ?? null;
+}
+
 export async function countDocuments(
   documents: Documents,
   query: Omit<DocumentQuery, 'direction' | 'after'>,

@@ -4,7 +4,7 @@ import { valueAt } from '../core/paths.js';
 import type { DocumentChanges, DocumentWrite, Fenced } from '../store/documents.js';
 import { BSON_OPTIONS, run } from './context.js';
 import type { Documents } from './documents-context.js';
-import { DOCUMENT } from './documents-read.js';
+import { DOCUMENT, unchanged } from './documents-read.js';
 import { isInvalid } from './errors.js';
 import { findExact } from './exact.js';
 import { textOf } from './reactive/document.js';
@@ -86,8 +86,10 @@ export const writeEach = async (
   limit?: Limit,
 ): Promise<boolean[]> => (await counts(documents, statements, limit)).map((count) => count > 0);
 
-const fence = ({ fields }: Documents, { ifSleepUntil }: Fenced): Filter<Document> =>
-  ifSleepUntil === undefined ? {} : { [fields.sleepUntil]: ifSleepUntil };
+const fence = ({ fields }: Documents, { ifSleepUntil, ifRevision }: Fenced): Filter<Document> => ({
+  ...(ifSleepUntil === undefined ? {} : { [fields.sleepUntil]: ifSleepUntil }),
+  ...(ifRevision === undefined ? {} : unchanged(ifRevision)),
+});
 
 function updateOf(
   { fields }: Documents,

@@ -4,11 +4,11 @@ import { OptionError } from '../core/errors.js';
 import { checkText, show } from '../core/options.js';
 import { isSqlFragment } from '../core/sql-fragment.js';
 import type { ServerClock } from '../core/server-clock.js';
-import { checkCounts, checkFields, jobOf } from '../store/document-fields.js';
-import type { DocumentJob, DocumentJobStore, DocumentPlace } from '../store/documents.js';
+import { checkCounts, checkFields, jobOf, scheduleOf } from '../store/document-fields.js';
+import { fenceOf, type DocumentJob, type DocumentJobStore, type DocumentPlace } from '../store/documents.js';
 import type { Mongo } from './context.js';
 import type { Documents } from './documents-context.js';
-import { countDocuments, documentKey, findDocuments } from './documents-find.js';
+import { countDocuments, documentKey, findDocuments, readOne } from './documents-find.js';
 import { documentIndexFaults } from './documents-index.js';
 import { readDocument } from './documents-read.js';
 import { lockMany, lockNext, look } from './documents-lock.js';
@@ -57,7 +57,7 @@ export function mongodbDocuments(home: Home, place: DocumentPlace): DocumentJobS
   return {
     clock: home.clock,
     // The user's own object, as their client read it.
-    read: (document) => jobOf(document['_id'], document, fields),
+    read: (document) => jobOf(document['_id'], document, fields, scheduleOf(document, fields)),
     open: async ({ counts }) => {
       checkCounts(where, fields, counts);
       await home.acquire(holder);
@@ -70,13 +70,14 @@ export function mongodbDocuments(home: Home, place: DocumentPlace): DocumentJobS
     },
     lockMany: async (until, { limit, marks = false }) =>
       (await lockMany(at(), until, { limit, marks })).map(read),
-    update: async (id, changes, { ifSleepUntil }) =>
-      (await settle(at(), [{ id, changes, ...(ifSleepUntil === undefined ? {} : { ifSleepUntil }) }]))[0] ===
-      true,
-    remove: async (id, { ifSleepUntil }) =>
-      (
-        await settle(at(), [{ id, remove: true, ...(ifSleepUntil === undefined ? {} : { ifSleepUntil }) }])
-      )[0] === true,
+    current: async (id) => {
+      const document = await readOne(at(), id);
+      return document === null ? null : read(document);
+    },
+    update: async (id, changes, options) =>
+      (await settle(at(), [{ id, changes, ...fenceOf(options) }]))[0] === true,
+    remove: async (id, options) =>
+      (await settle(at(), [{ id, remove: true, ...fenceOf(options) }]))[0] === true,
     settle: (writes) => settle(at(), writes),
     renew: (locks, until, { marks = false }) => renew(at(), locks, until, marks),
     look: ({ withinMs, known }) => look(at(), withinMs, known),

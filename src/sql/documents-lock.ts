@@ -1,7 +1,7 @@
 import type { DocumentJob, DocumentLook, Misfit } from '../store/documents.js';
 import type { Sql } from './connection.js';
 import { Parameters } from './documents-parameters.js';
-import { idJson, keyTexts, readJob, rowJson } from './documents-row.js';
+import { idJson, jobJson, keyTexts, readJob } from './documents-row.js';
 import { keyColumns, textAt, unlike, type DocumentTable, type Place } from './documents-table.js';
 import { lockAssignments } from './documents-write.js';
 import { run } from './errors.js';
@@ -26,14 +26,35 @@ export function isDue(place: Place, time: string): string {
   return `${place.sql} <= ${bound} and ${place.sql} > '-infinity'`;
 }
 
+/** From its first text to just before its second. */
+type TextRange = readonly [from: string, to: string];
+
+/**
+ * Between the times of one century and the next: texts such as `25 December`, whose third character is no digit. A look asks
+ * for one of these ranges, by turns, so that it costs a few pages whatever there is.
+ */
+const BETWEEN_CENTURIES: readonly [TextRange, ...TextRange[]] = [
+  ['20', '200'],
+  ...Array.from({ length: 20 }, (_, at): TextRange => [
+    `${String(20 + at)}:`,
+    at === 19 ? '4' : `${String(21 + at)}0`,
+  ]),
+];
+
+/** Which of the ranges a look asks for. */
+const rangeOf = (look: number): TextRange =>
+  BETWEEN_CENTURIES[look % BETWEEN_CENTURIES.length] ?? BETWEEN_CENTURIES[0];
+
 /**
  * A condition: neither a time nor null. In ranges, so that an index finds them: those that sort before every time, before
- * the present, or after all that anybody plans for.
+ * the present, between two centuries, or after all that anybody plans for. A text that begins like a time to come is seen
+ * when that has come.
  */
-function isMisfit(place: Place, time: string): string {
+function isMisfit(place: Place, time: string, [from, to]: TextRange, args: Parameters): string {
   if (place.kind !== 'json') return `${place.sql} = '-infinity'`;
   const text = sortKey(place);
-  return `((${text} <= ${asText(time)} or ${text} >= '4') and ${textAt(place)} !~ ${ISO})`;
+  const between = `(${text} >= ${args.add(from, 'text')} and ${text} < ${args.add(to, 'text')})`;
+  return `((${text} <= ${asText(time)} or ${text} >= '4' or ${between}) and ${textAt(place)} !~ ${ISO})`;
 }
 
 export const NOW = 'statement_timestamp()';
@@ -64,7 +85,7 @@ export function lockStatement(
   const keys = keyColumns(table);
   const text = `with ${due} as materialized (
       select ${keys.map((key, at) => `${key} as k${String(at)}`).join(', ')},
-        json_build_object('id', ${idJson(table)}, 'row', ${rowJson(table)})::text as json
+        ${jobJson(table)} as json
       from ${from}
       where ${isDue(sleepUntil, NOW)} and ${matching(table, args)}${guarded ? ` and ${until}::timestamptz > ${NOW}` : ''}
       order by ${sortKey(sleepUntil)} limit ${args.add(String(limit), 'integer')}
@@ -86,6 +107,18 @@ export async function lock(
   const { rows } = await run('lock documents', () => driver.often.query(text, args.texts), true);
   const jobs = rows.map(({ json }) => readJob(table, json as string));
   return jobs.sort((a, b) => Number(a.sleepUntil) - Number(b.sleepUntil));
+}
+
+/** A row by its id, whatever its state. */
+export async function readOne(
+  { driver }: Sql,
+  table: DocumentTable,
+  id: unknown,
+): Promise<DocumentJob | undefined> {
+  const args = new Parameters();
+  const text = `select ${jobJson(table)} as json from ${table.from} where ${isOneOf(table, [id], args)}`;
+  const { rows } = await run('read a document', () => driver.query(text, args.texts));
+  return rows.map(({ json }) => readJob(table, json as string))[0];
 }
 
 /** What a poll asks first, by itself. */
@@ -115,11 +148,18 @@ export function isOneOf(table: DocumentTable, ids: readonly unknown[], args: Par
   return `exists (select from json_to_recordset(${args.json(texts)}) as ${given}(${columns}) where ${same.join(' and ')})`;
 }
 
+export interface LookRequest {
+  readonly withinMs: number;
+  /** Misfits that need not be named again. */
+  readonly known: readonly unknown[];
+  /** The number of this look: not all misfits are looked for in each. */
+  readonly turn?: number;
+}
+
 /** One row: when the next one is due, what is no time, and the time. */
 export function lookStatement(
   table: DocumentTable,
-  withinMs: number,
-  known: readonly unknown[],
+  { withinMs, known, turn = 0 }: LookRequest,
 ): { readonly text: string; readonly args: Parameters } {
   const { from, sleepUntil } = table;
   const args = new Parameters();
@@ -134,7 +174,7 @@ export function lookStatement(
         order by ${sortKey(sleepUntil)} limit 1),
       'misfits', (select coalesce(json_agg(m), '[]') from (
         select ${idJson(table)} as id, ${sleepUntil.kind === 'json' ? textAt(sleepUntil) : `${sleepUntil.sql}::text`} as value
-        from ${from} where ${isMisfit(sleepUntil, NOW)} and ${matches}${unknown}
+        from ${from} where ${isMisfit(sleepUntil, NOW, rangeOf(turn), args)} and ${matches}${unknown}
         limit ${String(MOST_MISFITS)}) m)
     )::text as json`;
   return { text, args };
@@ -143,10 +183,9 @@ export function lookStatement(
 export async function look(
   { driver, clock }: Sql,
   table: DocumentTable,
-  withinMs: number,
-  known: readonly unknown[],
+  request: LookRequest,
 ): Promise<DocumentLook> {
-  const { text, args } = lookStatement(table, withinMs, known);
+  const { text, args } = lookStatement(table, request);
   const sentAt = clock.monotonic();
   const { rows } = await run('look for documents', () => driver.often.query(text, args.texts));
   const seen = parseExact(rows[0]?.['json'] as string) as {

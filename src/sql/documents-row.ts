@@ -1,7 +1,7 @@
 /** A row as a document with a schedule, and its primary key as an id. */
 import { failureOf, lockMarkOf } from '../store/document-fields.js';
 import type { DocumentJob } from '../store/documents.js';
-import { partOf, type DocumentTable, type Place } from './documents-table.js';
+import { partOf, textAt, type DocumentTable, type Place } from './documents-table.js';
 import { quoted } from './names.js';
 import { parseExact } from './reactive/exact.js';
 import { literal } from './reactive/names.js';
@@ -31,6 +31,24 @@ export function rowJson({ shape }: DocumentTable): string {
   return `(select row_to_json(${row}) from (select ${quoted(shape.table)}.*) ${row})`;
 }
 
+/** The parts by which a run is concluded, apart from the due time. */
+const SCHEDULE = ['interval', 'repeatUntil', 'autoRemove', 'timezone'] as const;
+
+/** An expression: what the schedule says, as a text that is the same on every connection. */
+export function revision({ parts }: DocumentTable): string {
+  const texts = SCHEDULE.flatMap((part) => {
+    const place = parts[part];
+    if (place === undefined) return [];
+    if (place.kind === 'json') return [textAt(place)];
+    return [place.kind === 'column' ? `${place.sql}::text` : `extract(epoch from ${place.sql})::text`];
+  });
+  return `json_build_array(${texts.join(', ')})::text`;
+}
+
+/** An expression: a row with its id and what its schedule says, for `readJob`. */
+export const jobJson = (table: DocumentTable): string =>
+  `json_build_object('id', ${idJson(table)}, 'row', ${rowJson(table)}, 'revision', ${revision(table)})::text`;
+
 const keyText = (value: unknown): string => {
   if (typeof value === 'string') return value;
   if (value instanceof Date) return value.toISOString();
@@ -57,7 +75,7 @@ function timeOf(value: unknown, { kind }: Place): unknown {
 const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/u;
 
 /** The schedule in a row. */
-function jobOf(table: DocumentTable, id: unknown, row: Row): DocumentJob {
+function jobOf(table: DocumentTable, id: unknown, row: Row, said?: string): DocumentJob {
   const { parts, sleepUntil, shape } = table;
   const time = (place: Place | undefined): never =>
     (place === undefined ? undefined : timeOf(partOf(row, place), place)) as never;
@@ -70,6 +88,7 @@ function jobOf(table: DocumentTable, id: unknown, row: Row): DocumentJob {
     timezone: partOf(row, parts.timezone) as never,
     failure: failureOf(partOf(row, parts.failure)),
     lockedUntil: lockMarkOf(partOf(row, parts.failure)),
+    ...(said === undefined ? {} : { revision: said }),
     get data() {
       const own = new Set(
         Object.values(parts).flatMap(({ path, column }) => (path.length === 0 ? [column.name] : [])),
@@ -82,8 +101,16 @@ function jobOf(table: DocumentTable, id: unknown, row: Row): DocumentJob {
 
 /** One that a statement answered. */
 export function readJob(table: DocumentTable, json: string): DocumentJob {
-  const { id, row } = parseExact(json) as { readonly id: unknown; readonly row: Row };
-  return jobOf(table, id, row);
+  const {
+    id,
+    row,
+    revision: said,
+  } = parseExact(json) as Readonly<{
+    id: unknown;
+    row: Row;
+    revision?: string;
+  }>;
+  return jobOf(table, id, row, said);
 }
 
 /** One that the user read: times are dates there, whatever the driver does. */

@@ -3,7 +3,7 @@ import { StoreError } from '../core/errors.js';
 import type { DocumentChanges, DocumentWrite } from '../store/documents.js';
 import type { Sql } from './connection.js';
 import { Parameters } from './documents-parameters.js';
-import { keyTexts } from './documents-row.js';
+import { keyTexts, revision } from './documents-row.js';
 import { keyColumns, textAt, unlike, withAt, type DocumentTable, type Place } from './documents-table.js';
 import { run } from './errors.js';
 import { quoted } from './names.js';
@@ -108,7 +108,7 @@ function columnsOf(table: DocumentTable): {
   return { joins: joins.join('\n'), values };
 }
 
-/** A condition: the due time is still the one that was expected. Times are kept in milliseconds. */
+/** A condition: due time and schedule are still what was expected. Times are kept in milliseconds. */
 function fence(table: DocumentTable): string {
   const { sleepUntil } = table;
   const text = `${givenName(table)}.fence`;
@@ -116,7 +116,8 @@ function fence(table: DocumentTable): string {
     sleepUntil.kind === 'json'
       ? `${textAt(sleepUntil)} is not distinct from ${text}`
       : `date_trunc('milliseconds', ${sleepUntil.sql}) is not distinct from ${columnValue(sleepUntil, text)}`;
-  return `(not ${givenName(table)}.fenced or ${same})`;
+  const said = `${givenName(table)}.revision`;
+  return `(not ${givenName(table)}.fenced or ${same}) and (${said} is null or ${said} = ${revision(table)})`;
 }
 
 const byKey = (table: DocumentTable): string =>
@@ -144,6 +145,7 @@ export function writeStatement(
     ...names.map((name) => `${name} text`),
     'fenced boolean',
     'fence text',
+    'revision text',
     ...WRITTEN.flatMap((part) => [`${quoted(`${part}_set`)} boolean`, `${quoted(part)} text`]),
   ];
   const { joins, values } = removes ? { joins: '', values: new Map<string, string>() } : columnsOf(table);
@@ -186,6 +188,7 @@ function givenOf({ shape }: DocumentTable, write: MarkedWrite, at: number): Reco
     ...Object.fromEntries(keyTexts(shape, write.id).map((text, index) => [`k${String(index)}`, text])),
     fenced: write.ifSleepUntil !== undefined,
     fence: textOf(write.ifSleepUntil),
+    revision: write.ifRevision ?? null,
     sleepUntil_set: sleepUntil !== undefined,
     sleepUntil: textOf(sleepUntil),
     autoRemove_set: autoRemove !== undefined,

@@ -3,11 +3,11 @@ import { OptionError } from '../core/errors.js';
 import { show } from '../core/options.js';
 import type { ServerClock } from '../core/server-clock.js';
 import { checkFields } from '../store/document-fields.js';
-import type { DocumentJobStore, DocumentPlace } from '../store/documents.js';
+import { fenceOf, type DocumentJobStore, type DocumentPlace } from '../store/documents.js';
 import type { Sql } from './connection.js';
 import { countDocuments, findDocuments } from './documents-find.js';
 import { documentIndexFaults } from './documents-index.js';
-import { lock, look } from './documents-lock.js';
+import { lock, look, readOne } from './documents-lock.js';
 import { jobOfRow } from './documents-row.js';
 import { readTable, type DocumentTable } from './documents-table.js';
 import { settle } from './documents-write.js';
@@ -38,6 +38,7 @@ export function sqlDocuments(home: Home, place: DocumentPlace): DocumentJobStore
   checkFilter(`${where}: condition`, place.condition);
   const holder = {};
   let known: DocumentTable | undefined;
+  let turn = 0;
 
   const table = async (): Promise<DocumentTable> => {
     const { driver, names } = home.sql();
@@ -85,10 +86,9 @@ export function sqlDocuments(home: Home, place: DocumentPlace): DocumentJobStore
       (await on((sql, at) => lock(sql, at, { lockUntil, limit: 1, marks })))[0],
     lockMany: (lockUntil, { limit, marks = false }) =>
       on((sql, at) => lock(sql, at, { lockUntil, limit, marks })),
-    update: (id, changes, { ifSleepUntil }) =>
-      one({ id, changes, ...(ifSleepUntil === undefined ? {} : { ifSleepUntil }) }),
-    remove: (id, { ifSleepUntil }) =>
-      one({ id, remove: true, ...(ifSleepUntil === undefined ? {} : { ifSleepUntil }) }),
+    current: (id) => on((sql, at) => readOne(sql, at, id)),
+    update: (id, changes, options) => one({ id, changes, ...fenceOf(options) }),
+    remove: (id, options) => one({ id, remove: true, ...fenceOf(options) }),
     settle: (writes) => on((sql, at) => settle(sql, at, writes)),
     renew: (locks, sleepUntil, { marks = false }) =>
       on((sql, at) =>
@@ -98,7 +98,10 @@ export function sqlDocuments(home: Home, place: DocumentPlace): DocumentJobStore
           locks.map((one) => ({ ...one, changes: { sleepUntil }, ...(marks ? { mark: sleepUntil } : {}) })),
         ),
       ),
-    look: ({ withinMs, known: reported }) => on((sql, at) => look(sql, at, withinMs, reported)),
+    look: ({ withinMs, known: reported }) => {
+      turn += 1;
+      return on((sql, at) => look(sql, at, { withinMs, known: reported, turn }));
+    },
     count: (query) => on((sql, at) => countDocuments(sql, at, query)),
     find: (query) => on((sql, at) => findDocuments(sql, at, query)),
     indexFaults: () => on((sql, at) => documentIndexFaults(sql, at)),

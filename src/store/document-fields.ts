@@ -66,11 +66,21 @@ export function failureOf(value: unknown): DocumentFailure | null {
 export const lockMarkOf = (value: unknown): Date | null =>
   typeof value === 'object' && value !== null ? (dateOf(Reflect.get(value, 'lockedUntil')) ?? null) : null;
 
+/** The parts of a schedule by which a run is concluded, apart from the due time, with their paths. */
+export const scheduleOf = (
+  document: unknown,
+  { interval, repeatUntil, autoRemove, timezone }: DocumentFields,
+): readonly (readonly [path: string, value: unknown])[] =>
+  [interval, repeatUntil, autoRemove, timezone].flatMap((path) =>
+    path === null ? [] : [[path, valueAt(document, path)] as const],
+  );
+
 /** The schedule of a document. Values are handed on as they are: whoever plans says what is wrong with them. */
 export function jobOf<Doc extends Readonly<Record<string, unknown>>>(
   id: unknown,
   document: Doc,
   fields: DocumentFields,
+  revision?: unknown,
 ): DocumentJob<Doc> {
   const value = (path: string | null): never =>
     (path === null ? undefined : valueAt(document, path)) as never;
@@ -83,6 +93,7 @@ export function jobOf<Doc extends Readonly<Record<string, unknown>>>(
     timezone: value(fields.timezone),
     failure: failureOf(value(fields.failure)),
     lockedUntil: lockMarkOf(value(fields.failure)),
+    ...(revision === undefined ? {} : { revision }),
     get data() {
       return dataOf(document, fields);
     },

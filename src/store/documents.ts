@@ -24,6 +24,11 @@ export interface DocumentJob<Doc = Record<string, unknown>> {
   readonly failure?: DocumentFailure | null;
   /** The end of the last lock that left a mark. Equal to `sleepUntil`: whoever had it died. */
   readonly lockedUntil?: Date | null;
+  /**
+   * What the schedule says (`interval`, `repeatUntil`, `autoRemove`, `timezone`), in any form that its store can compare with
+   * what is there later. Given back as `ifRevision`.
+   */
+  readonly revision?: unknown;
   /** The other fields. */
   readonly data?: Readonly<Record<string, unknown>>;
   /** The whole document, as handlers get it. Default: the fields above and those of `data`, together. */
@@ -65,7 +70,15 @@ export interface LockCall extends StoreCall {
 export interface Fenced {
   /** Write only if `sleepUntil` has this value; null: if it has none. Left out: write in any case. */
   readonly ifSleepUntil?: Date | null;
+  /** Write only if the schedule still says this; only given for documents that came with a `revision`. */
+  readonly ifRevision?: unknown;
 }
+
+/** The preconditions alone, of a call's options. */
+export const fenceOf = ({ ifSleepUntil, ifRevision }: Fenced): Fenced => ({
+  ...(ifSleepUntil === undefined ? {} : { ifSleepUntil }),
+  ...(ifRevision === undefined ? {} : { ifRevision }),
+});
 
 /** One write of a batch. */
 export type DocumentWrite = Fenced & { readonly id: unknown } & (
@@ -127,6 +140,12 @@ export interface DocumentJobStore<Doc = Record<string, unknown>> {
   /** False: the precondition did not hold, or the document is gone. */
   update(id: unknown, changes: DocumentChanges, options: Fenced & StoreCall): Promise<boolean>;
   remove(id: unknown, options: Fenced & StoreCall): Promise<boolean>;
+
+  /**
+   * The document as it is now, or null: asked for after a write that was refused, so that a schedule that was changed during
+   * its run is concluded as it is. Without it, and without `revision`, runs are concluded from the copy that the lock read.
+   */
+  current?(id: unknown, call: StoreCall): Promise<DocumentJob<Doc> | null | undefined>;
 
   /** The clock by which documents are due. Without it the clock of the process is used. */
   now?(): Promise<Date>;

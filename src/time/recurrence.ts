@@ -1,8 +1,18 @@
 import type { MissedPolicy } from '../core/job.js';
 import type { CronTimes } from './cron.js';
 
-/** A run that nobody started this long after its time counts as missed, even if the next one is not due yet. */
+/** A run that nobody started this long after it could be counts as missed, even if the next one is not due yet. */
 const MISSED_AFTER_MS = 60_000;
+
+/** What may delay a run although somebody looks for it: being late by that much says nothing. */
+export interface Attention {
+  /** The longest wait between two looks. */
+  readonly delayMs: number;
+  /** Whoever asks has looked since then without a break, so what was due later waited for its turn. */
+  readonly since?: number;
+}
+
+const NO_DELAY: Attention = { delayMs: 0 };
 
 /** `missed: 'all'` catches up on at most this many runs; older ones are dropped, and a log line says so. */
 export const CATCH_UP_LIMIT = 100;
@@ -75,9 +85,15 @@ function lastMissed(recurrence: Recurrence, slot: Date, now: Date): Date | null 
 }
 
 /** True where `missed: 'skip'` says that this run is too late to be started. */
-export function isTooLate(recurrence: Recurrence, slot: Date, now: Date): boolean {
-  if (recurrence.missed !== 'skip' || now <= slot) return false;
-  if (now.getTime() - slot.getTime() > MISSED_AFTER_MS) return true;
+export function isTooLate(
+  recurrence: Recurrence,
+  slot: Date,
+  now: Date,
+  { delayMs, since = Infinity }: Attention = NO_DELAY,
+): boolean {
+  const lateMs = now.getTime() - slot.getTime();
+  if (recurrence.missed !== 'skip' || lateMs <= delayMs) return false;
+  if (lateMs > MISSED_AFTER_MS + delayMs && slot.getTime() < since) return true;
   const following = recurrence.cron.next(slot);
   return following !== null && following <= now;
 }

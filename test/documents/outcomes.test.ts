@@ -138,6 +138,50 @@ describe('missed runs', () => {
     expect(seen).toHaveLength(1);
   });
 
+  it.each([
+    ['1s', '*/10 * * * *', 36],
+    ['2m', '*/10 * * * *', 36],
+    ['5m', '*/10 * * * *', 36],
+    ['2m', '* * * * *', 120],
+    ['20m', '*/10 * * * *', 12],
+  ])('skip: an idleDelay of %s does not make a run of %s late', async (idleDelay, interval, least) => {
+    const { store, scheduler, clock, seen } = aBench({ missed: 'skip', idleDelay });
+    await scheduler.start();
+    await clock.advance('90s');
+    store.insert({ sleepUntil: at('12:10:00.000'), interval });
+    await clock.advance('6h');
+    expect(seen.length).toBeGreaterThanOrEqual(least - 1);
+  });
+
+  it('skip: a document that waited for its turn runs', async () => {
+    const { store, scheduler, clock, seen } = aBench({
+      missed: 'skip',
+      onDocument: (_document, { job }) => {
+        seen.push(String(job.id));
+        return new Promise<void>((resolve) => clock.timer(2_000, resolve));
+      },
+    });
+    await scheduler.start();
+    for (let n = 0; n < 100; n += 1) store.insert({ sleepUntil: at('12:01:00.000'), interval: '@daily' });
+    await clock.advance('1h');
+    expect(new Set(seen).size).toBe(100);
+  });
+
+  it('skip: a document that was due while the store was away is too late', async () => {
+    const { store, scheduler, clock, seen } = aBench({ missed: 'skip' });
+    await scheduler.start();
+    await clock.advance('10s');
+    store.before = () => {
+      throw new Error('away');
+    };
+    store.insert({ sleepUntil: at('12:01:00.000'), interval: '@daily' });
+    await clock.advance('10m');
+    store.before = () => undefined;
+    await clock.advance('1m');
+    expect(seen).toEqual([]);
+    expect(store.jobs.get('job-1')?.sleepUntil).toEqual(new Date('2026-03-03T00:00:00.000Z'));
+  });
+
   it('skip: a document without an interval runs, however late', async () => {
     const { store, scheduler, clock, seen } = aBench({ missed: 'skip' });
     store.insert({ sleepUntil: at('09:00:00.000') });

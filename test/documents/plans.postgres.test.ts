@@ -71,8 +71,8 @@ describe('100,000 rows that are due later and 100,000 that are parked', () => {
   it.each(places)('cost a poll a few pages of an index, whatever it asks: %s', async (_what, fields) => {
     const at = await read(fields);
     const statements = [
-      lookStatement(at, 1_000, []),
-      lookStatement(at, 1_000, [1, 2]),
+      lookStatement(at, { withinMs: 1_000, known: [] }),
+      lookStatement(at, { withinMs: 1_000, known: [1, 2], turn: 6 }),
       lockStatement(at, { lockUntil: future(60_000), limit: 1, guarded: true }),
       lockStatement(at, { lockUntil: future(60_000), limit: 100, guarded: true }),
     ];

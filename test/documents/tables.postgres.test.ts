@@ -361,3 +361,36 @@ describe('the clock of the server', () => {
     await rows.close?.();
   });
 });
+
+describe('due times inside JSON', () => {
+  const NO_TIMES = [
+    '25 December 2026',
+    '21 December 2026',
+    '2 January',
+    '30.06.2027',
+    '31/12/2026',
+    '3rd of May',
+    '39th',
+    'tomorrow',
+    '2020-01-01',
+    '',
+    '7 March',
+  ];
+
+  it('are found if they are texts of another form, in a few looks', async () => {
+    const table = aName();
+    await pool.query(`create table ${table} (id serial primary key, plan jsonb)`);
+    for (const at of [...NO_TIMES, '2099-12-31T00:00:00.000Z', '3999-12-31T00:00:00.000Z'])
+      await pool.query(`insert into ${table} (plan) values (jsonb_build_object('at', $1::text))`, [at]);
+    const rows = await rowsOf(freshPostgres(), { collection: table, fields: { sleepUntil: 'plan.at' } });
+    const known: unknown[] = [];
+    const found: unknown[] = [];
+    for (let look = 0; look < 25; look += 1) {
+      const { misfits } = await rows.look({ withinMs: 0, known, signal });
+      known.push(...misfits.map(({ id }) => id));
+      found.push(...misfits.map(({ value }) => value));
+    }
+    expect(found.sort()).toEqual([...NO_TIMES].sort());
+    await rows.close?.();
+  });
+});

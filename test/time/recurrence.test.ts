@@ -114,6 +114,20 @@ describe('after times that nobody ran', () => {
     expect(isTooLate(often, at('10:00:00'), at('10:00:10'))).toBe(true);
   });
 
+  it("'skip' allows for what delays a look, and for a turn that had to be waited for", () => {
+    const recurrence = hourly({ missed: 'skip' });
+    const slow = { delayMs: 300_000 };
+    expect(isTooLate(recurrence, at('10:00:00'), at('10:05:00'), slow)).toBe(false);
+    expect(isTooLate(recurrence, at('10:00:00'), at('10:06:00'), slow)).toBe(false);
+    expect(isTooLate(recurrence, at('10:00:00'), at('10:06:00.001'), slow)).toBe(true);
+    const often = { ...recurrence, cron: parseCron('here', '* * * * *') };
+    expect(isTooLate(often, at('10:00:00'), at('10:04:00'), slow)).toBe(false);
+    const attentive = { delayMs: 0, since: at('09:00:00').getTime() };
+    expect(isTooLate(recurrence, at('10:00:00'), at('10:59:59'), attentive)).toBe(false);
+    expect(isTooLate(recurrence, at('10:00:00'), at('11:00:00'), attentive)).toBe(true);
+    expect(isTooLate(recurrence, at('08:00:00'), at('08:59:59'), attentive)).toBe(true);
+  });
+
   it.each(['once', 'all'] as const)("'%s' never calls a run too late", (missed) => {
     expect(isTooLate(hourly({ missed }), at('10:00:00'), at('23:00:00'))).toBe(false);
   });

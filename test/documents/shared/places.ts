@@ -32,6 +32,7 @@ export interface Place {
   insert(document: Doc): Promise<string>;
   get(id: string): Promise<Doc | undefined>;
   change(id: string, fields: Doc): Promise<void>;
+  remove(id: string): Promise<void>;
 }
 
 export interface PlaceCase {
@@ -54,6 +55,7 @@ function inThreeMethods(): Place {
       return job === undefined ? undefined : { ...job, ...job.data, scheduleFailure: job.failure };
     },
     change: async (id, fields) => void Object.assign(store.jobs.get(id) ?? {}, fields),
+    remove: async (id) => void store.jobs.delete(id),
   };
 }
 
@@ -67,6 +69,7 @@ function inMemory(): Place {
     insert: async (document) => String(documents.insert(document)._id),
     get: async (id) => documents.get(id),
     change: async (id, fields) => documents.set({ ...documents.get(id), ...fields }),
+    remove: async (id) => void documents.delete(id),
   };
 }
 
@@ -88,6 +91,9 @@ function inMongodb(): Place {
     get: async (id) => (await documents.findOne({ _id: id })) ?? undefined,
     change: async (id, fields) => {
       await documents.updateOne({ _id: id }, { $set: fields });
+    },
+    remove: async (id) => {
+      await documents.deleteOne({ _id: id });
     },
   };
 }
@@ -132,6 +138,9 @@ async function inTable(database: Database, open: () => Store, another: () => Sto
     get: async (id) =>
       (await database.query(`select * from ${table} where id = $1`, [id])).rows[0] as Doc | undefined,
     change: set,
+    remove: async (id) => {
+      await database.query(`delete from ${table} where id = $1`, [id]);
+    },
   };
 }
 

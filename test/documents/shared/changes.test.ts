@@ -1,0 +1,136 @@
+import { expect, it } from 'vitest';
+import { gate, until } from '../../support/mills.js';
+import { eachPlace, past, watched, type Place } from './places.js';
+
+type Doc = Record<string, unknown>;
+
+/** What the document was, what it becomes while it runs, and what is true of it afterwards. */
+const CASES: readonly (readonly [string, Doc, Doc, (after: Doc | undefined) => boolean])[] = [
+  ['keeps it if autoRemove is taken back', { autoRemove: true }, { autoRemove: false }, isParked],
+  ['removes it if autoRemove is set', {}, { autoRemove: true }, (after) => after === undefined],
+  ['plans it if it is given an interval', {}, { interval: '@yearly' }, isPlanned],
+  [
+    'plans it if it is given an interval instead of being removed',
+    { autoRemove: true },
+    { interval: '@yearly' },
+    isPlanned,
+  ],
+  ['ends it if its interval is taken off', { interval: '@yearly' }, { interval: null }, isParked],
+  [
+    'ends it if repeatUntil is set to a past time',
+    { interval: '@yearly' },
+    { repeatUntil: past() },
+    isParked,
+  ],
+  [
+    'plans it if repeatUntil is taken off',
+    { interval: '@yearly', repeatUntil: past() },
+    { repeatUntil: null },
+    isPlanned,
+  ],
+  [
+    'plans it if an interval that cannot be read is mended',
+    { interval: 'never ever' },
+    { interval: '@yearly' },
+    isPlanned,
+  ],
+  [
+    'keeps a due time that it is given',
+    { interval: '@yearly' },
+    { sleepUntil: new Date('2100-01-01T00:00:00.000Z') },
+    (after) => Number(after?.['sleepUntil']) === Date.parse('2100-01-01T00:00:00.000Z'),
+  ],
+];
+
+function isParked(after: Doc | undefined): boolean {
+  return after?.['sleepUntil'] === null;
+}
+
+function isPlanned(after: Doc | undefined): boolean {
+  const at = after?.['sleepUntil'];
+  return at instanceof Date && at.toISOString().endsWith('-01-01T00:00:00.000Z');
+}
+
+eachPlace('a schedule that is changed during its run', ({ name, open }) => {
+  // Three methods can neither compare a schedule nor read it again; docs/documents.md says so.
+  const able = name !== 'three methods';
+
+  const inserted = async (place: Place): Promise<readonly string[]> => {
+    const ids: string[] = [];
+    for (const [, before] of CASES) ids.push(await place.insert({ ...before, sleepUntil: past() }));
+    return ids;
+  };
+  const findsAll = async (place: Place, ids: readonly string[]): Promise<void> => {
+    for (const [index, [what, , , holds]] of CASES.entries())
+      await until(what, async () => holds(await place.get(ids[index] ?? '')));
+  };
+
+  it.runIf(able)('is concluded as it is at the end, in a batch', async () => {
+    const place = await open();
+    const end = gate();
+    const { schedule, ran, errors } = watched(place, {
+      concurrency: CASES.length,
+      onDocument: () => end.promise,
+    });
+    const ids = await inserted(place);
+    await schedule.start();
+    await until('all run', () => ran.length === CASES.length);
+    for (const [index, [, , change]] of CASES.entries()) await place.change(ids[index] ?? '', change);
+    end.open();
+    await findsAll(place, ids);
+    expect(ran).toHaveLength(CASES.length);
+    expect(errors).toEqual([]);
+  });
+
+  it.runIf(able)('is concluded as it is at the end, one after the other', async () => {
+    const place = await open();
+    let ids: readonly string[] = [];
+    const { schedule, ran, errors } = watched(place, {
+      onDocument: (_document, { job }) => {
+        const id = String(job.id);
+        return place.change(id, CASES[ids.indexOf(id)]?.[2] ?? {});
+      },
+    });
+    ids = await inserted(place);
+    await schedule.start();
+    await until('all have run', () => ran.length === CASES.length);
+    await findsAll(place, ids);
+    expect(errors).toEqual([]);
+  });
+
+  it.runIf(able)('is concluded by the latest of several changes', async () => {
+    const place = await open();
+    const { schedule, ran } = watched(place, {
+      retryPolicy: { type: 'fixed', interval: 0, maxAttempts: 2 },
+      onDocument: async (_document, { job }) => {
+        await place.change(String(job.id), { interval: '@yearly' });
+        if (ran.length === 1) throw new Error('once');
+        await place.change(String(job.id), { interval: null, autoRemove: true });
+      },
+    });
+    const id = await place.insert({ sleepUntil: past() });
+    await schedule.start();
+    await until('it is gone', async () => (await place.get(id)) === undefined);
+    expect(ran).toEqual([id, id]);
+  });
+
+  it('does not speak of a second run if its document was deleted in a run longer than its lock', async () => {
+    const place = await open();
+    const aborted = gate();
+    const { schedule, ran, errors } = watched(place, {
+      lockDuration: '600ms',
+      onDocument: async (_document, { signal }) => {
+        const begunAt = performance.now();
+        signal.addEventListener('abort', () => aborted.open());
+        await aborted.promise;
+        await until('its lock would be over', () => performance.now() > begunAt + 1_000);
+      },
+    });
+    const id = await place.insert({ sleepUntil: past() });
+    await schedule.start();
+    await until('it runs', () => ran.length === 1);
+    await place.remove(id);
+    await until('it is idle', () => schedule.isIdle());
+    expect(errors).toEqual([]);
+  });
+});
