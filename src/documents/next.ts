@@ -1,6 +1,6 @@
 import type { MissedPolicy } from '../core/job.js';
 import type { CronTimes } from '../time/cron.js';
-import { isTooLate, runAfter, type Attention, type NextRun } from '../time/recurrence.js';
+import { isTooLate, runAfterAny, type Attention, type NextRun } from '../time/recurrence.js';
 import type { Interval } from './interval.js';
 
 /** What becomes of runs that nobody started in time; `seed`: as mongodb-cron computes it. */
@@ -22,7 +22,7 @@ export function nextRun(plan: Plan, now: Date): NextRun {
   const { slot, missed, reprocessMs, interval, repeatUntil } = plan;
   const from = new Date(slot.getTime() + reprocessMs);
   if (missed === 'seed') return { at: seedNext(interval.from(from), from, repeatUntil, now), dropped: false };
-  return runAfter({ cron: interval.from(slot), repeatUntil, missed }, from, now);
+  return runAfterAny({ cron: interval.from(slot), repeatUntil, missed }, from, now);
 }
 
 /** The bound is looked at before the time is moved to the present: an overdue document runs again at once, and past it. */

@@ -51,8 +51,15 @@ function isSlot(recurrence: Recurrence, at: Date): boolean {
  */
 export function runAfter(recurrence: Recurrence, slot: Date, now: Date): NextRun {
   const next = slotAfter(recurrence, slot);
+  if (recurrence.missed !== 'all' && next !== null && next <= now && !isSlot(recurrence, slot))
+    return { at: next, dropped: false };
+  return runAfterAny(recurrence, slot, now);
+}
+
+/** As `runAfter`, where `slot` may be any time that somebody chose, such as the first due time of a document. */
+export function runAfterAny(recurrence: Recurrence, slot: Date, now: Date): NextRun {
+  const next = slotAfter(recurrence, slot);
   const missed = next !== null && next <= now;
-  if (recurrence.missed !== 'all' && missed && !isSlot(recurrence, slot)) return { at: next, dropped: false };
   if (recurrence.missed !== 'all' || !missed) {
     return { at: slotAfter(recurrence, slot > now ? slot : now), dropped: false };
   }
