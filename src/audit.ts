@@ -26,6 +26,44 @@ export interface AuditPage {
 const LONGEST = 2_000;
 const shortened = (text: string): string => (text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text);
 
+/** An entry is one line, whatever names and ids stand in it: nobody can write a second one into it. */
+const oneLine = (text: string): string =>
+  shortened(text.replaceAll(/[\p{Cc}\p{Cf}\u2028\u2029]+/gu, ' ').trim() || '?');
+
+/** What an entry says from before an action until after it; where its process died in between, for ever. */
+const BEGUN = 'begun, end unknown';
+
+/** What came of an action: the answer, and the same for the log. */
+export interface Done<T> {
+  readonly answer: T;
+  readonly outcome: string;
+}
+
+/**
+ * Does something that belongs into the log. It stands there before it is done, so that nothing is done that is not there; what
+ * came of it is added. A log that does not take the end does not undo what was done: `lost` hears of it.
+ */
+export async function audited<T>(
+  audit: Pick<Audit, 'append' | 'amend'>,
+  entry: Omit<AuditInput, 'outcome'>,
+  work: () => Promise<Done<T>>,
+  {
+    refusal,
+    lost,
+  }: { readonly refusal: (error: unknown) => string; readonly lost: (error: unknown) => void },
+): Promise<T> {
+  const { id } = await audit.append({ ...entry, outcome: BEGUN });
+  const end = (outcome: string): Promise<unknown> => audit.amend(id, { outcome }).catch(lost);
+  try {
+    const { answer, outcome } = await work();
+    await end(outcome);
+    return answer;
+  } catch (error) {
+    await end(refusal(error));
+    throw error;
+  }
+}
+
 /** `mill.audit`: who did what by hand, on every instance of the cluster. */
 export class Audit {
   readonly #store: () => Promise<Store>;
@@ -40,7 +78,7 @@ export class Audit {
     const where = 'audit.append';
     checkKeys(where, entry, ['actor', 'action', 'target', 'outcome', 'details']);
     const text = (key: 'actor' | 'action' | 'target' | 'outcome'): string =>
-      shortened(checkText(where, key, entry[key]));
+      oneLine(checkText(where, key, entry[key]));
     const kept = {
       id: randomBytes(12).toString('hex'),
       actor: text('actor'),
@@ -58,7 +96,7 @@ export class Audit {
     const outcome =
       change.outcome === undefined
         ? {}
-        : { outcome: shortened(checkText('audit.amend', 'outcome', change.outcome)) };
+        : { outcome: oneLine(checkText('audit.amend', 'outcome', change.outcome)) };
     return (await this.#store()).audit.amend(checkText('audit.amend', 'id', id), { ...change, ...outcome });
   }
 

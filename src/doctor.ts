@@ -1,8 +1,19 @@
+import { hideCredentials } from './core/credentials.js';
 import { asError } from './core/errors.js';
 import { show } from './core/options.js';
+import { shellWord } from './core/shell.js';
 import type { DocumentSchedules } from './document-schedules.js';
 import { retired } from './reactive/atlas.js';
-import { check, failure, fine, skipped, warning, type Finding, type Verdict } from './store/inspect.js';
+import {
+  check,
+  destroying,
+  failure,
+  fine,
+  skipped,
+  warning,
+  type Finding,
+  type Verdict,
+} from './store/inspect.js';
 import type { Cluster, InstanceState, Store } from './store/port.js';
 
 /** More than this between the server's clock and ours, and a `runAt` of ours means another moment there. */
@@ -25,23 +36,42 @@ export async function diagnose(
     return [{ check: 'connection', ...unreachable(asError(error)) }];
   }
   const inspected = (await store.inspect?.()) ?? [];
-  return [
+  const { live, findings } = await ofCluster(store);
+  const all = [
     { check: 'connection', ...fine(`the ${store.kind} store answers`) },
     ...inspected,
     ...(await check('clock', async () => judgeClock(store.clock.now() - Date.now()))),
-    ...(await ofCluster(store)),
+    ...findings,
     ...(await check('document schedules', () => judgeDocuments(documents))),
   ];
+  return live > 0 ? all : all.map(harmless);
 }
 
-async function ofCluster(store: Store): Promise<readonly Finding[]> {
+/** Nobody is alive: what looks left behind is needed again as soon as the application is started. */
+const harmless = ({ destroys, ...finding }: Finding): Finding =>
+  destroys === true
+    ? { ...finding, fix: 'start your application, which may need it; then run the doctor again' }
+    : finding;
+
+async function ofCluster(
+  store: Store,
+): Promise<{ readonly live: number; readonly findings: readonly Finding[] }> {
   let cluster: Cluster;
   try {
     cluster = await store.instances.list();
   } catch (error) {
-    return [{ check: 'instances', ...skipped(`could not be looked at: ${asError(error).message}`) }];
+    const unseen = skipped(`could not be looked at: ${hideCredentials(asError(error).message)}`);
+    return { live: 0, findings: [{ check: 'instances', ...unseen }] };
   }
   const live = cluster.instances.filter(({ dead, leftMs }) => !dead && leftMs > 0);
+  return { live: live.length, findings: await judged(store, cluster, live) };
+}
+
+async function judged(
+  store: Store,
+  cluster: Cluster,
+  live: readonly InstanceState[],
+): Promise<readonly Finding[]> {
   return [
     ...(await check('instances', async () => judgeInstances(live))),
     ...(await check('jobs', () => judgeJobs(store, live))),
@@ -52,7 +82,7 @@ async function ofCluster(store: Store): Promise<readonly Finding[]> {
 
 const unreachable = (error: Error): Verdict =>
   failure(
-    error.message,
+    hideCredentials(error.message),
     'start the server that the URL names, or correct host, port, user and database in it',
   );
 
@@ -84,10 +114,10 @@ async function judgeJobs(store: Store, live: readonly InstanceState[]): Promise<
   const orphans = names.filter(({ name, counts }) => counts.pending > 0 && !run.has(name));
   if (orphans.length === 0) return fine('every name that has pending jobs is run by a live instance');
   const named = orphans.map(({ name }) => name);
-  return warning(
-    `pending jobs that no live instance runs: ${listed(named)}`,
-    `start an instance with a handler for ${listed(named.map(show))}, or: tidemill cancel --name ${named[0] ?? ''}`,
-  );
+  const found = `pending jobs that no live instance runs: ${listed(named)}`;
+  const start = `start an instance with a handler for ${listed(named.map(show))}`;
+  if (live.length === 0) return warning(found, start);
+  return destroying(found, `${start}, or: tidemill cancel --name ${shellWord(named[0] ?? '')}`);
 }
 
 function judgePaused({ paused }: Cluster): Verdict {
@@ -95,7 +125,7 @@ function judgePaused({ paused }: Cluster): Verdict {
   if (names.length === 0) return fine('no name is paused');
   return warning(
     `paused until somebody resumes them: ${listed(names)}`,
-    names.map((name) => `tidemill resume ${name}`).join('\n'),
+    names.map((name) => `tidemill resume ${shellWord(name)}`).join('\n'),
   );
 }
 

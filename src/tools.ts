@@ -1,7 +1,10 @@
 /** What clients of the front door share with it. It is no part of the package's interface. */
+export { audited, type Done } from './audit.js';
+export { hideParameters, hideUserinfo, SECRET_PARAMETER, urlParts } from './core/credentials.js';
 export { reasonOf } from './core/errors.js';
 export { groupFailures } from './core/failure-groups.js';
 export { isFieldPath, type FieldValues, type Scalar } from './core/fields.js';
-export { checkBoolean, checkFunction, checkKeys, checkText, show } from './core/options.js';
+export { checkBoolean, checkFunction, checkInteger, checkKeys, checkText, show } from './core/options.js';
+export { shellWord } from './core/shell.js';
 export { idText } from './core/paths.js';
 export { versionOf } from './version.js';

@@ -70,6 +70,8 @@ export function advice({ status }: ApiError): string {
       return 'Ask whoever runs this application: its `authorize` function says who may look and who may act.';
     case 404:
       return 'It may have been removed, or its retention has passed.';
+    case 429:
+      return 'Close other tabs of this dashboard. Until then the page asks again from time to time.';
     case 409:
       return 'Its state has changed meanwhile. Look again, then decide.';
     default:

@@ -62,6 +62,8 @@ class Follower<T> {
   #source: EventSource | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #retryMs = RETRY_MIN_MS;
+  /** Why there is no stream; the data is asked for again all the same. */
+  #refused: ApiError | undefined;
 
   constructor(path: string, follow: boolean, show: (change: Partial<Picture<T>>) => void) {
     this.#path = path;
@@ -81,7 +83,8 @@ class Follower<T> {
   async #begin(): Promise<void> {
     try {
       const data = await get<T>(this.#path, this.#end.signal);
-      this.#show({ data, error: undefined, seenAt: Date.now(), link: this.#follow ? 'live' : 'paused' });
+      const link = !this.#follow ? 'paused' : this.#refused === undefined ? 'live' : 'reconnecting';
+      this.#show({ data, error: this.#refused, seenAt: Date.now(), link });
       if (this.#follow && !this.#end.signal.aborted) this.#listen();
     } catch (error) {
       if (error instanceof ApiError) this.#fail(error);
@@ -89,9 +92,12 @@ class Follower<T> {
   }
 
   #listen(): void {
-    const source = new EventSource(address(`live?path=${encodeURIComponent(this.#path)}`));
+    const source = new EventSource(this.#stream);
     this.#source = source;
-    source.addEventListener('open', () => this.#show({ link: 'live', seenAt: Date.now() }));
+    source.addEventListener('open', () => {
+      this.#refused = undefined;
+      this.#show({ link: 'live', seenAt: Date.now(), error: undefined });
+    });
     source.addEventListener('message', ({ data }: MessageEvent<string>) => {
       this.#retryMs = RETRY_MIN_MS;
       this.#show({ data: JSON.parse(data) as T, error: undefined, seenAt: Date.now(), link: 'live' });
@@ -102,8 +108,26 @@ class Follower<T> {
     source.addEventListener('error', () => {
       this.#show({ link: 'reconnecting' });
       // The browser tries again by itself, unless the stream was refused.
-      if (source.readyState === EventSource.CLOSED) this.#later();
+      if (source.readyState === EventSource.CLOSED) void this.#explain().finally(() => this.#later());
     });
+  }
+
+  get #stream(): string {
+    return address(`live?path=${encodeURIComponent(this.#path)}`);
+  }
+
+  /** A stream that was refused does not say why; a plain request does. */
+  async #explain(): Promise<void> {
+    const answer = new AbortController();
+    const response = await fetch(this.#stream, { redirect: 'manual', signal: answer.signal }).catch(
+      () => undefined,
+    );
+    if (response === undefined || response.ok || response.status === 0) {
+      answer.abort();
+      return;
+    }
+    this.#refused = refusal(response.status, await response.json().catch(() => undefined));
+    this.#show({ error: this.#refused });
   }
 
   #fail(error: ApiError): void {
@@ -113,6 +137,7 @@ class Follower<T> {
 
   #later(): void {
     this.#source?.close();
+    if (this.#end.signal.aborted) return;
     this.#timer = setTimeout(() => void this.#begin(), this.#retryMs);
     this.#retryMs = Math.min(RETRY_MAX_MS, this.#retryMs * 2);
   }

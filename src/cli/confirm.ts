@@ -1,5 +1,6 @@
 import type { Session } from './context.js';
 import { CliError, Exit } from './exit.js';
+import { clean } from './render/text.js';
 
 /** Asks before something that touches much. Without somebody to ask, only `--yes` goes on. */
 export async function confirmed(
@@ -10,7 +11,7 @@ export async function confirmed(
   if (yes === true) return true;
   if (!world.interactive)
     throw new CliError(Exit.USAGE, `${question}\nNobody is there to ask: say --yes if that is meant.`);
-  const answer = await world.ask(`${question} [y/N] `);
+  const answer = await world.ask(`${clean(question)} [y/N] `);
   if (/^y(?:es)?$/iu.test(answer.trim())) return true;
   out.note('Nothing was changed.');
   return false;

@@ -22,7 +22,8 @@ export const withFilter = (command: Command): Command =>
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 export function milliseconds(option: string, text: string): number {
-  const parts = [...text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/gu)];
+  // Sticky: a long number without a unit is not looked at from each of its digits.
+  const parts = [...text.trim().matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/guy)];
   if (parts.length > 0 && parts.map(([part]) => part).join('') === text.trim())
     return parts.reduce((sum, [, count = '0', unit = 's']) => sum + Number(count) * (UNITS[unit] ?? 0), 0);
   throw new CliError(Exit.USAGE, `--${option} must be a duration such as 90s, 2h or 1h30m, got "${text}".`);

@@ -30,6 +30,11 @@ export class Gate {
   readonly #used: () => void;
   readonly #sessions: string[] = [];
   #token = secret();
+  /**
+   * Browsers send the cookies of a host to all of its ports, and so to servers of other users of this machine. They send them below
+   * their path only: one that nobody else knows keeps the cookie from every other port.
+   */
+  readonly basePath = `/${secret()}`;
 
   /** `used` is called when the link has let somebody in: it is void then, and there is another. */
   constructor(port: number, used: () => void) {
@@ -61,7 +66,7 @@ export class Gate {
     return ['127.0.0.1', 'localhost', '[::1]'].map((name) => `${name}:${String(this.#port)}`);
   }
 
-  /** Cookies do not know ports: two dashboards on one machine must not share a name. */
+  /** Two dashboards on one machine do not share a name. */
   get #cookieName(): string {
     return `tidemill_${String(this.#port)}`;
   }
@@ -87,9 +92,9 @@ export class Gate {
       headers: {
         ...PLAIN_HEADERS,
         'content-type': 'text/html; charset=utf-8',
-        'set-cookie': `${this.#cookieName}=${session}; Path=/; HttpOnly; SameSite=Strict`,
+        'set-cookie': `${this.#cookieName}=${session}; Path=${this.basePath}; HttpOnly; SameSite=Strict`,
       },
-      body: '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><title>Tidemill</title><a href="/">Open the dashboard</a>\n',
+      body: `<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=${this.basePath}/"><title>Tidemill</title><a href="${this.basePath}/">Open the dashboard</a>\n`,
     };
   }
 }

@@ -1,5 +1,5 @@
 import { facts, table, type Column } from './render/table.js';
-import { painter, type Paint } from './render/text.js';
+import { harmless, jsonText, painter, type Paint } from './render/text.js';
 import type { World } from './world.js';
 
 export interface OutputOptions {
@@ -17,12 +17,14 @@ export class Output {
   readonly width: number | undefined;
   readonly #world: World;
   readonly #hide: (text: string) => string;
+  readonly #painted: boolean;
 
   constructor(world: World, { json, color, hide }: OutputOptions) {
     this.json = json;
     this.#world = world;
     this.#hide = hide;
     this.paint = painter(world.stdout, world.env, color);
+    this.#painted = this.paint('bold', '') !== '';
     this.width = world.stdout.isTTY === true ? (world.stdout.columns ?? 80) : undefined;
   }
 
@@ -33,7 +35,8 @@ export class Output {
 
   /** For people; nothing where JSON was asked for. */
   print(...lines: readonly string[]): void {
-    if (!this.json) for (const line of lines) this.#world.stdout.write(`${this.#hide(line)}\n`);
+    if (!this.json)
+      for (const line of lines) this.#world.stdout.write(`${harmless(this.#hide(line), this.#painted)}\n`);
   }
 
   table<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): void {
@@ -46,16 +49,16 @@ export class Output {
 
   /** One JSON document; nothing where it was not asked for. */
   document(value: unknown): void {
-    if (this.json) this.#world.stdout.write(`${JSON.stringify(value, undefined, 2)}\n`);
+    if (this.json) this.#world.stdout.write(`${jsonText(value, 2)}\n`);
   }
 
   /** Lists: one line of JSON for each. */
   lines(values: readonly unknown[]): void {
-    if (this.json) for (const value of values) this.#world.stdout.write(`${JSON.stringify(value)}\n`);
+    if (this.json) for (const value of values) this.#world.stdout.write(`${jsonText(value)}\n`);
   }
 
   /** A word to whoever sits there; it is no part of the answer. */
   note(text: string): void {
-    this.#world.stderr.write(`${this.#hide(text)}\n`);
+    this.#world.stderr.write(`${harmless(this.#hide(text), false)}\n`);
   }
 }

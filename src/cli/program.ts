@@ -1,4 +1,5 @@
 import { Command, CommanderError } from 'commander';
+import { reasonOf } from '../tools.js';
 import { versionOf } from '../version.js';
 import { addBench } from './commands/bench.js';
 import { addCancel, addRetry } from './commands/change.js';
@@ -15,7 +16,7 @@ import { addShow } from './commands/show.js';
 import { addStats } from './commands/stats.js';
 import { Exit, exitOf } from './exit.js';
 import { Frame } from './frame.js';
-import { painter } from './render/text.js';
+import { cleanLines, harmless, painter } from './render/text.js';
 import { hider } from './secrets.js';
 import type { World } from './world.js';
 
@@ -42,7 +43,7 @@ function buildProgram(world: World): Frame {
     .exitOverride()
     .configureOutput({
       writeOut: (text) => void world.stdout.write(text),
-      writeErr: (text) => void world.stderr.write(hide(text)),
+      writeErr: (text) => void world.stderr.write(harmless(hide(text), false)),
       getOutHelpWidth: () => world.stdout.columns ?? 80,
       getErrHelpWidth: () => world.stderr.columns ?? 80,
       getOutHasColors: () => false,
@@ -105,9 +106,7 @@ export async function runProgram(args: readonly string[], given: World): Promise
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? Exit.OK : Exit.USAGE;
     const paint = painter(given.stderr, given.env, !args.includes('--no-color'));
-    world.stderr.write(
-      `${paint('red', 'error:')} ${error instanceof Error ? error.message : String(error)}\n`,
-    );
+    world.stderr.write(`${paint('red', 'error:')} ${cleanLines(reasonOf(error))}\n`);
     return exitOf(error);
   }
 }

@@ -1,13 +1,10 @@
 /** Store URLs carry credentials. What is printed of one, or of an error about it, goes through here. */
-
-const PARTS = /^([a-z+]+):(?:\/\/)?(?:(.*)@)?([^@]*)$/isu;
-const SECRET_KEY = /pass|pwd|secret|token|key|cred|auth/iu;
+import { hideParameters, hideUserinfo, SECRET_PARAMETER, urlParts } from '../tools.js';
 
 /** Scheme, hosts and database: never a user, a password, or what follows the question mark. */
 export function safeUrl(url: string): string {
-  const [, scheme = '', , rest = ''] = PARTS.exec(url) ?? [];
-  const slashes = url.startsWith(`${scheme}://`) ? '//' : '';
-  return `${scheme}:${slashes}${rest.split('?')[0] ?? ''}`;
+  const { head, rest } = urlParts(url);
+  return `${head}${rest.split('?')[0] ?? ''}`;
 }
 
 function decoded(text: string): string {
@@ -25,31 +22,35 @@ interface Hidden {
   readonly secrets: readonly string[];
 }
 
+/** As it was written, and as it is meant. */
+const spelled = (text: string): string[] => [text, decoded(text)].filter((one) => one !== '');
+
 function hiddenOf(url: string): Hidden {
-  const [, , credentials = ''] = PARTS.exec(url) ?? [];
-  const colon = credentials.indexOf(':');
-  const user = colon < 0 ? credentials : credentials.slice(0, colon);
-  const password = colon < 0 ? '' : credentials.slice(colon + 1);
-  const query = new URLSearchParams(url.split('?')[1] ?? '');
-  const ofQuery = [...query].filter(([key]) => SECRET_KEY.test(key)).map(([, value]) => value);
-  const spelled = (text: string): string[] => [text, decoded(text)].filter((one) => one !== '');
-  return { users: spelled(user), secrets: [...spelled(password), ...ofQuery.flatMap(spelled)] };
+  const { userinfo, rest } = urlParts(url);
+  const colon = userinfo.indexOf(':');
+  const user = colon < 0 ? userinfo : userinfo.slice(0, colon);
+  const password = colon < 0 ? '' : userinfo.slice(colon + 1);
+  const query = new URLSearchParams(rest.slice(rest.indexOf('?') + 1));
+  const valuesOf = (wanted: (key: string) => boolean): string[] =>
+    [...query].filter(([key]) => wanted(key)).map(([, value]) => value);
+  return {
+    users: [user, ...valuesOf((key) => key === 'user')].flatMap(spelled),
+    secrets: [password, ...valuesOf((key) => SECRET_PARAMETER.test(key))].flatMap(spelled),
+  };
 }
 
 /** Takes whatever these URLs hold of users and secrets out of a text. Drivers quote what they were given. */
 export function hider(urls: readonly string[]): (text: string) => string {
   const hidden = urls.map(hiddenOf);
-  const secrets = hidden.flatMap((one) => one.secrets).sort((a, b) => b.length - a.length);
-  const users = hidden.flatMap((one) => one.users);
+  const secrets = [...new Set(hidden.flatMap((one) => one.secrets))].sort((a, b) => b.length - a.length);
+  // A user's name may be an ordinary word: only where it is quoted, or said to be a user's.
+  const users = [...new Set(hidden.flatMap((one) => one.users))].map(
+    (user) => new RegExp(`(["'\`]|\\b(?:user[ =]|role ))${escaped(user)}(?![\\w])`, 'gu'),
+  );
   return (text) => {
-    let safe = text.replaceAll(/:\/{1,2}[^\s"'`]*@/gu, '://');
+    let safe = hideParameters(hideUserinfo(text, ''), '***');
     for (const secret of secrets) safe = safe.replaceAll(secret, '***');
-    // A user's name may be an ordinary word: only where it is quoted, or said to be a user's.
-    for (const user of users)
-      safe = safe.replaceAll(
-        new RegExp(`(["'\`]|\\b(?:user|role) )${escaped(user)}(?![\\w])`, 'gu'),
-        '$1***',
-      );
+    for (const user of users) safe = safe.replaceAll(user, '$1***');
     return safe;
   };
 }

@@ -37,11 +37,12 @@ export async function serveDashboard({
     rights: ['view', 'payload', 'act'] as const,
     actor: actor('dashboard'),
   };
-  const dashboard = createDashboard({ mill, readOnly, authorize: () => granted, onError });
-  const answer = toNodeHandler(dashboard);
   const server = createServer();
   const at = await listen(server, port);
   const gate = new Gate(at, used);
+  const { basePath } = gate;
+  const dashboard = createDashboard({ mill, readOnly, basePath, authorize: () => granted, onError });
+  const answer = toNodeHandler(dashboard);
   // Too many open files, say: the next connection may be accepted again.
   server.on('error', onError);
   server.on('request', (incoming, outgoing) => {

@@ -2,6 +2,8 @@
  * The error tree. Every error of the library is a `TidemillError` with a stable `code`, its `cause` kept, and the
  * fix in its message. Classes are recognised by a brand, so that two copies of the package in one process agree.
  */
+import { hideCredentials } from './credentials.js';
+
 const BRAND = Symbol.for('tidemill.error');
 
 function brandsOf(value: unknown): readonly unknown[] {
@@ -81,9 +83,17 @@ export function driverError(
   const hint = unknown
     ? ' It may have been stored all the same; a call with the same `id` is safe to repeat.'
     : '';
-  const message = `${what}: ${reasonOf(error)}.${hint}`;
+  const message = `${what}: ${hideCredentials(reasonOf(error))}.${hint}`;
   return new StoreError(message, { cause: error, transient, outcomeUnknown: unknown });
 }
+
+/** A count with a limit looked at too much: what it has seen so far is no answer. */
+export const countTooLong = (what: string, limitMs: number, cause: unknown): TidemillError =>
+  new TidemillError(
+    'TIME_LIMIT',
+    `${what}: it took longer than ${String(limitMs / 1_000)} s and was ended. Narrow the filter, by name, status or time; or leave out \`limit\`, and wait.`,
+    { cause },
+  );
 
 /** `withLock` waited, and somebody else has the lock still. */
 export class LockTakenError extends TidemillError {

@@ -1,10 +1,14 @@
 import { closest, distance } from 'fastest-levenshtein';
+import { hideCredentials } from './credentials.js';
 import { OptionError } from './errors.js';
 
 /** A value as it should appear in an error message: short, and recognisable. */
 export function show(value: unknown): string {
-  if (typeof value === 'string')
-    return JSON.stringify(value.length > 60 ? `${value.slice(0, 57)}...` : value);
+  if (typeof value === 'string') {
+    // What stands in the wrong place may be the URL of a database.
+    const safe = hideCredentials(value);
+    return JSON.stringify(safe.length > 60 ? `${safe.slice(0, 57)}...` : safe);
+  }
   if (typeof value === 'function') return 'a function';
   if (value instanceof Date) return Number.isNaN(value.getTime()) ? 'an invalid Date' : value.toISOString();
   if (typeof value === 'bigint') return `${String(value)}n`;

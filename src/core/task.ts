@@ -21,6 +21,8 @@ export interface Task {
   readonly _id: unknown;
   readonly task: string;
   readonly sourceDocId: unknown;
+  /** Where a table is the source, and its shape is known: the columns of its primary key. Only in what `find` returns. */
+  readonly sourceKey?: readonly string[];
   readonly status: TaskStatus;
   /** When it is due. */
   readonly scheduledAt: Date;

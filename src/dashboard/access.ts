@@ -6,6 +6,8 @@ import type { DashboardSettings, Granted } from './options.js';
 export interface Viewer {
   readonly rights: readonly Right[];
   readonly actor: string;
+  /** Whether `authorize` said who it is. */
+  readonly isNamed: boolean;
 }
 
 const RIGHTS: readonly Right[] = ['view', 'payload', 'act'];
@@ -21,7 +23,8 @@ function viewerOf(granted: Exclude<Granted, Response>): Viewer {
     : (granted as { rights: readonly Right[]; actor?: string });
   const known = RIGHTS.filter((right) => Array.isArray(rights) && rights.includes(right));
   if (known.length === 0) throw nobody();
-  return { rights: known, actor: typeof actor === 'string' && actor !== '' ? actor : 'somebody' };
+  const isNamed = typeof actor === 'string' && actor !== '';
+  return { rights: known, actor: isNamed ? actor : 'somebody', isNamed };
 }
 
 /** Asks the host who this is. What it answers itself is passed on; where it throws, nobody gets in. */

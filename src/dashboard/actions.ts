@@ -1,10 +1,13 @@
 /** Everything that changes something. Each is in the audit log before it is done, and what came of it after. */
 import type { Asked } from './asked.js';
 import type { ActAnswer, Action, Count, Operation, WorkKind } from './contract.js';
-import { badRequest, conflict, problemOf } from './errors.js';
+import { acted } from './acted.js';
+import { badRequest, conflict } from './errors.js';
 import type { Body } from './body.js';
 import type { Chosen } from './kind.js';
 import type { Operations } from './operations.js';
+import { REDACTED } from './redact-text.js';
+import { Seal } from './seal.js';
 import { inWords, readFilter } from './parameters.js';
 import { actOnSchedule, scheduleTitle } from './schedules.js';
 import { checkFields } from './work.js';
@@ -13,35 +16,25 @@ import { KIND } from './session.js';
 const COUNT_LIMIT = 100_000;
 const MOST_IDS = 1_000;
 
-/** In the log first: what is not there must not have been done. */
-async function audited(
-  { mill, viewer }: Asked,
-  action: Action,
-  target: string,
-  work: () => Promise<ActAnswer>,
-): Promise<ActAnswer> {
-  const entry = await mill.audit.append({ actor: viewer.actor, action, target, outcome: 'asked for' });
-  try {
-    const answer = await work();
-    await mill.audit.amend(entry.id, { outcome: answer.outcome });
-    return answer;
-  } catch (error) {
-    const { message } = problemOf(error);
-    await mill.audit.amend(entry.id, { outcome: `refused: ${message}` }).catch(() => undefined);
-    throw error;
-  }
-}
+const ONE: Readonly<Record<WorkKind, string>> = { jobs: 'job', tasks: 'task', documents: 'document' };
+
+/** Everybody who may look reads the log: what is hidden in lists is hidden there. */
+const titled = (kind: WorkKind, given: string, title: string): { target: string; details?: unknown } =>
+  Seal.isClosed(given)
+    ? { target: `${ONE[kind]} ${REDACTED}`, details: { target: title } }
+    : { target: title };
 
 export async function actOnOne(asked: Asked, body: Body): Promise<ActAnswer> {
   const kind = body.kind();
-  const [action, id] = [body.action(), body.text('id')];
+  const [action, given] = [body.action(), body.text('id')];
   const own = KIND[kind];
-  return audited(asked, action, own.title(id), () => own.act(asked, action, id));
+  const id = asked.seal.open(given);
+  return acted(asked, { action, ...titled(kind, given, own.title(id)) }, () => own.act(asked, action, id));
 }
 
-export function actOnScheduleRow(asked: Asked, body: Body): Promise<ActAnswer> {
-  const [action, id] = [body.action(), body.text('id')];
-  return audited(asked, action, scheduleTitle(id), () => actOnSchedule(asked, action, id));
+export async function actOnScheduleRow(asked: Asked, body: Body): Promise<ActAnswer> {
+  const [action, id] = [body.action(), asked.seal.open(body.text('id'))];
+  return acted(asked, { action, ...scheduleTitle(id) }, () => actOnSchedule(asked, action, id));
 }
 
 const SAID: Readonly<Partial<Record<Action, [string, string]>>> = {
@@ -54,9 +47,11 @@ export function actOnName(asked: Asked, body: Body): Promise<ActAnswer> {
   const { mill } = asked;
   const [kind, action, name] = [body.kind(), body.action(), body.text('name')];
   const [outcome, message] = SAID[action] ?? [];
+  if (asked.redactor.text(name) !== name)
+    throw badRequest('This name is hidden, so nothing can be done to it here.');
   if (!KIND[kind].nameActions.includes(action) || outcome === undefined || message === undefined)
     throw badRequest(`Names of ${kind} have no action "${action}".`);
-  return audited(asked, action, `${kind} of the name ${name}`, async () => {
+  return acted(asked, { action, target: `${kind} of the name ${name}` }, async () => {
     if (action === 'reconcile') await mill.tasks.reconcile(name);
     else if (kind === 'tasks') await mill.tasks[action as 'pause' | 'resume'](name);
     else await mill.jobs[action as 'pause' | 'resume'](name);
@@ -68,26 +63,34 @@ interface Target {
   readonly kind: WorkKind;
   readonly chosen: Chosen;
   readonly words: string;
+  /** What was asked for, in full, for the audit log. */
+  readonly exactly: { readonly ids: readonly string[] } | { readonly query: string };
 }
 
-function targetOf(asked: Asked, body: Body): Target {
+async function targetOf(asked: Asked, body: Body): Promise<Target> {
   body.only(['kind', 'ids', 'query']);
   const kind = body.kind();
-  const ids = body.texts('ids', MOST_IDS);
+  const given = body.texts('ids', MOST_IDS);
+  const ids = given?.map((id) => asked.seal.open(id));
   const query = body.optional('query');
   if (ids !== undefined && query !== undefined) throw badRequest('Give "ids" or "query", not both.');
-  if (ids !== undefined) return { kind, chosen: { ids }, words: `${String(ids.length)} chosen ${kind}` };
+  if (ids !== undefined) {
+    const titles = ids.map((id) => KIND[kind].title(id));
+    const shown = titles.map((title, at) => titled(kind, given?.[at] ?? '', title).target);
+    const words = `${String(ids.length)} chosen: ${shown.join(', ')}`;
+    return { kind, chosen: { ids }, words, exactly: { ids: titles } };
+  }
   if (query === undefined) throw badRequest('What is meant? Give "ids" or "query".');
   const parameters = new URLSearchParams(query);
   for (const key of ['cursor', 'limit', 'sort', 'order', 'kind']) parameters.delete(key);
   parameters.set('kind', kind);
   const filter = readFilter(parameters);
-  checkFields(asked, filter);
-  return { kind, chosen: { filter }, words: inWords(filter) };
+  await checkFields(asked, filter);
+  return { kind, chosen: { filter }, words: inWords(filter), exactly: { query: parameters.toString() } };
 }
 
 export async function countTarget(asked: Asked, body: Body): Promise<Count> {
-  const { kind, chosen } = targetOf(asked, body.without(['action']));
+  const { kind, chosen } = await targetOf(asked, body.without(['action']));
   const action = body.has('action') ? body.action() : undefined;
   const asOf = (await asked.mill.time()).toISOString();
   const found = await KIND[kind].count(asked, chosen, action, COUNT_LIMIT + 1);
@@ -97,7 +100,7 @@ export async function countTarget(asked: Asked, body: Body): Promise<Count> {
 export async function begin(asked: Asked, body: Body, operations: Operations): Promise<Operation> {
   body.only(['action', 'target', 'expected', 'asOf']);
   const action = body.action();
-  const { kind, chosen, words } = targetOf(asked, body.inner('target'));
+  const { kind, chosen, words, exactly } = await targetOf(asked, body.inner('target'));
   if (!KIND[kind].bulk.includes(action)) throw badRequest(`Many ${kind} cannot "${action}" at once.`);
   const expected = body.number('expected');
   const now = await asked.mill.time();
@@ -108,5 +111,5 @@ export async function begin(asked: Asked, body: Body, operations: Operations): P
   if (expected !== undefined && !body.has('asOf') && found > expected && found <= COUNT_LIMIT)
     throw conflict(`It is ${String(found)} by now, and not ${String(expected)}; look again.`);
   const total = found > COUNT_LIMIT ? null : found;
-  return operations.begin(asked, { action, kind, chosen, words, asOf, total });
+  return operations.begin(asked, { action, kind, chosen, words, exactly, asOf, total });
 }

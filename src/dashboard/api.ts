@@ -84,15 +84,18 @@ async function follow(asked: Asked, parts: ApiParts, query: URLSearchParams): Pr
   const [path = '', search = ''] = (one(query, 'path', LONGEST_PATH) ?? '').split('?', 2);
   if (path === '') throw badRequest('"path" is missing.');
   const { key, make } = shared(asked, parts, path, new URLSearchParams(search));
+  const whose = asked.viewer.isNamed ? asked.viewer.actor : undefined;
+  // Before the store is asked anything.
+  parts.live.check(whose);
   // A refusal is an answer by itself, and no stream of refusals.
   await make();
-  return parts.live.follow(key, make);
+  return parts.live.follow(key, whose, make);
 }
 
 async function get(asked: Asked, parts: ApiParts, request: Request, path: string): Promise<Response> {
   const { searchParams } = new URL(request.url);
   if (path === 'session') {
-    const { token, cookie } = session(request, asked.settings.basePath);
+    const { token, cookie } = session(request, asked.settings);
     return json(sessionOf(asked, token, parts.version), 200, { 'set-cookie': cookie });
   }
   if (path === 'live') return follow(asked, parts, searchParams);
@@ -120,7 +123,7 @@ function changing(path: string): Change {
 
 async function post(asked: Asked, parts: ApiParts, request: Request, path: string): Promise<Response> {
   const change = changing(path);
-  checkCsrf(request);
+  checkCsrf(request, asked.settings);
   need(asked.viewer, 'act');
   const answer = await change(asked, parts, await Body.read(request));
   // Whoever acted looks again, and must see what came of it.

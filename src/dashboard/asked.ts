@@ -3,12 +3,14 @@ import type { Answers } from './answers.js';
 import type { Action, Right } from './contract.js';
 import type { DashboardSettings, Mill } from './options.js';
 import type { Redactor } from './redact.js';
+import type { Seal } from './seal.js';
 
 /** What every answer is made of: whose mill, who asks, and what must not be shown. */
 export interface Asked {
   readonly mill: Mill;
   readonly settings: DashboardSettings;
   readonly redactor: Redactor;
+  readonly seal: Seal;
   readonly viewer: Viewer;
   /** What was read a moment ago, for whoever asks next. */
   readonly answers: Answers;

@@ -1,18 +1,20 @@
 import type { Asked } from './asked.js';
 import type { AuditPage } from './contract.js';
+import { outcomeOf } from './operations.js';
 import { checkParameters, cursorOf, limitOf } from './parameters.js';
 
-export async function auditPage({ mill }: Asked, query: URLSearchParams): Promise<AuditPage> {
+export async function auditPage({ mill, redactor }: Asked, query: URLSearchParams): Promise<AuditPage> {
   checkParameters(query, ['cursor', 'limit']);
   const cursor = cursorOf(query);
-  const page = await mill.audit.list({ limit: limitOf(query), ...(cursor === undefined ? {} : { cursor }) });
+  const asked = { limit: limitOf(query), ...(cursor === undefined ? {} : { cursor }) };
+  const [page, now] = await Promise.all([mill.audit.list(asked), mill.time()]);
   return {
-    items: page.items.map(({ at, actor, action, target, outcome }) => ({
-      at: at.toISOString(),
-      actor,
-      action,
-      target,
-      outcome,
+    items: page.items.map((entry) => ({
+      at: entry.at.toISOString(),
+      actor: entry.actor,
+      action: entry.action,
+      target: redactor.text(entry.target),
+      outcome: redactor.text(outcomeOf(entry, now)),
     })),
     next: page.next,
   };

@@ -8,6 +8,8 @@ import { Live } from './live.js';
 import { Operations } from './operations.js';
 import { checkDashboard, type DashboardOptions, type DashboardSettings } from './options.js';
 import { Redactor } from './redact.js';
+import { checkWhence } from './csrf.js';
+import { Seal } from './seal.js';
 import { plainPage, refused, respond } from './respond.js';
 
 /** The dashboard of a mill: a page and its JSON API, as one handler of web requests. */
@@ -34,6 +36,7 @@ function below(basePath: string, request: Request): string | undefined {
 class Handler {
   readonly #settings: DashboardSettings;
   readonly #redactor: Redactor;
+  readonly #seal: Seal;
   readonly #assets: Assets;
   readonly parts: ApiParts;
   #stopped = false;
@@ -42,11 +45,18 @@ class Handler {
     this.#settings = settings;
     const { mill, onError } = settings;
     this.#redactor = new Redactor(settings.redact);
+    this.#seal = new Seal(settings.secret);
     this.#assets = new Assets(settings.basePath);
     const answers = new Answers();
     this.parts = {
       answers,
-      live: new Live({ everyMs: EVERY_MS, lastsMs: LASTS_MS, beatMs: BEAT_MS, onError }),
+      live: new Live({
+        everyMs: EVERY_MS,
+        lastsMs: LASTS_MS,
+        beatMs: BEAT_MS,
+        onError,
+        most: settings.maxStreams,
+      }),
       operations: new Operations(() => answers.clear()),
       version: versionOf(),
     };
@@ -81,13 +91,21 @@ class Handler {
   }
 
   async #answer(request: Request, path: string, isApi: boolean): Promise<Response> {
+    checkWhence(request, isApi);
     const viewer = await admit(this.#settings, request);
     if (viewer instanceof Response) return viewer;
     if (!isApi) return this.#page(request, path);
     if (this.#stopped) throw stopped();
     const { mill } = this.#settings;
     const { answers } = this.parts;
-    const asked = { mill, settings: this.#settings, redactor: this.#redactor, viewer, answers };
+    const asked = {
+      mill,
+      settings: this.#settings,
+      redactor: this.#redactor,
+      seal: this.#seal,
+      viewer,
+      answers,
+    };
     return api(asked, this.parts, request, path.slice('api/'.length));
   }
 

@@ -1,13 +1,15 @@
 import type { DocumentsFilter, DocumentState, ErrorGroups, FoundDocument, NamedSchedule } from '../index.js';
-import { groupFailures } from '../tools.js';
+import { groupFailures, idText } from '../tools.js';
 import { iso, may, offered, present, type Asked } from './asked.js';
 import type { WorkDetail, WorkItem, WorkPage } from './contract.js';
+import { countShown, searched, type Search } from './error-search.js';
 import { badRequest, notFound } from './errors.js';
 import { factsOf } from './facts.js';
 import type { Kind } from './kind.js';
 import type { Mill } from './options.js';
 import type { WorkFilter, WorkQuery } from './parameters.js';
-import { partsOf, refOfParts } from './reference.js';
+import { REDACTED } from './redact-text.js';
+import { partsOf, placesOf, refOfParts } from './reference.js';
 
 const STATES: readonly DocumentState[] = ['due', 'waiting', 'failed', 'parked'];
 /** More than this of one state is "at least". */
@@ -25,12 +27,25 @@ function toFilter({ status, error, fields, time, from, to }: WorkFilter): Docume
   };
 }
 
-function toItem({ redactor }: Asked, name: string, document: FoundDocument): WorkItem {
+/** Whether its id is the value of a field that is hidden, or has it as a part. */
+function isHidden({ redactor }: Asked, { document, title, id }: FoundDocument): boolean {
+  const fields = Object.entries(document ?? {});
+  return fields.some(([key, value]) => {
+    if (value === null || value === undefined || !redactor.hides([key])) return false;
+    const text = idText(value);
+    return text !== '' && (title === text || title.includes(JSON.stringify(value)) || id.includes(text));
+  });
+}
+
+function toItem(asked: Asked, name: string, document: FoundDocument): WorkItem {
+  const { redactor, seal } = asked;
   const { failure } = document;
+  const ref = refOfParts([name, document.id]);
+  const hidden = isHidden(asked, document);
   return {
     kind: 'documents',
-    id: refOfParts([name, document.id]),
-    title: document.title,
+    id: hidden ? seal.close(ref) : ref,
+    title: hidden ? REDACTED : redactor.text(document.title),
     name,
     status: document.state,
     dueAt: document.sleepUntil instanceof Date ? iso(document.sleepUntil) : null,
@@ -50,6 +65,17 @@ const scheduleOf = (mill: Mill, name: string): NamedSchedule => {
   return found;
 };
 
+const searchOf = (
+  mill: Mill,
+  name: string,
+  filter: DocumentsFilter,
+  order: 1 | -1,
+): Search<FoundDocument> => ({
+  error: filter.error,
+  textOf: ({ failure }) => failure?.reason,
+  find: (page) => scheduleOf(mill, name).schedule.find(filter, { ...page, order }),
+});
+
 /** One schedule at a time: documents of two places have no order among them. */
 async function find(asked: Asked, query: WorkQuery): Promise<WorkPage> {
   const { mill } = asked;
@@ -59,16 +85,13 @@ async function find(asked: Asked, query: WorkQuery): Promise<WorkPage> {
   if (query.sort !== undefined && query.sort !== 'dueAt')
     throw badRequest('Documents are sorted by "dueAt" only.');
   if (name === undefined) return { items: [], next: null, previous: null, partial: false };
-  const { limit, cursor, order } = query;
-  const page = await scheduleOf(mill, name).schedule.find(toFilter(query), {
-    limit,
-    order: query.sort === undefined ? 1 : order,
-    ...(cursor === undefined ? {} : { cursor }),
-  });
+  const search = searchOf(mill, name, toFilter(query), query.sort === undefined ? 1 : query.order);
+  const page = await searched(asked, search, query);
+  // A place in the list is said with the key of its last row.
+  const hidden = page.items.some((document) => isHidden(asked, document));
   return {
     items: page.items.map((document) => toItem(asked, name, document)),
-    next: page.next,
-    previous: page.previous,
+    ...placesOf(asked, page, hidden),
     partial: page.partial === true,
   };
 }
@@ -176,16 +199,27 @@ export const documents: Kind = {
     const [name = '', id = ''] = partsOf(ref, 2);
     return `document ${id} of ${name}`;
   },
+  hidesKeys: async (asked, { name }) => {
+    const named = asked.mill
+      .documentSchedules()
+      .filter((one) => name.length === 0 || name.includes(one.name));
+    const pages = await Promise.all(named.map(({ schedule }) => schedule.find({}, { limit: 1 })));
+    return pages.flatMap(({ items }) => items).some((document) => isHidden(asked, document));
+  },
   act: async ({ mill }, action, ref) => {
     if (action !== 'run-now') throw badRequest(`Documents have no action "${action}".`);
     const [name = '', id = ''] = partsOf(ref, 2);
     const outcome = await scheduleOf(mill, name).schedule.runNow(id);
     return { outcome, message: SAID[outcome] };
   },
-  count: async ({ mill }, chosen, _action, limit) => {
+  count: async (asked, chosen, _action, limit) => {
+    const { mill } = asked;
     if ('ids' in chosen) return chosen.ids.length;
     const [name = mill.documentSchedules()[0]?.name ?? ''] = chosen.filter.name;
-    return scheduleOf(mill, name).schedule.count(toFilter(chosen.filter), { limit });
+    const filter = toFilter(chosen.filter);
+    return filter.error === undefined
+      ? scheduleOf(mill, name).schedule.count(filter, { limit })
+      : countShown(asked, searchOf(mill, name, filter, 1), limit);
   },
   many: () => Promise.reject(badRequest('Documents are run one at a time.')),
 };

@@ -24,9 +24,16 @@ export const notFound = (message = 'There is nothing here.'): Refusal =>
   new Refusal(404, 'not_found', message);
 export const conflict = (message: string): Refusal => new Refusal(409, 'conflict', message);
 
+export const tooLong = (): Refusal =>
+  new Refusal(503, 'too_long', 'Finding what matches took too long; narrow the filter.');
+
 export const stopped = (): Refusal => new Refusal(503, 'stopped', 'The mill has stopped.');
 
-const STATUS: Readonly<Record<string, number>> = { SCHEDULE_MISSING: 404, SCHEDULE_ENDED: 409 };
+const STATUS: Readonly<Record<string, number>> = {
+  SCHEDULE_MISSING: 404,
+  SCHEDULE_ENDED: 409,
+  TIME_LIMIT: 503,
+};
 
 const HIDDEN: Problem = {
   status: 500,

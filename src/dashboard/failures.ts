@@ -1,5 +1,5 @@
 import type { ErrorGroups } from '../index.js';
-import type { Asked } from './asked.js';
+import { may, type Asked } from './asked.js';
 import type { Failures, FailureGroup, WorkKind } from './contract.js';
 import { checkParameters, KINDS, oneOf } from './parameters.js';
 import { documentErrors } from './documents.js';
@@ -14,17 +14,13 @@ const ERRORS: Readonly<Record<WorkKind, (asked: Asked) => Promise<ErrorGroups>>>
   documents: ({ mill }) => documentErrors(mill),
 };
 
-const toGroup = (
-  { redactor }: Asked,
-  kind: WorkKind,
-  group: ErrorGroups['groups'][number],
-): FailureGroup => ({
+const toGroup = (asked: Asked, kind: WorkKind, group: ErrorGroups['groups'][number]): FailureGroup => ({
   kind,
-  name: group.name,
-  pattern: redactor.text(group.pattern),
-  example: redactor.text(group.example),
-  // What is hidden must not come back as a filter.
-  search: redactor.text(group.search) === group.search ? group.search : '',
+  name: asked.redactor.text(group.name),
+  pattern: asked.redactor.text(group.pattern),
+  example: asked.redactor.text(group.example),
+  // What is hidden must not come back as a filter, nor what the viewer may not filter by.
+  search: may(asked, 'payload') && asked.redactor.text(group.search) === group.search ? group.search : '',
   count: group.count,
   firstAt: group.firstAt.toISOString(),
   lastAt: group.lastAt.toISOString(),

@@ -1,6 +1,7 @@
 import type { Job, JobsFilter, JobStatus } from '../index.js';
 import { iso, may, offered, present, type Asked } from './asked.js';
 import type { ActAnswer, Action, WorkDetail, WorkItem } from './contract.js';
+import { countShown, eachShown, searched, type Search } from './error-search.js';
 import { badRequest, notFound } from './errors.js';
 import { factsOf } from './facts.js';
 import type { Chosen, Kind } from './kind.js';
@@ -27,6 +28,16 @@ function toFilter({ name, status, error, fields, time, from, to }: WorkFilter): 
   };
 }
 
+const searchOf = (
+  { mill }: Asked,
+  filter: JobsFilter,
+  sort: Partial<Record<'createdAt' | 'updatedAt' | 'nextRunAt', 1 | -1>> = { createdAt: -1 },
+): Search<Job> => ({
+  error: filter.error,
+  textOf: ({ failReason }) => failReason,
+  find: (page) => mill.jobs.find(filter, { ...page, sort }),
+});
+
 const isRunning = ({ status }: Job): boolean => status === 'processing';
 const isPending = ({ status }: Job): boolean => status === 'pending';
 
@@ -39,7 +50,7 @@ function toItem(asked: Asked, job: Job): WorkItem {
     kind: 'jobs',
     id: refOf(job.id),
     title: job.id,
-    name: job.name,
+    name: redactor.text(job.name),
     status: job.status,
     dueAt: iso(due),
     createdAt: iso(job.createdAt),
@@ -84,7 +95,7 @@ async function detail(asked: Asked, ref: string): Promise<WorkDetail> {
     timeline: timelineOf(job.history, running, redactor),
     facts: factsOf({
       priority: job.priority,
-      'unique key': data ? job.uniqueKey : undefined,
+      'unique key': data && job.uniqueKey !== undefined ? redactor.text(job.uniqueKey) : undefined,
       'cancel requested': job.cancelRequestedAt,
       finished: job.finishedAt,
       'last heartbeat': job.lastHeartbeat,
@@ -170,13 +181,10 @@ export const jobs: Kind = {
   detail,
   act,
   title: (ref) => `job ${idOf(ref)}`,
+  hidesKeys: () => Promise.resolve(false),
   find: async (asked, query) => {
-    const { sort = 'createdAt', order, cursor, limit } = query;
-    const page = await asked.mill.jobs.find(toFilter(query), {
-      limit,
-      sort: { [FIELD[sort]]: order },
-      ...(cursor === undefined ? {} : { cursor }),
-    });
+    const { sort = 'createdAt', order } = query;
+    const page = await searched(asked, searchOf(asked, toFilter(query), { [FIELD[sort]]: order }), query);
     return {
       items: page.items.map((job) => toItem(asked, job)),
       next: page.next,
@@ -184,18 +192,31 @@ export const jobs: Kind = {
       partial: page.partial === true,
     };
   },
-  count: async ({ mill }, chosen, action, limit) => {
+  count: async (asked, chosen, action, limit) => {
     const filter = touched(chosen, action);
-    return filter === null ? 0 : mill.jobs.count(filter, { limit });
+    if (filter === null) return 0;
+    return filter.error === undefined
+      ? asked.mill.jobs.count(filter, { limit })
+      : countShown(asked, searchOf(asked, filter), limit);
   },
-  many: async ({ mill }, { action, chosen, asOf, signal, progress }) => {
+  many: async (asked, { action, chosen, asOf, signal, progress }) => {
     const filter = touched(chosen, action);
     if (filter === null) return 0;
     const { from, to } = filter.updatedAt ?? {};
     const until = to !== undefined && to < asOf ? to : asOf;
     const bounded = { ...filter, updatedAt: { ...present({ from }), to: until } };
-    const options = { signal, onProgress: progress };
     const call = { retry: 'retryMany', cancel: 'cancelMany', remove: 'removeMany' } as const;
-    return (await mill.jobs[call[action as keyof typeof call]](bounded, options)).count;
+    const act = async (of: JobsFilter, before: number): Promise<number> => {
+      const options = { signal, onProgress: (count: number) => progress(before + count) };
+      return (await asked.mill.jobs[call[action as keyof typeof call]](of, options)).count;
+    };
+    if (bounded.error === undefined) return act(bounded, 0);
+    // Only what the viewer sees to match; each write looks again whether the job is as it was.
+    let count = 0;
+    for await (const found of eachShown(asked, searchOf(asked, bounded))) {
+      if (signal.aborted) break;
+      if (found.length > 0) count += await act({ ...bounded, ids: found.map(({ id }) => id) }, count);
+    }
+    return count;
   },
 };

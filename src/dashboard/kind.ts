@@ -26,6 +26,8 @@ export interface Kind {
   /** Does it to one of them, and says what came of it; `title` is for the audit log. */
   act(asked: Asked, action: Action, id: string): Promise<ActAnswer>;
   title(id: string): string;
+  /** Whether `_id` stands for something that is hidden, for any work that the filter may be about. */
+  hidesKeys(asked: Asked, filter: WorkFilter): Promise<boolean>;
   /** How many an action would touch; counting stops at `limit`. */
   count(asked: Asked, chosen: Chosen, action: Action | undefined, limit: number): Promise<number>;
   many(asked: Asked, request: ManyRequest): Promise<number>;

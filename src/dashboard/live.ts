@@ -2,7 +2,7 @@
  * Answers that are followed: server-sent events, each the whole answer again, sent when it has changed. Viewers of the
  * same answer share one loop, which ends with the last of them. A viewer that is slow gets the newest answer only.
  */
-import { isInternal, problemOf, stopped } from './errors.js';
+import { isInternal, problemOf, Refusal, stopped } from './errors.js';
 import { respond } from './respond.js';
 
 export interface LiveOptions {
@@ -13,18 +13,25 @@ export interface LiveOptions {
   /** A line that means nothing keeps proxies from ending a quiet stream. */
   readonly beatMs: number;
   readonly onError: (error: unknown) => void;
+  /** How many may be open, in all and for one viewer. */
+  readonly most: { readonly total: number; readonly perViewer: number };
 }
+
+/** Whose stream it is; undefined: nobody said, so that viewers cannot be told apart. */
+export type Whose = string | undefined;
 
 const encoder = new TextEncoder();
 const BEAT = encoder.encode(':\n\n');
 
 class Follower {
   readonly stream: ReadableStream<Uint8Array>;
+  readonly whose: Whose;
   #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
   #newest: string | undefined;
   readonly #timers: NodeJS.Timeout[];
 
-  constructor(options: LiveOptions, left: (follower: Follower) => void) {
+  constructor(options: LiveOptions, whose: Whose, left: (follower: Follower) => void) {
+    this.whose = whose;
     this.stream = new ReadableStream<Uint8Array>({
       start: (controller) => {
         this.#controller = controller;
@@ -66,6 +73,9 @@ class Follower {
   }
 }
 
+const full = (status: number, what: string): Refusal =>
+  new Refusal(status, 'streams', `${what} This page shows what was true when it was loaded.`);
+
 class Channel {
   readonly followers = new Set<Follower>();
   last: string | undefined;
@@ -86,10 +96,21 @@ export class Live {
     return [...this.#channels.values()].reduce((sum, { followers }) => sum + followers.size, 0);
   }
 
-  follow(key: string, make: () => Promise<unknown>): Response {
+  /** Refuses a stream for which there is no room. */
+  check(whose: Whose): void {
+    const { total, perViewer } = this.#options.most;
+    if (this.open >= total) throw full(503, 'The dashboard has as many live viewers as it takes.');
+    const own = [...this.#channels.values()].flatMap(({ followers }) =>
+      [...followers].filter((one) => whose !== undefined && one.whose === whose),
+    );
+    if (own.length >= perViewer) throw full(429, 'You have as many live pages open as one viewer may.');
+  }
+
+  follow(key: string, whose: Whose, make: () => Promise<unknown>): Response {
     if (this.#isStopped) throw stopped();
+    this.check(whose);
     const channel = this.#channels.get(key) ?? new Channel();
-    const follower = new Follower(this.#options, (one) => this.#leave(key, channel, one));
+    const follower = new Follower(this.#options, whose, (one) => this.#leave(key, channel, one));
     channel.followers.add(follower);
     if (channel.last !== undefined) follower.send(channel.last);
     if (!this.#channels.has(key)) {

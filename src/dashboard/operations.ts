@@ -3,6 +3,7 @@
  * where every process finds it, and where a stop is asked for.
  */
 import type { AuditEntry } from '../index.js';
+import { acted } from './acted.js';
 import type { Asked } from './asked.js';
 import type { Action, Operation, WorkKind } from './contract.js';
 import { isInternal, notFound, problemOf } from './errors.js';
@@ -14,6 +15,8 @@ interface Progress {
   readonly state: Operation['state'];
   readonly done: number;
   readonly total: number | null;
+  /** Which work was asked for, in full. */
+  readonly target: OperationRequest['exactly'];
   readonly error?: string;
 }
 
@@ -22,6 +25,7 @@ export interface OperationRequest {
   readonly kind: WorkKind;
   readonly chosen: Chosen;
   readonly words: string;
+  readonly exactly: { readonly ids: readonly string[] } | { readonly query: string };
   readonly asOf: Date;
   readonly total: number | null;
 }
@@ -39,12 +43,26 @@ const progressOf = ({ details }: AuditEntry): Progress | undefined => {
 const saidOf = ({ state, done, total }: Progress): string =>
   `${state === 'running' ? 'running: ' : state === 'done' ? '' : `${state}: `}${String(done)}${total === null ? '' : ` of ${String(total)}`}`;
 
+const beginningOf = ({ action, total, exactly }: OperationRequest): Progress => ({
+  operation: action,
+  state: 'running',
+  done: 0,
+  total,
+  target: exactly,
+});
+
+const isLost = (entry: AuditEntry, now: Date): boolean =>
+  progressOf(entry)?.state === 'running' && now.getTime() - entry.updatedAt.getTime() > SILENT_MS;
+
+/** What an entry says now: a process that died could not write that it did. */
+export const outcomeOf = (entry: AuditEntry, now: Date): string =>
+  isLost(entry, now) ? `${entry.outcome}, end unknown: its process is gone` : entry.outcome;
+
 function toOperation(entry: AuditEntry, now: Date): Operation {
   const progress = progressOf(entry);
   if (progress === undefined) throw notFound('There is no such operation (any more).');
   const { operation: action, state, done, total, error } = progress;
-  const lost = state === 'running' && now.getTime() - entry.updatedAt.getTime() > SILENT_MS;
-  if (lost)
+  if (isLost(entry, now))
     return { id: entry.id, action, state: 'failed', done, total, error: 'The process that ran it is gone.' };
   return { id: entry.id, action, state, done, total, ...(error === undefined ? {} : { error }) };
 }
@@ -62,8 +80,8 @@ export class Operations {
   }
 
   async begin(asked: Asked, request: OperationRequest): Promise<Operation> {
-    const { action, words, total } = request;
-    const begun: Progress = { operation: action, state: 'running', done: 0, total };
+    const { action, words } = request;
+    const begun = beginningOf(request);
     const entry = await asked.mill.audit.append({
       actor: asked.viewer.actor,
       action,
@@ -86,9 +104,15 @@ export class Operations {
 
   /** Reaches it in whichever process it runs; there it ends after the batch that is being written. */
   async stop(asked: Asked, id: string): Promise<Operation> {
-    const { state } = await this.get(asked, id);
-    if (state === 'running') await asked.mill.audit.amend(id, { stopRequested: true });
-    this.#running.get(id)?.controller.abort();
+    const entry = await asked.mill.audit.get(id);
+    if (entry === undefined) throw notFound('There is no such operation (any more).');
+    if ((await this.get(asked, id)).state !== 'running') return this.get(asked, id);
+    const target = `${entry.action} of ${entry.target} (${id})`;
+    await acted(asked, { action: 'stop', target }, async () => {
+      await asked.mill.audit.amend(id, { stopRequested: true });
+      this.#running.get(id)?.controller.abort();
+      return { outcome: 'requested' };
+    });
     return this.get(asked, id);
   }
 
@@ -105,8 +129,8 @@ export class Operations {
     id: string,
     controller: AbortController,
   ): Promise<void> {
-    const { action, kind, total } = request;
-    let progress: Progress = { operation: action, state: 'running', done: 0, total };
+    const { kind } = request;
+    let progress = beginningOf(request);
     const write = async (): Promise<void> => {
       const entry = await asked.mill.audit.amend(id, { outcome: saidOf(progress), details: progress });
       if (entry?.stopRequested === true) controller.abort();

@@ -1,6 +1,7 @@
 import { OptionError, type Tidemill } from '../index.js';
-import { checkBoolean, checkFunction, checkKeys, checkText, show } from '../tools.js';
+import { checkBoolean, checkFunction, checkInteger, checkKeys, checkText, show } from '../tools.js';
 import type { Right } from './contract.js';
+import { SECRETS } from './secret-names.js';
 
 /** All that the dashboard asks of a mill. */
 export type Mill = Pick<
@@ -43,6 +44,18 @@ export interface DashboardOptions {
   readonly redact?: readonly string[];
   /** Nobody may change anything. Default: false. */
   readonly readOnly?: boolean;
+  /**
+   * A proxy that you run ends TLS, and its `x-forwarded-proto` says so: cookies are then `Secure`. Default: false, since anybody
+   * can send such a header where no proxy replaces it.
+   */
+  readonly trustProxy?: boolean;
+  /**
+   * Of at least 16 characters, and the same for all processes that serve one dashboard: links to work whose key is hidden then work
+   * at each of them. Default: random, for each process.
+   */
+  readonly secret?: string;
+  /** How many live streams may be open. Default: 500 in all, 20 for each actor that `authorize` names. */
+  readonly maxStreams?: { readonly total?: number; readonly perViewer?: number };
   /** Told of errors of which callers only hear that there was one. Default: console.error. */
   readonly onError?: (error: unknown) => void;
 }
@@ -54,32 +67,28 @@ export interface DashboardSettings {
   readonly basePath: string;
   readonly redact: readonly string[];
   readonly readOnly: boolean;
+  readonly trustProxy: boolean;
+  readonly secret: string | undefined;
+  readonly maxStreams: { readonly total: number; readonly perViewer: number };
   readonly onError: (error: unknown) => void;
 }
 
 const WHERE = 'createDashboard';
-
-/** Names that hold secrets in many programs. */
-const SECRETS: readonly string[] = [
-  'password',
-  'passwd',
-  'passphrase',
+const KEYS = [
+  'mill',
+  'authorize',
+  'basePath',
+  'redact',
+  'readOnly',
+  'trustProxy',
   'secret',
-  'token',
-  'accessToken',
-  'access_token',
-  'refreshToken',
-  'refresh_token',
-  'apiKey',
-  'api_key',
-  'authorization',
-  'cookie',
-  'privateKey',
-  'private_key',
+  'maxStreams',
+  'onError',
 ];
+const LEAST_SECRET = 16;
 
 export function checkDashboard(options: DashboardOptions): DashboardSettings {
-  checkKeys(WHERE, options, ['mill', 'authorize', 'basePath', 'redact', 'readOnly', 'onError']);
+  checkKeys(WHERE, options, KEYS);
   if (typeof options !== 'object')
     throw new OptionError(`${WHERE}: options are needed: createDashboard({ mill, authorize }).`);
   const { mill, authorize, basePath = '/', redact = SECRETS, readOnly = false } = options;
@@ -94,8 +103,26 @@ export function checkDashboard(options: DashboardOptions): DashboardSettings {
     basePath: checkBasePath(basePath),
     redact: checkRedact(redact),
     readOnly: checkBoolean(WHERE, 'readOnly', readOnly),
+    trustProxy: checkBoolean(WHERE, 'trustProxy', options.trustProxy ?? false),
+    secret: checkSecret(options.secret),
+    maxStreams: checkStreams(options.maxStreams),
     onError: safely(onError),
   };
+}
+
+function checkSecret(secret: unknown): string | undefined {
+  if (secret === undefined) return undefined;
+  if (checkText(WHERE, 'secret', secret).length >= LEAST_SECRET) return secret as string;
+  // What was given may be one all the same, and is not repeated.
+  throw new OptionError(`${WHERE}: secret must have at least ${String(LEAST_SECRET)} characters.`);
+}
+
+function checkStreams(given: DashboardOptions['maxStreams']): DashboardSettings['maxStreams'] {
+  const where = `${WHERE}: maxStreams`;
+  checkKeys(where, given, ['total', 'perViewer']);
+  const count = (option: 'total' | 'perViewer', most: number): number =>
+    checkInteger(where, option, given?.[option] ?? most, 1, 1_000_000);
+  return { total: count('total', 500), perViewer: count('perViewer', 20) };
 }
 
 /** A listener that throws, or rejects, must not end the request that it is told of, nor the process. */
@@ -121,7 +148,8 @@ function checkAuthorize(authorize: unknown): void {
 }
 
 function checkBasePath(given: unknown): string {
-  const path = checkText(WHERE, 'basePath', given).replace(/\/+$/u, '');
+  let path = checkText(WHERE, 'basePath', given);
+  while (path.endsWith('/')) path = path.slice(0, -1);
   if (path === '' || /^(?:\/[\w.~-]+)+$/u.test(path)) return path;
   throw new OptionError(
     `${WHERE}: basePath must be a path such as '/tidemill', of letters, digits, and . _ ~ -; got ${show(given)}.`,

@@ -83,7 +83,14 @@ function rowsOf(
     .sort((a, b) => KINDS.indexOf(a.kind) - KINDS.indexOf(b.kind) || (a.name < b.name ? -1 : 1));
 }
 
-const toInstance = ({ slots, ...instance }: MillInstance): InstanceRow => instance;
+const toInstance = (
+  { redactor }: Asked,
+  { slots, names, tasks, ...instance }: MillInstance,
+): InstanceRow => ({
+  ...instance,
+  names: names.map((name) => redactor.text(name)),
+  tasks: tasks.map((name) => redactor.text(name)),
+});
 
 /** A process that only shows the dashboard need not work itself. */
 function healthOf({ mill }: Asked, instances: readonly MillInstance[]): Overview['health'] {
@@ -136,8 +143,11 @@ export async function overview(asked: Asked, query: URLSearchParams): Promise<Ov
     now: now.toISOString(),
     range,
     series: seriesOf(meant, now, range),
-    names: rowsOf(counted, points, instances, paused),
-    instances: instances.map(toInstance),
+    names: rowsOf(counted, points, instances, paused).map((row) => ({
+      ...row,
+      name: asked.redactor.text(row.name),
+    })),
+    instances: instances.map((instance) => toInstance(asked, instance)),
     health: healthOf(asked, instances),
     ...(planning === undefined ? {} : { planner: plannerOf(planning) }),
   };

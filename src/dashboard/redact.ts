@@ -1,6 +1,7 @@
 /** Values as a browser gets them: what must not be seen is taken out, what JSON cannot say is put in words. */
+import { REDACTED, redactText } from './redact-text.js';
+import { SecretNames } from './secret-names.js';
 
-const REDACTED = '[redacted]';
 const LONGEST_TEXT = 20_000;
 const MOST_NODES = 20_000;
 const DEEPEST = 50;
@@ -8,30 +9,26 @@ const DEEPEST = 50;
 const isOpaque = (value: object): value is { toJSON: () => unknown } =>
   typeof (value as { toJSON?: unknown }).toJSON === 'function';
 
-const escaped = (text: string): string => text.replaceAll(/[\\^$.*+?()[\]{}|/-]/gu, String.raw`\$&`);
-
 export class Redactor {
-  /** Each a list of keys, the last one first, in lower case. */
-  readonly #patterns: readonly (readonly string[])[];
-  /** The same in a text: a name, a sign, and a value in quotes or up to the next gap. */
-  readonly #inText: RegExp | undefined;
+  readonly #names: SecretNames;
+  /** Those of several keys: each a list, the last one first, in lower case. */
+  readonly #paths: readonly (readonly string[])[];
+  /** In a text nothing is known of the keys before the last. */
+  readonly #lastKeys: ReadonlySet<string>;
 
   constructor(patterns: readonly string[]) {
-    this.#patterns = patterns.map((pattern) => pattern.toLowerCase().split('.').reverse());
-    const names = [...new Set(this.#patterns.map(([name = '']) => escaped(name)))];
-    this.#inText =
-      names.length === 0
-        ? undefined
-        : new RegExp(
-            `(["']?\\b(?:${names.join('|')})["']?\\s*[=:]\\s*)("(?:[^"\\\\]|\\\\.)*"|'(?:[^'\\\\]|\\\\.)*'|(?:bearer |basic )?[^\\s,;&}\\]]+)`,
-            'giu',
-          );
+    this.#names = new SecretNames(patterns.filter((pattern) => !pattern.includes('.')));
+    this.#paths = patterns
+      .filter((pattern) => pattern.includes('.'))
+      .map((pattern) => pattern.toLowerCase().split('.').reverse());
+    this.#lastKeys = new Set(this.#paths.map(([key = '']) => key));
   }
 
   /** Whether a path ends like one of the patterns. Places in lists are no keys. */
   hides(path: readonly string[]): boolean {
+    if (this.#names.has(path.at(-1) ?? '')) return true;
     const keys = path.map((key) => key.toLowerCase()).reverse();
-    return this.#patterns.some(
+    return this.#paths.some(
       (pattern) =>
         pattern.length <= keys.length && pattern.every((key, at) => key === '*' || key === keys[at]),
     );
@@ -43,10 +40,14 @@ export class Redactor {
     return keys.some((_key, at) => this.hides(keys.slice(0, at + 1)));
   }
 
-  /** Error messages are free text: `password=…` and `"password": "…"` are found in them, and nothing else. */
+  /** Free text: what stands there with its name is found, and nothing else. */
   text(text: string): string {
-    const short = text.length > LONGEST_TEXT ? `${text.slice(0, LONGEST_TEXT)}…` : text;
-    return this.#inText === undefined ? short : short.replaceAll(this.#inText, `$1${REDACTED}`);
+    if (this.#names.isEmpty && this.#paths.length === 0) return shortened(text);
+    // Shortened after it: a secret that is cut in the midst would not be recognised.
+    const start = text.slice(0, 2 * LONGEST_TEXT);
+    return shortened(
+      redactText(start, (name) => this.#names.has(name) || this.#lastKeys.has(name.toLowerCase())),
+    );
   }
 
   value(value: unknown): unknown {
@@ -90,3 +91,6 @@ export class Redactor {
     return copy;
   }
 }
+
+const shortened = (text: string): string =>
+  text.length > LONGEST_TEXT ? `${text.slice(0, LONGEST_TEXT)}…` : text;

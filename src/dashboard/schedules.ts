@@ -1,19 +1,27 @@
 import type { Schedule } from '../index.js';
-import { present, type Asked } from './asked.js';
+import { may, present, type Asked } from './asked.js';
 import type { ActAnswer, Action, SchedulePage, ScheduleRow } from './contract.js';
 import { badRequest } from './errors.js';
 import { checkParameters, cursorOf, limitOf } from './parameters.js';
+import { REDACTED } from './redact-text.js';
 import { partsOf, refOfParts } from './reference.js';
 import { entryOf } from './timeline.js';
 
 const RUNS = 10;
 
-function toRow({ redactor }: Asked, schedule: Schedule): ScheduleRow {
+/** A key may name a customer: it is data, and only its name's own key is not. */
+function isHidden(asked: Asked, { name, uniqueKey }: Schedule): boolean {
+  if (uniqueKey === name) return false;
+  return !may(asked, 'payload') || asked.redactor.text(uniqueKey) !== uniqueKey;
+}
+
+function toRow(asked: Asked, schedule: Schedule): ScheduleRow {
+  const { redactor } = asked;
   const { name, uniqueKey, failReason, last } = schedule;
   return {
-    id: refOfParts([name, uniqueKey]),
-    name,
-    key: uniqueKey,
+    id: placeOf(asked, schedule),
+    name: redactor.text(name),
+    key: isHidden(asked, schedule) ? REDACTED : uniqueKey,
     cron: schedule.cron,
     timezone: schedule.timezone,
     paused: schedule.paused,
@@ -27,7 +35,11 @@ function toRow({ redactor }: Asked, schedule: Schedule): ScheduleRow {
   };
 }
 
-const place = ({ name, uniqueKey }: Schedule): string => refOfParts([name, uniqueKey]);
+/** What identifies it in actions, and as a place in the list. */
+function placeOf(asked: Asked, schedule: Schedule): string {
+  const ref = refOfParts([schedule.name, schedule.uniqueKey]);
+  return isHidden(asked, schedule) ? asked.seal.close(ref) : ref;
+}
 
 /** In the order of names and keys; the cursor is the last one that was told. */
 export async function schedulePage(asked: Asked, query: URLSearchParams): Promise<SchedulePage> {
@@ -35,19 +47,22 @@ export async function schedulePage(asked: Asked, query: URLSearchParams): Promis
   const limit = limitOf(query);
   const cursor = cursorOf(query);
   const all = await asked.mill.schedules.list(undefined, { runs: RUNS });
-  const last = cursor === undefined ? -1 : all.findIndex((schedule) => place(schedule) === cursor);
+  const last = cursor === undefined ? -1 : all.findIndex((schedule) => placeOf(asked, schedule) === cursor);
   const items = all.slice(last + 1, last + 1 + limit);
   const end = items.at(-1);
   const more = last + 1 + limit < all.length;
   return {
     items: items.map((schedule) => toRow(asked, schedule)),
-    next: more && end !== undefined ? place(end) : null,
+    next: more && end !== undefined ? placeOf(asked, end) : null,
   };
 }
 
-export const scheduleTitle = (ref: string): string => {
+/** For the audit log; a key of its own is data, and no part of what everybody reads there. */
+export const scheduleTitle = (ref: string): { target: string; details?: unknown } => {
   const [name = '', key = ''] = partsOf(ref, 2);
-  return key === name ? `schedule ${name}` : `schedule ${name} (${key})`;
+  return key === name
+    ? { target: `schedule ${name}` }
+    : { target: `schedule ${name}, one of its keys`, details: { key } };
 };
 
 export async function actOnSchedule({ mill }: Asked, action: Action, ref: string): Promise<ActAnswer> {

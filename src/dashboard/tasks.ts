@@ -2,11 +2,13 @@ import type { FoundTask, TasksFilter, TaskStatus } from '../index.js';
 import { idText } from '../tools.js';
 import { iso, may, offered, present, type Asked } from './asked.js';
 import type { Action, WorkDetail, WorkItem } from './contract.js';
-import { badRequest, notFound } from './errors.js';
+import { countShown, isShown, searched, type Search } from './error-search.js';
+import { badRequest, notFound, tooLong } from './errors.js';
 import { factsOf } from './facts.js';
 import type { Chosen, Kind, ManyRequest } from './kind.js';
 import type { TimeField, WorkFilter } from './parameters.js';
-import { idOf, refOf } from './reference.js';
+import { REDACTED } from './redact-text.js';
+import { idOf, placesOf, refOf } from './reference.js';
 import { timelineOf } from './timeline.js';
 
 const FIELD: Readonly<Record<TimeField, 'createdAt' | 'updatedAt' | 'scheduledAt'>> = {
@@ -25,14 +27,30 @@ function toFilter({ name, status, error, fields, time, from, to }: WorkFilter): 
   };
 }
 
+type Sort = Partial<Record<'createdAt' | 'updatedAt' | 'scheduledAt', 1 | -1>>;
+const DUE_DOWN: Sort = { scheduledAt: -1 };
+
+const searchOf = ({ mill }: Asked, filter: TasksFilter, sort: Sort): Search<FoundTask> => ({
+  error: typeof filter.errorMessage === 'string' ? filter.errorMessage : undefined,
+  textOf: ({ lastError }) => lastError,
+  find: (page) => mill.tasks.find(filter, { ...page, sort }),
+});
+
 const isRunning = ({ status }: FoundTask): boolean => status.startsWith('processing');
 
-function toItem({ redactor }: Asked, task: FoundTask): WorkItem {
+/** A key of several columns has their names; one of a single column is its value. */
+const isHidden = ({ redactor }: Asked, { sourceKey }: FoundTask): boolean =>
+  sourceKey?.some((name) => redactor.hides([name])) === true;
+
+function toItem(asked: Asked, task: FoundTask): WorkItem {
+  const { redactor, seal } = asked;
+  const ref = refOf(task.id);
+  const hidden = isHidden(asked, task);
   return {
     kind: 'tasks',
-    id: refOf(task.id),
-    title: idText(task.sourceDocId),
-    name: task.task,
+    id: hidden ? seal.close(ref) : ref,
+    title: hidden ? REDACTED : redactor.text(idText(task.sourceDocId)),
+    name: redactor.text(task.task),
     status: task.status,
     dueAt: task.status === 'pending' ? iso(task.scheduledAt) : null,
     createdAt: iso(task.createdAt),
@@ -89,28 +107,39 @@ function chosenFilter(chosen: Chosen, action: Action | undefined): TasksFilter {
 }
 
 const BATCH = 500;
+const KEYS_MS = 60_000;
 
 /** From the latest due time down: what is reset is due now, which is behind. */
-async function many({ mill }: Asked, request: ManyRequest): Promise<number> {
+async function many(asked: Asked, request: ManyRequest): Promise<number> {
+  const { mill } = asked;
   const { action, chosen, asOf, signal, progress } = request;
   const filter = chosenFilter(chosen, action);
+  const search = searchOf(asked, filter, DUE_DOWN);
   let count = 0;
   for (let cursor: string | null | undefined; cursor !== null && !signal.aborted;) {
-    const page = await mill.tasks.find(filter, {
-      limit: BATCH,
-      ...(cursor === undefined ? {} : { cursor }),
-    });
+    const page = await search.find({ limit: BATCH, ...(cursor === undefined ? {} : { cursor }) });
     const id = page.items
+      .filter((task) => isShown(asked, search, task))
       .filter(({ updatedAt, lastFinalizedAt = updatedAt }) => lastFinalizedAt <= asOf && updatedAt <= asOf)
       .map((task) => task.id);
     // The state is asked for again: it may have changed since the page was read.
     const again = { id, ...present({ status: filter.status }) };
     if (id.length > 0) count += (await mill.tasks.retryMany(again)).count;
     await progress(count);
-    if (page.partial === true) throw badRequest('Finding what matches took too long; narrow the filter.');
+    if (page.partial === true) throw tooLong();
     cursor = page.next;
   }
   return count;
+}
+
+/** One task of each name knows what the key of its source is called. */
+async function hidesKeys(asked: Asked, { name }: WorkFilter): Promise<boolean> {
+  const { mill, answers } = asked;
+  const names = name.length > 0 ? name : (await mill.tasks.stats()).map(({ task }) => task);
+  const keys = names.map((task) =>
+    answers.get(`key of ${task}`, async () => (await mill.tasks.find({ task }, { limit: 1 })).items, KEYS_MS),
+  );
+  return (await Promise.all(keys)).flat().some((task) => isHidden(asked, task));
 }
 
 export const tasks: Kind = {
@@ -119,17 +148,15 @@ export const tasks: Kind = {
   detail,
   many,
   title: (ref) => `task ${idOf(ref)}`,
+  hidesKeys,
   find: async (asked, query) => {
-    const { sort = 'dueAt', order, cursor, limit } = query;
-    const page = await asked.mill.tasks.find(toFilter(query), {
-      limit,
-      sort: { [FIELD[sort]]: order },
-      ...(cursor === undefined ? {} : { cursor }),
-    });
+    const { sort = 'dueAt', order } = query;
+    const page = await searched(asked, searchOf(asked, toFilter(query), { [FIELD[sort]]: order }), query);
+    // A place in the list is said with the key of its last row.
+    const hidden = page.items.some((task) => isHidden(asked, task));
     return {
       items: page.items.map((task) => toItem(asked, task)),
-      next: page.next,
-      previous: page.previous,
+      ...placesOf(asked, page, hidden),
       partial: page.partial === true,
     };
   },
@@ -141,5 +168,10 @@ export const tasks: Kind = {
       ? { outcome: 'retried', message: 'It is due now, or runs again when it has ended.' }
       : { outcome: 'unplannable', message: 'Its document could not be planned; there is nothing to run.' };
   },
-  count: ({ mill }, chosen, action, limit) => mill.tasks.count(chosenFilter(chosen, action), { limit }),
+  count: (asked, chosen, action, limit) => {
+    const filter = chosenFilter(chosen, action);
+    return filter.errorMessage === undefined
+      ? asked.mill.tasks.count(filter, { limit })
+      : countShown(asked, searchOf(asked, filter, DUE_DOWN), limit);
+  },
 };

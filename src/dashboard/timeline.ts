@@ -17,7 +17,7 @@ export function entryOf(attempt: Attempt, redactor: Redactor): TimelineEntry {
       ? {}
       : {
           error: {
-            name: error.name,
+            name: redactor.text(error.name),
             message: redactor.text(error.message),
             ...(error.stack === undefined ? {} : { stack: redactor.text(error.stack) }),
           },

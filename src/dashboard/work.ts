@@ -5,23 +5,29 @@ import { KINDS, readQuery, type WorkFilter } from './parameters.js';
 import { KIND } from './session.js';
 
 /** Comparing with data tells about it: only whoever may see it may ask, and nobody about what is hidden. */
-export function checkFields(asked: Asked, { fields }: WorkFilter): void {
-  const paths = Object.keys(fields);
+export async function checkFields(asked: Asked, filter: WorkFilter): Promise<void> {
+  const paths = Object.keys(filter.fields);
   if (paths.length > 0 && !may(asked, 'payload'))
     throw new Refusal(403, 'forbidden', 'You may not see data, so you may not filter by it.');
+  // The store compares the whole text, which nobody sees here; what is found is compared with what is shown, too.
+  if (filter.error !== undefined && !may(asked, 'payload'))
+    throw new Refusal(403, 'forbidden', 'You may not see data, so you may not search in error texts.');
   const hidden = paths.find((path) => asked.redactor.guards(path));
   if (hidden !== undefined)
     throw new Refusal(403, 'forbidden', `"${hidden}" is hidden, so it cannot be filtered by.`);
+  if (paths.includes('_id') && (await KIND[filter.kind].hidesKeys(asked, filter)))
+    throw new Refusal(403, 'forbidden', 'The key of these documents is hidden, so it cannot be filtered by.');
 }
 
-export function workPage(asked: Asked, parameters: URLSearchParams): Promise<WorkPage> {
-  const query = readQuery(parameters);
-  checkFields(asked, query);
-  return KIND[query.kind].find(asked, query);
+export async function workPage(asked: Asked, parameters: URLSearchParams): Promise<WorkPage> {
+  const { cursor, ...query } = readQuery(parameters);
+  await checkFields(asked, query);
+  const place = cursor === undefined ? undefined : asked.seal.open(cursor);
+  return KIND[query.kind].find(asked, { ...query, cursor: place });
 }
 
 export function workDetail(asked: Asked, kind: string, ref: string): Promise<WorkDetail> {
   const known = KINDS.find((one): one is WorkKind => one === kind);
   if (known === undefined) throw notFound();
-  return KIND[known].detail(asked, ref);
+  return KIND[known].detail(asked, asked.seal.open(ref));
 }

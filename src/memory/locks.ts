@@ -1,5 +1,5 @@
 import type { Clock } from '../core/clock.js';
-import type { LockOwner, LockStore } from '../store/port.js';
+import type { LockAnswer, LockManner, LockOwner, LockStore } from '../store/port.js';
 
 interface Held {
   readonly owner: LockOwner;
@@ -21,12 +21,14 @@ export class MemoryLocks implements LockStore {
     key: string,
     owner: LockOwner,
     leaseMs: number,
-  ): Promise<{ readonly fence: number } | { readonly heldBy: string }> {
+    { patient = false }: LockManner = {},
+  ): Promise<LockAnswer> {
     const now = this.#clock.now();
     const held = this.#held.get(key);
     const mine = held?.owner.token === owner.token;
-    if (held !== undefined && !mine && held.leaseUntil > now)
-      return Promise.resolve({ heldBy: held.owner.instanceId });
+    const expired = held !== undefined && held.leaseUntil <= now;
+    if (held !== undefined && !mine && (patient || !expired))
+      return Promise.resolve({ heldBy: held.owner.instanceId, ...(patient ? { expired } : {}) });
     const fence = mine ? held.fence : (this.#fence += 1);
     this.#held.set(key, { owner, fence, leaseUntil: now + leaseMs });
     return Promise.resolve({ fence });

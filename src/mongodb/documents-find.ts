@@ -4,7 +4,7 @@ import type { DocumentQuery, DocumentState } from '../store/documents.js';
 import { run } from './context.js';
 import type { Documents } from './documents-context.js';
 import { DOCUMENT } from './documents-read.js';
-import { isTimeLimit } from './errors.js';
+import { isTimeLimit, refuseCount } from './errors.js';
 import { findExact } from './exact.js';
 import { fieldsQuery, rangeQuery } from './fields.js';
 import { fromText, textOf } from './reactive/document.js';
@@ -116,7 +116,12 @@ export async function countDocuments(
 ): Promise<number> {
   const { limit } = query;
   const filter = findDocumentsQuery(documents, { ...query, direction: 1 });
-  return run('count documents', () => documents.collection.countDocuments(filter, { limit }));
+  const what = 'count documents';
+  return run(what, () =>
+    documents.collection
+      .countDocuments(filter, { limit, maxTimeMS: TIME_LIMIT_MS })
+      .catch((error: unknown) => refuseCount(what, TIME_LIMIT_MS, error)),
+  );
 }
 
 export const documentKey = (document: Document): string => textOf(valueAt(document, '_id'));

@@ -6,7 +6,7 @@ import {
   MongoServerError,
   MongoServerSelectionError,
 } from 'mongodb';
-import { driverError, OptionError, reasonOf, TidemillError } from '../core/errors.js';
+import { countTooLong, driverError, OptionError, reasonOf, TidemillError } from '../core/errors.js';
 
 /** Driver errors are sorted here, once, by code or label. */
 const DUPLICATE_KEY = 11_000;
@@ -52,6 +52,13 @@ export const isUnconfirmed = (error: unknown): boolean =>
   error instanceof MongoBulkWriteError && error.result.getWriteConcernError() !== undefined;
 
 export const isTimeLimit = (error: unknown): boolean => codeOf(error) === TIME_LIMIT;
+
+/** For a count with a time limit, which has no part of an answer to give. */
+export function refuseCount(what: string, limitMs: number, error: unknown): never {
+  if (isTimeLimit(error)) throw countTooLong(what, limitMs, error);
+  throw error;
+}
+
 const isTooLarge = (error: unknown): boolean => TOO_LARGE.has(codeOf(error)) || error instanceof RangeError;
 export const lacksChangeStreams = (error: unknown): boolean => NO_CHANGE_STREAMS.has(codeOf(error));
 

@@ -4,7 +4,7 @@ import { FINISHED, hasEnded, JOB_STATUSES, type JobRecord, type JobStatus } from
 import type { Ends, Found, JobFilter, NameCounts, Page, StatusCounts } from '../store/port.js';
 import { literal, run, type Mongo } from './context.js';
 import { keysFor, toRecord, type JobDocument } from './document.js';
-import { isTimeLimit } from './errors.js';
+import { isTimeLimit, refuseCount } from './errors.js';
 import { fieldsQuery, rangeQuery } from './fields.js';
 import { ANY_DATE } from './indexes.js';
 
@@ -118,8 +118,12 @@ export async function find(mongo: Mongo, filter: JobFilter, page: Page): Promise
 }
 
 export async function count(mongo: Mongo, filter: JobFilter, most: number): Promise<number> {
-  const limit = Number.isFinite(most) ? { limit: most } : {};
-  return run('count', () => mongo.jobs.countDocuments(toQuery(filter), limit));
+  const limit = Number.isFinite(most) ? { limit: most, maxTimeMS: TIME_LIMIT_MS } : {};
+  return run('count', () =>
+    mongo.jobs
+      .countDocuments(toQuery(filter), limit)
+      .catch((error: unknown) => refuseCount('count', TIME_LIMIT_MS, error)),
+  );
 }
 
 /** Each failed job is one key and one document of a few fields. */

@@ -18,7 +18,7 @@ const leaseUntil = (leaseMs: number): Document => ({ $add: ['$$NOW', leaseMs] })
 const NEXT_FENCE: Document = { $max: [{ $add: ['$fence', 1] }, { $toLong: '$$NOW' }] };
 
 /** Takes a lock that is free or mine already, and leaves any other as it is: an upsert's filter cannot say `$$NOW`. */
-function take({ instanceId, token }: LockOwner, leaseMs: number): Document[] {
+function take({ instanceId, token }: LockOwner, leaseMs: number, patient: boolean): Document[] {
   const mine = { $eq: ['$token', literal(token)] };
   const released = { $eq: [{ $type: '$token' }, 'missing'] };
   const over = { $lte: ['$leaseUntil', '$$NOW'] };
@@ -29,7 +29,7 @@ function take({ instanceId, token }: LockOwner, leaseMs: number): Document[] {
     leaseUntil: leaseUntil(leaseMs),
     fence: { $cond: [mine, '$fence', NEXT_FENCE] },
   };
-  const mayTake = { $or: [mine, released, over] };
+  const mayTake = { $or: [mine, released, ...(patient ? [] : [over])] };
   return [{ $replaceWith: { $cond: [mayTake, { $mergeObjects: ['$$ROOT', taken] }, '$$ROOT'] } }];
 }
 
@@ -52,11 +52,13 @@ export function lockStore(mongo: () => Mongo): LockStore {
   };
 
   return {
-    acquire: (key, owner, leaseMs) =>
+    acquire: (key, owner, leaseMs, { patient = false } = {}) =>
       run('acquire a lock', async () => {
-        const row = await upserted(mongo(), key, take(owner, leaseMs));
+        const row = await upserted(mongo(), key, take(owner, leaseMs, patient));
         if (row?.['token'] === owner.token) return { fence: Number(row['fence']) };
-        return { heldBy: String(row?.['heldBy']) };
+        const heldBy = String(row?.['heldBy']);
+        if (!patient) return { heldBy };
+        return { heldBy, expired: Number(row?.['leaseUntil']) <= mongo().clock.now() };
       }),
     renew: (key, owner, leaseMs) =>
       run('renew a lock', async () =>

@@ -7,6 +7,7 @@ import { Parameters } from './documents-parameters.js';
 import { idJson, keyTexts, readJob, rowJson } from './documents-row.js';
 import { keyColumns, textAt, type DocumentTable, type Place } from './documents-table.js';
 import { isTimeLimit, isUnstorable, run } from './errors.js';
+import { withinLimit } from './time-limit.js';
 import { typeOf, type Column } from './reactive/shape.js';
 import { conditionOf } from './reactive/translate.js';
 import { isStorable, timeText } from './values.js';
@@ -135,7 +136,10 @@ export async function countDocuments({ driver }: Sql, table: DocumentTable, quer
   const all = conditions(table, query, args);
   const text = `select count(*)::text as json from (
     select from ${table.from} where ${all.join(' and ')} limit ${args.add(String(query.limit), 'integer')}) counted`;
-  const { rows } = await run('count documents', () => driver.query(text, args.texts));
+  const what = 'count documents';
+  const { rows } = await run(what, () =>
+    withinLimit(driver, what, TIME_LIMIT_MS, (on) => on.query(text, args.texts)),
+  );
   return Number(rows[0]?.['json'] ?? 0);
 }
 

@@ -3,9 +3,11 @@ import type { FieldValues } from '../core/fields.js';
 import { FINISHED, JOB_STATUSES, type JobRecord, type JobStatus } from '../core/job.js';
 import type { Ends, Found, JobFilter, NameCounts, Page, StatusCounts, TimeRange } from '../store/port.js';
 import type { Sql } from './connection.js';
+import type { Queryable } from './driver.js';
 import { isTimeLimit, run } from './errors.js';
 import { answering, COLUMNS, LEAN_COLUMNS, ms, recordOf, records } from './record.js';
 import { rows } from './rows.js';
+import { limited, withinLimit } from './time-limit.js';
 import { isStorable, timeText } from './values.js';
 
 /** Combinations that no index serves may take this long. */
@@ -178,12 +180,9 @@ export async function find(sql: Sql, filter: JobFilter, page: Page): Promise<Fou
   const { text, values } = findStatement(sql, filter, page);
   return run('find', async () => {
     try {
-      const found = await sql.driver.transaction(async (transaction) => {
-        await transaction.query(`select set_config('statement_timeout', $1::text, true)::text as json`, [
-          String(TIME_LIMIT_MS),
-        ]);
-        return records(transaction, text, values);
-      });
+      const found = await limited(sql.driver, TIME_LIMIT_MS, (transaction) =>
+        records(transaction, text, values),
+      );
       return {
         jobs: inOrder(found, page).slice(0, page.limit),
         more: found.length > page.limit,
@@ -210,7 +209,10 @@ export async function count({ driver, names }: Sql, filter: JobFilter, most: num
   ];
   const limit = Number.isFinite(most) ? `limit ${parameters.add(most, 'bigint')}` : '';
   const text = `select count(*)::text as json from (select from ${names.jobs} ${where(all)} ${limit}) counted`;
-  const [number = 0] = await run('count', () => rows<number>(driver, text, parameters.values));
+  const counted = (on: Queryable): Promise<readonly number[]> => rows<number>(on, text, parameters.values);
+  const [number = 0] = await run('count', () =>
+    Number.isFinite(most) ? withinLimit(driver, 'count', TIME_LIMIT_MS, counted) : counted(driver),
+  );
   return number;
 }
 

@@ -1,6 +1,8 @@
 /** What `mill.doctor()` asks of a PostgreSQL. */
+import { shellWord } from '../core/shell.js';
 import {
   check,
+  destroying,
   failure,
   fine,
   judgeVersion,
@@ -86,9 +88,9 @@ async function judgeSchema(sql: Sql): Promise<Verdict | readonly Verdict[]> {
 function judgeLeftovers(tables: readonly string[]): Verdict | readonly Verdict[] {
   if (tables.length === 0) return fine('none');
   return tables.map((table) =>
-    warning(
+    destroying(
       `changes of ${table} are noted, although no live instance runs a task on it`,
-      `tidemill drop-triggers ${table}`,
+      `tidemill drop-triggers ${shellWord(table)}`,
     ),
   );
 }

@@ -1,5 +1,5 @@
 import { OptionError } from '../core/errors.js';
-import type { LockOwner, LockStore } from '../store/port.js';
+import type { LockAnswer, LockOwner, LockStore } from '../store/port.js';
 import type { Sql } from './connection.js';
 import { run } from './errors.js';
 import { rows } from './rows.js';
@@ -18,8 +18,9 @@ const until = ({ leaseNow }: Sql, parameter: string): string =>
 const NEXT_FENCE = `(extract(epoch from statement_timestamp()) * 1000)::bigint`;
 
 /** Takes a lock that is free or mine already, or says who has it. $1 key · $2 token · $3 instance · $4 lease */
-const acquireStatement = (sql: Sql): string => {
+const acquireStatement = (sql: Sql, patient: boolean): string => {
   const { locks } = sql.names;
+  const over = `lease_until <= ${sql.leaseNow()}`;
   return `
   with taken as (
     insert into ${locks} as l (key, token, held_by, lease_until, fence)
@@ -27,12 +28,12 @@ const acquireStatement = (sql: Sql): string => {
     on conflict (key) do update set
       token = excluded.token, held_by = excluded.held_by, lease_until = excluded.lease_until,
       fence = case when l.token = excluded.token then l.fence else greatest(l.fence + 1, excluded.fence) end
-    where l.token is null or l.token = excluded.token or l.lease_until <= ${sql.leaseNow()}
+    where l.token is null or l.token = excluded.token ${patient ? '' : `or l.${over}`}
     returning fence
   )
   select json_build_object('fence', fence)::text as json from taken
   union all
-  select json_build_object('heldBy', held_by)::text from ${locks}
+  select json_build_object('heldBy', held_by ${patient ? `, 'expired', ${over}` : ''})::text from ${locks}
   where key = $1::text and not exists (select from taken)`;
 };
 
@@ -41,16 +42,17 @@ export function lockStore(sql: () => Sql): LockStore {
     (await rows(sql().driver, text, values)).length === 1;
 
   return {
-    acquire: (key, owner, leaseMs) =>
+    acquire: (key, owner, leaseMs, { patient = false } = {}) =>
       run('acquire a lock', async () => {
         const fault = refusesText(key);
         if (fault !== null) throw new OptionError(`withLock: key ${fault}; use another one.`);
         for (;;) {
-          const [answer] = await rows<{ fence: number } | { heldBy: string }>(
-            sql().driver,
-            acquireStatement(sql()),
-            [key, owner.token, owner.instanceId, leaseMs],
-          );
+          const [answer] = await rows<LockAnswer>(sql().driver, acquireStatement(sql(), patient), [
+            key,
+            owner.token,
+            owner.instanceId,
+            leaseMs,
+          ]);
           // Two first callers of a key at once: the one who lost does not see the winner's row yet.
           if (answer !== undefined) return answer;
         }

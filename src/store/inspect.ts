@@ -10,6 +10,8 @@ export interface Finding {
   readonly found: string;
   /** What mends it: a command or a step; with every `warn` and `fail`. */
   readonly fix?: string;
+  /** The fix takes something away. It is named only while an instance is alive: without one, the application may merely be down. */
+  readonly destroys?: true;
 }
 
 /** A finding without the name of its check. */
@@ -18,6 +20,11 @@ export type Verdict = Omit<Finding, 'check'>;
 export const fine = (found: string): Verdict => ({ status: 'ok', found });
 export const skipped = (found: string): Verdict => ({ status: 'skipped', found });
 export const warning = (found: string, fix: string): Verdict => ({ status: 'warn', found, fix });
+/** With a fix that takes something away. */
+export const destroying = (found: string, fix: string): Verdict => ({
+  ...warning(found, fix),
+  destroys: true,
+});
 export const failure = (found: string, fix: string): Verdict => ({ status: 'fail', found, fix });
 
 /** One check. What cannot be read, for want of a right perhaps, is said and hides nothing else. */

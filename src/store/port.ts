@@ -29,7 +29,7 @@ import type {
   WorkStore,
 } from './work.js';
 
-export type { LockOwner, LockStore } from './lock.js';
+export type { LockAnswer, LockManner, LockOwner, LockStore } from './lock.js';
 export type { MetricsStore } from './metrics.js';
 export {
   capFor,

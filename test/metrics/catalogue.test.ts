@@ -109,7 +109,7 @@ describe('the catalogue', () => {
     ledger.reconciled();
     ledger.historyLost();
     const reconciling = [{ collection: 'orders', processed: 4 }];
-    const planner = { lagMs: 1, headroomMs: 2, lastReconciledAt: 3, reconciling };
+    const planner = { lagMs: 1, headroomMs: 2, lastReconciledAt: 3, reconciling, setAside: 5 };
     const vitals = { running: 1, buffered: 0, abandoned: 0, wakeUp: 'stream', planner } as const;
     const share: Shared = { id: 'a', instanceId: 'i', everyMs: 1_000, ageMs: 0, vitals };
     const task = [{ name: 'a', counts: { pending: 1 }, due: 1, lagMs: 5 }];

@@ -42,6 +42,9 @@ export async function preparePostgres(
   return { url: url.replace('postgres@', `${ROLE}@`), schemas: folder };
 }
 
+/** What a handler needs that writes to a table in the store's transactions; no part of the script. */
+export const handlerGrant = (table: string): string => `grant insert on table ${table} to ${ROLE}`;
+
 /** A schema that no other store of the run has. */
 export function takeSchema(folder: string): string {
   for (const schema of readdirSync(folder)) {
@@ -86,7 +89,10 @@ export async function prepareMongodb(uri: string): Promise<string> {
   const admin = client.db('admin');
   for (const command of mongodbCommands('', ['things', 'others', 'beacons'], ['reminders']))
     await admin.command(command);
-  await admin.command({ createUser: ROLE, pwd: PASSWORD, roles: [ROLE] });
+  // Handlers of the tests write to it in the store's transactions.
+  const written = { resource: { db: '', collection: 'others' }, actions: ['insert', 'createCollection'] };
+  await admin.command({ createRole: 'handlers', privileges: [written], roles: [] });
+  await admin.command({ createUser: ROLE, pwd: PASSWORD, roles: [ROLE, 'handlers'] });
   await client.close();
   return uri.replace(/\/\/[^@]*@/u, `//${ROLE}:${PASSWORD}@`).replace('/?', '/?authSource=admin&');
 }

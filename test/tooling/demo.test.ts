@@ -39,8 +39,8 @@ async function demo(store: string): Promise<Ran> {
 /** What a browser does with the link. */
 async function visit(link: string): Promise<unknown> {
   const opened = await fetch(link);
-  const cookie = opened.headers.getSetCookie()[0]?.split(';')[0] ?? '';
-  return (await fetch(new URL('/api/session', link), { headers: { cookie } })).json();
+  const [cookie = '', path = ''] = (opened.headers.getSetCookie()[0] ?? '').split(/; (?:Path=)?/u);
+  return (await fetch(new URL(`${path}/api/session`, link), { headers: { cookie } })).json();
 }
 
 describe('the demo', { timeout: 120_000 }, () => {

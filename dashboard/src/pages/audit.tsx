@@ -14,7 +14,7 @@ export function Audit({ query }: { readonly query: URLSearchParams }): VNode {
   return (
     <Page
       title="Audit log"
-      lead="Who did what from this dashboard, kept in the store itself."
+      lead="Who did what from this dashboard or the command line, kept in the store itself."
       controls={<LiveControl live={live} />}
     >
       {error && <Problem error={error} retry={live.refresh} />}
@@ -77,7 +77,7 @@ function Row({ row: { at, actor, action, target, outcome } }: { readonly row: Au
       <td>{actor}</td>
       <td>{action}</td>
       <td class="wrap">{target}</td>
-      <td class="wrap">{outcome}</td>
+      <td class={outcome.includes('end unknown') ? 'wrap unknown' : 'wrap'}>{outcome}</td>
     </tr>
   );
 }

@@ -107,7 +107,9 @@ function Group({ group, begin }: GroupProps): VNode {
   const session = useSession();
   const { kind, name, pattern, example, firstAt, lastAt } = group;
   const filter = filterOf(group, session);
-  const offered = bulkActions(session, kind).filter((action) => OFFERED.includes(action));
+  // Without a text that only this group has, an action would be about every failure of the name.
+  const narrowed = group.search !== '';
+  const offered = bulkActions(session, kind).filter((action) => narrowed && OFFERED.includes(action));
   return (
     <li class="panel group" data-row>
       <div class="group-count">

@@ -111,13 +111,17 @@ async function changeOne(session: Session, change: Change, id: string): Promise<
   if (work.kind === 'job') {
     const { name } = work.job;
     const act = async (): Promise<string> => (await mill.jobs[change](id)).outcome;
-    return { id, name, outcome: await recorded(session, `jobs.${change}`, `${name} ${id}`, act) };
+    return {
+      id,
+      name,
+      outcome: await recorded(session, { action: `jobs.${change}`, target: `${name} ${id}` }, act),
+    };
   }
   const { id: key, task: name } = work.task;
   if (change === 'cancel') return { id, name, outcome: 'refused' };
   const act = async (): Promise<string> =>
     (await mill.tasks.retryMany({ id: key })).count > 0 ? 'retried' : 'missing';
-  return { id, name, outcome: await recorded(session, 'tasks.retry', id, act) };
+  return { id, name, outcome: await recorded(session, { action: 'tasks.retry', target: id }, act) };
 }
 
 async function changeMany(session: Session, change: Change, flags: Flags): Promise<Exit> {
@@ -136,7 +140,8 @@ async function changeMany(session: Session, change: Change, flags: Flags): Promi
     return Exit.FAILED;
   const bar = progressBar(world.stderr, count);
   let done = 0;
-  await recorded(session, `${flags.kind}.${change}Many`, many.words, async () => {
+  const entry = { action: `${flags.kind}.${change}Many`, target: many.words };
+  await recorded(session, entry, async () => {
     done = await many.change((so) => bar.show(so));
     return plural(done, 'changed', 'changed');
   }).finally(() => bar.end());

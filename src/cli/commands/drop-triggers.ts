@@ -1,3 +1,4 @@
+import { recorded } from '../audit.js';
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
 import { CliError, Exit } from '../exit.js';
 import type { Frame } from '../frame.js';
@@ -20,11 +21,15 @@ export function addDropTriggers(frame: Frame): void {
   );
 }
 
-async function dropTriggers({ mill, store, out }: Session, table: string): Promise<Exit> {
+async function dropTriggers(session: Session, table: string): Promise<Exit> {
+  const { mill, store, out } = session;
   // The first call opens the store.
   await mill.jobs.stats();
   if (!('dropTriggers' in store)) throw new CliError(Exit.USAGE, `A ${store.kind} store has no triggers.`);
-  const dropped = await (store as unknown as WithTriggers).dropTriggers(table);
+  const outcome = await recorded(session, { action: 'tables.dropTriggers', target: table }, async () =>
+    (await (store as unknown as WithTriggers).dropTriggers(table)) ? 'dropped' : 'missing',
+  );
+  const dropped = outcome === 'dropped';
   out.print(dropped ? `The triggers are off ${table}.` : `${table} has no triggers of Tidemill's.`);
   out.document({ table, dropped });
   return dropped ? Exit.OK : Exit.NOTHING_FOUND;

@@ -1,9 +1,11 @@
-import type { DocumentsPage, DocumentState } from '../../index.js';
+import { outcomeOf } from '../../dashboard/operations.js';
+import type { AuditEntry, DocumentsPage, DocumentState } from '../../index.js';
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
 import { CliError, Exit } from '../exit.js';
 import { jobsFilter, tasksFilter, withFilter, type FilterFlags } from '../filters.js';
 import type { Frame } from '../frame.js';
 import {
+  AUDIT_COLUMNS,
   DOCUMENT_COLUMNS,
   INSTANCE_COLUMNS,
   JOB_COLUMNS,
@@ -12,7 +14,7 @@ import {
 } from '../render/work.js';
 import type { Column } from '../render/table.js';
 
-const KINDS = ['jobs', 'tasks', 'schedules', 'instances'] as const;
+const KINDS = ['jobs', 'tasks', 'schedules', 'instances', 'audit'] as const;
 type Kind = (typeof KINDS)[number];
 
 interface Flags extends StoreFlags, FilterFlags {
@@ -25,12 +27,13 @@ interface Flags extends StoreFlags, FilterFlags {
 
 export function addLs(frame: Frame): void {
   const command = frame.command('ls', {
-    summary: 'lists jobs, reactive tasks, schedules, documents or instances',
+    summary: 'lists jobs, reactive tasks, schedules, documents, instances or the audit log',
     examples: [
       ['tidemill ls', 'the newest jobs'],
       ['tidemill ls --status failed --name send-email', 'what failed of a name'],
       ['tidemill ls tasks --error timeout --since 1h', 'reactive tasks'],
       ['tidemill ls schedules', 'recurring jobs, and when they run next'],
+      ['tidemill ls audit', 'who changed what, by hand'],
       ['tidemill ls --documents tenants', 'documents of a collection or table, the soonest first'],
       [`tidemill ls --status failed --json | jq -r .id`, 'for other programs: a line of JSON each'],
     ],
@@ -82,11 +85,17 @@ async function list(session: Session, kind: Kind | 'documents', flags: Flags): P
       print(session, kind, TASK_COLUMNS, found);
     },
     schedules: async () => print(session, kind, SCHEDULE_COLUMNS, { items: await mill.schedules.list() }),
+    audit: async () => print(session, kind, AUDIT_COLUMNS, await entries(session, flags)),
     instances: async () => print(session, kind, INSTANCE_COLUMNS, { items: await mill.instances() }),
     documents: async () => print(session, kind, DOCUMENT_COLUMNS, await documents(session, flags)),
   };
   await lists[kind]();
   return undefined;
+}
+
+async function entries({ mill }: Session, flags: Flags): Promise<Page<AuditEntry>> {
+  const [found, now] = await Promise.all([mill.audit.list(page(flags)), mill.time()]);
+  return { ...found, items: found.items.map((entry) => ({ ...entry, outcome: outcomeOf(entry, now) })) };
 }
 
 function documents({ mill }: Session, flags: Flags): Promise<DocumentsPage> {
@@ -109,7 +118,7 @@ function print<Row>(
 ): void {
   out.lines(found.items);
   if (found.items.length > 0) out.table(columns, found.items);
-  else out.note(`No ${kind}.`);
+  else out.note(kind === 'audit' ? 'Nobody has changed anything by hand.' : `No ${kind}.`);
   if (found.partial === true)
     out.note('The time limit was reached before all were looked at: there may be more.');
   const next = found.next ?? undefined;

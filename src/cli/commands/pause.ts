@@ -1,3 +1,4 @@
+import { shellWord } from '../../tools.js';
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
 import type { Exit } from '../exit.js';
 import type { Frame } from '../frame.js';
@@ -50,7 +51,8 @@ function add(
 async function turn(session: Session, change: Change, name: string, flags: Flags): Promise<Exit | undefined> {
   const { mill, out } = session;
   const kind = flags.kind ?? (await kindOfName(session, name));
-  await recorded(session, `${kind}s.${change}`, name, async () => {
+  const target = flags.key === undefined ? name : `${name} (${flags.key})`;
+  await recorded(session, { action: `${kind}s.${change}`, target }, async () => {
     if (kind === 'job') await mill.jobs[change](name);
     else if (kind === 'task') await mill.tasks[change](name);
     else await mill.schedules[change](name, flags.key);
@@ -59,7 +61,7 @@ async function turn(session: Session, change: Change, name: string, flags: Flags
   const what = { job: 'Jobs', task: 'Reactive tasks', schedule: 'The schedule' }[kind];
   out.print(
     change === 'pause'
-      ? `${what} "${name}" ${kind === 'schedule' ? 'is' : 'are'} paused, on every instance. To go on: tidemill resume ${name}${kind === 'job' ? '' : ` --kind ${kind}`}`
+      ? `${what} "${name}" ${kind === 'schedule' ? 'is' : 'are'} paused, on every instance. To go on: tidemill resume ${shellWord(name)}${kind === 'job' ? '' : ` --kind ${kind}`}`
       : `${what} "${name}" ${kind === 'schedule' ? 'goes' : 'go'} on.`,
   );
   out.document({ kind, name, paused: change === 'pause' });

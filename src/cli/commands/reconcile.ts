@@ -34,9 +34,9 @@ async function reconcile(session: Session, task: string | undefined, flags: Flag
   const { mill, out } = session;
   const startedAt = performance.now();
   let tasks: readonly string[] = [];
-  await recorded(session, 'tasks.reconcile', task ?? 'all tasks', async () => {
+  await recorded(session, { action: 'tasks.reconcile', target: task ?? 'all tasks' }, async () => {
     tasks = (await mill.tasks.reconcile(task)).tasks;
-    return 'asked for';
+    return `requested for ${plural(tasks.length, 'task')}`;
   });
   if (tasks.length === 0) {
     out.print('No reactive task is defined.');

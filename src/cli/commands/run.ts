@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import type { EnqueueOptions } from '../../index.js';
-import { recorded } from '../audit.js';
+import { shellWord } from '../../tools.js';
+import { recorded, recordedAnswer } from '../audit.js';
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
 import { CliError, Exit } from '../exit.js';
 import { milliseconds } from '../filters.js';
@@ -60,8 +61,8 @@ async function run(session: Session, name: string, flags: Flags): Promise<Exit |
   if (tasks.has(name) && !jobs.has(name))
     throw new CliError(
       Exit.USAGE,
-      `"${name}" is a reactive task: changes of its data start it. For one document: tidemill retry ${name}/<id>; ` +
-        `for all that have changed: tidemill reconcile ${name}`,
+      `"${name}" is a reactive task: changes of its data start it. For one document: tidemill retry ${shellWord(`${name}/<id>`)}; ` +
+        `for all that have changed: tidemill reconcile ${shellWord(name)}`,
     );
   if (!(await mill.instances()).some(({ alive, names }) => alive && names.includes(name)))
     out.note(`No live instance runs "${name}" at the moment: it waits until one does.`);
@@ -79,7 +80,8 @@ async function runDocument(session: Session, id: string, collection: string): Pr
   }
   const schedule = mill.documents({ collection, onDocument: () => undefined });
   const act = (): Promise<string> => schedule.runNow(work.document.id);
-  const outcome = await recorded(session, 'documents.runNow', `${collection} ${id}`, act);
+  const entry = { action: 'documents.runNow', target: `${collection} ${id}` };
+  const outcome = await recorded(session, entry, act);
   out.print(
     outcome === 'due'
       ? `The document "${id}" of ${collection} is due now.`
@@ -97,8 +99,7 @@ async function runSchedule(session: Session, name: string, { key }: Flags): Prom
   const { mill, out } = session;
   const outcome = await recorded(
     session,
-    'schedules.runNow',
-    name,
+    { action: 'schedules.runNow', target: key === undefined ? name : `${name} (${key})` },
     async () => (await mill.schedules.runNow(name, key)).outcome,
   );
   out.print(
@@ -117,8 +118,11 @@ async function enqueue(session: Session, name: string, flags: Flags): Promise<Ex
     ...(flags.uniqueKey === undefined ? {} : { uniqueKey: flags.uniqueKey }),
     ...(flags.priority === undefined ? {} : { priority: Number(flags.priority) }),
   };
-  const job = await mill.enqueue(name, payload(flags.data), options);
-  await recorded(session, 'jobs.enqueue', `${name} ${job.id}`, async () => job.outcome);
+  const data = payload(flags.data);
+  const job = await recordedAnswer(session, { action: 'jobs.enqueue', target: name }, async () => {
+    const answer = await mill.enqueue(name, data, options);
+    return { answer, outcome: `${answer.outcome} ${answer.id}` };
+  });
   out.print(
     `${job.outcome === 'created' ? 'Made' : 'There is already'} job ${job.id} (${name}), due ${relative(job.nextRunAt, Date.now())}.`,
   );

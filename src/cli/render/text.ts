@@ -14,8 +14,31 @@ export const painter = (
     ? (style, text) => styleText(style, text, { validateStream: false })
     : (_style, text) => text;
 
+/** Characters that move a cursor, change colours, or turn the direction of text around. */
+const UNSEEN = /[\p{Cc}\p{Cf}\u2028\u2029]+/gu;
+
 /** Names, errors and payloads come from elsewhere: nothing in them may move the cursor or change colours. */
-export const clean = (text: string): string => text.replaceAll(/[\p{Cc}\p{Cf}\u2028\u2029]+/gu, ' ').trim();
+export const clean = (text: string): string => text.replaceAll(UNSEEN, ' ').trim();
+
+/** What is left of a line once it is put together: the colours of this program, if they are wanted, and line ends. */
+export function harmless(text: string, painted: boolean): string {
+  // eslint-disable-next-line no-control-regex -- these are what must not get through
+  const parts = /\u001B\[(?:[012]|22|3[12369])m|[\p{Cc}\p{Cf}\u2028\u2029]/gu;
+  return text.replaceAll(parts, (found) => {
+    if (found === '\n' || (painted && found.length > 1)) return found;
+    return found.length > 1 ? '' : ' ';
+  });
+}
+
+/** JSON that a terminal can show: what JSON leaves as it is, and a terminal would obey, is escaped. */
+export function jsonText(value: unknown, indent?: number): string {
+  const text = (JSON.stringify(value, undefined, indent) as string | undefined) ?? 'null';
+  return text.replaceAll(/[\u007F-\u009F\p{Cf}\u2028\u2029]/gu, (found) =>
+    Array.from({ length: found.length }, (_, at) => escapedUnit(found.charCodeAt(at))).join(''),
+  );
+}
+
+const escapedUnit = (unit: number): string => String.raw`\u${unit.toString(16).padStart(4, '0')}`;
 
 /** How many columns it takes, near enough. */
 export const widthOf = (text: string): number => Array.from(text).length;
@@ -45,5 +68,5 @@ export const plural = (count: number, one: string, many = `${one}s`): string =>
 export const cleanLines = (text: string): string =>
   text
     .split('\n')
-    .map((line) => line.replaceAll(/[\p{Cc}\p{Cf}\u2028\u2029]+/gu, ' ').trimEnd())
+    .map((line) => line.replaceAll(UNSEEN, ' ').trimEnd())
     .join('\n');

@@ -1,5 +1,5 @@
 /** How each kind of work looks in a list. */
-import type { FoundDocument, FoundTask, Job, MillInstance, Schedule } from '../../index.js';
+import type { AuditEntry, FoundDocument, FoundTask, Job, MillInstance, Schedule } from '../../index.js';
 import { idText } from '../../tools.js';
 import { bar } from './progress.js';
 import type { Column } from './table.js';
@@ -129,5 +129,17 @@ export const INSTANCE_COLUMNS: readonly Column<MillInstance>[] = [
     text: ({ names, tasks }) => [...names, ...tasks].join(', '),
     grows: true,
     style: () => 'dim',
+  },
+];
+
+export const AUDIT_COLUMNS: readonly Column<AuditEntry>[] = [
+  { head: 'WHEN', text: ({ at }) => at.toISOString() },
+  { head: 'WHO', text: ({ actor }) => actor },
+  { head: 'ACTION', text: ({ action }) => action },
+  { head: 'TARGET', text: ({ target }) => target, grows: true },
+  {
+    head: 'OUTCOME',
+    text: ({ outcome }) => outcome,
+    style: ({ outcome }) => (outcome.includes('end unknown') ? 'yellow' : undefined),
   },
 ];

@@ -1,7 +1,7 @@
 import type { Document, Filter } from 'mongodb';
 import { TASK_STATUSES, type TaskRecord } from '../../core/task.js';
 import type { TaskFilter, TaskPageRequest } from '../../store/reactive.js';
-import { isTimeLimit } from '../errors.js';
+import { isTimeLimit, refuseCount } from '../errors.js';
 import { aggregateExact, findExact } from '../exact.js';
 import { fromText, textOf, toRecord } from './document.js';
 import { selected, taken, type Located, type Selection } from './select.js';
@@ -88,8 +88,12 @@ async function countIn(selection: Selection, most: number): Promise<number> {
   if (apart === undefined) {
     const limit = Number.isFinite(most) ? [{ $limit: most }] : [];
     const [row] = await place.tasks
-      .aggregate([{ $match: own }, ...joined, ...limit, { $count: 'n' }])
-      .toArray();
+      .aggregate(
+        [{ $match: own }, ...joined, ...limit, { $count: 'n' }],
+        Number.isFinite(most) ? { maxTimeMS: LIMIT_MS } : {},
+      )
+      .toArray()
+      .catch((error: unknown) => refuseCount('count tasks', LIMIT_MS, error));
     return Number(row?.['n'] ?? 0);
   }
   const keys = findExact(place.tasks, own, { projection: { _id: 1 }, batchSize: BATCH });

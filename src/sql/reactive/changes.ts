@@ -49,6 +49,27 @@ export const readStatement = (sql: Sql): string => {
 };
 
 /**
+ * $1 a transaction · $2 the table of changes
+ * Whoever has a number holds a lock on the table until its end, and took it first. So an open transaction that holds none
+ * has no number, however old it is. One without an id is about to get it.
+ */
+const writersStatement = `
+  select to_json(not exists (
+    select from pg_catalog.pg_locks l
+    where l.locktype = 'relation' and l.mode = 'RowExclusiveLock' and l.relation = $2::text::regclass
+      and l.database = (select oid from pg_catalog.pg_database where datname = current_database())
+      and coalesce((
+        select s.next - max(age(t.transactionid)) from pg_catalog.pg_locks t
+        where t.virtualtransaction = l.virtualtransaction and t.locktype = 'transactionid' and t.mode = 'ExclusiveLock'
+      ), 0) < $1::bigint
+  ))::text as json
+  from (select pg_snapshot_xmax(now)::text::bigint + age(pg_snapshot_xmax(now)::xid) as next
+    from (select pg_current_snapshot() as now) n) s`;
+
+/** A transaction elsewhere that is open for longer than this is no reason to wait: who writes changes is asked for. */
+const PATIENCE_MS = 1_000;
+
+/**
  * Reads pages, and finds out up to which number nothing can come any more: one that was given out belongs to a
  * transaction that had begun by then, and when all of those have ended, it was read or never will be.
  */
@@ -59,6 +80,8 @@ export class ChangeReader {
   #highest = 0;
   /** The newest number of an earlier look, and a transaction that begins later than whoever has it. */
   #mark: { readonly last: number; readonly next?: number } | undefined;
+  /** Since when the mark waits, or was last asked about. */
+  #waitsSince = 0;
 
   constructor(sql: Sql, ledger: Ledger, limit: number) {
     this.#sql = sql;
@@ -67,12 +90,14 @@ export class ChangeReader {
   }
 
   async read(): Promise<readonly Noted[]> {
+    // Before the look: what those who have ended committed is seen by it.
+    const areOver = await this.#areWritersOver();
     const gaps = JSON.stringify(this.#ledger.gaps());
     const [answer] = await rows<Answer>(this.#sql.driver, readStatement(this.#sql), [gaps, this.#limit]);
     if (answer === undefined) return [];
     this.#refuseGoingBack(answer);
     for (const { seq } of answer.rows) this.#ledger.add(seq);
-    this.#decide(answer);
+    this.#decide(answer, areOver);
     return answer.rows;
   }
 
@@ -86,14 +111,29 @@ export class ChangeReader {
   }
 
   /** Whoever has the newest number began before the look after that: a mark is complete only with the next one. */
-  #decide({ xmin, next, last, rows: read }: Answer): void {
+  #decide({ xmin, next, last, rows: read }: Answer, areOver: boolean): void {
     const mark = this.#mark;
     if (mark === undefined) this.#mark = { last };
-    else if (mark.next === undefined) this.#mark = { ...mark, next };
-    else if (xmin >= mark.next) {
+    else if (mark.next === undefined) {
+      this.#mark = { ...mark, next };
+      this.#waitsSince = this.#sql.clock.monotonic();
+    } else if (areOver || xmin >= mark.next) {
       const seen = read.length < this.#limit ? mark.last : Math.min(mark.last, (read.at(-1)?.seq ?? 1) - 1);
       this.#ledger.decided(seen);
       this.#mark = { last };
     }
+  }
+
+  /** True where every transaction that could have a number up to the mark has ended, whatever else is open. */
+  async #areWritersOver(): Promise<boolean> {
+    const { driver, clock } = this.#sql;
+    const next = this.#mark?.next;
+    if (next === undefined || clock.monotonic() - this.#waitsSince < PATIENCE_MS) return false;
+    this.#waitsSince = clock.monotonic();
+    const [areOver = false] = await rows<boolean>(driver, writersStatement, [
+      next,
+      namesOf(this.#sql).changes,
+    ]);
+    return areOver;
   }
 }

@@ -1,15 +1,18 @@
-/** Strings, so that digits inside them are left alone, and numbers. */
-const TOKENS = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/gu;
+/** Strings, so that digits inside them are left alone, and numbers. Every quote begins a string, whether or not it has an end. */
+const TOKENS = /"(?:[^"\\]|\\.)*"?|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/gu;
 /** Fewer digits than this always fit. */
 const SAFE_DIGITS = 15;
 const MAY_BE_LONG = /\d[\d.]{15}/u;
 
 /** Those that say something, without sign, point, exponent and the zeros at both ends. */
-const digitsOf = (token: string): string =>
-  token
-    .replace(/[eE].*$/u, '')
-    .replaceAll(/[-.]/gu, '')
-    .replaceAll(/^0+|0+$/gu, '');
+function digitsOf(token: string): string {
+  const digits = token.replace(/[eE].*$/u, '').replaceAll(/[-.]/gu, '');
+  let [start, end] = [0, digits.length];
+  while (start < end && digits[start] === '0') start += 1;
+  // Not by an expression: it would look at every run of zeros from each of its places.
+  while (end > start && digits[end - 1] === '0') end -= 1;
+  return digits.slice(start, end);
+}
 
 function fits(token: string): boolean {
   const number = Number(token);

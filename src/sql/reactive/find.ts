@@ -4,7 +4,9 @@ import { TASK_STATUSES, type TaskRecord } from '../../core/task.js';
 import type { TimeRange } from '../../store/port.js';
 import type { Source, TaskFilter, TaskPageRequest } from '../../store/reactive.js';
 import type { Sql } from '../connection.js';
+import type { Queryable } from '../driver.js';
 import { isTimeLimit, isUnstorable, run } from '../errors.js';
+import { withinLimit } from '../time-limit.js';
 import { isStorable, timeText } from '../values.js';
 import { Arguments, pinnedTexts } from './arguments.js';
 import { RESET, RESETTABLE } from './clean.js';
@@ -272,7 +274,12 @@ export async function count(
     const where = all.length === 0 ? '' : `where ${all.join(' and ')}`;
     const limit = Number.isFinite(most) ? `limit ${args.add(String(most), 'bigint')}` : '';
     const text = `select count(*)::text from (select from ${tasks} k ${where} ${limit}) counted`;
-    return Number((await pinnedTexts(sources.sql.driver, pinned, text, args))[0] ?? 0);
+    const counted = (on: Queryable): Promise<readonly string[]> => pinnedTexts(on, pinned, text, args);
+    const { driver } = sources.sql;
+    const [number] = await (Number.isFinite(most)
+      ? withinLimit(driver, 'count tasks', LIMIT_MS, counted)
+      : counted(driver));
+    return Number(number ?? 0);
   };
   const each = async (): Promise<number> => {
     let total = 0;

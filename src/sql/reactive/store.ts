@@ -1,5 +1,6 @@
 import { OptionError, reasonOf } from '../../core/errors.js';
 import { show } from '../../core/options.js';
+import type { TaskRecord } from '../../core/task.js';
 import type { ReactiveStore, Source, TaskPlan, TaskStore } from '../../store/reactive.js';
 import type { Queryable } from '../driver.js';
 import { run, sorted } from '../errors.js';
@@ -132,7 +133,14 @@ function taskStore(
     heldBy: (instance, limit) => holding.heldBy(sources.sql, instance, limit),
     strays: (query) => holding.strays(sources.sql, query),
     fetch: (request) => fetcher.fetch(request),
-    find: async (filter, page) => finding.find(sources, filter, page, await located(), shapeOf),
+    find: async (filter, page) => {
+      const found = await finding.find(sources, filter, page, await located(), shapeOf);
+      const withKey = (record: TaskRecord): TaskRecord => {
+        const key = shapeOf(record.task)?.key;
+        return key === undefined ? record : { ...record, sourceKey: key.map(({ name }) => name) };
+      };
+      return { ...found, tasks: found.tasks.map(withKey) };
+    },
     cursorKey: finding.cursorKey,
     depths: (request) => depths(sources.sql, request),
     count: async (filter, most = Infinity) => finding.count(sources, filter, await located(), most),

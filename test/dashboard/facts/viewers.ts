@@ -1,4 +1,7 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { describe, expect, it } from 'vitest';
+import { serveDashboard } from '../../../src/cli/serve.js';
 import { until } from '../../support/mills.js';
 import type { Ground } from '../ground.js';
 import { rows } from '../visit.js';
@@ -18,6 +21,7 @@ export function viewerFacts(ground: Ground): void {
       await until('it is listed', async () => (await rows(viewer)) === 1);
       expect(await viewer.page.getByRole('group', { name: 'Act on many' }).count()).toBe(0);
       expect(await viewer.page.getByRole('button', { name: 'Payload' }).count()).toBe(0);
+      expect(await viewer.page.getByRole('searchbox').count()).toBe(0);
       await viewer.page.getByRole('link', { name: /import-stock/u }).click();
       await viewer.sees(/are not shown to you/u);
       expect(await viewer.page.getByText('stock.csv').count()).toBe(0);
@@ -25,6 +29,47 @@ export function viewerFacts(ground: Ground): void {
       await viewer.go('schedules');
       await viewer.sees('Europe/Prague');
       expect(await viewer.page.getByRole('button', { name: /Run now/u }).count()).toBe(0);
+    });
+
+    it('whose live stream is refused reads why, and sees the work all the same', async () => {
+      await using viewer = await ground.visit({ allow: /429/u });
+      const error = { code: 'streams', message: 'You have as many live pages open as one viewer may.' };
+      await viewer.page.route('**/api/live?*', (route) => route.fulfill({ status: 429, json: { error } }));
+      await viewer.go('work?kind=jobs&name=import-stock');
+      await viewer.sees(/as many live pages open/u);
+      expect(await rows(viewer)).toBe(1);
+      await viewer.page.unroute('**/api/live?*');
+      await until(
+        'it follows again',
+        async () => (await viewer.page.getByText(/as many live pages open/u).count()) === 0,
+      );
+    });
+
+    it('of the command line opens its link, and no other port is sent the cookie', async () => {
+      const told: (string | undefined)[] = [];
+      const stranger = createServer((request, response) => {
+        told.push(request.headers.cookie);
+        response.end('hello');
+      });
+      await new Promise<void>((resolve) => stranger.listen(0, '127.0.0.1', resolve));
+      const own = await serveDashboard({
+        mill: ground.scene.mill,
+        port: 0,
+        readOnly: true,
+        onError: (error) => {
+          throw error;
+        },
+      });
+      await using viewer = await ground.visit({ viewer: undefined as never, allow: /favicon/u });
+      await viewer.page.goto(own.link);
+      await viewer.sees('send-email');
+      const cookies = await viewer.page.context().cookies();
+      expect(cookies.some(({ name }) => name.startsWith('tidemill_'))).toBe(true);
+      await viewer.page.goto(`http://127.0.0.1:${String((stranger.address() as AddressInfo).port)}/`);
+      expect(told[0] ?? '').not.toContain('tidemill_');
+      await own.close();
+      stranger.closeAllConnections();
+      await new Promise((resolve) => stranger.close(resolve));
     });
   });
 }

@@ -35,7 +35,8 @@ export function mongodbDatabase(): Promise<Database> {
       return error;
     },
     bare: (work) => own.withSession((session) => work(session)),
-    endSession: (session) => client.db('admin').command({ killSessions: [{ id: new UUID(session) }] }),
+    // Sessions belong to the user who began them.
+    endSession: (session) => own.db('admin').command({ killSessions: [{ id: new UUID(session) }] }),
     unplanned: async () => {
       const planner = await client
         .db()

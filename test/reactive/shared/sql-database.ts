@@ -3,6 +3,7 @@ import pg from 'pg';
 import { inject, onTestFinished } from 'vitest';
 import { postgres, sql } from '../../../src/postgres/index.js';
 import type { Store } from '../../../src/store/port.js';
+import { handlerGrant } from '../../support/rights.js';
 import { freshEmbedded, freshSchema, grantTable, sharedEmbedded } from '../../support/stores.js';
 import { addressOf } from './store-at.js';
 import type { Database, StoredTask, Thing, Things } from './yards.js';
@@ -118,6 +119,7 @@ export async function postgresDatabase(): Promise<Database> {
   );
   for (const table of ['things', 'others', 'beacons'])
     await grantTable((text) => pool.query(text), 2, data, table);
+  if (inject('schemas') !== '') await pool.query(handlerGrant(`${data}.others`));
   const bare = async (work: (handle: unknown) => Promise<void>): Promise<void> => {
     const client = await pool.connect();
     await work(client).finally(() => client.release());

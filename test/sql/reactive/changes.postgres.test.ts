@@ -6,13 +6,17 @@ import { Ledger } from '../../../src/sql/reactive/ledger.js';
 import { Tables } from './tables.js';
 
 /** The tables of Tidemill, and nobody who reads them but the test. */
-async function aReader(): Promise<{ tables: Tables; reader: ChangeReader }> {
+async function aReader(): Promise<{ tables: Tables; reader: ChangeReader; ledger: Ledger }> {
   const tables = await Tables.make();
   const [store, holder] = [tables.store(), {}];
   await store.acquire(holder);
   await store.release(holder);
-  const sql = { names: namesIn(tables.schema), driver: tables.pool } as unknown as Sql;
-  return { tables, reader: new ChangeReader(sql, new Ledger(), 1_000) };
+  // Time flies: each look is one at which a mark has waited for long.
+  let now = 0;
+  const clock = { monotonic: () => (now += 10_000) };
+  const sql = { names: namesIn(tables.schema), driver: tables.pool, clock } as unknown as Sql;
+  const ledger = new Ledger();
+  return { tables, ledger, reader: new ChangeReader(sql, ledger, 1_000) };
 }
 
 it('a number is asked for until its transaction has ended, however many looks that takes', async () => {
@@ -32,4 +36,35 @@ it('a number is asked for until its transaction has ended, however many looks th
     await writer.query('commit');
     expect(await reader.read()).toMatchObject([{ key: `early ${String(round)}` }]);
   }
+});
+
+it('numbers that were rolled back are given up although a transaction elsewhere stays open; those of open ones are not', async () => {
+  const { tables, reader, ledger } = await aReader();
+  const [elsewhere, writer, idle] = [
+    await tables.connection(),
+    await tables.connection(),
+    await tables.connection(),
+  ];
+  const note = `insert into ${tables.schema}.changes (source, key, kind) values ('x', $1, 'insert')`;
+  await elsewhere.query('begin; select pg_current_xact_id()');
+  for (let number = 1; number <= 20; number += 1) {
+    await idle.query('begin');
+    await idle.query(note, [`undone ${String(number)}`]);
+    await idle.query('rollback');
+    await idle.query(note, [`done ${String(number)}`]);
+  }
+  expect(await reader.read()).toHaveLength(20);
+  expect(ledger.gaps()).toHaveLength(21);
+  for (let look = 0; look < 3; look += 1) await reader.read();
+  expect(ledger.gaps()).toHaveLength(1);
+  // Below a savepoint: the number is taken, and nobody sees it yet.
+  await writer.query('begin; savepoint s');
+  await writer.query(note, ['early']);
+  await idle.query(note, ['late']);
+  expect(await reader.read()).toMatchObject([{ key: 'late' }]);
+  for (let look = 0; look < 6; look += 1) await reader.read();
+  expect(ledger.gaps()).toHaveLength(2);
+  await writer.query('commit');
+  expect(await reader.read()).toMatchObject([{ key: 'early' }]);
+  await elsewhere.query('rollback');
 });

@@ -39,7 +39,7 @@ export function FilterBar({ filter }: { readonly filter: Filter }): VNode {
         <StatusFilter filter={filter} change={change} />
       </div>
       <div class="filter-row">
-        <ErrorFilter filter={filter} />
+        {may(session, 'payload') && <ErrorFilter filter={filter} />}
         <NameFilter filter={filter} change={change} />
         <TimeFilter filter={filter} change={change} />
         {may(session, 'payload') && <FieldFilter key={filter.kind} filter={filter} change={change} />}

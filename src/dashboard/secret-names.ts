@@ -1,0 +1,76 @@
+/**
+ * Whether a key holds a secret, by its name. `password` also means `db_password`, `dbPassword`, `x-password`, `user[password]`,
+ * `password[]` and `PASSWORD2`: programs spell the same thing in many ways.
+ */
+
+/** Names that hold secrets in many programs; each with everything that ends with it. */
+export const SECRETS: readonly string[] = [
+  'password',
+  'passwords',
+  'passwordHash',
+  'passwordConfirmation',
+  'passwd',
+  'pwd',
+  'passphrase',
+  'passcode',
+  'secret',
+  'secrets',
+  'token',
+  'apiKey',
+  'accessKey',
+  'secretKey',
+  'privateKey',
+  'signingKey',
+  'encryptionKey',
+  'credential',
+  'credentials',
+  'authorization',
+  'auth',
+  'cookie',
+  'cookies',
+  'jwt',
+  'otp',
+  'cvv',
+  'cvc',
+  'connectionString',
+];
+
+/** Shorter names need a word of their own: `author` is no `auth`. */
+const LONG_ENOUGH = 5;
+const LONGEST_NAME = 100;
+
+/** The words of a key, in lower case, without what follows them: places in lists, brackets, numbers. */
+function wordsOf(key: string): readonly string[] {
+  const spelled = decoded(key.slice(-LONGEST_NAME));
+  return spelled
+    .replaceAll(/(?<before>[a-z\d])(?=[A-Z])/gu, '$<before> ')
+    .toLowerCase()
+    .split(/[^a-z\d]+/u)
+    .map((word) => word.replace(/\d{1,9}$/u, ''))
+    .filter((word) => word !== '');
+}
+
+const decoded = (key: string): string =>
+  key.includes('%') ? key.replaceAll(/%5b|%5d|%2e|%2d|%5f/giu, '.') : key;
+
+export class SecretNames {
+  readonly #long: readonly string[];
+  readonly #short: ReadonlySet<string>;
+
+  constructor(names: readonly string[]) {
+    const joined = names.map((name) => wordsOf(name).join('')).filter((name) => name !== '');
+    this.#long = joined.filter((name) => name.length >= LONG_ENOUGH);
+    this.#short = new Set(joined.filter((name) => name.length < LONG_ENOUGH));
+  }
+
+  get isEmpty(): boolean {
+    return this.#long.length === 0 && this.#short.size === 0;
+  }
+
+  has(key: string): boolean {
+    const words = wordsOf(key);
+    const joined = words.join('');
+    if (this.#long.some((name) => joined.endsWith(name))) return true;
+    return words.some((_word, at) => this.#short.has(words.slice(at).join('')));
+  }
+}

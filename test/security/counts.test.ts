@@ -1,0 +1,72 @@
+import { randomBytes } from 'node:crypto';
+import { MongoClient, type CommandStartedEvent } from 'mongodb';
+import { afterAll, describe, expect, it } from 'vitest';
+import { mongodb } from '../../src/mongodb/index.js';
+import { postgres } from '../../src/postgres/index.js';
+import type { Tidemill } from '../../src/index.js';
+import { aMill } from '../support/mills.js';
+import { freshUri, rawPool } from '../support/stores.js';
+
+const pool = rawPool();
+const schema = `test_${randomBytes(6).toString('hex')}`;
+
+/** Each kind of count, as the dashboard asks for it. */
+async function countAll(mill: Tidemill, collection: string): Promise<void> {
+  await mill.jobs.count({ error: 'x' }, { limit: 10 });
+  await mill.tasks.count({ errorMessage: 'x' }, { limit: 10 });
+  await mill.documents({ collection, onDocument: () => undefined }).count({ state: 'due' }, { limit: 10 });
+}
+
+describe('a count with a limit', () => {
+  afterAll(async () => {
+    await pool.query(`drop schema if exists ${schema} cascade; drop table if exists ${schema}_tenants`);
+  });
+
+  it('has a time limit on PostgreSQL, after which the server ends it and the error says what to do', async () => {
+    await pool.query(`create table ${schema}_tenants (id int primary key, sleep_until timestamptz)`);
+    const own = rawPool();
+    const said: string[] = [];
+    own.on('connect', (client) => {
+      const query = client.query.bind(client) as (...args: unknown[]) => unknown;
+      Reflect.set(client, 'query', (...args: unknown[]) => {
+        const [first] = args as [string | { text?: string }];
+        said.push(typeof first === 'string' ? first : (first.text ?? ''));
+        return query(...args);
+      });
+    });
+    const mill = aMill(postgres({ pool: own, schema }));
+    await countAll(mill, `${schema}_tenants`);
+    expect(said.filter((text) => text.includes('statement_timeout'))).toHaveLength(3);
+
+    const holder = await pool.connect();
+    try {
+      await holder.query(`begin; lock table ${schema}.jobs in access exclusive mode`);
+      await expect(mill.jobs.count({ error: 'x' }, { limit: 10 })).rejects.toMatchObject({
+        code: 'TIME_LIMIT',
+        message: expect.stringContaining('Narrow the filter') as string,
+      });
+    } finally {
+      await holder.query('rollback');
+      holder.release();
+    }
+    await mill.stop();
+  });
+
+  it('has a time limit on MongoDB', async () => {
+    const client = await MongoClient.connect(freshUri(), { monitorCommands: true });
+    const mill = aMill(mongodb({ client }));
+    const counts: CommandStartedEvent[] = [];
+    await mill.jobs.count();
+    client.on('commandStarted', (event) => {
+      if (event.commandName === 'aggregate' && JSON.stringify(event.command).includes('"$limit":10'))
+        counts.push(event);
+    });
+    await mill.reactiveTask({ task: 'ship', collection: 'orders', handler: () => undefined });
+    await countAll(mill, 'tenants');
+    expect(counts.map(({ command }) => Number((command as { maxTimeMS?: number }).maxTimeMS))).toEqual([
+      5_000, 10_000, 5_000,
+    ]);
+    await mill.stop();
+    await client.close();
+  });
+});

@@ -1,0 +1,104 @@
+import { describe, expect, it } from 'vitest';
+import { hider, safeUrl } from '../../src/cli/secrets.js';
+import { hideCredentials } from '../../src/core/credentials.js';
+import { show } from '../../src/core/options.js';
+import { driverError } from '../../src/core/errors.js';
+import { Tidemill } from '../../src/index.js';
+import { embedded } from '../../src/embedded/index.js';
+import { mongodb } from '../../src/mongodb/index.js';
+import { postgres } from '../../src/postgres/index.js';
+import { tidemill } from '../cli/terminal.js';
+
+/** Each with what must not be seen of it, and what may. */
+const URLS: readonly (readonly [url: string, shown: string])[] = [
+  ['postgres://ada:s3cret@host/app', 'postgres://host/app'],
+  ['postgres://ada:s3cr%40et@host/app', 'postgres://host/app'],
+  ['postgres://ada:s3@cr@et@host/app', 'postgres://host/app'],
+  ['postgres://ada:s3/cr@et@host/app', 'postgres://host/app'],
+  ['postgres://ada:s3?cret@host/app', 'postgres://host/app'],
+  ['postgres://host/app?user=ada&password=s3@cret', 'postgres://host/app'],
+  ['postgres://host/app?password=s3@cr%25et&user=ada', 'postgres://host/app'],
+  ['postgresql:///app?host=/run&user=ada&password=s3:cret@x/y', 'postgresql:///app'],
+  ['mongodb://ada:s3cret@h1:1,h2:2,h3/app?replicaSet=rs', 'mongodb://h1:1,h2:2,h3/app'],
+  ['mongodb+srv://ada:s3cret@host/app?tlsCertificateKeyFilePassword=s3@cret', 'mongodb+srv://host/app'],
+  ['postgres:/ada:s3cret@host/app', 'postgres:/host/app'],
+];
+
+describe('credentials', () => {
+  it.each(URLS)('of %s are not shown', (url, shown) => {
+    expect(safeUrl(url)).toBe(shown);
+    const message = `connection to ${url} failed: password authentication failed for user "ada"`;
+    for (const text of [hideCredentials(message), hider([url])(message), show(url), hider([])(message)])
+      expect(text).not.toMatch(/s3|cr%?|et@/u);
+    expect(hider([url])(message)).not.toContain('ada');
+    expect(hider([url])(message)).toContain('failed: password authentication failed');
+  });
+
+  it('in keywords and values are not shown', () => {
+    expect(hideCredentials("host=h user=x password='s3 c\\'ret' dbname=d")).toBe(
+      'host=h user=x password=*** dbname=d',
+    );
+    expect(hideCredentials('host=h password=s3cret dbname=d')).toBe('host=h password=*** dbname=d');
+  });
+
+  it('leave texts alone that have none', () => {
+    for (const text of [
+      'see https://example.com/a?mail=a@b.c',
+      'file:./x@y',
+      'C:/users/a@b',
+      'Key (id)=(5) already exists',
+      'postgres://h:5432/db?application_name=a@b',
+    ])
+      expect(hideCredentials(text)).toBe(text);
+  });
+
+  it('do not get into errors about options that were given in the wrong place', () => {
+    const url = 'postgres://user:s3cret@host/db';
+    const wrong: (() => unknown)[] = [
+      () => new Tidemill(url as never),
+      () => new Tidemill({ store: { url } } as never),
+      () => new Tidemill({ store: ` ${url}` }),
+      () => new Tidemill({ store: 'memory:', instanceId: 5, logger: url } as never),
+      () => postgres(url as never),
+      () => postgres({ url: url.replace('postgres', 'mysql') }),
+      () => postgres({ url, schema: 5 } as never),
+      () => mongodb(url as never),
+      () => mongodb({ uri: url }),
+      () => embedded({ database: url } as never),
+    ];
+    for (const make of wrong) {
+      let message = '';
+      try {
+        make();
+      } catch (error) {
+        message = (error as Error).message;
+      }
+      expect(message, String(make)).not.toBe('');
+      expect(message, String(make)).not.toContain('s3cret');
+    }
+  });
+
+  it('do not get into errors of a driver', () => {
+    const error = driverError('find', new Error('getaddrinfo postgres://u:s3cret@h/d?password=s3cret'), {
+      transient: true,
+      outcomeUnknown: false,
+    });
+    expect(error.message).toBe('find: getaddrinfo postgres://***@h/d?password=***.');
+  });
+
+  it('are not printed by the command line, wherever they stand in the URL', async () => {
+    for (const url of [
+      'postgres://127.0.0.1:1/app?user=ada&password=p@s3cret',
+      'mongodb://ada:s3@cret@127.0.0.1:1,127.0.0.1:2/app?serverSelectionTimeoutMS=200',
+    ])
+      for (const args of [
+        ['doctor', '--store', url],
+        ['doctor', '--json', '--store', url],
+        ['ls', '--store', url],
+        ['doctor', `--stroe=${url}`],
+      ]) {
+        const { out, err } = await tidemill(args);
+        expect(out + err, args.join(' ')).not.toMatch(/s3|cret|"ada"/u);
+      }
+  });
+});

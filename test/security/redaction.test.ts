@@ -1,0 +1,205 @@
+import { describe, expect, it } from 'vitest';
+import { embedded } from '../../src/embedded/index.js';
+import { PGlite } from '@electric-sql/pglite';
+import type { Right, ScheduleRow, WorkDetail, WorkItem, WorkPage } from '../../src/dashboard/contract.js';
+import { Redactor } from '../../src/dashboard/redact.js';
+import { SECRETS, SecretNames } from '../../src/dashboard/secret-names.js';
+import { FatalError } from '../../src/index.js';
+import { memory } from '../../src/memory/index.js';
+import { aClient } from '../dashboard/client.js';
+import { aMill, until } from '../support/mills.js';
+
+const as = (...rights: Right[]) => ({ authorize: () => ({ rights, actor: 'ada' }) });
+const redactor = new Redactor(SECRETS);
+
+describe('redaction', () => {
+  it.each([
+    ['login failed: password=Tr0ub4dor&3 for bob', 'login failed: password=[redacted] for bob'],
+    [
+      'config {"data":"{\\"password\\":\\"nested\\"}"}',
+      'config {"data":"{\\"password\\":\\"[redacted]\\"}"}',
+    ],
+    [
+      String.raw`{"a":"{\"b\":\"{\\\"password\\\":\\\"deep\\\",\\\"c\\\":1}\"}"}`,
+      String.raw`{"a":"{\"b\":\"{\\\"password\\\":\\\"[redacted]\\\",\\\"c\\\":1}\"}"}`,
+    ],
+    [
+      'connect ECONNREFUSED postgres://svc:url-pass@db/app',
+      'connect ECONNREFUSED postgres://[redacted]@db/app',
+    ],
+    [
+      'see https://u:p@h/x?access_token=1&page=2',
+      'see https://[redacted]@h/x?access_token=[redacted]&page=2',
+    ],
+    ['db_password=a client_secret=b pwd=c', 'db_password=[redacted] client_secret=[redacted] pwd=[redacted]'],
+    ['Authorization: Bearer eyJabc.def.ghi', 'Authorization: [redacted]'],
+    ['authorization: Digest username="a", response="r"\nnext', 'authorization: [redacted]\nnext'],
+    ['cookie: sid=abc; csrf=def', 'cookie: [redacted]'],
+    ['set-cookie: sid=abc', 'set-cookie: [redacted]'],
+    ['x-api-key: k-1234', 'x-api-key: [redacted]'],
+    ['apikey=k-777 api-key=k-888', 'apikey=[redacted] api-key=[redacted]'],
+    ['password => "arrow"', 'password => "[redacted]"'],
+    ["password: 'it\\'s'", "password: '[redacted]'"],
+    ['PASSWORD="multi\nline"', 'PASSWORD="[redacted]"'],
+    ['--password hunter4', '--password [redacted]'],
+    ['password[]=arr1', 'password[]=[redacted]'],
+    ['user[password]=x&page=2', 'user[password]=[redacted]&page=2'],
+    ['password%3Dencoded', 'password%3D[redacted]'],
+    ['token = [ "t1", "t2" ] left', 'token = [redacted] left'],
+    ['secret: {"a":"in-object"}', 'secret: [redacted]'],
+    ['password="no end', 'password="[redacted]'],
+    [
+      'author: bob, tokens: 5, tokenCount=3; the token expired',
+      'author: bob, tokens: 5, tokenCount=3; the token expired',
+    ],
+    ['https://example.com/a?email=a@b.c', 'https://example.com/a?email=a@b.c'],
+  ])('takes secrets out of %j', (text, shown) => {
+    expect(redactor.text(text)).toBe(shown);
+  });
+
+  it('knows a name in each of its spellings, and no other', () => {
+    const names = new SecretNames(['password', 'apiKey', 'auth']);
+    for (const key of [
+      'password',
+      'Password',
+      'db_password',
+      'dbPassword',
+      'PGPASSWORD',
+      'x-password',
+      'user[password]',
+      'password[]',
+      'password2',
+      'X-Api-Key',
+      'API_KEY',
+      'apikey',
+      'auth',
+      'basic_auth',
+    ])
+      expect(names.has(key), key).toBe(true);
+    for (const key of ['passport', 'passwordless', 'author', 'oauthor', 'key', 'api', 'keyapi', ''])
+      expect(names.has(key), key).toBe(false);
+  });
+
+  it('hides values by their names at any depth, JSON inside strings included', () => {
+    const value = {
+      db_password: 'a',
+      headers: { 'X-Api-Key': 'b', 'set-cookie': ['c'] },
+      body: '{"client_secret":"d","n":1}',
+      url: 'mongodb://u:e@h1,h2/app',
+    };
+    expect(JSON.stringify(redactor.value(value))).toBe(
+      JSON.stringify({
+        db_password: '[redacted]',
+        headers: { 'X-Api-Key': '[redacted]', 'set-cookie': '[redacted]' },
+        body: '{"client_secret":"[redacted]","n":1}',
+        url: 'mongodb://[redacted]@h1,h2/app',
+      }),
+    );
+  });
+
+  it('holds for names, unique keys, names of errors, and filters in the audit log', async () => {
+    const mill = aMill(memory());
+    mill.job('login token=abc', () => {
+      const error = new FatalError('no');
+      error.name = 'password=inname';
+      throw error;
+    });
+    const job = await mill.enqueue('login token=abc', {}, { uniqueKey: 'secret=xyz' });
+    await mill.start();
+    await until('it has failed', async () => (await mill.jobs.get(job.id))?.status === 'failed');
+    const client = aClient(mill);
+    const { items } = await client.get<WorkPage>('work');
+    const detail = await client.get<WorkDetail>(`work/jobs/${items[0]!.id}`);
+    await client.post('actions', { action: 'retry', target: { kind: 'jobs', query: 'error=token%3Dabc' } });
+    await until('it is in the log', async () => (await mill.audit.list()).items.length > 0);
+    const shown = JSON.stringify([
+      items,
+      detail,
+      await client.get('overview'),
+      await client.get('failures'),
+      await client.get('audit'),
+    ]);
+    expect(shown).toContain('token=[redacted]');
+    expect(shown).toContain('password=[redacted]');
+    for (const secret of ['abc', 'inname', 'xyz']) expect(shown).not.toContain(secret);
+    const paused = await client.post('names', {
+      action: 'pause',
+      kind: 'jobs',
+      name: 'login token=[redacted]',
+    });
+    expect(paused.status).toBe(200);
+    expect(
+      (await client.post('names', { action: 'pause', kind: 'jobs', name: 'login token=abc' })).status,
+    ).toBe(400);
+  });
+
+  it('keeps keys of schedules from viewers who may not see data, and lets them act all the same', async () => {
+    const mill = aMill(memory());
+    await mill.schedule('0 3 * * *', 'report', {}, { uniqueKey: 'customer:alice@example.com' });
+    await mill.schedule('0 3 * * *', 'nightly', {});
+    const viewer = aClient(mill, as('view', 'act'));
+    const page = await viewer.get<{ items: ScheduleRow[] }>('schedules');
+    const encoded = Buffer.from('alice').toString('base64url').slice(0, 5);
+    expect(page.items.map(({ key }) => key)).toEqual(['nightly', '[redacted]']);
+    expect(JSON.stringify(page)).not.toContain(encoded);
+    const [, report] = page.items;
+    expect(Buffer.from(report!.id, 'base64url').toString()).not.toContain('alice');
+    expect(await viewer.post('schedules', { action: 'pause', id: report!.id })).toMatchObject({
+      body: { outcome: 'paused' },
+    });
+    expect(JSON.stringify(await viewer.get('audit'))).not.toContain('alice');
+    const reader = await aClient(mill, as('view', 'payload')).get<{ items: ScheduleRow[] }>('schedules');
+    expect(reader.items.map(({ key }) => key)).toEqual(['nightly', 'customer:alice@example.com']);
+    const other = aClient(mill, as('view', 'act'));
+    expect((await other.post('schedules', { action: 'pause', id: report!.id })).status).toBe(404);
+  });
+
+  it('hides the key of a table by its name: in titles, links and places of lists, and from filters', async () => {
+    const database = await PGlite.create();
+    await database.exec(`create table sessions (token text primary key, status text);
+      insert into sessions values ('tok-live-ABC', 'open'), ('tok-live-DEF', 'open');
+      create table tenants (token text primary key, sleep_until timestamptz, "interval" text);
+      insert into tenants values ('tok-live-GHI', now() + interval '1 hour', '@daily')`);
+    const mill = aMill(embedded({ database }));
+    await mill.reactiveTask({
+      task: 'expire',
+      collection: 'sessions',
+      debounce: '1h',
+      handler: () => undefined,
+    });
+    mill.documents({ collection: 'tenants', onDocument: () => undefined });
+    await mill.start();
+    const client = aClient(mill);
+    const page = await until('both are planned', async () => {
+      const found = await client.get<WorkPage>('work?kind=tasks&limit=1');
+      return found.next !== null && found;
+    });
+    expect(page.items[0]).toMatchObject({ title: '[redacted]' });
+    const told = (items: readonly WorkItem[], ...more: (string | null)[]): string =>
+      [
+        JSON.stringify(items),
+        ...[...items.map(({ id }) => id), ...more].map((ref) =>
+          Buffer.from(ref ?? '', 'base64url').toString(),
+        ),
+      ].join();
+    expect(told(page.items, page.next)).not.toContain('tok-live');
+    const second = await client.get<WorkPage>(`work?kind=tasks&limit=1&cursor=${page.next!}`);
+    expect(second.items).toHaveLength(1);
+    expect(second.items[0]!.id).not.toBe(page.items[0]!.id);
+    const detail = await client.get<WorkDetail>(`work/tasks/${page.items[0]!.id}`);
+    expect(JSON.stringify(detail)).not.toContain('tok-live');
+    const acted = await client.post('act', { action: 'retry', kind: 'tasks', id: page.items[0]!.id });
+    expect(acted.status).toBe(200);
+    expect(JSON.stringify(await client.get('audit'))).not.toContain('tok-live');
+    for (const kind of ['tasks', 'documents'])
+      for (const field of ['token', '_id'])
+        expect((await client.ask(`api/work?kind=${kind}&field=${field}:tok-live-ABC`)).status, field).toBe(
+          403,
+        );
+    const documents = await client.get<WorkPage>('work?kind=documents');
+    expect(documents.items[0]).toMatchObject({ title: '[redacted]' });
+    expect(told(documents.items)).not.toContain('tok-live');
+    await mill.stop();
+    await database.close();
+  });
+});

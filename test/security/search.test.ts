@@ -1,0 +1,80 @@
+import { describe, expect, it } from 'vitest';
+import type { Count, Operation, Right, WorkPage } from '../../src/dashboard/contract.js';
+import { FatalError, type Tidemill } from '../../src/index.js';
+import { aClient, type Client } from '../dashboard/client.js';
+import { aMill, until } from '../support/mills.js';
+import { memory } from '../../src/memory/index.js';
+
+const as = (...rights: Right[]) => ({ authorize: () => ({ rights, actor: 'ada' }) });
+
+/** Jobs that failed with these messages. */
+async function failed(...messages: string[]): Promise<Tidemill> {
+  const mill = aMill(memory());
+  mill.job<string>('login', ({ data }) => {
+    throw new FatalError(data);
+  });
+  for (const message of messages) await mill.enqueue('login', message);
+  await mill.start();
+  await until(
+    'all have failed',
+    async () => (await mill.jobs.count({ status: 'failed' })) === messages.length,
+  );
+  return mill;
+}
+
+const found = async (client: Client, error: string, more = ''): Promise<WorkPage> =>
+  client.get<WorkPage>(`work?error=${encodeURIComponent(error)}${more}`);
+
+describe('a search in error texts', () => {
+  it('is refused to viewers who may not see data', async () => {
+    const mill = await failed('password=hunter2');
+    const viewer = aClient(mill, as('view', 'act'));
+    expect((await viewer.ask('api/work?error=pass')).status).toBe(403);
+    expect((await viewer.post('count', { kind: 'jobs', query: 'error=pass' })).status).toBe(403);
+    const target = { kind: 'jobs', query: 'error=pass' };
+    expect((await viewer.post('actions', { action: 'retry', target })).status).toBe(403);
+  });
+
+  it('finds only what is shown, and tells nothing about what is hidden', async () => {
+    const mill = await failed(
+      'login failed: password=hunter2 for bob',
+      'login failed: password=other for eve',
+    );
+    const client = aClient(mill);
+    expect((await found(client, 'login failed')).items).toHaveLength(2);
+    expect((await found(client, 'for bob')).items).toHaveLength(1);
+    for (const guess of ['password=h', 'hunter2', 'nter', 'password=hunter2 for bob'])
+      expect(await found(client, guess), guess).toEqual({
+        items: [],
+        next: null,
+        previous: null,
+        partial: false,
+      });
+  });
+
+  it('does not tell of hidden matches by pages, counts or actions', async () => {
+    const messages = ['told hunter2', ...Array.from({ length: 7 }, () => 'password=hunter2'), 'told hunter2'];
+    const mill = await failed(...messages);
+    const client = aClient(mill);
+    const first = await found(client, 'hunter2', '&limit=1');
+    expect(first.items).toHaveLength(1);
+    const second = await found(client, 'hunter2', `&limit=1&cursor=${first.next!}`);
+    expect(second.items).toHaveLength(1);
+    expect(second.next).toBeNull();
+
+    const target = { kind: 'jobs', query: 'error=hunter2' };
+    const { body: count } = await client.post<Count>('count', { ...target, action: 'remove' });
+    expect(count.count).toBe(2);
+    const { body: begun } = await client.post<Operation>('actions', {
+      action: 'remove',
+      target,
+      asOf: count.asOf,
+    });
+    const ended = await until('it has ended', async () => {
+      const operation = await client.get<Operation>(`operations/${begun.id}`);
+      return operation.state !== 'running' && operation;
+    });
+    expect(ended).toMatchObject({ state: 'done', done: 2 });
+    expect(await mill.jobs.count()).toBe(7);
+  });
+});
