@@ -10,6 +10,7 @@ import type {
 import { literal, run, type Mongo } from './context.js';
 import { isDuplicate } from './errors.js';
 import { cluster, clusterPipeline, readCluster } from './look.js';
+import { renewal } from './renewal.js';
 
 const idOf = (instance: Instance): string => `instance:${instance.life}`;
 
@@ -96,13 +97,14 @@ export function instanceStore(mongo: () => Mongo): InstanceStore {
       }),
     renew: async (registration) => {
       const sentAt = performance.now();
-      const row = await run('renew', () =>
+      const asked = run('renew', () =>
         mongo().globals.findOneAndUpdate(
           { _id: idOf(registration), dead: false },
           [{ $set: fieldsOf(registration) }],
           { returnDocument: 'after', projection: { leaseUntil: 1 } },
         ),
       );
+      const row = await renewal(registration.leaseMs, asked);
       if (row === null) return 'lost';
       const serverTime = new Date((row['leaseUntil'] as Date).getTime() - registration.leaseMs);
       mongo().clock.learn(serverTime, sentAt, performance.now());

@@ -2,6 +2,7 @@ import type { Document } from 'mongodb';
 import type { LockOwner, LockStore } from '../store/port.js';
 import { literal, run, type GlobalDocument, type Mongo } from './context.js';
 import { isDuplicate } from './errors.js';
+import { renewal } from './renewal.js';
 
 /**
  * A lock is one document of the globals collection, `{ _id, kind: 'lock', token, heldBy, leaseUntil, fence }`. Released,
@@ -62,7 +63,9 @@ export function lockStore(mongo: () => Mongo): LockStore {
       }),
     renew: (key, owner, leaseMs) =>
       run('renew a lock', async () =>
-        (await change(key, owner, [{ $set: { leaseUntil: leaseUntil(leaseMs) } }])) ? 'renewed' : 'lost',
+        (await renewal(leaseMs, change(key, owner, [{ $set: { leaseUntil: leaseUntil(leaseMs) } }])))
+          ? 'renewed'
+          : 'lost',
       ),
     release: (key, owner) =>
       run('release a lock', async () => {

@@ -14,6 +14,7 @@ export class FlakyProxy {
   /** Called with each request; true loses its reply. */
   picky: ((request: Buffer) => boolean) | undefined;
   lost = 0;
+  readonly #joined = new Set<{ frozen: boolean }>();
 
   private constructor(target: { host: string; port: number }) {
     this.#server = createServer((client) => this.#join(client, target));
@@ -29,6 +30,11 @@ export class FlakyProxy {
     return { proxy, at };
   }
 
+  /** Nothing passes on the connections that there are, and no end tells of it; new ones work. */
+  freeze(): void {
+    for (const one of this.#joined) one.frozen = true;
+  }
+
   async close(): Promise<void> {
     for (const socket of this.#sockets) socket.destroy();
     await new Promise((resolve) => this.#server.close(resolve));
@@ -37,20 +43,26 @@ export class FlakyProxy {
   #join(client: Socket, target: { host: string; port: number }): void {
     const server = connect(target);
     let losing = false;
+    const joint = { frozen: false };
+    this.#joined.add(joint);
     for (const socket of [client, server]) {
       this.#sockets.add(socket);
       socket.on('error', () => undefined);
       socket.on('close', () => {
         this.#sockets.delete(socket);
+        if (joint.frozen) return;
+        this.#joined.delete(joint);
         client.destroy();
         server.destroy();
       });
     }
     client.on('data', (request) => {
+      if (joint.frozen) return;
       if (this.picky?.(request) === true) losing = true;
       server.write(request);
     });
     server.on('data', (reply) => {
+      if (joint.frozen) return;
       if (losing || this.lose > 0) {
         this.lose = losing ? this.lose : this.lose - 1;
         this.lost += 1;
