@@ -1,6 +1,6 @@
 import type { EngineState } from './engine/options.js';
 import type { MillSettings } from './mill-options.js';
-import type { WakeUp } from './store/port.js';
+import type { Shortage, WakeUp } from './store/port.js';
 
 export interface Health {
   readonly ok: boolean;
@@ -13,8 +13,8 @@ export interface Health {
   /** How often this instance, leading, found that changes had been missed for good, and had everything looked at again. */
   readonly historyLost: number;
   /**
-   * What has gone wrong for long, in words: with the planning of reactive tasks, on the leader, and with schedules of
-   * documents. It leaves `ok` alone: other work goes on, and a restart would mend nothing.
+   * What has gone wrong for long, in words: with the planning of reactive tasks, on the leader, with schedules of
+   * documents, and with connections that calls have to wait for. It leaves `ok` alone: other work goes on, and a restart would mend nothing.
    */
   readonly troubles: readonly string[];
   readonly lastContactAt: Date | undefined;
@@ -33,14 +33,17 @@ export function healthOf(
   state: EngineState | undefined,
   planning: Pick<Health, 'leader' | 'historyLost' | 'troubles'>,
   settings: MillSettings,
+  shortage?: Shortage,
 ): Health {
-  const reasons = complaints(state, settings);
+  const waits = shortage !== undefined && shortage.stuckMs > settings.leaseMs * SILENT_SHARE;
+  const reasons = [...complaints(state, settings), ...(waits ? [shortage.text] : [])];
   return {
     ok: reasons.length === 0,
     reasons,
     store,
     wakeUp: state?.wakeUp,
     ...planning,
+    troubles: [...planning.troubles, ...(shortage === undefined ? [] : [shortage.text])],
     lastContactAt: state === undefined ? undefined : new Date(Date.now() - state.silentMs),
     running: state?.running ?? 0,
     buffered: state?.buffered ?? 0,

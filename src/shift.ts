@@ -25,7 +25,16 @@ import { ReactiveCrew } from './reactive/crew.js';
 import type { Definitions } from './reactive/definitions.js';
 import { reactiveOf } from './reactive/reactive-of.js';
 import type { Vitals } from './store/metrics.js';
-import type { Capacity, Cluster, Glance, Instance, InstanceState, Settlement, Store } from './store/port.js';
+import type {
+  Capacity,
+  Cluster,
+  Glance,
+  Instance,
+  InstanceState,
+  Settlement,
+  Shortage,
+  Store,
+} from './store/port.js';
 
 /** What an instance does: run handlers, plan reactive tasks, look after the cluster. */
 export type Role = 'work' | 'plan' | 'maintain';
@@ -138,6 +147,10 @@ export class Shift {
     const { running, buffered, abandoned, wakeUp } = this.state;
     const planner = await this.#crew?.vitals();
     return { running, buffered, abandoned, wakeUp, ...(planner === undefined ? {} : { planner }) };
+  }
+
+  get shortage(): Shortage | undefined {
+    return this.#options.store.shortage?.();
   }
 
   get troubles(): readonly string[] {

@@ -365,7 +365,8 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
       troubles: [...troubles, ...this.#documents.troubles],
       historyLost: this.#historyLost,
     };
-    return healthOf(this.#store.kind, this.#life.shift?.state, planning, this.#settings);
+    const { state, shortage } = this.#life.shift ?? {};
+    return healthOf(this.#store.kind, state, planning, this.#settings, shortage);
   }
 
   #work({ where, worker }: Handled): void {

@@ -62,15 +62,19 @@ export function borrowed(database: EmbeddedDatabase): Driver {
     checkOutside();
     return database.query(text, values).finally(turn);
   };
+  const transaction: Driver['transaction'] = async (work) => {
+    checkOutside();
+    const answer = database.transaction((handle) => inside.run(handle, () => work(handle)));
+    return (await answer.finally(turn)) as Awaited<ReturnType<typeof work>>;
+  };
   return {
     checkOutside,
     query,
     often: { query },
-    transaction: async (work) => {
-      checkOutside();
-      const answer = database.transaction((transaction) => inside.run(transaction, () => work(transaction)));
-      return (await answer.finally(turn)) as Awaited<ReturnType<typeof work>>;
-    },
+    unhurried: { query },
+    vital: () => ({ query }),
+    transaction,
+    lend: (work) => transaction(work),
     listen: async (channel, handlers) => {
       const stop = await database.listen(channel, (payload) => handlers.message(payload));
       return { close: () => stop() };

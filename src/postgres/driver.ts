@@ -1,139 +1,117 @@
-import { Client, Pool, type PoolClient } from 'pg';
-import { TidemillError } from '../core/errors.js';
-import type { Driver, Listening, ListenHandlers, Queryable } from '../sql/driver.js';
-import { quoted } from '../sql/names.js';
+import type { PoolClient, PoolConfig } from 'pg';
+import type { Driver, Queryable } from '../sql/driver.js';
+import { besideOf, type Beside } from './beside.js';
 import { checkedOut } from './checked-out.js';
+import type { PostgresClient, PostgresPool } from './client.js';
+import { Connections } from './connections.js';
+import { Ear } from './ear.js';
+import { connectAlone, ownPool } from './own-pool.js';
 import { Prepared } from './prepared.js';
+import { inTransaction } from './transaction.js';
 
-/** What is used of a client of node-postgres. */
-export interface PostgresClient extends Queryable {
-  release(error?: boolean | Error): void;
-  on(event: string, listener: (...args: unknown[]) => void): unknown;
-  removeListener(event: string, listener: (...args: unknown[]) => void): unknown;
+/** A statement that is not answered within so long is given up; within the lease where that is shorter, but not at once. */
+const STATEMENT_MS = 30_000;
+const SHORTEST_MS = 5_000;
+
+/** The parts of a driver. */
+interface Parts<C extends PostgresClient> {
+  readonly main: Connections<C>;
+  /** Undefined where nobody knows how to make a connection like those of the pool. */
+  readonly beside: Beside | undefined;
+  readonly ear: Ear;
+  readonly often?: (limitMs: () => number) => Queryable;
+  readonly close: () => Promise<void>;
 }
-
-/** What is used of a pool of node-postgres. */
-export interface PostgresPool extends Queryable {
-  connect(): Promise<PostgresClient>;
-  /** Where it says how many connections it may have, that is checked. */
-  readonly options?: { readonly max?: number };
-}
-
-interface Heard {
-  readonly channel: string;
-  readonly payload?: string;
-}
-
-/** A pool of the user's own is never closed. */
-export function borrowed(pool: PostgresPool, listenUrl?: string): Driver {
-  const listener = listenUrl === undefined ? () => checkedOut(pool) : () => connectAlone(listenUrl);
-  return {
-    query: (text, values) => pool.query(text, values),
-    often: pool,
-    transaction: (work) => inTransaction(pool, work),
-    listen: async (channel, handlers) => listen(await listener(), channel, handlers),
-    close: () => Promise.resolve(),
-  };
-}
-
-/** A statement that waits for somebody's lock does not hold up the end for longer than this. */
-const CLOSE_LIMIT_MS = 5_000;
 
 /** A pool of our own. */
-export function opened(url: string, connections: number, listenUrl: string = url): Driver {
-  const pool = new Pool({ connectionString: url, max: connections, application_name: 'tidemill' });
-  // An idle connection that breaks is replaced with the next query; without a listener it would end the process.
-  pool.on('error', () => undefined);
-  const busy = new Set<PoolClient>();
-  pool.on('acquire', (client) => busy.add(client));
-  pool.on('release', (_error, client) => busy.delete(client));
-  const close = async (): Promise<void> => {
-    // Ending a client that waits for an answer closes its connection.
-    const cutOff = (): void => busy.forEach((client) => void endOf(client).catch(() => undefined));
-    const limit = setTimeout(cutOff, CLOSE_LIMIT_MS);
-    await pool.end().finally(() => clearTimeout(limit));
-  };
-  return { ...borrowed(pool, listenUrl), often: new Prepared(pool), close };
-}
-
-/** The client of a pool has it, too; its type does not say so. */
-const endOf = (client: PoolClient): Promise<void> => (client as unknown as Client).end();
-
-/** A connection outside the pool: one that listens would be missing there. */
-async function connectAlone(url: string): Promise<PostgresClient> {
-  const client = new Client({
-    connectionString: url,
-    application_name: 'tidemill listener',
-    keepAlive: true,
+export function opened(url: string, size: number, listenUrl?: string): Driver {
+  const { pool, end } = ownPool({ connectionString: url, max: size, application_name: 'tidemill' });
+  const beside = besideOf({ connectionString: url, application_name: 'tidemill lease' });
+  const remedy = 'raise `connections` of postgres()';
+  const main = new Connections<PoolClient>(pool, {
+    size,
+    remedy,
+    silent: () => beside.connections.distrust(),
   });
-  client.on('error', () => undefined);
-  await client.connect();
-  const release = (): void => void client.end().catch(() => undefined);
-  return Object.assign(client, { release });
-}
-
-async function inTransaction<T>(
-  pool: PostgresPool,
-  work: (transaction: Queryable) => Promise<T>,
-): Promise<T> {
-  let broken: Error | undefined;
-  const onError = (error: unknown): void => void (broken = error as Error);
-  const client = await checkedOut(pool, onError);
-  try {
-    await client.query('begin isolation level read committed');
-    const answer = await work(client);
-    await commit(client);
-    return answer;
-  } catch (error) {
-    await client.query('rollback').catch((failure: unknown) => (broken = failure as Error));
-    throw error;
-  } finally {
-    client.removeListener('error', onError);
-    client.release(broken);
-  }
-}
-
-/** A transaction in which a statement has failed answers a commit with a rollback, and no error. */
-async function commit(client: PostgresClient): Promise<void> {
-  const { command } = (await client.query('commit')) as { readonly command?: string };
-  if (command === 'ROLLBACK')
-    throw new TidemillError(
-      'TRANSACTION_FAILED',
-      'A statement of this transaction had failed, so nothing of it was written; let its error through.',
-    );
-}
-
-async function listen(client: PostgresClient, channel: string, handlers: ListenHandlers): Promise<Listening> {
-  let open = true;
-  const onMessage = (heard: unknown): void => {
-    const { channel: on, payload = '' } = heard as Heard;
-    if (open && on === channel) handlers.message(payload);
-  };
-  const end = (error?: unknown): void => {
-    if (!open) return;
-    open = false;
-    client.removeListener('notification', onMessage);
-    // Destroyed and not given back: a connection that listens must not serve anybody else.
-    client.release(error instanceof Error ? error : true);
-  };
-  const onBroken = (error?: unknown): void => {
-    if (!open) return;
-    end(error);
-    handlers.broken(error ?? new Error('the listening connection was closed'));
-  };
-  client.on('notification', onMessage);
-  client.on('error', onBroken);
-  client.on('end', onBroken);
-  try {
-    await client.query(`listen ${quoted(channel)}`);
-  } catch (error) {
-    end();
-    throw error;
-  }
-  return {
-    close: () => {
-      end();
-      return Promise.resolve();
+  beside.onSilence(() => main.distrust());
+  return driverOf({
+    main,
+    beside,
+    ear: earOf(beside, pool, listenUrl),
+    often: (limitMs) => new Prepared(main, limitMs),
+    close: async () => {
+      await Promise.all([end(), beside.end()]);
     },
+  });
+}
+
+/** What stores on the same pool share. */
+interface Shared {
+  readonly parts: Parts<PostgresClient>;
+  users: number;
+}
+
+const shared = new WeakMap<PostgresPool, Shared>();
+
+/** A pool of the user's own, which is never closed. Several stores on it share what is opened beside it. */
+export function borrowed(pool: PostgresPool, listenUrl?: string): Driver {
+  const known = shared.get(pool) ?? { parts: partsOf(pool), users: 0 };
+  shared.set(pool, known);
+  known.users += 1;
+  const { parts } = known;
+  const close = async (): Promise<void> => {
+    known.users -= 1;
+    if (known.users > 0) return;
+    shared.delete(pool);
+    await parts.close();
+  };
+  const ear = listenUrl === undefined ? parts.ear : earOf(parts.beside, pool, listenUrl);
+  return driverOf({ ...parts, ear, close });
+}
+
+function partsOf(pool: PostgresPool): Parts<PostgresClient> {
+  const config = configOf(pool);
+  const beside = config === undefined ? undefined : besideOf(config);
+  const size = pool.options?.max ?? Infinity;
+  const remedy = 'raise `max` of your pool';
+  const main = new Connections(pool, { size, remedy, silent: () => beside?.connections.distrust() });
+  beside?.onSilence(() => main.distrust());
+  return { main, beside, ear: earOf(beside, pool), close: async () => beside?.end() };
+}
+
+/** How a pool of node-postgres makes its connections, with the password, which it hides from copies. */
+function configOf({ options, totalCount }: PostgresPool): PoolConfig | undefined {
+  if (options === undefined || totalCount === undefined) return undefined;
+  return Object.defineProperties({}, Object.getOwnPropertyDescriptors(options));
+}
+
+function earOf(beside: Beside | undefined, pool: PostgresPool, listenUrl?: string): Ear {
+  if (listenUrl !== undefined) return new Ear(() => connectAlone(listenUrl));
+  return new Ear(() => checkedOut<PostgresClient>(beside?.pool ?? pool));
+}
+
+function driverOf<C extends PostgresClient>({ main, beside, ear, often, close }: Parts<C>): Driver {
+  let limitMs = STATEMENT_MS;
+  const asking =
+    (withinMs: () => number): Queryable['query'] =>
+    (text, values) =>
+      main.use((client) => client.query(text, values), withinMs());
+  const query = asking(() => limitMs);
+  return {
+    query,
+    often: often?.(() => limitMs) ?? { query },
+    unhurried: { query: asking(() => Infinity) },
+    vital: (withinMs) => ({
+      query: (text, values) => {
+        const ask = (client: PostgresClient): ReturnType<Queryable['query']> => client.query(text, values);
+        return beside?.ask(main, ask, withinMs) ?? main.use(ask, withinMs);
+      },
+    }),
+    transaction: (work, pace) => inTransaction(main, 'own', work, pace === 'unhurried' ? Infinity : limitMs),
+    lend: (work) => inTransaction(main, 'lent', work, limitMs),
+    listen: (channel, handlers) => ear.listen(channel, handlers),
+    leaseOf: (leaseMs) => void (limitMs = Math.min(limitMs, Math.max(leaseMs, SHORTEST_MS))),
+    shortage: () => main.shortage(),
+    close,
   };
 }

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
-import type { Pool, PoolClient } from 'pg';
+import type { PoolClient } from 'pg';
 import type { Queryable } from '../sql/driver.js';
 import { sqlState } from '../sql/errors.js';
-import { checkedOut } from './checked-out.js';
+import type { Connections } from './connections.js';
 
 /** A plan that was made for a small table is not kept for long: the table may have grown. */
 const PLAN_AGE_MS = 30_000;
@@ -14,44 +14,40 @@ const isUnknown = (error: unknown): boolean => ['26000', '42P05'].includes(sqlSt
 
 /** Statements that the server parses and plans once for each connection. */
 export class Prepared implements Queryable {
-  readonly #pool: Pool;
+  readonly #connections: Pick<Connections<PoolClient>, 'use'>;
+  readonly #limitMs: () => number;
   readonly #planAgeMs: number;
   readonly #names = new Map<string, string>();
   readonly #plannedAt = new WeakMap<PoolClient, number>();
   #refused = false;
 
-  constructor(pool: Pool, planAgeMs: number = PLAN_AGE_MS) {
-    this.#pool = pool;
+  constructor(
+    connections: Pick<Connections<PoolClient>, 'use'>,
+    limitMs: () => number,
+    planAgeMs: number = PLAN_AGE_MS,
+  ) {
+    this.#connections = connections;
+    this.#limitMs = limitMs;
     this.#planAgeMs = planAgeMs;
   }
 
-  async query(text: string, values?: (string | number | null)[]): ReturnType<Queryable['query']> {
+  async query(text: string, values: (string | number | null)[] = []): ReturnType<Queryable['query']> {
     const name = this.#refused ? undefined : this.#nameOf(text);
-    if (name === undefined) return this.#pool.query(text, values);
+    if (name === undefined) return this.#unnamed(text, values);
     try {
-      return await this.#named(name, text, values);
+      return await this.#connections.use(async (client) => {
+        await this.#forgetOldPlans(client);
+        return client.query({ name, text, values });
+      }, this.#limitMs());
     } catch (error) {
       if (!isUnknown(error)) throw error;
       this.#refused = true;
-      return this.#pool.query(text, values);
+      return this.#unnamed(text, values);
     }
   }
 
-  async #named(
-    name: string,
-    text: string,
-    values: (string | number | null)[] = [],
-  ): ReturnType<Queryable['query']> {
-    // A connection that breaks fails the statement as well.
-    const ignored = (): void => undefined;
-    const client = await checkedOut<PoolClient>(this.#pool, ignored);
-    try {
-      await this.#forgetOldPlans(client);
-      return await client.query({ name, text, values });
-    } finally {
-      client.removeListener('error', ignored);
-      client.release();
-    }
+  #unnamed(text: string, values: (string | number | null)[]): ReturnType<Queryable['query']> {
+    return this.#connections.use((client) => client.query(text, values), this.#limitMs());
   }
 
   async #forgetOldPlans(client: PoolClient): Promise<void> {

@@ -1,7 +1,8 @@
 import { OptionError } from '../core/errors.js';
 import { checkInteger, checkKeys, checkText, show } from '../core/options.js';
 import { SQL_OPTIONS, SqlStore, type SqlOptions } from '../sql/store.js';
-import { borrowed, opened, type PostgresPool } from './driver.js';
+import type { PostgresPool } from './client.js';
+import { borrowed, opened } from './driver.js';
 
 export interface PostgresOptions extends SqlOptions {
   /** Connection string: `postgres://user@host/database`. */
@@ -16,8 +17,6 @@ export interface PostgresOptions extends SqlOptions {
 
 const WHERE = 'postgres()';
 const CONNECTIONS = 10;
-/** Of a pool of the user's own, which listens as well. */
-const FEWEST = 3;
 
 export class PostgresStore extends SqlStore {
   constructor(options: PostgresOptions) {
@@ -38,7 +37,7 @@ function checked(options: PostgresOptions): PostgresOptions {
     if (text !== undefined && !/^postgres(?:ql)?:\/\//u.test(checkText(WHERE, option, text)))
       throw new OptionError(`${WHERE}: ${option} must begin with postgres:// or postgresql://.`);
   }
-  if (pool !== undefined) checkPool(pool, listenUrl);
+  if (pool !== undefined) checkPool(pool);
   if (connections !== undefined) {
     checkInteger(WHERE, 'connections', connections, 2, 1_000);
     if (pool !== undefined)
@@ -47,13 +46,7 @@ function checked(options: PostgresOptions): PostgresOptions {
   return options;
 }
 
-function checkPool(pool: PostgresPool, listenUrl: string | undefined): void {
+function checkPool(pool: PostgresPool): void {
   if (typeof pool.connect !== 'function' || typeof pool.query !== 'function')
     throw new OptionError(`${WHERE}: pool must be a Pool of the pg package, got ${show(pool)}.`);
-  const max: unknown = pool.options?.max;
-  if (listenUrl !== undefined || typeof max !== 'number' || max >= FEWEST) return;
-  throw new OptionError(
-    `${WHERE}: pool has at most ${String(max)} connections, and needs ${String(FEWEST)}: one hears of new work, one of changes ` +
-      'in watched tables, and one works. Raise its max, or give listenUrl, so that listening takes none of them.',
-  );
 }

@@ -8,7 +8,7 @@ const TRIES = 10;
 const LONGEST_PAUSE_MS = 20;
 
 /** Runs a whole transaction again after a deadlock or a serialization failure. */
-export async function again<T>(transaction: () => Promise<T>): Promise<T> {
+async function again<T>(transaction: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries += 1) {
     try {
       return await transaction();
@@ -29,5 +29,8 @@ export const withRetries = (driver: Driver): Driver => ({
   ...driver,
   ...retried(driver),
   often: retried(driver.often),
-  transaction: (work) => again(() => driver.transaction(work)),
+  unhurried: retried(driver.unhurried),
+  vital: (limitMs) => retried(driver.vital(limitMs)),
+  transaction: (work, pace) => again(() => driver.transaction(work, pace)),
+  lend: (work) => again(() => driver.lend(work)),
 });

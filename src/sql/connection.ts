@@ -62,6 +62,10 @@ export class Connection {
     });
   }
 
+  get isOpen(): boolean {
+    return this.#open !== undefined;
+  }
+
   async acquire(holder: object): Promise<void> {
     this.#holders.add(holder);
     const opening = (this.#opening ??= this.#connect());

@@ -23,6 +23,9 @@ export interface Home {
   readonly release: (holder: object) => Promise<void>;
 }
 
+/** A lock lasts longer than this, so that another renewal may follow. */
+const RENEWAL_MS = 5_000;
+
 /** A table or a column is gone, or of another type. */
 const isOutdated = (error: unknown): boolean =>
   /^42/u.test(sqlState(error instanceof Error && error.cause !== undefined ? error.cause : error) ?? '');
@@ -93,7 +96,7 @@ export function sqlDocuments(home: Home, place: DocumentPlace): DocumentJobStore
     renew: (locks, sleepUntil, { marks = false }) =>
       on((sql, at) =>
         settle(
-          sql,
+          { ...sql, driver: { ...sql.driver, ...sql.driver.vital(RENEWAL_MS) } },
           at,
           locks.map((one) => ({ ...one, changes: { sleepUntil }, ...(marks ? { mark: sleepUntil } : {}) })),
         ),

@@ -38,7 +38,7 @@ async function intended({ driver }: Sql): Promise<ReadonlyMap<string, string>> {
     for (const statement of migrationsFrom(0, names)) await transaction.query(statement);
     made = await describe(transaction, names.schema);
     throw new Undo();
-  });
+  }, 'unhurried');
   await make.catch((error: unknown) => {
     if (!(error instanceof Undo)) throw error;
   });

@@ -6,6 +6,7 @@ import { run } from './errors.js';
 import { ms } from './record.js';
 import { rows } from './rows.js';
 import { isStorable, readable } from './values.js';
+import { vitally } from './vital.js';
 
 /** $1 life · $2 instance · $3 names · $4 tasks · $5 policies · $6 host · $7 pid · $8 lease · $9 capacity */
 function valuesOf(registration: Registration): (string | number | null)[] {
@@ -58,7 +59,9 @@ export function instanceStore(sql: () => Sql): InstanceStore {
         ${leaseUntil(sql(), '$8')}, false, $9::text::jsonb)
       on conflict do nothing
       returning to_json(life)::text as json`;
-    return (await rows(driver, text, valuesOf(registration))).length === 1;
+    driver.leaseOf?.(registration.leaseMs);
+    const on = vitally(sql(), registration.leaseMs);
+    return (await rows(on, text, valuesOf(registration))).length === 1;
   };
 
   /** The registration that has the instance's id, be it an earlier try of the same life. */
@@ -110,7 +113,8 @@ export function instanceStore(sql: () => Sql): InstanceStore {
         }
       }),
     renew: async (registration) => {
-      const { driver, names, clock } = sql();
+      const { names, clock } = sql();
+      const on = vitally(sql(), registration.leaseMs);
       const text = `
         update ${names.instances} set instance_id = $2::text, names = $3::text::jsonb, tasks = $4::text::jsonb,
           policies = $5::text::jsonb, host = $6::text, pid = $7::integer, lease_until = ${leaseUntil(sql(), '$8')},
@@ -118,7 +122,7 @@ export function instanceStore(sql: () => Sql): InstanceStore {
         where life = $1::text and not dead
         returning ${ms('statement_timestamp()')}::text as json`;
       const sentAt = performance.now();
-      const [now] = await run('renew', () => rows<number>(driver, text, valuesOf(registration)));
+      const [now] = await run('renew', () => rows<number>(on, text, valuesOf(registration)));
       if (now === undefined) return 'lost';
       clock.learn(new Date(now), sentAt, performance.now());
       return 'renewed';

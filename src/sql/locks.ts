@@ -1,9 +1,11 @@
 import { OptionError } from '../core/errors.js';
 import type { LockAnswer, LockOwner, LockStore } from '../store/port.js';
 import type { Sql } from './connection.js';
+import type { Queryable } from './driver.js';
 import { run } from './errors.js';
 import { rows } from './rows.js';
 import { refusesText } from './values.js';
+import { vitally } from './vital.js';
 
 /** A lock that nobody has taken for so long is forgotten. */
 const KEPT = `interval '7 days'`;
@@ -38,8 +40,8 @@ const acquireStatement = (sql: Sql, patient: boolean): string => {
 };
 
 export function lockStore(sql: () => Sql): LockStore {
-  const change = async (text: string, values: (string | number)[]): Promise<boolean> =>
-    (await rows(sql().driver, text, values)).length === 1;
+  const change = async (on: Queryable, text: string, values: (string | number)[]): Promise<boolean> =>
+    (await rows(on, text, values)).length === 1;
 
   return {
     acquire: (key, owner, leaseMs, { patient = false } = {}) =>
@@ -61,13 +63,15 @@ export function lockStore(sql: () => Sql): LockStore {
       run('renew a lock', async () => {
         const text = `update ${sql().names.locks} set lease_until = ${until(sql(), '$3')}
           where key = $1::text and token = $2::text returning '1' as json`;
-        return (await change(text, [key, owner.token, leaseMs])) ? 'renewed' : 'lost';
+        return (await change(vitally(sql(), leaseMs), text, [key, owner.token, leaseMs]))
+          ? 'renewed'
+          : 'lost';
       }),
     release: (key, owner: LockOwner) =>
       run('release a lock', async () => {
         const text = `update ${sql().names.locks} set token = null, held_by = null, lease_until = ${sql().leaseNow()}
           where key = $1::text and token = $2::text returning '1' as json`;
-        return (await change(text, [key, owner.token])) ? 'released' : 'lost';
+        return (await change(sql().driver, text, [key, owner.token])) ? 'released' : 'lost';
       }),
   };
 }

@@ -11,6 +11,7 @@ import type {
   JobStore,
   LockStore,
   MetricsStore,
+  Shortage,
   Store,
   Watch,
   WatchHandlers,
@@ -135,7 +136,7 @@ export class SqlStore implements Store<Queryable> {
   async transaction<T>(work: (transaction: Queryable) => Promise<T>): Promise<T> {
     const { driver, bell, ownTransactions } = this.#connection.sql;
     let handle: Queryable | undefined;
-    const answer = await driver.transaction(async (transaction) => {
+    const answer = await driver.lend(async (transaction) => {
       ownTransactions.add((handle = transaction));
       try {
         return await work(transaction);
@@ -145,6 +146,10 @@ export class SqlStore implements Store<Queryable> {
     });
     if (handle !== undefined) bell.committed(handle);
     return answer;
+  }
+
+  shortage(): Shortage | undefined {
+    return this.#connection.isOpen ? this.#connection.sql.driver.shortage?.() : undefined;
   }
 
   checkOutside(): void {
@@ -173,7 +178,7 @@ export class SqlStore implements Store<Queryable> {
   /** Drops the schema, with everything in it. */
   async erase(): Promise<void> {
     const { driver, names } = this.#connection.sql;
-    await run('erase', () => driver.query(`drop schema if exists ${quoted(names.schema)} cascade`));
+    await run('erase', () => driver.unhurried.query(`drop schema if exists ${quoted(names.schema)} cascade`));
   }
 
   /** Tables whose changes are noted although no live instance runs a task on them. */

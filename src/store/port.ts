@@ -310,6 +310,14 @@ export interface WatchHandlers {
   readonly broken: (error: unknown) => void;
 }
 
+/** Too few of something that calls wait for, such as connections. */
+export interface Shortage {
+  /** What there is too little of, who has it, and what to do. */
+  readonly text: string;
+  /** How long the store's own statements have been waiting for it; 0 where only callers do. */
+  readonly stuckMs: number;
+}
+
 export interface Store<Tx = unknown> {
   readonly kind: string;
   readonly clock: Clock;
@@ -331,6 +339,8 @@ export interface Store<Tx = unknown> {
   /** Undefined where no notification is to be had, with the reason. */
   watch(handlers: WatchHandlers): Promise<Watch | { readonly unavailable: string }>;
   transaction<T>(work: (transaction: Tx) => Promise<T>): Promise<T>;
+  /** What calls have to wait for, beside the database itself; undefined while nothing is short. */
+  shortage?(): Shortage | undefined;
   /**
    * Throws where a call that is given no transaction would wait for ever, because the running code is inside one. Whoever
    * makes calls together asks this in the name of each caller: the call itself is then made in another's place.

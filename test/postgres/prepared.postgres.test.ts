@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { expect, inject, it, onTestFinished } from 'vitest';
+import { Connections } from '../../src/postgres/connections.js';
 import { Prepared } from '../../src/postgres/prepared.js';
 
 /** One connection, so that a test sees what it has kept. */
@@ -10,11 +11,15 @@ function alone(): pg.Pool {
   return pool;
 }
 
+/** A statement has a minute here. */
+const preparing = (pool: pg.Pool, planAgeMs?: number): Prepared =>
+  new Prepared(new Connections(pool, { size: 1, remedy: '' }), () => 60_000, planAgeMs);
+
 const KEPT = 'select name, statement from pg_prepared_statements';
 
 it('keeps each statement once for each connection', async () => {
   const pool = alone();
-  const prepared = new Prepared(pool);
+  const prepared = preparing(pool);
   const twice = 'select ($1::integer * 2)::text as json';
   for (const value of [1, 2, 3]) {
     const { rows } = await prepared.query(twice, [value]);
@@ -27,7 +32,7 @@ it('keeps each statement once for each connection', async () => {
 
 it('goes on without names where a pooler gives it connections that do not know them', async () => {
   const pool = alone();
-  const prepared = new Prepared(pool);
+  const prepared = preparing(pool);
   const ask = () => prepared.query('select $1::text as json', ['hello']);
   await ask();
   await pool.query('deallocate all');
@@ -37,7 +42,7 @@ it('goes on without names where a pooler gives it connections that do not know t
 });
 
 it('lets other errors through, and the connection serves on', async () => {
-  const prepared = new Prepared(alone());
+  const prepared = preparing(alone());
   await expect(prepared.query('select 1 / $1::integer', [0])).rejects.toMatchObject({ code: '22012' });
   expect((await prepared.query('select $1::text as json', ['on'])).rows).toEqual([{ json: 'on' }]);
 });
@@ -59,12 +64,12 @@ it('plans anew after a while: what was right for a small table is not for a larg
   };
   // Without it the server keeps a plan only after some calls, if that seems cheaper.
   await pool.query('set plan_cache_mode = force_generic_plan');
-  const lasting = new Prepared(pool);
+  const lasting = preparing(pool);
   await lasting.query(text, [1]);
   await pool.query(`insert into ${table} select generate_series(2, 50000)`);
   await lasting.query(text, [1]);
   expect(await planOf()).toContain('Seq Scan');
-  const forgetful = new Prepared(pool, 0);
+  const forgetful = preparing(pool, 0);
   await forgetful.query(text, [1]);
   await forgetful.query(text, [1]);
   expect(await planOf()).toContain('Index');

@@ -1,0 +1,76 @@
+/** Who asks for a connection: the store for a statement of its own, or a caller for a transaction that may last. */
+export type Use = 'own' | 'lent';
+
+interface Waiting {
+  readonly use: Use;
+  readonly end: (granted: boolean) => void;
+}
+
+/** How many of the connections transactions of callers leave to the store's own statements. */
+const keptOf = (size: number): number => (size >= 4 ? 2 : size >= 2 ? 1 : 0);
+
+/**
+ * Turns at the connections of a pool, first come, first served. Transactions of callers never take all of them: a statement that a
+ * handler makes while it holds one would wait for a connection that another handler holds for the same reason.
+ */
+export class Turns {
+  readonly #inUse: Record<Use, number> = { own: 0, lent: 0 };
+  readonly #size: number;
+  readonly #queue: Waiting[] = [];
+  #movedAt = performance.now();
+
+  constructor(size: number) {
+    this.#size = size;
+  }
+
+  /** False where none was to be had. A caller's transaction waits on for as long as others come to an end. */
+  take(use: Use, patienceMs: number): Promise<boolean> {
+    if (this.#isFree(use)) {
+      this.#grant(use);
+      return Promise.resolve(true);
+    }
+    return new Promise((resolve) => {
+      let timer: NodeJS.Timeout | undefined;
+      const waiting: Waiting = {
+        use,
+        end: (granted) => {
+          clearTimeout(timer);
+          resolve(granted);
+        },
+      };
+      const giveUp = (): void => {
+        const leftMs = use === 'lent' ? this.#movedAt + patienceMs - performance.now() : 0;
+        if (leftMs > 0) timer = setTimeout(giveUp, leftMs);
+        else this.#leave(waiting);
+      };
+      timer = setTimeout(giveUp, patienceMs);
+      this.#queue.push(waiting);
+    });
+  }
+
+  giveBack(use: Use): void {
+    this.#inUse[use] -= 1;
+    this.#movedAt = performance.now();
+    for (const waiting of [...this.#queue]) {
+      if (!this.#isFree(waiting.use)) continue;
+      this.#queue.splice(this.#queue.indexOf(waiting), 1);
+      this.#grant(waiting.use);
+      waiting.end(true);
+    }
+  }
+
+  #grant(use: Use): void {
+    this.#inUse[use] += 1;
+  }
+
+  #leave(waiting: Waiting): void {
+    this.#queue.splice(this.#queue.indexOf(waiting), 1);
+    waiting.end(false);
+  }
+
+  #isFree(use: Use): boolean {
+    const { own, lent } = this.#inUse;
+    if (own + lent >= this.#size) return false;
+    return use === 'own' || lent < this.#size - keptOf(this.#size);
+  }
+}

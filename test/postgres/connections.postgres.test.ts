@@ -1,0 +1,208 @@
+import pg from 'pg';
+import { describe, expect, inject, it, onTestFinished } from 'vitest';
+import type { Tidemill } from '../../src/index.js';
+import { Connections } from '../../src/postgres/connections.js';
+import { postgres, type Queryable } from '../../src/postgres/index.js';
+import { inTransaction } from '../../src/postgres/transaction.js';
+import { namesIn } from '../../src/sql/names.js';
+import { aMill, gate, until } from '../support/mills.js';
+import { behindPostgresProxy } from '../support/flaky-proxy.js';
+import { opened } from '../support/port.js';
+import { freshPostgres, rawPool } from '../support/stores.js';
+
+const aSchema = (): string => `test_connections_${Math.random().toString(36).slice(2)}`;
+
+/** A pool that is closed after its test. */
+function aPool(options: pg.PoolConfig = {}): pg.Pool {
+  const pool = new pg.Pool({ connectionString: inject('postgresUrl'), ...options });
+  pool.on('error', () => undefined);
+  onTestFinished(() => pool.end());
+  return pool;
+}
+
+/** How many connections listen on the channel of a schema. */
+const listening = async (on: pg.Pool, schema: string): Promise<number> => {
+  const text = `select count(*)::integer as n from pg_stat_activity where query = $1`;
+  const { rows } = await on.query<{ n: number }>(text, [`listen "${namesIn(schema).channel}"`]);
+  return rows[0]?.n ?? 0;
+};
+
+describe('handlers that hold connections', () => {
+  it('starve neither the lease nor each other, and all complete inside their transactions', async () => {
+    const store = freshPostgres({ connections: 4 });
+    const mill = aMill(store, { leaseDuration: 1_500 });
+    const lost: unknown[] = [];
+    mill.on('lease:lost', (event) => lost.push(event));
+    let open = 0;
+    mill.job('exact', { concurrency: 12 }, (job) =>
+      mill.withTransaction(async (handle) => {
+        open += 1;
+        await (handle as Queryable).query('select pg_sleep(0.8)');
+        await job.complete({ transaction: handle, result: 'done' });
+      }),
+    );
+    const jobs = await mill.enqueueMany(Array.from({ length: 12 }, () => ({ name: 'exact' })));
+    await mill.start();
+    for (const { id } of jobs) expect(await mill.jobs.result(id, { timeout: '50s' })).toBe('done');
+    expect(open).toBe(12);
+    expect(lost).toEqual([]);
+    expect(await mill.jobs.count({ status: 'completed' })).toBe(12);
+  });
+
+  it('can enqueue without the handle, although all of them are inside a transaction', async () => {
+    const mill = aMill(freshPostgres({ connections: 4 }));
+    mill.job('outer', { concurrency: 20 }, () =>
+      mill.withTransaction(async (handle) => {
+        await (handle as Queryable).query('select 1');
+        await mill.enqueue('inner', {});
+      }),
+    );
+    const jobs = await mill.enqueueMany(Array.from({ length: 20 }, () => ({ name: 'outer' })));
+    await mill.start();
+    for (const { id } of jobs) await mill.jobs.result(id);
+    expect(await mill.jobs.count({ name: 'inner' })).toBe(20);
+  });
+
+  it('of a pool of your own are named in health, and the lease is renewed all the same', async () => {
+    const pool = aPool({ max: 2 });
+    const mill = aMill(freshPostgres({ pool }), { leaseDuration: 1_500 });
+    const lost: unknown[] = [];
+    mill.on('lease:lost', (event) => lost.push(event));
+    await mill.start();
+    const clients = [await pool.connect(), await pool.connect()];
+    const asked = mill.enqueue('x', {});
+    const reason = await until('health is not well', () =>
+      mill.health().reasons.find((one) => one.startsWith('No')),
+    );
+    expect(reason).toMatch(
+      /of 2 connections.*your own code holds 2; \d+ calls wait.*raise `max` of your pool/u,
+    );
+    expect(mill.health().troubles).toHaveLength(1);
+    for (const client of clients) client.release();
+    expect((await asked).outcome).toBe('created');
+    await until('health is well again', () => mill.isHealthy() && mill.health().troubles.length === 0);
+    expect(lost).toEqual([]);
+  });
+});
+
+describe('a pool that is used up', () => {
+  const patience = { ownMs: 200, lentMs: 200, nestedMs: 100 };
+  const transaction = (connections: Connections, work: () => Promise<unknown>): Promise<unknown> =>
+    inTransaction(connections, 'lent', work, 30_000);
+
+  it('is told of by an error that says who has the connections, and that nothing was sent', async () => {
+    const pool = aPool({ max: 2 });
+    const connections = new Connections(pool, { size: 2, remedy: 'raise its max', patience });
+    const client = await pool.connect();
+    const asked = transaction(connections, () => connections.use((one) => one.query('select 1'), 30_000));
+    await expect(asked).rejects.toMatchObject({
+      code: 'STORE',
+      transient: true,
+      outcomeUnknown: false,
+      message: expect.stringMatching(
+        /of 2 connections, withTransaction holds 1, .* your own code holds 1; 1 calls wait.*raise its max\. Nothing was sent/u,
+      ) as string,
+    });
+    client.release();
+    await connections.use((one) => one.query('select 1'), 30_000);
+  });
+
+  it('by transactions inside transactions does not stand still: the inner ones are refused', async () => {
+    const connections = new Connections(aPool({ max: 4 }), { size: 4, remedy: '', patience });
+    const both = [gate(), gate()];
+    const nested = both.map((one, n) =>
+      transaction(connections, async () => {
+        one.open();
+        await both[1 - n]?.promise;
+        await transaction(connections, () => Promise.resolve());
+      }),
+    );
+    for (const one of await Promise.allSettled(nested))
+      expect(one).toMatchObject({
+        reason: { message: expect.stringContaining('withTransaction holds 2') as string },
+      });
+  });
+});
+
+describe('mills on one pool', () => {
+  it('start, a dozen on a default pool, and listen on one connection', async () => {
+    const pool = aPool();
+    const schema = aSchema();
+    const mills = Array.from({ length: 12 }, (_, n) => {
+      const mill = aMill(postgres({ pool, schema }), { instanceId: `mill-${String(n)}` });
+      mill.job(`job-${String(n)}`, () => n);
+      return mill;
+    });
+    await Promise.all(mills.map((mill) => mill.start()));
+    await until('all of them listen', () => mills.every((mill) => mill.health().wakeUp === 'stream'));
+    const [first] = mills as [Tidemill];
+    const jobs = await first.enqueueMany(mills.map((_mill, n) => ({ name: `job-${String(n)}` })));
+    for (const [n, { id }] of jobs.entries()) expect(await first.jobs.result(id)).toBe(n);
+    expect(await listening(rawPool(), schema)).toBe(1);
+  });
+});
+
+describe('a connection that does not answer', () => {
+  it('is given up after the limit, and so are those that were made before', async () => {
+    const pool = aPool({ max: 2 });
+    const connections = new Connections<pg.PoolClient>(pool, { size: 2, remedy: '' });
+    const pidOf = async (client: pg.PoolClient): Promise<number> =>
+      (await client.query<{ pid: number }>('select pg_backend_pid() as pid')).rows[0]?.pid ?? 0;
+    const both = [gate(), gate()];
+    const at = (n: number): Promise<number> =>
+      connections.use(async (client) => {
+        both[n]?.open();
+        await both[1 - n]?.promise;
+        return pidOf(client);
+      }, 30_000);
+    const before = await Promise.all([at(0), at(1)]);
+    await expect(connections.use((client) => client.query('select pg_sleep(60)'), 200)).rejects.toThrow(
+      'did not answer within 0.2 s',
+    );
+    for (let round = 0; round < 3; round += 1)
+      expect(before).not.toContain(await connections.use(pidOf, 30_000));
+  });
+
+  it('does not keep the lease from being renewed on another one', async () => {
+    const schema = aSchema();
+    const store = await opened(freshPostgres({ schema }));
+    const registration = {
+      instanceId: 'a',
+      life: 'a',
+      names: [],
+      tasks: [],
+      policies: {},
+      host: 'h',
+      pid: 1,
+    };
+    await store.instances.register({ ...registration, leaseMs: 3_000 });
+    const holder = await rawPool().connect();
+    onTestFinished(() => holder.release());
+    await holder.query('begin');
+    await holder.query(`select from "${schema}".instances for update`);
+    await expect(store.instances.renew({ ...registration, leaseMs: 3_000 })).rejects.toThrow(
+      'did not answer',
+    );
+    await holder.query('rollback');
+    expect(await store.instances.renew({ ...registration, leaseMs: 3_000 })).toBe('renewed');
+  });
+
+  it('keeps nobody from working, be it that all connections freeze at once', async () => {
+    const { proxy, url } = await behindPostgresProxy();
+    const schema = aSchema();
+    const mill = aMill(freshPostgres({ url, schema }), {
+      leaseDuration: 2_000,
+      pollInterval: { min: 50, max: 200 },
+    });
+    mill.on('error', () => undefined);
+    mill.job('x', (job) => job.data);
+    await mill.start();
+    const job = await mill.enqueue('x', 'before');
+    expect(await mill.jobs.result(job.id)).toBe('before');
+    proxy.freeze();
+    const beside = aMill(freshPostgres({ schema }));
+    const jobs = await beside.enqueueMany(Array.from({ length: 5 }, (_, data) => ({ name: 'x', data })));
+    for (const [data, { id }] of jobs.entries())
+      expect(await beside.jobs.result(id, { timeout: '50s' })).toBe(data);
+  });
+});
