@@ -13,7 +13,7 @@ import {
 } from '../store/inspect.js';
 import type { Sql } from './connection.js';
 import { driftText, mending, schemaDrift } from './drift.js';
-import { NEWEST, versionOf } from './migrate.js';
+import { compatibleSince, NEWEST, versionOf } from './migrate.js';
 import { quoted } from './names.js';
 import { rows } from './rows.js';
 
@@ -68,6 +68,10 @@ async function judgeSchema(sql: Sql): Promise<Verdict | readonly Verdict[]> {
     return warning(
       `nothing of Tidemill is in the schema ${schema} yet`,
       'start your application once, which makes what is needed; or correct the database in the URL, or --schema',
+    );
+  if (version > NEWEST && (await compatibleSince(driver, names)) <= NEWEST)
+    return fine(
+      `${schema} is at version ${String(version)}, which a newer Tidemill made, and works with this one, which knows ${String(NEWEST)}`,
     );
   if (version > NEWEST)
     return failure(

@@ -1,6 +1,7 @@
 import { StoreError } from '../core/errors.js';
 import type { Driver, Queryable } from './driver.js';
 import { migrations } from './migrations/index.js';
+import type { Migration } from './migrations/migration.js';
 import { quoted, type Names } from './names.js';
 import { rows } from './rows.js';
 
@@ -23,38 +24,52 @@ export async function versionOf(on: Queryable, names: Names): Promise<number> {
   return version ?? 0;
 }
 
+/** The oldest version whose programs may use the schema, as far as steps that this program does not know say so. */
+export async function compatibleSince(on: Queryable, names: Names): Promise<number> {
+  const [since] = await rows<number>(
+    on,
+    `select to_json(max(coalesce(compatible_since, version)))::text as json from ${names.migrations}
+     where version > $1::integer`,
+    [NEWEST],
+  );
+  return since ?? 0;
+}
+
 /** Brings the schema up to date, whoever else tries the same at the same moment. Costs one look where it is. */
 export async function migrate(driver: Driver, names: Names): Promise<void> {
   const seen = await versionOf(driver, names);
-  refuseNewer(seen, names);
-  if (seen === NEWEST) return;
+  await refuseNewer(driver, seen, names);
+  if (seen >= NEWEST) return;
   await driver.transaction(async (transaction) => {
     await transaction.query('select pg_advisory_xact_lock(hashtextextended($1::text, 0))', [
       `tidemill:${names.schema}`,
     ]);
     const version = await versionOf(transaction, names);
-    refuseNewer(version, names);
+    await refuseNewer(transaction, version, names);
     for (const statement of await statementsFrom(transaction, version, names))
       await transaction.query(statement);
-  });
+  }, 'unhurried');
 }
 
 /** For those who do not let a program change their schema: says what is missing, and how to get it. */
 export async function checkMigrated(on: Queryable, names: Names): Promise<void> {
   const version = await versionOf(on, names);
-  refuseNewer(version, names);
-  if (version === NEWEST) return;
+  await refuseNewer(on, version, names);
+  if (version >= NEWEST) return;
   throw new StoreError(
     `The schema ${quoted(names.schema)} is at version ${String(version)}, and this version of Tidemill needs ` +
       `${String(NEWEST)}. Run the statements of \`store.migrationScript(${String(version)})\`, or leave \`migrate\` on.`,
   );
 }
 
-function refuseNewer(version: number, names: Names): void {
+/** A newer schema is taken where it says that programs of this version work on it. */
+async function refuseNewer(on: Queryable, version: number, names: Names): Promise<void> {
   if (version <= NEWEST) return;
+  const since = await compatibleSince(on, names);
+  if (since <= NEWEST) return;
   throw new StoreError(
-    `The schema ${quoted(names.schema)} is at version ${String(version)}, which a newer version of Tidemill made; ` +
-      `this one knows ${String(NEWEST)}. Update tidemill here, or use another \`schema\`.`,
+    `The schema ${quoted(names.schema)} is at version ${String(version)}, which a newer version of Tidemill made. It works with ` +
+      `versions from ${String(since)} on; this one knows ${String(NEWEST)}. Update tidemill here, or use another \`schema\`.`,
   );
 }
 
@@ -71,6 +86,13 @@ async function statementsFrom(on: Queryable, version: number, names: Names): Pro
   ];
 }
 
+/** All of it is the code's own words. The first steps were made before there was a place to say what they work beside. */
+function noted({ version, name, compatibleSince: since }: Migration, { migrations: table }: Names): string {
+  return since === undefined
+    ? `insert into ${table} (version, name) values (${String(version)}, '${name}')`
+    : `insert into ${table} (version, name, compatible_since) values (${String(version)}, '${name}', ${String(since)})`;
+}
+
 /** The statements that lead from a version to the newest. */
 export function migrationsFrom(version: number, names: Names): readonly string[] {
   const table = `create table ${names.migrations} (
@@ -78,10 +100,6 @@ export function migrationsFrom(version: number, names: Names): readonly string[]
     name text not null,
     applied_at timestamptz(3) not null default now()
   )`;
-  const steps = migrations.slice(version).flatMap((step) => [
-    ...step.up(names),
-    // Both are the code's own words.
-    `insert into ${names.migrations} (version, name) values (${String(step.version)}, '${step.name}')`,
-  ]);
+  const steps = migrations.slice(version).flatMap((step) => [...step.up(names), noted(step, names)]);
   return [...(version === 0 ? [table] : []), ...steps];
 }
