@@ -21,10 +21,10 @@ const storeOf = (mill: Mill): string => {
   return STORES[store] ?? store;
 };
 
-/** Memory has no data to watch; documents have no work before somebody says where they are. */
+/** Documents have no work before somebody says where they are. */
 export const kindsOf = (mill: Mill): readonly WorkKind[] => [
   'jobs',
-  ...(storeOf(mill) === 'memory' ? [] : (['tasks'] as const)),
+  'tasks',
   ...(mill.documentSchedules().length === 0 ? [] : (['documents'] as const)),
 ];
 

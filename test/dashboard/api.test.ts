@@ -57,7 +57,7 @@ describe('looking', () => {
     expect(overview.instances).toMatchObject([{ instanceId: 'worker', alive: true, names: ['mail'] }]);
     expect(overview.series.done).toHaveLength(15);
     expect(overview.health).toMatchObject({ ok: true, reasons: [] });
-    expect(overview.planner).toBeUndefined();
+    expect(overview.planner).toMatchObject({ leader: null });
     expect((await client.get<Overview>('overview?range=24h&kind=jobs&name=mail')).series.done).toHaveLength(
       96,
     );
