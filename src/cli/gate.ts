@@ -34,7 +34,7 @@ export class Gate {
    * Browsers send the cookies of a host to all of its ports, and so to servers of other users of this machine. They send them below
    * their path only: one that nobody else knows keeps the cookie from every other port.
    */
-  readonly basePath = `/${secret()}`;
+  readonly basePath: string = `/${secret()}`;
 
   /** `used` is called when the link has let somebody in: it is void then, and there is another. */
   constructor(port: number, used: () => void) {

@@ -5,7 +5,7 @@
  */
 
 /** Parameters of connection strings whose values are nobody's business. */
-export const SECRET_PARAMETER = /pass|pwd|secret|token|key|cred|auth/iu;
+export const SECRET_PARAMETER: RegExp = /pass|pwd|secret|token|key|cred|auth/iu;
 /** Only before the path of these can an `@` end credentials; in others it may belong to the path. */
 const WEB = new Set(['http', 'https', 'ws', 'wss', 'ftp', 'file']);
 const LONGEST_NAME = 60;
