@@ -11,6 +11,21 @@ export interface GetDocumentOptions<Tx = unknown> {
   readonly comment?: unknown;
   /** `local`, `majority`, `linearizable` or `snapshot`. Default: `local`. */
   readonly readConcern?: unknown;
+  /** How the driver reads the document; as by default where they are left out. */
+  readonly promoteLongs?: boolean;
+  readonly promoteValues?: boolean;
+  readonly promoteBuffers?: boolean;
+  readonly bsonRegExp?: boolean;
+  readonly useBigInt64?: boolean;
+  readonly enableUtf8Validation?: boolean;
+  readonly allowDiskUse?: boolean;
+  readonly batchSize?: number;
+  /** Options of `find` that are taken and change nothing: there is one document, found by its id. */
+  readonly sort?: unknown;
+  readonly limit?: number;
+  readonly hint?: unknown;
+  readonly singleBatch?: boolean;
+  readonly noCursorTimeout?: boolean;
 }
 
 /** What a task's handler gets. All methods are bound, so they may be taken out of it. */

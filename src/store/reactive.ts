@@ -218,6 +218,27 @@ export interface FetchRequest<Tx = unknown> {
   readonly transaction?: Tx;
 }
 
+/** Options that only a driver of MongoDB knows: other stores name them when they refuse them. */
+export const ONLY_MONGODB_FETCHES_BY: readonly string[] = [
+  'maxTimeMS',
+  'comment',
+  'readConcern',
+  'readPreference',
+  'promoteLongs',
+  'promoteValues',
+  'promoteBuffers',
+  'bsonRegExp',
+  'useBigInt64',
+  'enableUtf8Validation',
+  'allowDiskUse',
+  'batchSize',
+  'sort',
+  'limit',
+  'hint',
+  'singleBatch',
+  'noCursorTimeout',
+];
+
 /** Why there is no document to work on. */
 export type Fetched = { readonly document: unknown } | { readonly missing: true };
 

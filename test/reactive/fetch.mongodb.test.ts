@@ -1,4 +1,4 @@
-import { MongoClient, type CommandStartedEvent } from 'mongodb';
+import { Int32, MongoClient, type CommandStartedEvent } from 'mongodb';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { GetDocumentOptions, TaskContext } from '../../src/index.js';
 import { mongodb } from '../../src/mongodb/index.js';
@@ -66,6 +66,20 @@ describe('getDocument takes', () => {
     }
   });
 
+  it('how the driver is to read the document', async () => {
+    const { document } = await fetchedWith({ promoteValues: false });
+    expect(document).toEqual({ _id: new Int32(1), name: 'ada' });
+  });
+
+  it('options of find that change nothing about one document', async () => {
+    const options = { sort: { name: 1 }, limit: 1, hint: '_id_', batchSize: 10, allowDiskUse: true };
+    const { document, commands } = await fetchedWith(options);
+    expect(document).toEqual({ _id: 1, name: 'ada' });
+    expect(commands).toContainEqual(
+      expect.objectContaining({ aggregate: 'things_tasks', allowDiskUse: true }),
+    );
+  });
+
   it('a read concern as a word', async () => {
     const { document, commands } = await fetchedWith({ readConcern: 'majority' });
     expect(document).toEqual({ _id: 1, name: 'ada' });
@@ -80,6 +94,7 @@ describe('getDocument', () => {
     [{ readPreference: 'secondary' }, /readPreference is not an option.*primary.*leave it out/u],
     [{ readConcern: { level: 'available' } }, /readConcern must be one of local, majority/u],
     [{ readConcern: 'weak' }, /readConcern must be one of local, majority/u],
+    [{ skip: 1 }, /unknown option.*skip/iu],
     [{ readConcern: null }, /readConcern must be one of local, majority/u],
   ])('refuses %o, and the task is not skipped', async (options, message) => {
     const { docs, mill: make, reaches } = workshop();

@@ -3,7 +3,7 @@ import { LeaseLostError, OptionError } from '../../core/errors.js';
 import { checkKeys } from '../../core/options.js';
 import type { TaskRecord } from '../../core/task.js';
 import type { Instance, Lease, StrayQuery } from '../../store/port.js';
-import type { Fetched, FetchRequest } from '../../store/reactive.js';
+import { ONLY_MONGODB_FETCHES_BY, type Fetched, type FetchRequest } from '../../store/reactive.js';
 import { compileProjection } from './projection.js';
 import { isRunning, toRecord, type TaskRow } from './task-row.js';
 import type { TaskTable } from './task-table.js';
@@ -61,9 +61,7 @@ export async function strays(
 }
 
 function check(where: string, options: Readonly<Record<string, unknown>>): void {
-  const foreign = ['maxTimeMS', 'comment', 'readConcern', 'readPreference'].find(
-    (option) => options[option] !== undefined,
-  );
+  const foreign = ONLY_MONGODB_FETCHES_BY.find((option) => options[option] !== undefined);
   if (foreign !== undefined)
     throw new OptionError(`${where}: ${foreign} is an option of the MongoDB store; leave it out.`);
   checkKeys(where, options, ['projection', 'transaction']);

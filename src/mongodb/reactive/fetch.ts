@@ -12,7 +12,19 @@ import { queryOf } from './filter.js';
 import type { Place, Sources } from './sources.js';
 
 const DOCUMENT = '__tidemill';
-const KNOWN = ['projection', 'session', 'maxTimeMS', 'comment', 'readConcern'];
+/** How the driver reads what comes. */
+const READING = [
+  'promoteLongs',
+  'promoteValues',
+  'promoteBuffers',
+  'bsonRegExp',
+  'useBigInt64',
+  'enableUtf8Validation',
+];
+const SENT = ['maxTimeMS', 'comment', 'readConcern', 'allowDiskUse', 'batchSize', ...READING];
+/** Options of `find` that change nothing about one document that is found by its id. */
+const POINTLESS = ['sort', 'limit', 'hint', 'singleBatch', 'noCursorTimeout'];
+const KNOWN = ['projection', 'session', ...SENT, ...POINTLESS];
 /** `available` is not among them: on a sharded cluster it may miss a document that is there. */
 const LEVELS = ['local', 'majority', 'linearizable', 'snapshot'] as const;
 
@@ -118,21 +130,22 @@ export class Fetcher {
     session?: ClientSession,
   ): Promise<readonly Read[]> {
     const [{ plan, lease, options }] = requests as [FetchRequest<ClientSession>];
-    const {
-      projection,
-      session: _session,
-      ...given
-    } = options as AggregateOptions & { projection?: Document };
+    const { projection } = options as { projection?: Document };
+    const given = Object.fromEntries(Object.entries(options).filter(([name]) => SENT.includes(name)));
     const place = await this.#sources().open(plan.source);
     const keys = requests.map((request) => request.lease.key as TaskKey);
-    const settings = { ...given, ...PROMOTED, ...(session === undefined ? {} : { session }) };
+    const settings: AggregateOptions = {
+      ...PROMOTED,
+      ...given,
+      ...(session === undefined ? {} : { session }),
+    };
     const allowed = await this.#collated(place, plan, keys, settings);
     const query = place.collation === undefined ? queryOf(plan) : {};
     const rows = await place.tasks
       .aggregate(fetchPipeline(place, plan, keys, lease.token, projection, query), settings)
       .toArray();
     // By position: read with longs as numbers, an id need not look like the one that it was asked by.
-    const byPosition = new Map(rows.map((row) => [row['at'] as number, row['document'] as unknown]));
+    const byPosition = new Map(rows.map((row) => [Number(row['at']), row['document'] as unknown]));
     return keys.map((key, at) => {
       if (!byPosition.has(at)) return undefined;
       const document = byPosition.get(at);

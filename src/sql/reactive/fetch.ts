@@ -2,7 +2,12 @@
 import { LeaseLostError, OptionError, StoreError } from '../../core/errors.js';
 import { Gathering } from '../../core/gather.js';
 import { checkKeys } from '../../core/options.js';
-import type { Fetched, FetchRequest, TaskPlan } from '../../store/reactive.js';
+import {
+  ONLY_MONGODB_FETCHES_BY,
+  type Fetched,
+  type FetchRequest,
+  type TaskPlan,
+} from '../../store/reactive.js';
 import type { Queryable } from '../driver.js';
 import { isAnswered, run } from '../errors.js';
 import { Arguments, pinnedTexts } from './arguments.js';
@@ -18,11 +23,9 @@ import { conditionOf } from './translate.js';
 
 type Request = FetchRequest<Queryable>;
 
-const MONGODB_ONLY = ['maxTimeMS', 'comment', 'readConcern', 'readPreference'];
-
 function check({ task }: TaskPlan, options: Request['options']): void {
   const where = `getDocument of ${task}`;
-  const foreign = MONGODB_ONLY.find((option) => options[option] !== undefined);
+  const foreign = ONLY_MONGODB_FETCHES_BY.find((option) => options[option] !== undefined);
   if (foreign !== undefined)
     throw new OptionError(`${where}: ${foreign} is an option of the MongoDB store; leave it out.`);
   checkKeys(where, options, ['projection', 'transaction']);
