@@ -2,7 +2,7 @@ import { expect, it, vi } from 'vitest';
 import { StoreError } from '../../src/core/errors.js';
 import { aMill, gate, until } from '../support/mills.js';
 import { aJob, anInstance, opened } from '../support/port.js';
-import { atRest } from '../support/rest.js';
+import { atRest, insertion } from '../support/rest.js';
 import { eachStore } from '../support/stores.js';
 
 eachStore('a job for which a slot is free where it is asked for', ({ open }) => {
@@ -16,7 +16,7 @@ eachStore('a job for which a slot is free where it is asked for', ({ open }) => 
     });
     await atRest(store, mill, 'x');
     const claim = vi.spyOn(store.jobs, 'claim');
-    const insert = vi.spyOn(store.jobs, 'insert');
+    const insert = vi.spyOn(store.jobs, insertion(store));
     const job = await mill.enqueue('x', {});
     expect(job).toMatchObject({ status: 'pending', lockedAt: null, outcome: 'created' });
     expect(job).not.toHaveProperty('claimedBy');
@@ -46,7 +46,7 @@ eachStore('a job for which a slot is free where it is asked for', ({ open }) => 
     const ran: unknown[] = [];
     mill.job('x', (job) => ran.push(job.data));
     await atRest(store, mill, 'x');
-    const reserved = vi.spyOn(store.jobs, 'insert');
+    const reserved = vi.spyOn(store.jobs, insertion(store));
     await other.jobs.pause('x');
     const job = await mill.enqueue('x', { late: true });
     await until('it is back in the queue', async () => (await mill.jobs.get(job.id))?.status === 'pending');
@@ -102,8 +102,8 @@ eachStore('a job for which a slot is free where it is asked for', ({ open }) => 
     mill.job('x', (job) => ran.push(job.data));
     await atRest(store, mill, 'x');
     const [asked, answered] = [gate(), gate()];
-    const insert = store.jobs.insert.bind(store.jobs);
-    vi.spyOn(store.jobs, 'insert').mockImplementation(async (...args) => {
+    const insert = store.jobs[insertion(store)].bind(store.jobs);
+    vi.spyOn(store.jobs, insertion(store)).mockImplementation(async (...args) => {
       const inserted = await insert(...args);
       asked.open();
       await answered.promise;
@@ -125,8 +125,8 @@ eachStore('a job for which a slot is free where it is asked for', ({ open }) => 
     const ran: unknown[] = [];
     mill.job('x', (job) => ran.push(job.data));
     await atRest(store, mill, 'x');
-    const insert = store.jobs.insert.bind(store.jobs);
-    const lossy = vi.spyOn(store.jobs, 'insert').mockImplementation(async (...args) => {
+    const insert = store.jobs[insertion(store)].bind(store.jobs);
+    const lossy = vi.spyOn(store.jobs, insertion(store)).mockImplementation(async (...args) => {
       await insert(...args);
       throw new StoreError('enqueue: the answer was lost', { transient: true, outcomeUnknown: true });
     });

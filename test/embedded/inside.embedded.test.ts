@@ -4,6 +4,7 @@ import { embedded, type Queryable } from '../../src/embedded/index.js';
 import { namesIn } from '../../src/sql/names.js';
 import { aMill, gate, rarely, until } from '../support/mills.js';
 import { aClaim, aJob, anInstance, done, opened } from '../support/port.js';
+import { insertion } from '../support/rest.js';
 import { freshEmbedded, sharedEmbedded, useEmbedded } from '../support/stores.js';
 
 useEmbedded();
@@ -22,7 +23,7 @@ describe('one connection for everything', () => {
   it('nor does one wait that would share a write which another caller began', async () => {
     const store = freshEmbedded();
     const mill = aMill(store);
-    const writes = vi.spyOn(store.jobs, 'insert');
+    const writes = vi.spyOn(store.jobs, insertion(store));
     const [open, full] = [gate(), gate()];
     const forgotten = mill.withTransaction(async () => {
       open.open();
