@@ -29,9 +29,13 @@ const MOST_PAGES = 20;
 const BATCH = 500;
 const LONGEST_MS = 5_000;
 
-/** Whether the viewer would find the text in what is shown to them. */
+/** Whether the viewer would find the text in what is shown to them; as for the stores, case makes no difference. */
 export const isShown = <T>({ redactor }: Asked, { error, textOf }: Search<T>, item: T): boolean =>
-  error === undefined || redactor.text(textOf(item) ?? '').includes(error);
+  error === undefined ||
+  redactor
+    .text(textOf(item) ?? '')
+    .toLowerCase()
+    .includes(error.toLowerCase());
 
 const request = (limit: number, cursor: string | null | undefined): PageRequest => ({
   limit,

@@ -43,7 +43,8 @@ describe('a search in error texts', () => {
     const client = aClient(mill);
     expect((await found(client, 'login failed')).items).toHaveLength(2);
     expect((await found(client, 'for bob')).items).toHaveLength(1);
-    for (const guess of ['password=h', 'hunter2', 'nter', 'password=hunter2 for bob'])
+    expect((await found(client, 'For BOB')).items).toHaveLength(1);
+    for (const guess of ['password=h', 'hunter2', 'HUNTER2', 'nter', 'password=hunter2 for bob'])
       expect(await found(client, guess), guess).toEqual({
         items: [],
         next: null,
