@@ -7,7 +7,7 @@ export interface LeftOut {
 }
 
 /** What the registry says of a task that is left out; nothing where it is on record already. */
-export function leftOutFields(state: TaskState, reason: string, now: Date): Partial<TaskState> | undefined {
+function leftOutFields(state: TaskState, reason: string, now: Date): Partial<TaskState> | undefined {
   const since = state.leftOutSince ?? undefined;
   if (since !== undefined && state.wanted > state.done) return undefined;
   // Raised in any case: a reconciliation under way began before, and its end must not count for what comes now.
