@@ -88,10 +88,10 @@ function checkField(where: string, field: string, value: unknown): void {
 
 /** What JSON can hold, and dates. */
 function checkValue(where: string, field: string, value: unknown): void {
-  const refuse = (why: string): OptionError => new OptionError(`${where}: filter: "${field}" ${why}.`);
+  const refuse = (why: string): OptionError => new OptionError(`${where}: filter: "${field}" ${why}`);
   if (typeof value === 'string') {
     const fault = refusesText(value);
-    if (fault !== null) throw refuse(fault);
+    if (fault !== null) throw refuse(`${fault}.`);
     if (value.startsWith('$$'))
       throw refuse(`compares with the text ${show(value)}, which is no variable here. ${SQL_INSTEAD}`);
   } else if (Array.isArray(value)) for (const item of value) checkValue(where, field, item);

@@ -5,7 +5,6 @@ import { quoted } from '../names.js';
 import { rows } from '../rows.js';
 import { Arguments, pinned } from './arguments.js';
 import { keyText } from './capture.js';
-import { literal } from './names.js';
 import { namesOf } from './place.js';
 import { tableOf, typeOf, type Shape } from './shape.js';
 import type { Sources } from './sources.js';
@@ -76,9 +75,9 @@ export function size(sources: Sources, source: Source): Promise<number> {
     withShape(sources, source, async (shape) => {
       if (shape === undefined) return 0;
       const counted = `(select count(*) from (select from ${tableOf(shape)} limit ${String(COUNTED)}) few)`;
-      const estimate = `(select reltuples::bigint from pg_catalog.pg_class where oid = ${literal(tableOf(shape))}::regclass)`;
+      const estimate = `(select reltuples::bigint from pg_catalog.pg_class where oid = $1::text::regclass)`;
       const text = `select to_json(greatest(${counted}, ${estimate}))::text as json`;
-      return (await rows<number>(sources.sql.driver, text))[0] ?? 0;
+      return (await rows<number>(sources.sql.driver, text, [tableOf(shape)]))[0] ?? 0;
     }),
   );
 }
