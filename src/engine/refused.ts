@@ -1,7 +1,7 @@
 import type { Clock } from '../core/clock.js';
 import { reasonOf, TidemillError } from '../core/errors.js';
 import type { Work } from '../core/work.js';
-import type { Settling } from './settler.js';
+import type { Settling } from './trigger.js';
 
 const FIRST_WAIT_MS = 2_000;
 const LONGEST_WAIT_MS = 60_000;

@@ -1,10 +1,9 @@
 import { pause, type Clock } from '../core/clock.js';
 import { OptionError, StoreError } from '../core/errors.js';
-import type { Finished } from '../core/outcome.js';
 import type { Work } from '../core/work.js';
 import { leaseOf, type SettleAnswer, type WorkStore } from '../store/port.js';
 import { RefusedOutcomes, type RefusedOutcome } from './refused.js';
-import type { Conclusion, Extra, Trigger } from './trigger.js';
+import type { Conclusion, Settling, Trigger } from './trigger.js';
 
 const BATCH = 500;
 /** While the store writes one batch, the next is made ready and sent, if it is full. */
@@ -14,16 +13,6 @@ const FIRST_WAIT_MS = 50;
 const LONGEST_WAIT_MS = 2_000;
 /** How often what somebody's transaction holds is tried again. */
 const ASIDE_MS = 500;
-
-export interface Settling<W extends Work> {
-  readonly work: W;
-  readonly finished: Finished;
-  /** How often the database has found this outcome too large; each time there is less of it. */
-  readonly refusals?: number;
-  /** How often it has been set aside because the database refuses it. */
-  readonly tries?: number;
-  readonly extra?: Extra;
-}
 
 export interface SettlerOptions<W extends Work, S> {
   readonly store: Pick<WorkStore<W, S>, 'settle' | 'held' | 'insertFailedRun'>;

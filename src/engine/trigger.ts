@@ -42,6 +42,17 @@ export interface Extra {
   readonly logs?: readonly LogLine[];
 }
 
+/** An outcome on its way to the store. */
+export interface Settling<W extends Work> {
+  readonly work: W;
+  readonly finished: Finished;
+  /** How often the database has found this outcome too large; each time there is less of it. */
+  readonly refusals?: number;
+  /** How often it has been set aside because the database refuses it. */
+  readonly tries?: number;
+  readonly extra?: Extra;
+}
+
 export interface AttemptControl {
   readonly lease: Lease;
   readonly signal: AbortSignal;
