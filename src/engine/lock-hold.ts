@@ -27,6 +27,9 @@ const TAKEN_OVER = 'somebody else has taken it over';
  *
  * States: `held`, `lost`, `ended`. held -> lost: the store says that somebody else has it, no renewal succeeded for a
  * whole lease, or the mill was stopped. held, lost -> ended: the function ended, however.
+ *
+ * A lock that could not be renewed in time is renewed all the same as soon as the store answers, if nobody has taken it: a
+ * function that ignores its signal then still runs alone.
  */
 export class LockHold {
   readonly #options: LockHoldOptions;
@@ -71,13 +74,18 @@ export class LockHold {
   #arm(): void {
     const { clock } = this.#options;
     this.#deadline?.cancel();
-    this.#deadline = clock.timer(this.#leaseEnd - clock.monotonic(), () => this.#lose(LATE));
+    this.#deadline = clock.timer(this.#leaseEnd - clock.monotonic(), () => this.#tell(LATE));
   }
 
+  /** Lost for good: there is nothing left to renew. */
   #lose(reason: string): void {
+    this.#letGo();
+    this.#tell(reason);
+  }
+
+  #tell(reason: string): void {
     if (this.#lost !== undefined) return;
     this.#lost = new LeaseLostError(`The lock ${show(this.#options.key)} was lost: ${reason}.`);
-    this.#letGo();
     this.#signal.abort(this.#lost);
   }
 
@@ -122,7 +130,7 @@ export class LockHold {
     const { clock } = this.#options;
     const leftMs = this.#leaseEnd - clock.monotonic();
     // A function that never let the event loop turn gave the deadline's timer no chance.
-    if (leftMs <= 0) this.#lose(LATE);
+    if (leftMs <= 0) this.#tell(LATE);
     this.#letGo();
     const release = this.#release();
     clock.track?.(release);

@@ -18,43 +18,57 @@ export interface AcquiredLock {
   readonly sentAt: number;
 }
 
+/** A lock whose lease has ended is taken over after this long: a live holder that was cut off renews it sooner. */
+const TAKE_OVER_MS = 1_000;
 const FIRST_MS = 25;
 const LONGEST_MS = 250;
 
 /**
  * Asks until the lock is free or the wait is over. An answer that was lost is asked for again: the owner is the same, so
  * what the first request took is found to be its own. Rejects with the reason of `stop` once that aborts.
+ *
+ * An outage of the database ends the leases of live holders, too. So a lock whose lease has ended is taken over only once
+ * it has been seen so for a moment, even if that takes a little longer than the wait.
  */
 export async function waitForLock(request: LockRequest, stop: AbortSignal): Promise<AcquiredLock> {
   const { clock, waitMs } = request;
   const endAt = clock.monotonic() + waitMs;
+  let expiredAt: number | undefined;
   for (let stepMs = FIRST_MS; ; stepMs = Math.min(LONGEST_MS, stepMs * 2)) {
-    const attempt = ask(request);
+    const patient = expiredAt === undefined || clock.monotonic() - expiredAt < TAKE_OVER_MS;
+    const attempt = ask(request, patient);
     clock.track?.(attempt);
     const answer = await attempt;
     stop.throwIfAborted();
-    if (!(answer instanceof Error)) return answer;
-    const leftMs = endAt - clock.monotonic();
-    if (leftMs <= 0) throw answer;
+    if ('fence' in answer) return answer;
+    expiredAt = answer.expired ? (expiredAt ?? clock.monotonic()) : undefined;
+    const leftMs = Math.max(endAt, (expiredAt ?? -Infinity) + TAKE_OVER_MS) - clock.monotonic();
+    if (leftMs <= 0 && expiredAt === undefined) throw answer.error;
     // Those who came at the same time must not ask at the same time for ever.
     const jitter = 0.5 + Math.random() / 2;
-    await pause(clock, Math.min(leftMs, stepMs * jitter), stop);
+    await pause(clock, Math.min(Math.max(0, leftMs), stepMs * jitter), stop);
     stop.throwIfAborted();
   }
 }
 
-/** The lock, or the reason why not, where asking again may help. */
-async function ask(request: LockRequest): Promise<AcquiredLock | LockTakenError | StoreError> {
+/** Why it was not to be had, where asking again may help. */
+interface Refusal {
+  readonly error: LockTakenError | StoreError;
+  /** Its holder's lease has ended. */
+  readonly expired: boolean;
+}
+
+async function ask(request: LockRequest, patient: boolean): Promise<AcquiredLock | Refusal> {
   const { store, clock, key, owner, leaseMs } = request;
   const sentAt = clock.monotonic();
   try {
-    const answer = await store.acquire(key, owner, leaseMs);
-    if ('heldBy' in answer) return taken(request, answer.heldBy);
+    const answer = await store.acquire(key, owner, leaseMs, { patient });
+    if ('heldBy' in answer) return { error: taken(request, answer.heldBy), expired: answer.expired === true };
     if (clock.monotonic() - sentAt < leaseMs) return { fence: answer.fence, sentAt };
     const message = `The lock ${show(key)} was given, but its lease of ${leaseMs} ms was over before the answer came. A longer \`lease\` helps.`;
-    return new StoreError(message, { transient: true });
+    return { error: new StoreError(message, { transient: true }), expired: false };
   } catch (error) {
-    if (error instanceof StoreError && error.transient) return error;
+    if (error instanceof StoreError && error.transient) return { error, expired: false };
     throw error;
   }
 }
