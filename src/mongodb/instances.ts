@@ -11,6 +11,7 @@ import { literal, run, type Mongo } from './context.js';
 import { isDuplicate } from './errors.js';
 import { cluster, clusterPipeline, readCluster } from './look.js';
 import { renewal } from './renewal.js';
+import { endSessions } from './sessions.js';
 
 const idOf = (instance: Instance): string => `instance:${instance.life}`;
 
@@ -67,6 +68,7 @@ export function instanceStore(mongo: () => Mongo): InstanceStore {
       mongo().globals.findOneAndUpdate(expired, { $set: { dead: true } }, { returnDocument: 'after' }),
     );
     if (row === null) return undefined;
+    await endSessions(mongo(), row);
     const pairs = row['policies'] as { name: string; policy: unknown }[];
     return { policies: Object.fromEntries(pairs.map(({ name, policy }) => [name, policy])) };
   };

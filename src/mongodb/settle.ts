@@ -5,6 +5,7 @@ import { BSON_OPTIONS, literal, run, type Mongo } from './context.js';
 import { toText, type JobDocument, type Key } from './document.js';
 import { HAND_ON_MS, isTimeLimit, isTransient, isUnstorable } from './errors.js';
 import { findExact } from './exact.js';
+import { noteSession } from './sessions.js';
 
 /** Off a job that nobody holds. */
 const LEASE_FIELDS = ['claimedBy', 'lastHeartbeat', 'heartbeatInterval', 'startedToken'];
@@ -170,6 +171,7 @@ export async function settleIn(
   settlement: Settlement,
   session: ClientSession,
 ): Promise<SettleAnswer> {
+  await noteSession(mongo, settlement.lease.token, session);
   const filter = preconditionOf(mongo, [settlement]);
   if (settlement.remove === true) {
     const { deletedCount } = await mongo.jobs.deleteMany(filter, { session });

@@ -64,3 +64,22 @@ it.each(Object.keys(places))(
     }
   },
 );
+
+it('runs a job elsewhere after the lease if its process was killed inside a MongoDB transaction', async () => {
+  const address = freshUri();
+  const file = join(mkdtempSync(join(tmpdir(), 'tidemill-kill-')), 'effects.log');
+  writeFileSync(file, '');
+  const worker = fileURLToPath(new URL('worker.ts', import.meta.url));
+  const child = fork(worker, [address, file, '1000'], { execArgv: ['--import', 'tsx'], stdio: 'ignore' });
+  const mill = aMill(mongodb({ uri: address }), { leaseDuration: '1s' });
+  const job = await mill.enqueue('hostage', { ms: 120_000, failures: 0 });
+  await until('the child has completed it, and not committed', () =>
+    readLines(file).some(({ what }) => what === 'start'),
+  );
+  mill.job('hostage', ({ attempt }) => attempt);
+  await mill.start();
+  child.kill('SIGKILL');
+  // The server itself ends such a transaction after a minute: `until` does not wait for that.
+  await until('it has run here', async () => (await mill.jobs.get(job.id))?.status === 'completed');
+  expect(await mill.jobs.result(job.id)).toBe(2);
+});

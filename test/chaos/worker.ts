@@ -43,6 +43,16 @@ mill.job<Work>('exact', { concurrency: 4, retryPolicy: patient }, (job) =>
   }),
 );
 
+/** Has completed its job, and does not come to the end of its transaction. */
+mill.job<Work>('hostage', { retryPolicy: patient }, (job) =>
+  place.exactly(async (transaction, effect) => {
+    await effect(job.id);
+    await job.complete({ transaction });
+    writeLine(file, { what: 'start', id: job.id, attempt: job.attempt });
+    await sleep(job.data.ms);
+  }),
+);
+
 mill.on('job:complete', ({ job }) => writeLine(file, { what: 'settled', id: job.id }));
 // Only the end of the instance's own lease excuses a second holder; a refused outcome is what must not come without it.
 mill.on('lease:lost', ({ reason }) => {

@@ -5,6 +5,7 @@ import type { Source, TaskSettlement } from '../../store/reactive.js';
 import { literal, run } from '../context.js';
 import { HAND_ON_MS, isTimeLimit, isTransient, isUnstorable } from '../errors.js';
 import { findExact } from '../exact.js';
+import { noteSession } from '../sessions.js';
 import { RUNNING } from './claim.js';
 import { textOf, type TaskKey } from './document.js';
 import type { Sources } from './sources.js';
@@ -188,6 +189,7 @@ export async function settleIn(
   // Without one it would be completed here and now, whatever becomes of the rest.
   if (!session.inTransaction())
     throw new OptionError('markCompleted() needs { session } of a transaction that has been started.');
+  await noteSession(sources.mongo, settlement.lease.token, session);
   const { tasks } = sources.place(sourceOf(settlement.name));
   const { matchedCount } = await tasks.updateMany(
     preconditionOf([settlement]),
