@@ -60,7 +60,7 @@ export class PageSize {
   readonly #most: number;
   #size: number;
 
-  constructor(perSecond = Infinity) {
+  constructor(perSecond: number = Infinity) {
     this.#most = Math.max(1, Math.min(MOST, Math.floor(perSecond / PAGES_PER_SECOND)));
     this.#size = Math.min(FIRST, this.#most);
   }

@@ -60,7 +60,7 @@ export class Sources {
   readonly #mongo: () => Mongo;
   readonly #nameOf: (collection: string) => string;
   readonly #create: boolean | 'unchecked';
-  readonly majority = new Majority();
+  readonly majority: Majority = new Majority();
   /** Of sources that exist; null: the simple one. */
   readonly #collations = new Map<string, Document | null>();
 
