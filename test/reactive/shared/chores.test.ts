@@ -53,6 +53,10 @@ eachYard('a reconciliation that takes long', (aYard) => {
     await yard.docs.insertOne({ _id: 1_000_000, n: 2 });
     await until('the new document is handled', () => runs.includes('large 1000000'));
     expect(reconciled).toEqual([]);
+    // A pass meets it last.
+    const { reconciling } = await mill.tasks.planning();
+    expect(reconciling).toMatchObject([{ task: 'large' }]);
+    expect(reconciling[0]?.processed).toBeLessThan(4_000);
   });
 });
 
