@@ -35,6 +35,7 @@ const steps = {
   boundaries: () => npmRun('boundaries'),
   unused: () => npmRun('unused'),
   tests: runTests,
+  simulate: () => npmRun('simulate', ['--seeds', '1000', '--minutes', '0.2', '--workers', '2']),
   rights: () => npmRun('test:rights', ['--some']),
   build: () => npmRun('build'),
   exports: () => npmRun('exports'),

@@ -1,10 +1,11 @@
 // npm run simulate -- --seed 42 --minutes 1       one seed
 // npm run simulate -- --seed 42 --trace           the same, with every step
 // npm run simulate -- --seeds 1000 --workers 2    seeds 1 to 1000, in two processes
+// npm run simulate -- --seeds 1000 --bail         until the first that fails
 import { fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { FAULTS, isFault } from './faults.js';
+import { FAULTS, isFault, OFF } from './faults.js';
 import { simulate } from './simulate.js';
 import { Tally } from './tally.js';
 
@@ -13,9 +14,11 @@ const { values } = parseArgs({
     seed: { type: 'string', default: '1' },
     seeds: { type: 'string', default: '1' },
     minutes: { type: 'string', default: '0.3' },
+    with: { type: 'string', multiple: true, default: [] },
     without: { type: 'string', multiple: true, default: [] },
     workers: { type: 'string', default: '1' },
     trace: { type: 'boolean', default: false },
+    bail: { type: 'boolean', default: false },
   },
 });
 
@@ -23,9 +26,12 @@ const first = whole('seed');
 const count = whole('seeds');
 const workers = Math.min(whole('workers'), count);
 const forMs = Number(values.minutes) * 60_000;
-const without = values.without.filter(isFault);
-const unknown = values.without.find((fault) => !isFault(fault));
-if (unknown !== undefined) fail(`--without ${unknown}: there is no such fault. Known: ${FAULTS.join(', ')}.`);
+const without = [
+  ...values.without.filter(isFault),
+  ...OFF.filter((fault) => !values.with.includes(fault) && !values.without.includes(fault)),
+];
+const unknown = [...values.with, ...values.without].find((fault) => !isFault(fault));
+if (unknown !== undefined) fail(`There is no fault ${unknown}. Known: ${FAULTS.join(', ')}.`);
 if (!(forMs > 0)) fail(`--minutes must be a positive number (got ${values.minutes}).`);
 
 const tally = await (workers > 1 ? inProcesses() : here());
@@ -55,7 +61,9 @@ async function here(): Promise<Tally> {
       ...(values.trace ? { print: (line: string) => console.log(line) } : {}),
     });
     tally.add(verdict);
-    if (verdict.violations.length > 0) report(seed, verdict.hash, verdict.violations);
+    if (verdict.violations.length === 0) continue;
+    report(seed, verdict.hash, verdict.violations);
+    if (values.bail) break;
   }
   return tally;
 }
@@ -64,7 +72,8 @@ function report(seed: number, hash: string, violations: readonly string[]): void
   const options = [
     `--seed ${String(seed)}`,
     `--minutes ${values.minutes}`,
-    ...without.map((one) => `--without ${one}`),
+    ...values.with.map((one) => `--with ${one}`),
+    ...values.without.map((one) => `--without ${one}`),
   ];
   console.log(
     `seed ${String(seed)} (${hash}); repeat it with: npm run simulate -- ${options.join(' ')} --trace`,
@@ -86,7 +95,8 @@ async function inProcesses(): Promise<Tally> {
         const options = ['--seed', seed, '--seeds', seeds, '--minutes', values.minutes].map(String);
         const child = fork(fileURLToPath(import.meta.url), [
           ...options,
-          ...without.flatMap((fault) => ['--without', fault]),
+          ...values.with.flatMap((fault) => ['--with', fault]),
+          ...values.without.flatMap((fault) => ['--without', fault]),
         ]);
         let isToldOf = false;
         child.on('message', (state) => {

@@ -1,4 +1,4 @@
-import type { Fault } from './faults.js';
+import { OFF, type Fault } from './faults.js';
 import { Random } from './random.js';
 import { Scheduler } from './scheduler.js';
 import { seal } from './seal.js';
@@ -8,7 +8,7 @@ export interface Simulation {
   readonly seed: number;
   /** How long work comes and things go wrong, in virtual time. */
   readonly forMs: number;
-  /** Kinds of faults that are left out. */
+  /** Kinds of faults that are left out. Default: those that are off. */
   readonly without?: readonly Fault[];
   readonly print?: (line: string) => void;
 }
@@ -29,7 +29,7 @@ const START = Date.UTC(2026, 0, 1);
 const BOUND_MS = 120_000;
 
 /** One run: everything in it follows from its seed. */
-export async function simulate({ seed, forMs, without = [], print }: Simulation): Promise<Verdict> {
+export async function simulate({ seed, forMs, without = OFF, print }: Simulation): Promise<Verdict> {
   const random = new Random(seed);
   const scheduler = new Scheduler(START);
   scheduler.trace.print = print;

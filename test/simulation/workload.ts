@@ -30,6 +30,8 @@ export class Workload {
   /** By task and document: the value that was handled last. */
   readonly handled = new Map<string, number>();
   readonly reminded = new Map<unknown, number>();
+  /** Jobs with a single attempt whose handler was called, with the signal of that call. */
+  readonly #singles = new Map<string, AbortSignal>();
 
   constructor(store: MemoryStore, judge: Judge, random: Random) {
     this.#store = store;
@@ -65,11 +67,18 @@ export class Workload {
   }
 
   #defineJobs(mill: Tidemill<RemoteStore>, process: SimulatedProcess): void {
-    for (const name of ['step', 'only', 'tick'])
+    for (const name of ['step', 'only'])
       mill.job(name, { retryPolicy: RETRY }, async ({ id, signal }) => {
         await this.#run(id, process, signal);
         this.completed.add(id);
       });
+    mill.job('single', { retryPolicy: { ...RETRY, maxAttempts: 1 } }, async ({ id, signal }) => {
+      // A stop, or a lost lease that nobody took, hands it back without an attempt; its signal has told it so.
+      if (this.#singles.get(id)?.aborted === false)
+        this.#judge.violated(`single ${id} may start once, and starts again on ${process.name}`);
+      this.#singles.set(id, signal);
+      await this.#run(id, process, signal);
+    });
     mill.job('transfer', { retryPolicy: RETRY }, async ({ id, signal, complete }) => {
       await this.#run(id, process, signal);
       await mill.withTransaction(async (transaction) => {
