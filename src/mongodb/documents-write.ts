@@ -1,12 +1,20 @@
-import { BSON, type AnyClientBulkWriteModel, type Document, type Filter, type UpdateFilter } from 'mongodb';
+import {
+  BSON,
+  type AnyClientBulkWriteModel,
+  type ClientBulkWriteResult,
+  type Document,
+  type Filter,
+  type UpdateFilter,
+} from 'mongodb';
 import { OptionError } from '../core/errors.js';
 import { valueAt } from '../core/paths.js';
 import type { DocumentChanges, DocumentWrite, Fenced } from '../store/documents.js';
 import { BSON_OPTIONS, run } from './context.js';
 import type { Documents } from './documents-context.js';
 import { DOCUMENT, unchanged } from './documents-read.js';
-import { isInvalid } from './errors.js';
+import { isInvalid, unconfirmedCount, unconfirmedResult } from './errors.js';
 import { findExact } from './exact.js';
+import { writeOnce } from './majority.js';
 import { textOf } from './reactive/document.js';
 
 /** One statement of a batch; without an update it deletes. */
@@ -21,8 +29,17 @@ interface Limit {
   readonly maxTimeMS?: number;
 }
 
+/** Infinity: it has no limit. */
+type LimitMs = number;
+
+const limited = <T>(
+  limitMs: LimitMs,
+  statement: (limit: Limit) => Promise<T>,
+  made: (error: unknown) => T | undefined,
+): Promise<T> => (limitMs === Infinity ? statement({}) : writeOnce(limitMs, statement, made));
+
 /** A document that somebody's open transaction has keeps a renewal waiting no longer than this. */
-const RENEWAL: Limit = { maxTimeMS: 2_000 };
+const RENEWAL_MS: LimitMs = 2_000;
 
 /** The command that answers for each of its statements came with 8.0. */
 const BULK_WRITE_WIRE = 25;
@@ -31,12 +48,16 @@ const BULK_WRITE_WIRE = 25;
 async function counts(
   documents: Documents,
   statements: readonly Statement[],
-  limit: Limit = {},
+  limitMs: LimitMs = Infinity,
 ): Promise<readonly number[]> {
   const { mongo } = documents;
   if (statements.length > 1 && mongo.wire >= BULK_WRITE_WIRE)
-    return inOneCommand(documents, statements, limit);
-  return Promise.all(statements.map((statement) => one(documents, statement, limit)));
+    return inOneCommand(documents, statements, limitMs);
+  return Promise.all(
+    statements.map((statement) =>
+      limited(limitMs, (limit) => one(documents, statement, limit), unconfirmedCount),
+    ),
+  );
 }
 
 async function one(
@@ -59,20 +80,22 @@ async function one(
 async function inOneCommand(
   { mongo, collection }: Documents,
   statements: readonly Statement[],
-  limit: Limit,
+  limitMs: LimitMs,
 ): Promise<readonly number[]> {
   const { namespace } = collection;
   const models = statements.map(({ filter, update, many }): AnyClientBulkWriteModel<Document> => {
     if (update === undefined) return { namespace, filter, name: many === true ? 'deleteMany' : 'deleteOne' };
     return { namespace, filter, update, name: many === true ? 'updateMany' : 'updateOne' };
   });
-  const answer = await mongo.client.bulkWrite(models, {
-    ordered: false,
-    verboseResults: true,
-    ...limit,
-    ...BSON_OPTIONS,
-    ...(mongo.options.writeConcern === undefined ? {} : { writeConcern: mongo.options.writeConcern }),
-  });
+  const write = (limit: Limit): Promise<ClientBulkWriteResult> =>
+    mongo.client.bulkWrite(models, {
+      ordered: false,
+      verboseResults: true,
+      ...limit,
+      ...BSON_OPTIONS,
+      ...(mongo.options.writeConcern === undefined ? {} : { writeConcern: mongo.options.writeConcern }),
+    });
+  const answer = await limited(limitMs, write, unconfirmedResult);
   return statements.map(
     (_statement, at) =>
       answer.updateResults?.get(at)?.matchedCount ?? answer.deleteResults?.get(at)?.deletedCount ?? 0,
@@ -83,8 +106,8 @@ async function inOneCommand(
 export const writeEach = async (
   documents: Documents,
   statements: readonly Statement[],
-  limit?: Limit,
-): Promise<boolean[]> => (await counts(documents, statements, limit)).map((count) => count > 0);
+  limitMs?: LimitMs,
+): Promise<boolean[]> => (await counts(documents, statements, limitMs)).map((count) => count > 0);
 
 const fence = ({ fields }: Documents, { ifSleepUntil, ifRevision }: Fenced): Filter<Document> => ({
   ...(ifSleepUntil === undefined ? {} : { [fields.sleepUntil]: ifSleepUntil }),
@@ -195,7 +218,7 @@ export async function renew(
     filter: { _id: lock.id as never, ...fence(documents, lock) },
     update: lockUpdate(documents, until, marks),
   }));
-  return run('renew locks', () => writeEach(documents, statements, RENEWAL), true);
+  return run('renew locks', () => writeEach(documents, statements, RENEWAL_MS), true);
 }
 
 /** A validator of the collection's that does not know of failures would refuse them for ever. */

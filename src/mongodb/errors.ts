@@ -5,6 +5,8 @@ import {
   MongoNetworkError,
   MongoServerError,
   MongoServerSelectionError,
+  MongoWriteConcernError,
+  type ClientBulkWriteResult,
 } from 'mongodb';
 import { countTooLong, driverError, OptionError, reasonOf, TidemillError } from '../core/errors.js';
 
@@ -52,6 +54,21 @@ export const isUnconfirmed = (error: unknown): boolean =>
   error instanceof MongoBulkWriteError && error.result.getWriteConcernError() !== undefined;
 
 export const isTimeLimit = (error: unknown): boolean => codeOf(error) === TIME_LIMIT;
+
+/** How many documents a statement has changed or deleted that was written, and only not confirmed within its time limit. */
+export function unconfirmedCount(error: unknown): number | undefined {
+  if (!isTimeLimit(error)) return undefined;
+  if (error instanceof MongoWriteConcernError) return Number(error.result['n']);
+  if (!(error instanceof MongoBulkWriteError) || !isUnconfirmed(error)) return undefined;
+  return [error.writeErrors].flat().length === 0 ? error.matchedCount + error.deletedCount : undefined;
+}
+
+/** The same of a command that answers for each of its statements. */
+export function unconfirmedResult(error: unknown): ClientBulkWriteResult | undefined {
+  if (!(error instanceof MongoClientBulkWriteError) || error.writeErrors.size > 0) return undefined;
+  const codes = error.writeConcernErrors.map(({ code }): unknown => code);
+  return codes.length > 0 && codes.every((code) => code === TIME_LIMIT) ? error.partialResult : undefined;
+}
 
 /** For a count with a time limit, which has no part of an answer to give. */
 export function refuseCount(what: string, limitMs: number, error: unknown): never {

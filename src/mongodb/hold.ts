@@ -7,8 +7,11 @@ import { SCHEMA_VERSION, toRecord, toText, type JobDocument, type Key } from './
 import { isDuplicate } from './errors.js';
 import { findExact } from './exact.js';
 
-/** Best-effort writes must never stand behind a user's transaction for long. */
-const BRIEFLY = { maxTimeMS: 1_000 } as const;
+/**
+ * Best-effort writes must never stand behind a user's transaction for long. They ask for no majority: the time limit would
+ * cover that wait as well, and report as failed what was written.
+ */
+const BRIEFLY = { maxTimeMS: 1_000, writeConcern: { w: 1 } } as const;
 /** Judging work needs no payload. */
 const WITHOUT_PAYLOAD = { data: 0, result: 0, progress: 0, logs: 0 } as const;
 

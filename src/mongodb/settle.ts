@@ -3,8 +3,9 @@ import { LOG_LIMIT } from '../core/job.js';
 import type { SettleAnswer, Settlement } from '../store/port.js';
 import { BSON_OPTIONS, literal, run, type Mongo } from './context.js';
 import { toText, type JobDocument, type Key } from './document.js';
-import { HAND_ON_MS, isTimeLimit, isTransient, isUnstorable } from './errors.js';
+import { HAND_ON_MS, isTimeLimit, isTransient, isUnstorable, unconfirmedCount } from './errors.js';
 import { findExact } from './exact.js';
+import { writeOnce } from './majority.js';
 import { noteSession } from './sessions.js';
 
 /** Off a job that nobody holds. */
@@ -110,6 +111,16 @@ function operationOf(mongo: Mongo, group: readonly Settlement[]): AnyBulkWriteOp
   return { updateMany: { filter, update: settlePipeline(group) } };
 }
 
+/** How many were written. Those of a reclaimer wait for nobody's transaction for long. */
+function writeAll(mongo: Mongo, settlements: readonly Settlement[]): Promise<number> {
+  const operations = groupsOf(settlements).map((group) => operationOf(mongo, group));
+  const write = async (limit: { readonly maxTimeMS?: number }): Promise<number> => {
+    const answer = await mongo.jobs.bulkWrite(operations, { ordered: false, ...limit });
+    return answer.matchedCount + answer.deletedCount;
+  };
+  return settlements[0]?.by === 'reclaimer' ? writeOnce(HAND_ON_MS, write, unconfirmedCount) : write({});
+}
+
 /** A count that is full needs no second look; a short one is named by reading. */
 export async function settle(
   mongo: Mongo,
@@ -117,13 +128,7 @@ export async function settle(
 ): Promise<readonly SettleAnswer[]> {
   return run('settle', async () => {
     try {
-      const operations = groupsOf(settlements).map((group) => operationOf(mongo, group));
-      const limit = settlements[0]?.by === 'reclaimer' ? { maxTimeMS: HAND_ON_MS } : {};
-      const { matchedCount, deletedCount } = await mongo.jobs.bulkWrite(operations, {
-        ordered: false,
-        ...limit,
-      });
-      if (matchedCount + deletedCount === settlements.length)
+      if ((await writeAll(mongo, settlements)) === settlements.length)
         return settlements.map(() => 'settled' as const);
     } catch (error) {
       const blocked = isTimeLimit(error) && settlements[0]?.by === 'reclaimer';

@@ -1,10 +1,11 @@
-import type { ClientSession, Document } from 'mongodb';
+import type { ClientSession, Collection, Document } from 'mongodb';
 import { OptionError } from '../../core/errors.js';
 import type { SettleAnswer } from '../../store/port.js';
 import type { Source, TaskSettlement } from '../../store/reactive.js';
 import { literal, run } from '../context.js';
-import { HAND_ON_MS, isTimeLimit, isTransient, isUnstorable } from '../errors.js';
+import { HAND_ON_MS, isTimeLimit, isTransient, isUnstorable, unconfirmedCount } from '../errors.js';
 import { findExact } from '../exact.js';
+import { writeOnce } from '../majority.js';
 import { noteSession } from '../sessions.js';
 import { RUNNING } from './claim.js';
 import { textOf, type TaskKey } from './document.js';
@@ -117,6 +118,13 @@ const preconditionOf = (group: readonly TaskSettlement[]): Document => {
   };
 };
 
+/** How many were written. Those of a reclaimer wait for nobody's transaction for long. */
+function writeGroup(tasks: Collection, group: readonly TaskSettlement[]): Promise<number> {
+  const write = async (limit: { readonly maxTimeMS?: number }): Promise<number> =>
+    (await tasks.updateMany(preconditionOf(group), settlePipeline(group), limit)).matchedCount;
+  return group[0]?.by === 'reclaimer' ? writeOnce(HAND_ON_MS, write, unconfirmedCount) : write({});
+}
+
 async function settleGroup(
   sources: Sources,
   group: readonly TaskSettlement[],
@@ -124,9 +132,7 @@ async function settleGroup(
 ): Promise<readonly SettleAnswer[]> {
   const { tasks } = sources.place(source);
   try {
-    const limit = group[0]?.by === 'reclaimer' ? { maxTimeMS: HAND_ON_MS } : {};
-    const { matchedCount } = await tasks.updateMany(preconditionOf(group), settlePipeline(group), limit);
-    if (matchedCount === group.length) return group.map(() => 'settled' as const);
+    if ((await writeGroup(tasks, group)) === group.length) return group.map(() => 'settled' as const);
   } catch (error) {
     const blocked = isTimeLimit(error) && group[0]?.by === 'reclaimer';
     // What a rule of the database refuses is for the caller to find, in halves.

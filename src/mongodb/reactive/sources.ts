@@ -5,7 +5,7 @@ import type { Source, TaskPlan } from '../../store/reactive.js';
 import { BSON_OPTIONS, type Mongo } from '../context.js';
 import { EXACT } from '../exact.js';
 import { createIndexes, indexFaults, missingIndexError, type IndexPlan } from '../indexes.js';
-import { Majority } from './majority.js';
+import { Majority } from '../majority.js';
 
 /** A source with the collection of its tasks, open. */
 export interface Place {

@@ -1,10 +1,11 @@
 /**
  * Statements that write, in a limited time. The server's limit also covers the wait until a majority has the write, so a
- * statement that took too long may have been written, and may stand behind nobody. Only one that asks for no majority tells.
+ * statement that took too long may have been written, and may stand behind nobody. For `$merge`, only a statement that asks for
+ * no majority tells; other writes tell by the error's write concern part, with what they came to.
  */
 import type { WriteConcernSettings } from 'mongodb';
-import { StoreError } from '../../core/errors.js';
-import { isTimeLimit } from '../errors.js';
+import { StoreError } from '../core/errors.js';
+import { isTimeLimit } from './errors.js';
 
 interface Limit {
   readonly maxTimeMS: number;
@@ -13,6 +14,26 @@ interface Limit {
 
 /** Repeatable: it may be run three times. */
 type Statement = (limit: Limit) => Promise<unknown>;
+
+/**
+ * Runs a statement that fails by the server's time limit only if it takes longer than `limitMs` by itself. `made` reads from
+ * the error what a statement came to that was written and not confirmed in that time. Then it is run again, without a limit:
+ * its precondition holds no more, so it changes nothing, and waits for the majority as other writes do.
+ */
+export async function writeOnce<T>(
+  limitMs: number,
+  statement: (limit: { readonly maxTimeMS?: number }) => Promise<T>,
+  made: (error: unknown) => T | undefined,
+): Promise<T> {
+  try {
+    return await statement({ maxTimeMS: limitMs });
+  } catch (error) {
+    const result = made(error);
+    if (result === undefined) throw error;
+    await statement({});
+    return result;
+  }
+}
 
 /** A majority that is this fast again does not lag. */
 const PROMPT_MS = 1_000;

@@ -1,0 +1,159 @@
+import { startMongo, type MongoServer } from '@tidemill/servers';
+import { MongoClient, MongoServerError } from 'mongodb';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { StoreError } from '../../src/core/errors.js';
+import { isTimeLimit } from '../../src/mongodb/errors.js';
+import { mongodb } from '../../src/mongodb/index.js';
+import { Majority } from '../../src/mongodb/majority.js';
+import { leaseOf } from '../../src/store/port.js';
+import type { TaskPlan } from '../../src/store/reactive.js';
+import { Plant } from '../reactive/plant.js';
+import { aClaim, aJob, anInstance, done, opened } from '../support/port.js';
+import { freshUri } from '../support/stores.js';
+
+const TIME_LIMIT = 50;
+const timeLimit = (): MongoServerError =>
+  new MongoServerError({ message: 'operation exceeded time limit', code: TIME_LIMIT });
+
+/** A statement that takes so long by itself, and so long until a majority has it. */
+function aStatement(takesMs: number, lagMs: number) {
+  const asked: string[] = [];
+  const statement = (limit: { maxTimeMS: number; writeConcern?: object }): Promise<void> => {
+    const alone = limit.writeConcern !== undefined;
+    asked.push(`${alone ? 'alone' : 'majority'} ${String(limit.maxTimeMS)}`);
+    return takesMs + (alone ? 0 : lagMs) > limit.maxTimeMS ? Promise.reject(timeLimit()) : Promise.resolve();
+  };
+  return { asked, statement };
+}
+
+describe('a write within a time limit', () => {
+  it('is asked for once where the majority is prompt', async () => {
+    const { asked, statement } = aStatement(10, 10);
+    await new Majority().write(2_000, 15_000, statement);
+    expect(asked).toEqual(['majority 2000']);
+  });
+
+  it('waits for a majority that lags, and is not taken for a blocked one', async () => {
+    const { asked, statement } = aStatement(10, 3_000);
+    await new Majority().write(2_000, 15_000, statement);
+    expect(asked).toEqual(['majority 2000', 'alone 2000', 'majority 15000']);
+  });
+
+  it('is blocked where it takes too long by itself', async () => {
+    const { statement } = aStatement(5_000, 0);
+    const failed = await new Majority().write(2_000, 15_000, statement).catch((error: unknown) => error);
+    expect(isTimeLimit(failed)).toBe(true);
+  });
+
+  it('may be tried again where the majority lags for too long', async () => {
+    const { statement } = aStatement(10, 20_000);
+    const failed = await new Majority().write(2_000, 15_000, statement).catch((error: unknown) => error);
+    expect(failed).toBeInstanceOf(StoreError);
+    expect(failed).toMatchObject({ transient: true, message: expect.stringContaining('lag') as string });
+  });
+});
+
+describe('a server whose majority lags', () => {
+  let server: MongoServer;
+  beforeAll(async () => {
+    server = await startMongo({ failPoints: true });
+  }, 60_000);
+  afterAll(() => server.stop());
+
+  const PLAN: TaskPlan = {
+    task: 'task',
+    source: { collection: 'docs' },
+    debounce: { waitMs: 0, maxWaitMs: 0 },
+    resetRetriesOnDataChange: true,
+    cleanup: { deleteWhen: 'never', keepForMs: 0 },
+    evolution: { handlerVersion: 1, onHandlerVersionChange: 'none', reconcileOnTriggerChange: true },
+  };
+
+  async function open() {
+    const plant = new Plant(freshUri(server.uri));
+    /** The next command of that kind is carried out, and its wait for the majority ends with the time limit. */
+    const lag = (command: string): Promise<unknown> =>
+      plant.client.db('admin').command({
+        configureFailPoint: 'failCommand',
+        mode: { times: 1 },
+        data: {
+          failCommands: [command],
+          writeConcernError: { code: TIME_LIMIT, errmsg: 'operation exceeded time limit' },
+        },
+      });
+    return { plant, lag, store: await opened(mongodb({ uri: plant.uri })) };
+  }
+
+  it('blocks no document: what was written counts once the majority has it', async () => {
+    const { plant, lag, store } = await open();
+    await store.reactive.prepare([PLAN]);
+    await plant.collection('docs').insertOne({ _id: 1 });
+    await lag('aggregate');
+    expect(await store.reactive.planning.plan(PLAN, [1], 15_000)).toEqual([]);
+    expect(await plant.task('docs', 1)).toMatchObject({ status: 'pending' });
+  });
+
+  it('returns the jobs that a reclaimer has handed on as settled', async () => {
+    const { lag, store } = await open();
+    await store.jobs.insert([aJob({ id: store.jobs.newId() }), aJob({ id: store.jobs.newId() })]);
+    const { jobs } = await store.jobs.claim(aClaim(anInstance()));
+    await lag('update');
+    const handedOn = jobs.map((job) => done(job, { status: 'pending', set: {}, by: 'reclaimer' }));
+    expect(await store.jobs.settle(handedOn)).toEqual(['settled', 'settled']);
+  });
+
+  it('returns the tasks that a reclaimer has handed on as settled', async () => {
+    const { plant, lag, store } = await open();
+    await store.reactive.prepare([PLAN]);
+    await plant.collection('docs').insertOne({ _id: 1 });
+    await store.reactive.planning.plan(PLAN, [1], 15_000);
+    const tasks = store.reactive.tasks(() => new Map([[PLAN.task, PLAN]]));
+    const { jobs } = await tasks.claim(aClaim(anInstance(), { names: [PLAN.task] }));
+    expect(jobs).toHaveLength(1);
+    await lag('update');
+    const handedOn = jobs.map((task) => ({
+      lease: leaseOf(task),
+      name: PLAN.task,
+      status: 'pending' as const,
+      takeBack: false,
+      deferred: false,
+      skipped: false,
+      resetRetries: false,
+      historyLimit: 5,
+      by: 'reclaimer' as const,
+    }));
+    expect(await tasks.settle(handedOn)).toEqual(['settled']);
+  });
+
+  it('takes progress and heartbeats without waiting for the majority', async () => {
+    const { plant, store: other } = await open();
+    const client = new MongoClient(plant.uri, { monitorCommands: true });
+    const store = await opened(mongodb({ client }));
+    await other.jobs.insert([aJob()]);
+    const instance = anInstance();
+    const { jobs } = await store.jobs.claim(aClaim(instance));
+    const concerns: unknown[] = [];
+    client.on('commandStarted', ({ command }) => concerns.push(command['writeConcern']));
+    await store.jobs.note(jobs.map((job) => ({ lease: leaseOf(job), progress: { value: 1 } })));
+    await store.jobs.beat(instance, []);
+    expect(concerns).toEqual([{ w: 1 }, { w: 1 }]);
+    await client.close();
+  });
+
+  it.each([1, 2])(
+    'confirms the renewal of document locks once it was written (%i in a batch)',
+    async (count) => {
+      const { plant, lag, store } = await open();
+      const locked = new Date(Date.now() + 60_000);
+      const until = new Date(Date.now() + 120_000);
+      const ids = Array.from({ length: count }, (_none, at) => at);
+      await plant.collection('docs').insertMany(ids.map((id) => ({ _id: id, sleepUntil: locked })));
+      const documents = store.documents({ collection: 'docs' });
+      await lag(count === 1 ? 'update' : 'bulkWrite');
+      const locks = ids.map((id) => ({ id, ifSleepUntil: locked }));
+      const { signal } = new AbortController();
+      expect(await documents.renew?.(locks, until, { signal, marks: false })).toEqual(ids.map(() => true));
+      expect(await plant.collection('docs').countDocuments({ sleepUntil: until })).toBe(count);
+    },
+  );
+});
