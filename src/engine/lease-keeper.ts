@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { pause, type Clock, type Timer } from '../core/clock.js';
-import { TidemillError } from '../core/errors.js';
-import type { Instance, InstanceStore, Registration } from '../store/port.js';
+import { StoppingError, TidemillError } from '../core/errors.js';
+import { FailureDetector } from '../maintenance/failure-detector.js';
+import type { Instance, InstanceStore, Registration, Rival } from '../store/port.js';
 
 export interface LeaseKeeperOptions {
   readonly store: InstanceStore;
@@ -24,6 +25,13 @@ const renewEvery = (leaseMs: number): number => leaseMs / 3;
 /** A failed renewal is tried again this soon: faster than others declare an instance dead whose lease has ended. */
 const RETRY_MS = 500;
 const retryAfter = (leaseMs: number): number => Math.min(RETRY_MS, leaseMs / 10);
+
+const taken = (instanceId: string, { host, pid }: Rival): TidemillError =>
+  new TidemillError(
+    'INSTANCE_ID_TAKEN',
+    `instanceId "${instanceId}" belongs to a live process on ${host} (pid ${String(pid)}); ` +
+      `this one is on ${hostname()} (pid ${String(process.pid)}). Give each process its own, or leave it out.`,
+  );
 
 /**
  * Keeps this instance alive in the store: one small write per interval, on a timer of its own, whatever else goes on.
@@ -83,19 +91,35 @@ export class LeaseKeeper {
   }
 
   async #begin(): Promise<void> {
-    const { store, instanceId, clock } = this.#options;
+    const { store, instanceId, clock, leaseMs } = this.#options;
     this.#life = randomBytes(8).toString('hex');
-    const sentAt = clock.monotonic();
-    const { refusedBy } = await store.register(this.#registration());
-    if (refusedBy !== undefined) {
-      throw new TidemillError(
-        'INSTANCE_ID_TAKEN',
-        `instanceId "${instanceId}" belongs to a live process on ${refusedBy.host} (pid ${String(refusedBy.pid)}); ` +
-          `this one is on ${hostname()} (pid ${String(process.pid)}). Give each process its own, or leave it out.`,
-      );
+    const detector = new FailureDetector(clock, leaseMs);
+    for (let takeOver: string | undefined; ;) {
+      const sentAt = clock.monotonic();
+      const { refusedBy } = await store.register(this.#registration(), takeOver);
+      if (refusedBy === undefined) {
+        this.#arm(sentAt);
+        this.#held = true;
+        return;
+      }
+      if (!refusedBy.expired) throw taken(instanceId, refusedBy);
+      takeOver = await this.#watch(refusedBy, detector);
     }
-    this.#arm(sentAt);
-    this.#held = true;
+  }
+
+  /**
+   * An outage ends the leases of live processes, too: one that has the same id gets as long to renew as any other. Returns
+   * its life once it may be fenced.
+   */
+  async #watch({ life }: Rival, detector: FailureDetector): Promise<string | undefined> {
+    const { clock, leaseMs, instanceId } = this.#options;
+    detector.renewed();
+    detector.observe({ instances: [{ instanceId, life, names: [], tasks: [], leftMs: 0, dead: false }] });
+    const waitMs = detector.waitMs({ life, leftMs: 0 });
+    if (waitMs === 0) return life;
+    await pause(clock, Math.min(waitMs, retryAfter(leaseMs)), this.#stop.signal);
+    if (this.#stop.signal.aborted) throw new StoppingError('stop() was called before the start had ended.');
+    return undefined;
   }
 
   #registration(): Registration {

@@ -6,6 +6,7 @@ import type {
   InstanceStore,
   Leader,
   Registration,
+  Rival,
 } from '../store/port.js';
 
 interface Entry {
@@ -59,13 +60,13 @@ export class MemoryInstances implements InstanceStore {
     return Promise.resolve({ cluster, instances });
   }
 
-  register(registration: Registration): Promise<{ refusedBy?: { host: string; pid: number } }> {
+  register(registration: Registration, takeOver?: string): Promise<{ refusedBy?: Rival }> {
     const now = this.#clock.now();
     for (const entry of this.#entries.values()) {
-      if (entry.dead || entry.registration.instanceId !== registration.instanceId) continue;
-      if (entry.leaseUntil > now) {
-        return Promise.resolve({ refusedBy: { host: entry.registration.host, pid: entry.registration.pid } });
-      }
+      const { instanceId, life, host, pid } = entry.registration;
+      if (entry.dead || instanceId !== registration.instanceId || life === registration.life) continue;
+      const expired = entry.leaseUntil <= now;
+      if (!expired || life !== takeOver) return Promise.resolve({ refusedBy: { life, host, pid, expired } });
       entry.dead = true;
     }
     this.#entries.set(registration.life, {

@@ -6,6 +6,7 @@ import type {
   InstanceState,
   InstanceStore,
   Registration,
+  Rival,
 } from '../store/port.js';
 import { literal, run, type Mongo } from './context.js';
 import { isDuplicate } from './errors.js';
@@ -62,6 +63,17 @@ export function instanceStore(mongo: () => Mongo): InstanceStore {
     }
   };
 
+  const rival = async (instanceId: string): Promise<Rival | undefined> => {
+    const living = { $match: { kind: 'instance', dead: false, instanceId } };
+    const expired = { $lte: ['$leaseUntil', '$$NOW'] };
+    const [row] = await mongo()
+      .globals.aggregate([living, { $project: { _id: 0, life: 1, host: 1, pid: 1, expired } }])
+      .toArray();
+    if (row === undefined) return undefined;
+    const { life, host, pid } = row;
+    return { life: String(life), host: String(host), pid: Number(pid), expired: row['expired'] === true };
+  };
+
   const fence: InstanceStore['fence'] = async (instance) => {
     const expired = { _id: idOf(instance), $expr: { $or: ['$dead', { $lte: ['$leaseUntil', '$$NOW'] }] } };
     const row = await run('fence', () =>
@@ -82,19 +94,15 @@ export function instanceStore(mongo: () => Mongo): InstanceStore {
         const read = readCluster(rows, mongo().clock.now());
         return { cluster: read, instances: read.instances.map((one) => toDetails(one)) };
       }),
-    register: (registration) =>
+    register: (registration, takeOver) =>
       run('register', async () => {
         for (;;) {
           if (await upsert(registration)) return {};
-          const other = await mongo().globals.findOne({
-            kind: 'instance',
-            dead: false,
-            instanceId: registration.instanceId,
-          });
-          if (other === null) continue;
-          const freed = await fence({ instanceId: registration.instanceId, life: other['life'] as string });
-          if (freed === undefined)
-            return { refusedBy: { host: String(other['host']), pid: Number(other['pid']) } };
+          const other = await rival(registration.instanceId);
+          if (other === undefined) continue;
+          if (other.life !== takeOver) return { refusedBy: other };
+          const freed = await fence({ instanceId: registration.instanceId, life: other.life });
+          if (freed === undefined) return { refusedBy: { ...other, expired: false } };
         }
       }),
     renew: async (registration) => {

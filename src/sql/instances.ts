@@ -1,4 +1,11 @@
-import type { Capacity, Instance, InstanceDetails, InstanceStore, Registration } from '../store/port.js';
+import type {
+  Capacity,
+  Instance,
+  InstanceDetails,
+  InstanceStore,
+  Registration,
+  Rival,
+} from '../store/port.js';
 import { lockLimit, passingOver } from './around-locks.js';
 import { cluster, clusterJson, readCluster, type ClusterRow } from './cluster.js';
 import type { Sql } from './connection.js';
@@ -65,13 +72,12 @@ export function instanceStore(sql: () => Sql): InstanceStore {
   };
 
   /** The registration that has the instance's id, be it an earlier try of the same life. */
-  const rival = async (
-    instanceId: string,
-  ): Promise<{ life: string; host: string; pid: number } | undefined> => {
-    const { driver, names } = sql();
-    const text = `select json_build_object('life', life, 'host', host, 'pid', pid)::text as json
+  const rival = async (instanceId: string): Promise<Rival | undefined> => {
+    const { driver, names, leaseNow } = sql();
+    const text = `select json_build_object('life', life, 'host', host, 'pid', pid,
+        'expired', lease_until <= ${leaseNow()})::text as json
       from ${names.instances} where instance_id = $1::text and not dead`;
-    return (await rows<{ life: string; host: string; pid: number }>(driver, text, [instanceId]))[0];
+    return (await rows<Rival>(driver, text, [instanceId]))[0];
   };
 
   const fence: InstanceStore['fence'] = async (instance) => {
@@ -101,15 +107,16 @@ export function instanceStore(sql: () => Sql): InstanceStore {
       ),
     list: () => cluster(sql()),
     describe: () => run('read instances', () => describe(sql())),
-    register: (registration) =>
+    register: (registration, takeOver) =>
       run('register', async () => {
         for (;;) {
           if (await insert(registration)) return {};
           const other = await rival(registration.instanceId);
           if (other?.life === registration.life) return {};
           if (other === undefined) continue;
+          if (other.life !== takeOver) return { refusedBy: other };
           const freed = await fence({ instanceId: registration.instanceId, life: other.life });
-          if (freed === undefined) return { refusedBy: { host: other.host, pid: other.pid } };
+          if (freed === undefined) return { refusedBy: { ...other, expired: false } };
         }
       }),
     renew: async (registration) => {

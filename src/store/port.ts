@@ -275,9 +275,21 @@ export interface InstanceDetails extends InstanceState {
   readonly capacity?: Capacity;
 }
 
+/** The process that has the instanceId which another one asks for. */
+export interface Rival {
+  readonly life: string;
+  readonly host: string;
+  readonly pid: number;
+  /** Its lease has ended: it is dead, or was cut off and is about to renew. */
+  readonly expired: boolean;
+}
+
 export interface InstanceStore {
-  /** Refused where another live process has the same instanceId; the answer names it. */
-  register(registration: Registration): Promise<{ refusedBy?: { host: string; pid: number } }>;
+  /**
+   * Refused if another process has the same instanceId; the answer names it. `takeOver` is the life of a rival that may be
+   * fenced if its lease has ended.
+   */
+  register(registration: Registration, takeOver?: string): Promise<{ refusedBy?: Rival }>;
   renew(registration: Registration): Promise<'renewed' | 'lost'>;
   deregister(instance: Instance): Promise<void>;
   list(): Promise<Cluster>;

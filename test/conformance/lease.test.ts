@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { LeaseLostError } from '../../src/core/errors.js';
 import { memory } from '../../src/memory/index.js';
-import { leaseOf, type Registration } from '../../src/store/port.js';
+import { leaseOf, type InstanceStore, type Registration } from '../../src/store/port.js';
 import { virtualClock } from '../../src/testing/index.js';
 import { aMill, gate, until } from '../support/mills.js';
 import { aClaim, aJob, anInstance, done, opened } from '../support/port.js';
@@ -23,15 +23,23 @@ eachStore('instances', ({ open }) => {
     const { instances } = await opened(open());
     expect(await instances.register(registration({ instanceId: 'same' }))).toEqual({});
     const second = registration({ instanceId: 'same', host: 'there', pid: 2 });
-    expect(await instances.register(second)).toEqual({ refusedBy: { host: 'here', pid: 1 } });
+    const { refusedBy } = await instances.register(second);
+    expect(refusedBy).toMatchObject({ host: 'here', pid: 1, expired: false });
+    expect((await instances.register(second, refusedBy?.life)).refusedBy).toMatchObject({ expired: false });
   });
 
-  it('takes over the id of a process whose lease has ended', async () => {
+  it('takes over the id of a process whose lease has ended only if told to, and only from that life', async () => {
     const { instances } = await opened(open());
     const old = registration({ instanceId: 'same', leaseMs: 1 });
     await instances.register(old);
     await until('the lease has ended', async () => ((await instances.list()).instances[0]?.leftMs ?? 0) < 0);
-    expect(await instances.register(registration({ instanceId: 'same' }))).toEqual({});
+    const next = registration({ instanceId: 'same' });
+    for (const takeOver of [undefined, 'another life']) {
+      const { refusedBy } = await instances.register(next, takeOver);
+      expect(refusedBy).toEqual({ life: old.life, host: 'here', pid: 1, expired: true });
+    }
+    expect(await instances.renew({ ...old, leaseMs: -1 })).toBe('renewed');
+    expect(await instances.register(next, old.life)).toEqual({});
     expect(await instances.renew(old)).toBe('lost');
   });
 
@@ -78,6 +86,48 @@ eachStore('instances', ({ open }) => {
 });
 
 eachStore('leases', ({ open }) => {
+  it('refuses the instanceId of a process that was cut off and renews its lease in time', async () => {
+    const store = await opened(open());
+    const cutOff = registration({ instanceId: 'same', leaseMs: -1 });
+    await store.instances.register(cutOff);
+    let looks = 0;
+    const instances = new Proxy(store.instances, {
+      get: (target, key) => {
+        if (key !== 'register') return Reflect.get(target, key, target) as unknown;
+        return async (...given: Parameters<InstanceStore['register']>) => {
+          const answer = await target.register(...given);
+          // It comes back after the second process has seen its lease expired.
+          if ((looks += 1) === 2) expect(await target.renew({ ...cutOff, leaseMs: 60_000 })).toBe('renewed');
+          return answer;
+        };
+      },
+    });
+    const front = new Proxy(store, {
+      get: (target, key) => {
+        const value: unknown = key === 'instances' ? instances : Reflect.get(target, key, target);
+        return typeof value === 'function' ? (value.bind(target) as unknown) : value;
+      },
+    });
+    const mill = aMill(front, { leaseDuration: 1_000, instanceId: 'same' });
+    mill.job('x', () => undefined);
+    await expect(mill.start()).rejects.toMatchObject({ code: 'INSTANCE_ID_TAKEN' });
+    expect(looks).toBeGreaterThanOrEqual(3);
+    expect(await store.instances.renew(cutOff)).toBe('renewed');
+  });
+
+  it('starts under the instanceId of a process that died, once that has not renewed for a lease', async () => {
+    const store = await opened(open());
+    const dead = registration({ instanceId: 'same', leaseMs: -1 });
+    await store.instances.register(dead);
+    const mill = aMill(store, { leaseDuration: 500, instanceId: 'same' });
+    mill.job('x', () => undefined);
+    const began = performance.now();
+    await mill.start();
+    expect(performance.now() - began).toBeGreaterThanOrEqual(400);
+    expect(mill.isHealthy()).toBe(true);
+    expect(await store.instances.renew(dead)).toBe('lost');
+  });
+
   it('hands on the work of an instance that died, and counts the attempt as crashed', async () => {
     const store = await opened(open());
     const dead = registration({ leaseMs: 1 });

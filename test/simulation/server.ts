@@ -44,8 +44,8 @@ export function watchedServer(options: ServerOptions): Server {
     audit: store.audit,
     jobs: watchedJobs(options),
     instances: {
-      register: async (registration) => {
-        const answer = await instances.register(registration);
+      register: async (registration, takeOver) => {
+        const answer = await instances.register(registration, takeOver);
         if (answer.refusedBy === undefined) heard(registration);
         return answer;
       },
