@@ -271,6 +271,8 @@ export class Engine<W extends Work, S> implements Crew {
   }
 
   #startWaiting(): void {
+    // A process that was paused for longer than its lease must not begin what others may have taken over.
+    if (!this.#station.keeper.held) return;
     for (let work = this.#lanes.next(); work !== undefined; work = this.#lanes.next()) this.#launch(work);
     if (this.#ageTimer === undefined && this.#lanes.buffered > 0)
       this.#ageTimer = this.#clock.timer(AGE_CHECK_MS, () => this.#handBackAged());
@@ -390,6 +392,7 @@ export class Engine<W extends Work, S> implements Crew {
 
   leaseRenewed(): void {
     const { store } = this.#options;
+    if (!this.#stop.signal.aborted) this.#startWaiting();
     if (this.#attempts.size === 0 || store.beat === undefined) return;
     const except = [...this.#attempts.values()]
       .filter((attempt) => attempt.inTransaction)

@@ -57,8 +57,9 @@ export class LeaseKeeper {
     return { instanceId: this.#options.instanceId, life: this.#life };
   }
 
+  /** By the clock as well: in a process that was paused, answers may come before the timer that ends the lease. */
   get held(): boolean {
-    return this.#held;
+    return this.leftMs > 0;
   }
 
   /** How long the lease holds at least, from now. */
