@@ -264,12 +264,9 @@ export class Planner {
       overtaken();
       return;
     }
-    this.#adopt(next, states);
-    this.#aside.restore(this.#kept);
-    this.#kept = [];
-    // Feeds first: what changes from now on is heard before anything is looked at.
-    await this.#followers.follow(next, newcomers);
-    // What is in force is known before anything is reset: no older handler takes up what is to run again.
+    // What is in force is stored before anything is planned by it: whoever leads next, maybe by another definition, must
+    // know that this one moved the resume point. And before anything is reset: no older handler takes up what is to run again.
+    this.#keepProgress(next, states);
     for (const planned of changed) {
       const { handlerVersion, ...state } = planned.state;
       const first = reset.some((one) => one.planned === planned) ? state : planned.state;
@@ -277,6 +274,13 @@ export class Planner {
       overtaken();
       return;
     }
+    this.#keepProgress(next, states);
+    // Before the feeds: what one of them brings while another is being opened must find its plans.
+    this.#plans = next;
+    this.#aside.restore(this.#kept);
+    this.#kept = [];
+    // Feeds first: what changes from now on is heard before anything is looked at.
+    await this.#followers.follow(next, newcomers);
     // An instance whose definition has come into force may not have run anything, and polls rarely.
     if (changed.length > 0) this.#ring();
     for (const { planned, which } of reset) if (!(await this.#reprocess(planned, which))) return;
@@ -303,11 +307,8 @@ export class Planner {
     return false;
   }
 
-  /**
-   * Before the feeds: what one of them brings while another is being opened must find its plans. What the chores have
-   * done since the states were read is kept.
-   */
-  #adopt(next: ReadonlyMap<string, Planned>, read: readonly TaskState[]): void {
+  /** What the chores have done since the states were read is kept. */
+  #keepProgress(next: ReadonlyMap<string, Planned>, read: readonly TaskState[]): void {
     const stored = new Set(read.map(({ task }) => task));
     for (const [task, planned] of next) {
       const known = this.#plans.get(task)?.state;
@@ -320,7 +321,6 @@ export class Planner {
         ...(lastReconciledAt === undefined ? {} : { lastReconciledAt }),
       };
     }
-    this.#plans = next;
   }
 
   /** A task whose source cannot be watched any more must not hold up the others. Returns what is wrong with it. */

@@ -5,7 +5,7 @@
 import { fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { FAULTS, isFault, OFF } from './faults.js';
+import { FAULTS, isFault } from './faults.js';
 import { simulate } from './simulate.js';
 import { Tally } from './tally.js';
 
@@ -14,7 +14,6 @@ const { values } = parseArgs({
     seed: { type: 'string', default: '1' },
     seeds: { type: 'string', default: '1' },
     minutes: { type: 'string', default: '0.3' },
-    with: { type: 'string', multiple: true, default: [] },
     without: { type: 'string', multiple: true, default: [] },
     workers: { type: 'string', default: '1' },
     trace: { type: 'boolean', default: false },
@@ -26,11 +25,8 @@ const first = whole('seed');
 const count = whole('seeds');
 const workers = Math.min(whole('workers'), count);
 const forMs = Number(values.minutes) * 60_000;
-const without = [
-  ...values.without.filter(isFault),
-  ...OFF.filter((fault) => !values.with.includes(fault) && !values.without.includes(fault)),
-];
-const unknown = [...values.with, ...values.without].find((fault) => !isFault(fault));
+const without = values.without.filter(isFault);
+const unknown = values.without.find((fault) => !isFault(fault));
 if (unknown !== undefined) fail(`There is no fault ${unknown}. Known: ${FAULTS.join(', ')}.`);
 if (!(forMs > 0)) fail(`--minutes must be a positive number (got ${values.minutes}).`);
 
@@ -72,7 +68,6 @@ function report(seed: number, hash: string, violations: readonly string[]): void
   const options = [
     `--seed ${String(seed)}`,
     `--minutes ${values.minutes}`,
-    ...values.with.map((one) => `--with ${one}`),
     ...values.without.map((one) => `--without ${one}`),
   ];
   console.log(
@@ -95,7 +90,6 @@ async function inProcesses(): Promise<Tally> {
         const options = ['--seed', seed, '--seeds', seeds, '--minutes', values.minutes].map(String);
         const child = fork(fileURLToPath(import.meta.url), [
           ...options,
-          ...values.with.flatMap((fault) => ['--with', fault]),
           ...values.without.flatMap((fault) => ['--without', fault]),
         ]);
         let isToldOf = false;

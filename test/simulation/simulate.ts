@@ -1,4 +1,4 @@
-import { OFF, type Fault } from './faults.js';
+import type { Fault } from './faults.js';
 import { Random } from './random.js';
 import { Scheduler } from './scheduler.js';
 import { seal } from './seal.js';
@@ -29,7 +29,7 @@ const START = Date.UTC(2026, 0, 1);
 const BOUND_MS = 120_000;
 
 /** One run: everything in it follows from its seed. */
-export async function simulate({ seed, forMs, without = OFF, print }: Simulation): Promise<Verdict> {
+export async function simulate({ seed, forMs, without = [], print }: Simulation): Promise<Verdict> {
   const random = new Random(seed);
   const scheduler = new Scheduler(START);
   scheduler.trace.print = print;
