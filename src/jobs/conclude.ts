@@ -92,11 +92,8 @@ function goOn(
     const failReason = `The cron text ${JSON.stringify(job.repeatInterval)} cannot be read; call schedule() again.`;
     return back(job, finished, options, { ...set, failReason, nextRunAt: NEVER });
   }
-  const { at, dropped } = runAfter(
-    recurrence,
-    job.scheduledFor ?? job.nextRunAt,
-    new Date(finished.finishedAt),
-  );
+  const slot = job.scheduledFor ?? job.nextRunAt;
+  const { at, dropped } = runAfter(recurrence, slot, new Date(finished.finishedAt), job.lockedAt ?? slot);
   if (dropped) options.dropped?.();
   if (at === null) return ended(job, finished, options, 'completed', set);
   const next = job.paused === true ? NEVER : at;

@@ -46,12 +46,13 @@ function isSlot(recurrence: Recurrence, at: Date): boolean {
 }
 
 /**
- * The run after the one for `slot`, as seen at `now`. A run that lasts past the next time of its schedule stands for that,
- * too; one that was asked for by hand does not: that time was missed, and its policy decides.
+ * The run after the one for `slot`, which began at `begunAt`, as seen at `now`. A run that lasts past the next time of its
+ * schedule stands for that, too; one that was asked for by hand does not: that time was missed, and its policy decides.
  */
-export function runAfter(recurrence: Recurrence, slot: Date, now: Date): NextRun {
+export function runAfter(recurrence: Recurrence, slot: Date, now: Date, begunAt: Date = slot): NextRun {
   const next = slotAfter(recurrence, slot);
-  if (recurrence.missed !== 'all' && next !== null && next <= now && !isSlot(recurrence, slot))
+  const passedMeanwhile = next !== null && next > begunAt && next <= now;
+  if (recurrence.missed !== 'all' && passedMeanwhile && !isSlot(recurrence, slot))
     return { at: next, dropped: false };
   return runAfterAny(recurrence, slot, now);
 }
