@@ -139,7 +139,7 @@ describe('what a hostile reader tried on MongoDB', () => {
     const client = new MongoClient(freshUri());
     const mill = aMill(mongodb({ client }), { leaseDuration: '2s' });
     let tries = 0;
-    mill.job('exact', async (job) => {
+    mill.job('exact', { transactional: true }, async (job) => {
       job.log('held back until the end');
       await client.withSession((session) =>
         session.withTransaction(async () => {
