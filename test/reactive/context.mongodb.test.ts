@@ -257,11 +257,11 @@ describe('getDocument', () => {
       ...AT_ONCE,
       task: 't',
       retryPolicy: { type: 'fixed', interval: 0, maxAttempts: 1 },
-      handler: ({ getDocument }) => getDocument({ limit: 1 } as never),
+      handler: ({ getDocument }) => getDocument({ skip: 1 } as never),
     });
     await mill.start();
     await docs.insertOne({ _id: 1 });
-    expect((await reaches(mill, 't', 1, 'failed')).lastError).toMatch(/limit/u);
+    expect((await reaches(mill, 't', 1, 'failed')).lastError).toMatch(/skip/u);
   });
 
   it('reads inside the transaction: the snapshot of its session, not what came later', async () => {
