@@ -23,6 +23,9 @@ export type Ending = DocumentWrite extends infer W
 /** A schedule that is another one each time it is looked at is concluded at last by the latest of them. */
 const MOST_LOOKS = 10;
 
+/** An outage may be as long as it likes, and renewals are tried throughout. */
+const MOST_VALUES = 3;
+
 /** A document that this scheduler has locked. */
 export class Held<Doc> implements Work {
   readonly key: unknown;
@@ -112,6 +115,16 @@ export class Held<Doc> implements Work {
   renewed({ until, endsAt }: Lock): void {
     this.#values = [until];
     this.#endsAt = endsAt;
+  }
+
+  /** The value that was likeliest is the one that is there. */
+  confirmed(): void {
+    this.#values = [this.#values[0]];
+  }
+
+  /** So many renewals were not answered that another value would be one too many: each costs a write to be tried. */
+  get isUncertain(): boolean {
+    return this.#values.length > MOST_VALUES;
   }
 
   /** A renewal was not answered: either value may be there now. */

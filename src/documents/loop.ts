@@ -1,10 +1,13 @@
 import { pause, type Clock } from '../core/clock.js';
+import { StoreError } from '../core/errors.js';
 import type { Wake } from '../engine/wake.js';
+import type { Grace } from './grace.js';
 import type { PollMs, ScheduleSettings } from './options.js';
 
 export interface LoopOptions {
   readonly clock: Clock;
   readonly wake: Wake;
+  readonly grace: Grace;
   readonly settings: Pick<ScheduleSettings, 'nextMs' | 'idleMs'>;
   readonly pollMs: () => PollMs;
   /** How many documents may be started now. */
@@ -26,6 +29,8 @@ const LONGEST_WAIT_MS = 5_000;
 const MOST_PLANNED = 100;
 /** A process that wakes up this much later than it meant to was stopped for a while. */
 const MOST_LATE_MS = 60_000;
+/** How often a scheduler looks while it leaves documents to their holders. */
+const GRACE_LOOK_MS = 500;
 
 /** The seed's tick loop: wait, lock what there is room for and start it, or be idle for a while. */
 export class Loop {
@@ -70,11 +75,13 @@ export class Loop {
   }
 
   async run(stop: AbortSignal): Promise<void> {
-    const { clock, wake, error, settings } = this.#options;
+    const { clock, wake, error, settings, grace } = this.#options;
     for (let failures = 0; !stop.aborted;) {
       if (settings.nextMs > 0 && !(await pause(clock, settings.nextMs, stop))) return;
       wake.clear();
-      if (clock.now() > this.#lookBy + MOST_LATE_MS) this.#since = clock.now();
+      const lateMs = clock.now() - this.#lookBy;
+      if (lateMs > MOST_LATE_MS) this.#since = clock.now();
+      if (failures === 0) grace.wasLate(lateMs);
       const step = this.#step();
       clock.track?.(step);
       try {
@@ -95,18 +102,52 @@ export class Loop {
 
   /** Answers how long to wait afterwards. */
   async #step(): Promise<number> {
-    const { room, lock, settings } = this.#options;
+    const { room, settings } = this.#options;
     const free = room();
     // Whoever ends says so.
     if (free === 0) return Infinity;
+    const graceMs = await this.#graceMs();
+    if (graceMs > 0) return Math.min(graceMs, GRACE_LOOK_MS);
     if (this.#quiet && settings.idleMs === 0) {
       const dueInMs = await this.#dueIn();
       if (dueInMs > 0) return this.#rest(dueInMs);
     }
-    const found = await lock(free);
+    const found = await this.#lock(free);
     if (found > 0) this.#idlePollMs = 0;
     this.#quiet = found < free;
     return this.#quiet ? this.#rest() : 0;
+  }
+
+  async #lock(limit: number): Promise<number> {
+    const { lock, grace } = this.#options;
+    try {
+      const found = await lock(limit);
+      grace.answered(found > 0 ? 'a write' : 'a read');
+      return found;
+    } catch (problem) {
+      if (problem instanceof StoreError && problem.transient) grace.failed('a write');
+      throw problem;
+    }
+  }
+
+  async #look(withinMs: number): Promise<number | null> {
+    const { look, grace } = this.#options;
+    try {
+      const dueInMs = (await look?.(withinMs)) ?? null;
+      grace.answered('a read');
+      return dueInMs;
+    } catch (problem) {
+      grace.failed('a read');
+      throw problem;
+    }
+  }
+
+  /** Milliseconds that documents are still left to their holders. A store that cannot look cannot be asked without a lock. */
+  async #graceMs(): Promise<number> {
+    const { look, grace } = this.#options;
+    if (look === undefined || !grace.isInDoubt) return 0;
+    await this.#look(0);
+    return grace.leftMs;
   }
 
   /**
@@ -115,7 +156,7 @@ export class Loop {
    */
   async #dueIn(): Promise<number> {
     const { look, pollMs } = this.#options;
-    return look === undefined ? 0 : Math.max(0, (await look(pollMs().max)) ?? Infinity);
+    return look === undefined ? 0 : Math.max(0, (await this.#look(pollMs().max)) ?? Infinity);
   }
 
   async #rest(dueInMs = Infinity): Promise<number> {

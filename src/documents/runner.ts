@@ -15,6 +15,7 @@ import {
   type Circumstances,
   type Conclusion,
 } from './conclude.js';
+import type { Grace } from './grace.js';
 import { Held, type Ending, type Lock } from './held.js';
 import type { Hooks } from './hooks.js';
 import { Intervals } from './interval.js';
@@ -32,6 +33,7 @@ export interface RunnerOptions<Doc> {
   readonly hooks: Hooks<Doc>;
   readonly log: Logger;
   readonly measures: Measures;
+  readonly grace: Grace;
   readonly mint: () => Lock;
   /** How long a document may have waited for its turn here. */
   readonly attention: () => Attention;
@@ -88,11 +90,12 @@ export class Runner<Doc> {
 
   constructor(options: RunnerOptions<Doc>) {
     this.#options = options;
-    const { opened, clock, settings, mint } = options;
+    const { opened, clock, settings, grace, mint } = options;
     this.#keeper = new Keeper({
       opened,
       clock,
       lockMs: settings.lockMs,
+      grace,
       mint,
       error: (error) => void options.hooks.error(error, { where: 'renew' }),
     });

@@ -2,6 +2,7 @@ import { within, type Clock } from '../core/clock.js';
 import type { Logger } from '../core/logger.js';
 import { Wake } from '../engine/wake.js';
 import type { DocumentJobStore, DocumentWatch } from '../store/documents.js';
+import { Grace } from './grace.js';
 import type { Hooks } from './hooks.js';
 import { Locks } from './locks.js';
 import { Lookout } from './lookout.js';
@@ -47,6 +48,7 @@ export class Turn<Doc> {
     const opened: Opened<Doc> = { store, signal: this.#abort.signal, marks };
     const { signal: stop } = this.#stop;
     this.#wake = new Wake(clock);
+    const grace = new Grace(clock, settings.lockMs);
     const locks = new Locks({ opened, clock, lockMs: settings.lockMs, refresh, stop });
     this.#runner = new Runner({
       opened,
@@ -55,6 +57,7 @@ export class Turn<Doc> {
       hooks,
       log,
       measures,
+      grace,
       mint: () => locks.mint(),
       attention: () => ({
         delayMs: settings.nextMs + (settings.idleMs > 0 ? settings.idleMs : pollMs.max),
@@ -66,6 +69,7 @@ export class Turn<Doc> {
     this.#loop = new Loop({
       clock,
       wake: this.#wake,
+      grace,
       settings,
       pollMs: () =>
         this.#watch?.direct === true && store.look !== undefined ? { ...pollMs, max: Infinity } : pollMs,

@@ -96,6 +96,30 @@ describe('the lock', () => {
     expect(new Set(errors.map(({ where }) => where))).toEqual(new Set(['renew', 'record']));
   });
 
+  it('is renewed in a few writes after a long outage, although each renewal in it may have been made', async () => {
+    const end = gate();
+    const { store, scheduler, clock } = aBench({ lockDuration: '30s', onDocument: () => end.promise });
+    store.insert({});
+    await scheduler.start();
+    await clock.advance('1s');
+    store.after = () => {
+      throw new Error('reset by peer');
+    };
+    store.before = () => {
+      if (clock.now() > at('12:00:12.000').getTime()) throw new Error('away');
+    };
+    await clock.advance('20m');
+    expect(store.jobs.get('job-1')?.sleepUntil?.getTime()).toBeLessThan(clock.now());
+    [store.before, store.after] = [() => undefined, () => undefined];
+    const tried = store.fences.length;
+    await clock.advance('2s');
+    expect(store.jobs.get('job-1')?.sleepUntil?.getTime()).toBeGreaterThan(clock.now());
+    expect(store.fences.length - tried).toBeLessThanOrEqual(6);
+    end.open();
+    await clock.advance('1s');
+    expect(store.jobs.get('job-1')?.sleepUntil).toBeNull();
+  });
+
   it('of no duration is no lock: writes have no precondition', async () => {
     const { store, scheduler, clock, seen } = aBench({ lockDuration: 0 });
     store.insert({});

@@ -20,7 +20,7 @@ import { OwnStore, type OwnJob } from '../own-store.js';
 
 type Doc = Record<string, unknown>;
 /** One of ours, which a mill runs; or three methods, which a scheduler runs that stands alone. */
-type Home = Store | JobStore;
+export type Home = Store | JobStore;
 
 /** Documents of one test, wherever they are kept. */
 export interface Place {

@@ -1,0 +1,102 @@
+import { expect, it } from 'vitest';
+import { StoreError } from '../../../src/core/errors.js';
+import type { DocumentJobStore, DocumentPlace } from '../../../src/store/documents.js';
+import { gate, until } from '../../support/mills.js';
+import { eachPlace, past, sleepUntil, watched, type Home, type Place } from './places.js';
+
+const LOCK_MS = 1_500;
+
+/** Documents that schedulers cannot reach for a while: calls are refused before they get to the database. */
+class Outage {
+  isDown = false;
+
+  before(home: Home): Home {
+    if ('lockNext' in home) return this.#guarded(home);
+    return new Proxy(home, {
+      get: (target, key) => {
+        const value: unknown = Reflect.get(target, key, target);
+        if (key === 'documents')
+          return (place: DocumentPlace) => this.#guarded(target.documents?.(place) as DocumentJobStore);
+        return typeof value === 'function' ? (value.bind(target) as unknown) : value;
+      },
+    });
+  }
+
+  #guarded<Documents extends object>(documents: Documents): Documents {
+    return new Proxy(documents, {
+      get: (target, key) => {
+        const value: unknown = Reflect.get(target, key, target);
+        if (typeof value !== 'function') return value;
+        return (...given: unknown[]): unknown =>
+          this.isDown
+            ? Promise.reject(new StoreError(`${String(key)}: connection refused`, { transient: true }))
+            : (Reflect.apply(value, target, given) as unknown);
+      },
+    });
+  }
+}
+
+const lockEnds = (place: Place, ids: readonly string[]): Promise<number[]> =>
+  Promise.all(ids.map(async (id) => Number(await sleepUntil(place, id))));
+
+eachPlace('an outage that outlasts the locks of documents', ({ name, open }) => {
+  // Three methods cannot be asked whether the store is back, other than by a lock.
+  it.skipIf(name === 'three methods')('runs none beside itself', async () => {
+    const place = await open();
+    const outage = new Outage();
+    const end = gate();
+    const onDocument = ({ kind }: Record<string, unknown>): Promise<unknown> | undefined =>
+      kind === 'long' ? end.promise : undefined;
+    const schedules = [place.store, place.another(), place.another()].map((store) =>
+      watched(place, { lockDuration: LOCK_MS, concurrency: 3, onDocument }, outage.before(store)),
+    );
+    const ran = (): string[] => schedules.flatMap((one) => one.ran);
+    const ids = await Promise.all(
+      Array.from({ length: 4 }, () => place.insert({ kind: 'long', sleepUntil: past() })),
+    );
+    for (const { schedule } of schedules) await schedule.start();
+    await until('all run', () => ran().length === ids.length);
+    outage.isDown = true;
+    await until('all locks have ended', async () =>
+      (await lockEnds(place, ids)).every((at) => at < Date.now() - 100),
+    );
+    const other = await place.insert({ kind: 'short', sleepUntil: past() });
+    outage.isDown = false;
+    await until('a document that nobody holds has run', () => ran().includes(other));
+    expect((await lockEnds(place, ids)).every((at) => at > Date.now())).toBe(true);
+    end.open();
+    await until('all are recorded', async () =>
+      (await Promise.all(ids.map((id) => sleepUntil(place, id)))).every((at) => at === null),
+    );
+    expect(ran().sort()).toEqual([...ids, other].sort());
+  });
+
+  it('leaves them to a process that goes on: it renews a lock that has ended, and records the end', async () => {
+    const place = await open();
+    const outage = new Outage();
+    const [end, told] = [gate(), gate()];
+    const { schedule, errors, ran } = watched(
+      place,
+      {
+        lockDuration: 500,
+        onDocument: (_document, { signal }) => {
+          signal.addEventListener('abort', () => told.open());
+          return end.promise;
+        },
+      },
+      outage.before(place.store),
+    );
+    const id = await place.insert({ sleepUntil: past() });
+    await schedule.start();
+    await until('it runs', () => ran.length === 1);
+    outage.isDown = true;
+    await told.promise;
+    await until('its lock has ended', async () => Number(await sleepUntil(place, id)) < Date.now());
+    outage.isDown = false;
+    await until('it is renewed', async () => Number(await sleepUntil(place, id)) > Date.now());
+    end.open();
+    await until('it is recorded', async () => (await sleepUntil(place, id)) === null);
+    expect(ran).toEqual([id]);
+    expect(new Set(errors.map(({ where }) => where))).toEqual(new Set(['renew']));
+  });
+});
