@@ -3,6 +3,7 @@ import {
   MongoClientBulkWriteError,
   MongoError,
   MongoNetworkError,
+  MongoNetworkTimeoutError,
   MongoServerError,
   MongoServerSelectionError,
   MongoWriteConcernError,
@@ -52,6 +53,9 @@ export const HAND_ON_MS = 1_000;
 /** It was written, and the limit ended the wait for other members of the replica set. */
 export const isUnconfirmed = (error: unknown): boolean =>
   error instanceof MongoBulkWriteError && error.result.getWriteConcernError() !== undefined;
+
+/** The connection waited for an answer for as long as it may. */
+export const isUnanswered = (error: unknown): boolean => error instanceof MongoNetworkTimeoutError;
 
 export const isTimeLimit = (error: unknown): boolean => codeOf(error) === TIME_LIMIT;
 

@@ -1,6 +1,6 @@
 import { BSON, type Collection, type Document } from 'mongodb';
 import { StoreError } from '../core/errors.js';
-import { isMissing } from './errors.js';
+import { isMissing, isUnanswered } from './errors.js';
 
 /** Every date is at least this. */
 const EARLIEST = new Date(-8_640_000_000_000_000);
@@ -90,10 +90,23 @@ export const globalsIndexes: readonly IndexPlan[] = [
   },
 ];
 
+/**
+ * On a large collection that may take longer than a connection waits for an answer. The server goes on building, and the next
+ * call waits for the same indexes.
+ */
 export async function createIndexes(collection: Collection, plans: readonly IndexPlan[]): Promise<void> {
-  await collection.createIndexes(
-    plans.map(({ key, ...options }) => ({ key: key as unknown as Record<string, 1>, ...options })),
-  );
+  const indexes = plans.map(({ key, ...options }) => ({
+    key: key as unknown as Record<string, 1>,
+    ...options,
+  }));
+  for (;;) {
+    try {
+      await collection.createIndexes(indexes);
+      return;
+    } catch (error) {
+      if (!isUnanswered(error)) throw error;
+    }
+  }
 }
 
 /** What makes an index the one that is meant. */

@@ -1,4 +1,4 @@
-import { BSON, MongoClient, type ClientSession, type WriteConcernSettings } from 'mongodb';
+import { BSON, type ClientSession, type MongoClient, type WriteConcernSettings } from 'mongodb';
 import { OptionError, StoreError } from '../core/errors.js';
 import { checkBoolean, checkFunction, checkInteger, checkKeys, checkText, show } from '../core/options.js';
 import type { PayloadRules } from '../core/payload.js';
@@ -17,6 +17,7 @@ import type { DocumentJobStore, DocumentPlace } from '../store/documents.js';
 import type { Finding } from '../store/inspect.js';
 import type { ReactiveStore } from '../store/reactive.js';
 import { auditIndexes, auditStore } from './audit.js';
+import { ownClient } from './client.js';
 import {
   collectionOptions,
   needTransactions,
@@ -47,9 +48,15 @@ import { reactiveStore } from './reactive/store.js';
 import { watch } from './watch.js';
 
 export interface MongodbOptions {
-  /** Connection string; with its database, unless `database` is given. */
+  /**
+   * Connection string; with its database, unless `database` is given. Unless it says otherwise, `socketTimeoutMS` is 30 s,
+   * `maxIdleTimeMS` 20 s and `connectTimeoutMS` 10 s.
+   */
   readonly uri?: string;
-  /** A client of your own; it is never closed by the library. Its uri names the database, unless `database` does. */
+  /**
+   * A client of your own; it is never closed by the library. Its uri names the database, unless `database` does. Give it a
+   * `socketTimeoutMS` of more than 10 s: the driver has none by default, and waits for ever on a connection that froze.
+   */
   readonly client?: MongoClient;
   readonly database?: string;
   /** Default: `{ jobs: 'tidemill_jobs', globals: '_tidemill_globals', metrics: 'tidemill_metrics', audit: 'tidemill_audit' }`. */
@@ -264,7 +271,7 @@ export class MongodbStore implements Store<ClientSession> {
   }
 
   async #connect(): Promise<Connection> {
-    const client = this.#options.client ?? new MongoClient(this.#options.uri ?? '', { appName: 'tidemill' });
+    const client = this.#options.client ?? ownClient(this.#options.uri ?? '');
     try {
       return await run('connect to MongoDB', async () => {
         await client.connect();

@@ -2,6 +2,13 @@ import { connect, createServer, type Server, type Socket } from 'node:net';
 import { afterAll, inject } from 'vitest';
 import { freshUri } from './stores.js';
 
+/** One connection through the proxy. */
+interface Joint {
+  frozen: boolean;
+  /** It has carried a statement on a collection or table of ours. */
+  works: boolean;
+}
+
 /**
  * Stands between a driver and a server, and loses answers: the request arrives, is carried out, and the connection
  * breaks before the reply. What a real network does, when it is asked to.
@@ -14,7 +21,7 @@ export class FlakyProxy {
   /** Called with each request; true loses its reply. */
   picky: ((request: Buffer) => boolean) | undefined;
   lost = 0;
-  readonly #joined = new Set<{ frozen: boolean }>();
+  readonly #joined = new Set<Joint>();
 
   private constructor(target: { host: string; port: number }) {
     this.#server = createServer((client) => this.#join(client, target));
@@ -35,6 +42,11 @@ export class FlakyProxy {
     for (const one of this.#joined) one.frozen = true;
   }
 
+  /** The same, for connections that carried statements only: those by which a driver watches its server go on. */
+  freezeWorking(): void {
+    for (const one of this.#joined) one.frozen ||= one.works;
+  }
+
   async close(): Promise<void> {
     for (const socket of this.#sockets) socket.destroy();
     await new Promise((resolve) => this.#server.close(resolve));
@@ -43,7 +55,7 @@ export class FlakyProxy {
   #join(client: Socket, target: { host: string; port: number }): void {
     const server = connect(target);
     let losing = false;
-    const joint = { frozen: false };
+    const joint: Joint = { frozen: false, works: false };
     this.#joined.add(joint);
     for (const socket of [client, server]) {
       this.#sockets.add(socket);
@@ -58,6 +70,7 @@ export class FlakyProxy {
     }
     client.on('data', (request) => {
       if (joint.frozen) return;
+      joint.works ||= request.includes('tidemill_');
       if (this.picky?.(request) === true) losing = true;
       server.write(request);
     });
