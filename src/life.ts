@@ -37,6 +37,8 @@ export interface StopOptions {
 export class Life {
   readonly #options: LifeOptions;
   #shift: Shift | undefined;
+  /** The shift whose start is, or was, under way. */
+  #beginning: Shift | undefined;
   #starting: Promise<void> | undefined;
   #stopping: Promise<void> | undefined;
 
@@ -71,6 +73,8 @@ export class Life {
   async #begin(roles: ReadonlySet<Role>): Promise<void> {
     try {
       const shift = await this.#options.shift(roles);
+      this.#beginning = shift;
+      if (this.#stopping !== undefined) shift.hurry();
       await shift.start();
       this.#shift = shift;
       this.#options.monitor.start();
@@ -78,6 +82,7 @@ export class Life {
       this.#options.started();
     } catch (error) {
       this.#starting = undefined;
+      this.#beginning = undefined;
       // A schedule of documents that cannot start ends what was begun before it.
       await this.#shift?.stop(0);
       this.#shift = undefined;
@@ -91,7 +96,9 @@ export class Life {
     const timeoutMs = options.timeout === undefined ? shutdownMs : toMs('stop', 'timeout', options.timeout);
     const others: Promise<unknown>[] = [];
     stopping((work) => others.push(work));
+    this.#beginning?.hurry();
     await this.#starting?.catch(() => undefined);
+    this.#beginning = undefined;
     await Promise.all([
       documents.stop(timeoutMs),
       this.#shift?.stop(timeoutMs),

@@ -171,6 +171,11 @@ export class Shift {
     await this.#crew?.start();
   }
 
+  /** A stop was asked for: a start that waits for another process gives up. */
+  hurry(): void {
+    this.#station.keeper.hurry();
+  }
+
   /** A reactive task was defined while the instance runs. */
   async taskAdded(): Promise<void> {
     if (this.#crew !== undefined) {

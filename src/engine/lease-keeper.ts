@@ -48,6 +48,8 @@ export class LeaseKeeper {
   #deadline: Timer | undefined;
   #renewing: Promise<void> | undefined;
   readonly #stop = new AbortController();
+  /** Ends the wait for a rival; renewals go on. */
+  readonly #hurry = new AbortController();
 
   constructor(options: LeaseKeeperOptions) {
     this.#options = options;
@@ -83,8 +85,14 @@ export class LeaseKeeper {
     if (this.#held) await this.#renew();
   }
 
+  /** A start that waits for the lease of another process is not to wait any longer. */
+  hurry(): void {
+    this.#hurry.abort();
+  }
+
   async stop(): Promise<void> {
     this.#stop.abort();
+    this.hurry();
     this.#deadline?.cancel();
     await this.#renewing;
     this.#held = false;
@@ -118,8 +126,8 @@ export class LeaseKeeper {
     detector.observe({ instances: [{ instanceId, life, names: [], tasks: [], leftMs: 0, dead: false }] });
     const waitMs = detector.waitMs({ life, leftMs: 0 });
     if (waitMs === 0) return life;
-    await pause(clock, Math.min(waitMs, retryAfter(leaseMs)), this.#stop.signal);
-    if (this.#stop.signal.aborted) throw new StoppingError('stop() was called before the start had ended.');
+    await pause(clock, Math.min(waitMs, retryAfter(leaseMs)), this.#hurry.signal);
+    if (this.#hurry.signal.aborted) throw new StoppingError('stop() was called before the start had ended.');
     return undefined;
   }
 

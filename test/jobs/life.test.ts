@@ -80,6 +80,20 @@ describe('start', () => {
     await second.start();
     expect(second.isHealthy()).toBe(true);
   });
+
+  it('gives up at once if stop is called while it waits for a process with the same instanceId', async () => {
+    const store = memory();
+    const dead = { instanceId: 'me', life: 'old', host: 'h', pid: 1, names: [], tasks: [], policies: {} };
+    await store.instances.register({ ...dead, leaseMs: -1 });
+    // It would wait for a lease.
+    const mill = aMill(store, { instanceId: 'me', leaseDuration: '5m' });
+    mill.job('a', () => undefined);
+    const starting = mill.start();
+    const refused = expect(starting).rejects.toBeInstanceOf(StoppingError);
+    await mill.stop();
+    await refused;
+    expect((await store.instances.list()).instances.map(({ life }) => life)).toEqual(['old']);
+  });
 });
 
 describe('stop', () => {
