@@ -68,6 +68,10 @@ export function sorted(what: string, error: unknown, outcomeUnknown = false): Ti
   return driverError(what, error, { transient: isTransient(error), outcomeUnknown });
 }
 
+/** An outcome that is not too much for the database, and refused all the same: a rule of it may be mended. */
+export const refusalOf = (what: string, error: unknown): unknown =>
+  isUnstorable(error) ? driverError(what, error, { transient: false, outcomeUnknown: false }) : error;
+
 /** Runs statements and sorts what they throw. */
 export async function run<T>(what: string, statements: () => Promise<T>, outcomeUnknown = false): Promise<T> {
   try {

@@ -6,7 +6,7 @@ import { checkBegun } from './begun.js';
 import { RING, wakeMessage } from './bell.js';
 import type { Sql } from './connection.js';
 import type { Queryable } from './driver.js';
-import { isTooMuch, run } from './errors.js';
+import { isTooMuch, refusalOf, run } from './errors.js';
 import { storedAttempt, storedLine } from './record.js';
 import { rows } from './rows.js';
 import { readable, timeText, toStored } from './values.js';
@@ -244,7 +244,7 @@ export async function settle(sql: Sql, settlements: readonly Settlement[]): Prom
         settleOn(sql, on, settlements, { skipsLocked, alone: true, rings: true }),
       );
     } catch (error) {
-      if (!isTooMuch(error)) throw error;
+      if (!isTooMuch(error)) throw refusalOf('settle', error);
       // Asking again would give the same answer for ever.
       return settlements.length === 1 ? ['refused'] : await oneByOne(sql, settlements);
     }

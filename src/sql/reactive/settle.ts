@@ -4,7 +4,7 @@ import { limitedRows, settleAround } from '../around-locks.js';
 import { checkBegun } from '../begun.js';
 import type { Sql } from '../connection.js';
 import type { Queryable } from '../driver.js';
-import { isTooMuch, run } from '../errors.js';
+import { isTooMuch, refusalOf, run } from '../errors.js';
 import { storedAttempt } from '../record.js';
 import { rows } from '../rows.js';
 import { appended } from '../settle.js';
@@ -121,7 +121,7 @@ export async function settle(
         settleOn(sql, sql.driver, settlements, skipLocked),
       );
     } catch (error) {
-      if (!isTooMuch(error)) throw error;
+      if (!isTooMuch(error)) throw refusalOf('settle tasks', error);
       if (settlements.length === 1) return ['refused'];
       // One of them cannot be written: the others must not wait for it.
       const answers: SettleAnswer[] = [];
