@@ -1,7 +1,7 @@
 import { startMongo, startPostgres } from '@tidemill/servers';
 import { describe, expect, it } from 'vitest';
 import { runChaos, type ChaosReport } from './chaos.js';
-import { mongodbGround, TRANSACTION_SECONDS } from './mongodb-ground.js';
+import { mongodbGround, MONGO_SETTINGS } from './mongodb-ground.js';
 import { postgresGround, POSTGRES_SETTINGS } from './postgres-ground.js';
 
 function promisesKept(report: ChaosReport): void {
@@ -13,21 +13,36 @@ function promisesKept(report: ChaosReport): void {
 }
 
 describe('chaos', () => {
-  it('loses nothing and settles nothing twice while workers are killed, frozen and restarted', async () => {
-    await using server = await startMongo({ transactionSeconds: TRANSACTION_SECONDS });
-    const report = await runChaos({ ground: mongodbGround(server), workers: 4, jobs: 2_000, harmMs: 15_000 });
+  it('loses nothing and settles nothing twice while workers are killed and frozen, connections freeze and the server is away', async () => {
+    await using server = await startMongo(MONGO_SETTINGS);
+    const report = await runChaos({
+      ground: await mongodbGround(server),
+      workers: 4,
+      jobs: 2_000,
+      harmMs: 15_000,
+    });
     promisesKept(report);
     expect(report.accepted).toBeGreaterThan(1_000);
     expect((report.harm['kill'] ?? 0) + (report.harm['stop'] ?? 0)).toBeGreaterThan(3);
+    expect(report.harm).toMatchObject({
+      'connections frozen': expect.any(Number) as number,
+      outage: expect.any(Number) as number,
+    });
   }, 300_000);
 
-  it('keeps its promises while the primary steps down and is killed', async () => {
-    await using server = await startMongo({ nodes: 3, transactionSeconds: TRANSACTION_SECONDS });
-    const report = await runChaos({ ground: mongodbGround(server), workers: 4, jobs: 1_000, harmMs: 15_000 });
+  it('keeps its promises while the primary steps down and is killed, and the majority lags', async () => {
+    await using server = await startMongo({ nodes: 3, ...MONGO_SETTINGS });
+    const report = await runChaos({
+      ground: await mongodbGround(server),
+      workers: 4,
+      jobs: 1_000,
+      harmMs: 15_000,
+    });
     promisesKept(report);
     expect(report.harm).toMatchObject({
       'step down': expect.any(Number) as number,
       'primary killed': expect.any(Number) as number,
+      'majority lag': expect.any(Number) as number,
     });
   }, 300_000);
 
@@ -40,6 +55,7 @@ describe('chaos', () => {
     expect(report.harm).toMatchObject({
       'connections ended': expect.any(Number) as number,
       'server killed': expect.any(Number) as number,
+      'connections frozen': expect.any(Number) as number,
     });
   }, 300_000);
 });

@@ -6,7 +6,7 @@ import { StoreError, Tidemill } from '../../src/index.js';
 import { Crew } from './crew.js';
 import { random, sleep, type Ground } from './ground.js';
 import { readLines, writeLine } from './journal.js';
-import { violations } from './judge.js';
+import { killedInside, violations } from './judge.js';
 import { limited, PATIENCE_MS } from './limits.js';
 
 export interface ChaosOptions {
@@ -32,8 +32,8 @@ export interface ChaosReport {
 }
 
 /**
- * A busy machine is slow, but never still: longer than this without one completed job means that work is stuck. What a
- * worker held in a transaction when it was killed moves on when the server ends that: long before.
+ * A busy machine is slow, but never still: longer than this without one completed job means that work is stuck. It is
+ * shorter than a server's own limit on open transactions: whoever reclaims a dead process's work ends its transactions.
  */
 const STALLED_MS = 30_000;
 const WORKER = new URL('worker.ts', import.meta.url);
@@ -177,7 +177,7 @@ class Chaos {
       completed,
       unfinished,
       runs: lines.filter((line) => line.what === 'start').length,
-      harm: this.#harm,
+      harm: { ...this.#harm, 'kill inside a transaction': killedInside(lines) },
       violations: violations(lines, this.#leaseMs),
       exact: {
         jobs: [...accepted.values()].filter((name) => name === 'exact').length,

@@ -20,5 +20,8 @@ export interface Ground {
   readonly clear: () => Promise<void>;
 }
 
+/** Longer than the lease of any chaos run. */
+export const OUTAGE_MS = 5_000;
+
 export const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 export const random = (limit: number): number => Math.floor(Math.random() * limit);

@@ -13,6 +13,9 @@ export interface Line {
     | 'stop'
     | 'cont'
     | 'accepted'
+    /** A transaction that completes work has begun to write, and is about to be committed. */
+    | 'inside'
+    | 'outside'
     | 'handled'
     /** A stop that did not end. */
     | 'overdue';

@@ -52,6 +52,19 @@ function overlaps(lines: readonly Line[], group: readonly Run[], leaseMs: number
   );
 }
 
+/** How many processes were killed while a transaction of theirs that completes work was open. */
+export function killedInside(lines: readonly Line[]): number {
+  const open = new Map<number, Set<string>>();
+  let count = 0;
+  for (const { what, pid, id = '' } of lines) {
+    const ids = open.get(pid) ?? new Set();
+    if (what === 'inside') open.set(pid, ids.add(id));
+    else if (what === 'outside') ids.delete(id);
+    else if (what === 'kill' && ids.size > 0) count += 1;
+  }
+  return count;
+}
+
 export const overdue = (lines: readonly Line[]): string[] =>
   lines.flatMap(({ what, pid }) => (what === 'overdue' ? [`${String(pid)} did not come to its end`] : []));
 

@@ -6,7 +6,7 @@ import { parseArgs } from 'node:util';
 import { startMongo, startPostgres } from '@tidemill/servers';
 import { runChaos } from './chaos.js';
 import type { Ground } from './ground.js';
-import { mongodbGround, TRANSACTION_SECONDS } from './mongodb-ground.js';
+import { mongodbGround, MONGO_SETTINGS } from './mongodb-ground.js';
 import { postgresGround, POSTGRES_SETTINGS } from './postgres-ground.js';
 import { runReactiveChaos } from './reactive-chaos.js';
 
@@ -47,8 +47,8 @@ async function reactiveChaos(ground: Ground): Promise<boolean> {
 const stores: Readonly<Record<string, (chaos: typeof jobChaos) => Promise<boolean>>> = {
   mongodb: async (chaos) => {
     const nodes = values.nodes === '1' ? 1 : 3;
-    await using server = await startMongo({ nodes, transactionSeconds: TRANSACTION_SECONDS });
-    return await chaos(mongodbGround(server));
+    await using server = await startMongo({ nodes, ...MONGO_SETTINGS });
+    return await chaos(await mongodbGround(server));
   },
   postgres: async (chaos) => {
     await using server = await startPostgres({ settings: POSTGRES_SETTINGS });

@@ -1,25 +1,34 @@
 import type { MongoServer } from '@tidemill/servers';
-import { MongoClient } from 'mongodb';
+import { MongoClient, type Document } from 'mongodb';
 import { mongodb } from '../../src/mongodb/index.js';
-import { sleep, type Ground, type Harm } from './ground.js';
+import { FreezingProxy } from './freezing-proxy.js';
+import { OUTAGE_MS, random, sleep, type Ground, type Harm } from './ground.js';
 
-/** The server of a chaos run ends transactions that stay open this long. */
-export const TRANSACTION_SECONDS = 10;
+/** For secondaries that stop replicating. */
+export const MONGO_SETTINGS = { failPoints: true } as const;
+const LAG_MS = 4_000;
 
-/** MongoDB; of a set of three the primary steps down and is killed. */
-export function mongodbGround(server: MongoServer): Ground {
-  const address = server.uri.replace('/?', `/chaos_${String(Date.now())}?`);
+/**
+ * MongoDB. A set of three loses its primary, and its majority lags; a single server goes away for longer than a lease,
+ * and connections to it freeze.
+ */
+export async function mongodbGround(server: MongoServer): Promise<Ground> {
+  const uri = server.uri.replace('/?', `/chaos_${String(Date.now())}?`);
+  const [only, ...others] = server.members;
+  // Members of a larger set tell drivers their own addresses, past any proxy.
+  const proxy = only !== undefined && others.length === 0 ? await FreezingProxy.before(only) : undefined;
   return {
-    address,
-    open: () => mongodb({ uri: address }),
-    harm: (harm) => harmPrimary(server, address, harm),
+    address: proxy === undefined ? uri : throughProxy(uri, proxy),
+    open: () => mongodb({ uri }),
+    harm: (harm) => (proxy === undefined ? harmSet(server, harm) : harmOne(server, proxy, harm)),
     effects: () =>
-      withClient(address, async (client) => {
+      withClient(uri, async (client) => {
         const effects = await client.db().collection<{ what: string }>('effects').find().toArray();
         return effects.map(({ what }) => what);
       }),
     clear: async () => {
-      await withClient(address, (client) => client.db().dropDatabase());
+      proxy?.close();
+      await withClient(uri, (client) => client.db().dropDatabase());
     },
   };
 }
@@ -33,21 +42,70 @@ async function withClient<T>(uri: string, work: (client: MongoClient) => Promise
   }
 }
 
-/** Only a set of three can lose its primary and go on. */
-async function harmPrimary(server: MongoServer, uri: string, { going, done }: Harm): Promise<void> {
-  if (server.members.length < 3) return;
+function throughProxy(uri: string, { host }: FreezingProxy): string {
+  const at = new URL(uri);
+  at.host = host;
+  at.search = 'directConnection=true';
+  return at.href;
+}
+
+async function harmOne(server: MongoServer, proxy: FreezingProxy, { going, done }: Harm): Promise<void> {
   for (let round = 0; going(); round += 1) {
-    await sleep(4_000);
-    const primary = await server.primary();
-    if (round % 2 === 0) {
-      done('step down');
-      const stepDown = { replSetStepDown: 5, force: true };
-      await withClient(uri, (client) => client.db('admin').command(stepDown)).catch(() => undefined);
-    } else {
-      done('primary killed');
+    await sleep(1_500 + random(1_500));
+    if (round % 2 === 0) proxy.freeze();
+    else {
+      const primary = await server.primary();
       primary.kill('SIGKILL');
-      await sleep(3_000);
+      await sleep(OUTAGE_MS);
       await primary.restart();
     }
+    done(round % 2 === 0 ? 'connections frozen' : 'outage');
   }
 }
+
+/** One after the other, so that each has time to be recovered from. */
+async function harmSet(server: MongoServer, { going, done }: Harm): Promise<void> {
+  const harms: readonly (readonly [what: string, harm: () => Promise<unknown>])[] = [
+    ['step down', () => stepDown(server)],
+    ['primary killed', () => killPrimary(server)],
+    ['majority lag', () => lag(server)],
+  ];
+  for (let round = 0; going(); round += 1) {
+    await sleep(round === 0 ? 1_500 : 3_000);
+    const [what, harm] = harms[round % harms.length] as (typeof harms)[number];
+    done(what);
+    await harm();
+  }
+}
+
+const stepDown = (server: MongoServer): Promise<unknown> =>
+  withClient(server.uri, (client) => command(client, { replSetStepDown: 5, force: true })).catch(
+    () => undefined,
+  );
+
+async function killPrimary(server: MongoServer): Promise<void> {
+  const primary = await server.primary();
+  primary.kill('SIGKILL');
+  await sleep(3_000);
+  await primary.restart();
+}
+
+/** The primary goes on, and nothing that it writes is confirmed by a majority. */
+async function lag(server: MongoServer): Promise<void> {
+  const primary = await server.primary();
+  const stop = (mode: 'alwaysOn' | 'off'): Promise<unknown> =>
+    Promise.all(
+      server.members
+        .filter((member) => member !== primary)
+        .map(({ host, port }) =>
+          withClient(`mongodb://${host}:${String(port)}/?directConnection=true`, (client) =>
+            command(client, { configureFailPoint: 'stopReplProducer', mode }),
+          ),
+        ),
+    );
+  await stop('alwaysOn');
+  await sleep(LAG_MS);
+  await stop('off');
+}
+
+const command = (client: MongoClient, what: Document): Promise<Document> => client.db('admin').command(what);

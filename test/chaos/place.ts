@@ -33,9 +33,9 @@ function onMongodb(uri: string): Place {
   };
 }
 
-/** A pool that the user's code and the store share. */
+/** A pool that the user's code and the store share, and that the handlers of `exact` work can use up. */
 function onPostgres(url: string): Place {
-  const pool = new pg.Pool({ connectionString: url, max: 8, application_name: 'worker' });
+  const pool = new pg.Pool({ connectionString: url, max: 6, application_name: 'worker' });
   pool.on('error', () => undefined);
   const store = postgres({ pool });
   return {

@@ -1,7 +1,8 @@
 import type { PostgresServer } from '@tidemill/servers';
 import pg from 'pg';
 import { postgres } from '../../src/postgres/index.js';
-import { random, sleep, type Ground, type Harm } from './ground.js';
+import { FreezingProxy } from './freezing-proxy.js';
+import { OUTAGE_MS, random, sleep, type Ground, type Harm } from './ground.js';
 import { limited } from './limits.js';
 
 /** Small enough that another program can take what is left. */
@@ -12,7 +13,10 @@ const HELD_MS = 2_500;
 const ANSWER_MS = 30_000;
 const GOODBYE_MS = 5_000;
 
-/** PostgreSQL; its connections are ended and used up, rows and old snapshots are held, and the server is killed. */
+/**
+ * PostgreSQL. Its connections are ended, frozen and used up, rows and old snapshots are held, and the server is killed, for
+ * moments and for longer than a lease.
+ */
 export async function postgresGround(server: PostgresServer): Promise<Ground> {
   const name = `chaos_${String(Date.now())}`;
   const address = server.url.replace(/postgres$/u, name);
@@ -21,16 +25,20 @@ export async function postgresGround(server: PostgresServer): Promise<Ground> {
     client.query(`create table effects (what text);
       create table docs (_id integer primary key, version bigint not null, active boolean not null)`),
   );
+  const at = new URL(address);
+  const proxy = await FreezingProxy.before({ host: at.hostname, port: Number(at.port) });
+  at.host = proxy.host;
   return {
-    address,
+    address: at.href,
     open: () => postgres({ url: address }),
-    harm: (harm) => harmServer(server, address, harm),
+    harm: (harm) => harmServer(server, address, proxy, harm),
     effects: () =>
       withClient(address, async (client) => {
         const { rows } = await client.query<{ what: string }>('select what from effects');
         return rows.map(({ what }) => what);
       }),
     clear: async () => {
+      proxy.close();
       await withClient(server.url, (client) => client.query(`drop database ${name} with (force)`));
     },
   };
@@ -60,17 +68,24 @@ async function withClient<T>(url: string, work: (client: pg.Client) => Promise<T
   }
 }
 
-const KILL = 'server killed';
+const KILLS: readonly string[] = ['server killed', 'outage'];
 
 /** What is done, one after the other. A harm that meets another one's results may fail itself. */
-async function harmServer(server: PostgresServer, url: string, { going, done }: Harm): Promise<void> {
+async function harmServer(
+  server: PostgresServer,
+  url: string,
+  proxy: FreezingProxy,
+  { going, done }: Harm,
+): Promise<void> {
   const snapshot = holdSnapshot(url, going);
   const harms: readonly (readonly [what: string, harm: () => Promise<unknown>])[] = [
     ['connections ended', () => onOthers(url, 'pg_terminate_backend', 0.7)],
     ['rows held', () => holdRows(url)],
     ['queries cancelled', () => onOthers(url, 'pg_cancel_backend', 1)],
     ['connections used up', () => useUp(url)],
-    [KILL, () => kill(server)],
+    ['server killed', () => kill(server, random(2_500))],
+    ['connections frozen', async () => proxy.freeze()],
+    ['outage', () => kill(server, OUTAGE_MS)],
   ];
   for (let round = 0; going(); round += 1) {
     await sleep(500 + random(1_000));
@@ -80,7 +95,7 @@ async function harmServer(server: PostgresServer, url: string, { going, done }: 
       done(what);
     } catch (error) {
       // Without its server there is nothing left to harm, or to wait for.
-      if (what === KILL) throw error;
+      if (KILLS.includes(what)) throw error;
     }
   }
   await limited('the old snapshot to be let go', snapshot);
@@ -141,8 +156,8 @@ async function useUp(url: string): Promise<void> {
   }
 }
 
-async function kill(server: PostgresServer): Promise<void> {
+async function kill(server: PostgresServer, downMs: number): Promise<void> {
   server.kill('SIGKILL');
-  await sleep(random(2_500));
+  await sleep(downMs);
   await limited('PostgreSQL to start again', server.restart());
 }

@@ -1,6 +1,6 @@
 import { startMongo, startPostgres } from '@tidemill/servers';
 import { describe, expect, it } from 'vitest';
-import { mongodbGround, TRANSACTION_SECONDS } from './mongodb-ground.js';
+import { mongodbGround, MONGO_SETTINGS } from './mongodb-ground.js';
 import { postgresGround, POSTGRES_SETTINGS } from './postgres-ground.js';
 import { runReactiveChaos, type ReactiveChaosReport } from './reactive-chaos.js';
 
@@ -16,15 +16,15 @@ const counted = (report: ReactiveChaosReport, what: RegExp): number =>
 
 describe('chaos of reactive tasks', () => {
   it('handles the last state of every document while leaders and workers are killed and frozen', async () => {
-    await using server = await startMongo({ transactionSeconds: TRANSACTION_SECONDS });
-    const report = await runReactiveChaos({ ...CREW, ground: mongodbGround(server), harmMs: 7_000 });
+    await using server = await startMongo(MONGO_SETTINGS);
+    const report = await runReactiveChaos({ ...CREW, ground: await mongodbGround(server), harmMs: 7_000 });
     promisesKept(report);
     expect(counted(report, /^(?:leader|worker)/u)).toBeGreaterThan(2);
   }, 300_000);
 
   it('does so while the primary steps down and is killed as well', async () => {
-    await using server = await startMongo({ nodes: 3, transactionSeconds: TRANSACTION_SECONDS });
-    const report = await runReactiveChaos({ ...CREW, ground: mongodbGround(server), harmMs: 10_000 });
+    await using server = await startMongo({ nodes: 3, ...MONGO_SETTINGS });
+    const report = await runReactiveChaos({ ...CREW, ground: await mongodbGround(server), harmMs: 10_000 });
     promisesKept(report);
     expect(counted(report, /step down|primary/u)).toBeGreaterThan(0);
   }, 300_000);

@@ -35,11 +35,13 @@ for (const name of ['short', 'long', 'keyed']) {
   });
 }
 
-mill.job<Work>('exact', { concurrency: 4, retryPolicy: patient }, (job) =>
+mill.job<Work>('exact', { concurrency: 8, retryPolicy: patient }, (job) =>
   place.exactly(async (transaction, effect) => {
     await effect(job.id);
-    await sleep(job.data.ms);
+    writeLine(file, { what: 'inside', id: job.id });
+    await sleep(job.data.ms * 4);
     await job.complete({ transaction });
+    writeLine(file, { what: 'outside', id: job.id });
   }),
 );
 
