@@ -16,7 +16,7 @@ import type { MillEvents } from './events.js';
 import type { Registry } from './jobs/registry.js';
 import { JobTrigger } from './jobs/trigger.js';
 import { Cleaner } from './maintenance/cleaner.js';
-import { FailureDetector } from './maintenance/failure-detector.js';
+import { FailureDetector } from './engine/failure-detector.js';
 import { Handover, type Recovered } from './maintenance/handover.js';
 import { Reclaimer } from './maintenance/reclaimer.js';
 import { clusterTurn } from './maintenance/turn.js';

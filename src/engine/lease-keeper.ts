@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { pause, type Clock, type Timer } from '../core/clock.js';
 import { StoppingError, TidemillError } from '../core/errors.js';
-import { FailureDetector } from '../maintenance/failure-detector.js';
+import { FailureDetector } from './failure-detector.js';
 import type { Instance, InstanceStore, Registration, Rival } from '../store/port.js';
 
 export interface LeaseKeeperOptions {

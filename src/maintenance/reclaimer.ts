@@ -1,6 +1,5 @@
 import { pause, type Clock, type Timer } from '../core/clock.js';
 import type { Cluster, Instance, InstanceState, Store, StrayQuery } from '../store/port.js';
-import type { FailureDetector } from './failure-detector.js';
 import type { Policies } from './handover.js';
 
 /** What hands on one kind of work. */
@@ -10,12 +9,21 @@ interface HandsOn {
   handBackUnknown(self: Instance, leaseMs: number): Promise<void>;
 }
 
+/** Decides when an instance whose lease has ended may be declared dead. */
+export interface Detector {
+  observe(cluster: Cluster): void;
+  /** Milliseconds until this instance may be declared dead, as far as is known now; 0: it may be. */
+  waitMs(instance: InstanceState): number;
+  /** How long others still get to come back after an outage; 0 in normal operation. */
+  readonly graceMs: number;
+}
+
 export interface ReclaimerOptions {
   readonly store: Pick<Store, 'clock' | 'instances'>;
   readonly leaseMs: number;
   readonly self: () => Instance;
   /** Says when an instance whose lease has ended may be declared dead. */
-  readonly detector: Pick<FailureDetector, 'observe' | 'waitMs' | 'graceMs'>;
+  readonly detector: Detector;
   /** Of each kind of work that this instance can hand on. */
   readonly handovers: () => readonly HandsOn[];
   /** False while a dead instance may hold work of a kind that another instance has to hand on. */

@@ -7,7 +7,7 @@ import { Engine } from '../engine/engine.js';
 import type { EngineState } from '../engine/options.js';
 import type { Seat } from '../engine/listener.js';
 import type { Crew, Station } from '../engine/station.js';
-import type { FailureDetector } from '../maintenance/failure-detector.js';
+import type { FailureDetector } from '../engine/failure-detector.js';
 import { Handover, type Recovered } from '../maintenance/handover.js';
 import type { PlannerVitals } from '../store/metrics.js';
 import type { Cluster, Glance, Store, TaskAdvert } from '../store/port.js';

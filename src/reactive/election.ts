@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../core/clock.js';
-import type { FailureDetector } from '../maintenance/failure-detector.js';
+import type { FailureDetector } from '../engine/failure-detector.js';
 import type { Cluster, Instance, InstanceStore } from '../store/port.js';
 import type { PlannerStore, Term } from '../store/reactive.js';
 
