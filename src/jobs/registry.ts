@@ -65,7 +65,11 @@ export class Registry {
   }
 
   /** The policy that another instance ran a job under; undefined where it is not known to have run the name. */
-  foreignRule(name: string, own: unknown, policies: Readonly<Record<string, unknown>>): RetryRule | undefined {
+  foreignRule(
+    name: string,
+    own: unknown,
+    policies: Readonly<Record<string, unknown>>,
+  ): RetryRule | undefined {
     if (typeof own === 'object' && own !== null) return this.#ruleOf(own);
     if (!Object.hasOwn(policies, name)) return undefined;
     const foreign = policies[name];

@@ -35,7 +35,7 @@ describe('documents with ids that JSON cannot say', () => {
       onDocument: (_document, { job }) => void seen.push(job.id),
     });
     documents.insert({ _id: 5n, sleepUntil: at('11:00:00.000') });
-    documents.insert({ _id: 5, sleepUntil: null });
+    documents.insert({ _id: '5', sleepUntil: null });
     await schedule.start();
     await clock.advance('1s');
     expect(seen).toEqual([5n]);

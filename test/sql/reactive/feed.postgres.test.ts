@@ -30,10 +30,7 @@ async function aTable() {
 }
 
 const leads = (store: PostgresStore, life: string, from?: number): Promise<Term> =>
-  store.reactive.planner.lead(
-    { instanceId: life, life },
-    from,
-  ) as Promise<Term>;
+  store.reactive.planner.lead({ instanceId: life, life }, from) as Promise<Term>;
 
 async function opened(store: PostgresStore, term: Term): Promise<Feed> {
   const request = { database: undefined, collections: ['orders'], token: undefined, term };
