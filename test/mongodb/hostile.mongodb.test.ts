@@ -94,7 +94,7 @@ describe('what a hostile reader tried on MongoDB', () => {
       .db()
       .collection('tidemill_jobs')
       .updateOne({ _id: held?.key as never }, { $set: { status: 'completed' } }, { session });
-    const mill = aMill(store);
+    const mill = aMill(store, { leaseDuration: '1s' });
     const ran: unknown[] = [];
     mill.job('x', (job) => ran.push(job.data));
     await mill.start();

@@ -244,7 +244,7 @@ eachServedYard('a process that is killed at one step of a transactional handler'
       child.kill('SIGKILL');
       await dead;
       if (session !== undefined) await endSession?.(session);
-      const mill = aMill();
+      const mill = aMill({ leaseDuration: LEASE_MS });
       const attempts: number[] = [];
       await mill.reactiveTask({
         ...AT_ONCE,
