@@ -10,7 +10,7 @@ interface HandsOn {
 }
 
 /** Decides when an instance whose lease has ended may be declared dead. */
-export interface Detector {
+interface Detector {
   observe(cluster: Cluster): void;
   /** Milliseconds until this instance may be declared dead, as far as is known now; 0: it may be. */
   waitMs(instance: InstanceState): number;
