@@ -60,6 +60,8 @@ export class ClaimLoop<W extends Work = Work> {
   #hungry = true;
   #idlePollMs = 0;
   #hints: Hint[] = [];
+  /** The token of the claim under way, until it is known what it took. */
+  #claiming: string | undefined;
   /** Monotonic time of the last claim whose answer was lost. */
   suspectAt: number = -Infinity;
 
@@ -85,6 +87,10 @@ export class ClaimLoop<W extends Work = Work> {
   /** There is slots' room: a reason to claim only where more was due than could be taken. */
   room(): void {
     if (this.#hungry) this.#options.wake.notify();
+  }
+
+  get claiming(): string | undefined {
+    return this.#claiming;
   }
 
   get cluster(): Cluster | undefined {
@@ -156,16 +162,21 @@ export class ClaimLoop<W extends Work = Work> {
     const instance = self();
     const token = mint();
     const hints = this.#hints.splice(0).filter(({ name }) => this.#cluster?.paused.has(name) !== true);
-    const answer = await this.#send({ instance, token, heartbeatMs, hints, ...request }, stop);
-    this.#count(answer);
-    this.#saw(answer.cluster);
-    // The lease may have been lost, or the end have come, while the claim was under way.
-    const over = stop.aborted || !mayClaim() || self().life !== instance.life;
-    const mayRun = ({ name }: Work): boolean => !over && !answer.cluster.paused.has(name);
-    release(answer.jobs.filter((job) => !mayRun(job)));
-    lanes.accept(answer.jobs.filter(mayRun), clock.monotonic());
-    if (!over) start();
-    return answer;
+    this.#claiming = token;
+    try {
+      const answer = await this.#send({ instance, token, heartbeatMs, hints, ...request }, stop);
+      this.#count(answer);
+      this.#saw(answer.cluster);
+      // The lease may have been lost, or the end have come, while the claim was under way.
+      const over = stop.aborted || !mayClaim() || self().life !== instance.life;
+      const mayRun = ({ name }: Work): boolean => !over && !answer.cluster.paused.has(name);
+      release(answer.jobs.filter((job) => !mayRun(job)));
+      lanes.accept(answer.jobs.filter(mayRun), clock.monotonic());
+      if (!over) start();
+      return answer;
+    } finally {
+      this.#claiming = undefined;
+    }
   }
 
   /** A claim whose answer was lost may have taken work: what its token holds is asked for until that is known. */

@@ -184,7 +184,7 @@ export class Engine<W extends Work, S> implements Crew {
    * suspicion ends only after a look that came late enough: a claim may land late, and looks may fail meanwhile.
    */
   unknown(): { readonly has: (work: Work) => boolean; readonly lookedFor: () => void } | undefined {
-    const { suspectAt } = this.#loop;
+    const { suspectAt, claiming } = this.#loop;
     if (suspectAt === -Infinity) return undefined;
     const isLast = this.#clock.monotonic() - suspectAt > SUSPECT_LEASES * this.#options.leaseMs;
     const known = new Set([
@@ -195,7 +195,8 @@ export class Engine<W extends Work, S> implements Crew {
       ...this.#apart.ids(),
     ]);
     return {
-      has: (work) => !known.has(work.id),
+      // What a claim whose answer was lost has taken is about to be known, and to run.
+      has: (work) => !known.has(work.id) && work.leaseToken !== claiming,
       lookedFor: () => {
         if (isLast && this.#loop.suspectAt === suspectAt) this.#loop.suspectAt = -Infinity;
       },

@@ -34,3 +34,33 @@ it('hands back a claim that landed late, however long looking for it failed', as
   await clock.advance(4 * LEASE_MS);
   expect(await mill.jobs.get(id)).toMatchObject({ status: 'completed', failCount: 0 });
 });
+
+it('leaves a claim alone whose answer was lost and is still being asked for', async () => {
+  const clock = virtualClock(Date.now());
+  const store = memory({ clock });
+  const jobs = { ...store.jobs };
+  const away = (): StoreError => new StoreError('no answer', { transient: true });
+  let isLost = false;
+  Object.assign(store.jobs, {
+    claim: async (request: Parameters<typeof jobs.claim>[0]) => {
+      const answer = await jobs.claim(request);
+      if (isLost || answer.jobs.length === 0) return answer;
+      isLost = true;
+      throw away();
+    },
+    // Read at once, and answered after several leases.
+    claimedUnder: async (...given: Parameters<typeof jobs.claimedUnder>) => {
+      const claimed = await jobs.claimedUnder(...given);
+      await new Promise<void>((resolve) => void clock.timer(4 * LEASE_MS, resolve));
+      return claimed;
+    },
+  });
+  const mill = aMill(store, { leaseDuration: LEASE_MS });
+  const runs: string[] = [];
+  mill.job('step', (job) => void runs.push(job.id));
+  const { id } = await mill.enqueue('step', {}, { delay: 100 });
+  await mill.start();
+  await clock.advance(10 * LEASE_MS);
+  expect(runs).toEqual([id]);
+  expect(await mill.jobs.get(id)).toMatchObject({ status: 'completed', failCount: 0 });
+});
