@@ -147,11 +147,10 @@ eachStore('payloads', ({ open, name: kind }) => {
     mill.job('returns', once, () => [half]);
     mill.job('reports', once, (job) => job.progress({ [half]: 1 }));
     await mill.start();
-    const results = ['returns', 'reports'].map(async (name) =>
-      mill.jobs.result((await mill.enqueue(name, {})).id),
-    );
-    await expect(results[0]).rejects.toThrow('result[0] has half of a surrogate pair');
-    await expect(results[1]).rejects.toThrow('progress has half of a surrogate pair');
+    const result = async (name: string): Promise<unknown> =>
+      mill.jobs.result((await mill.enqueue(name, {})).id);
+    await expect(result('returns')).rejects.toThrow('result[0] has half of a surrogate pair');
+    await expect(result('reports')).rejects.toThrow('progress has half of a surrogate pair');
     expect(await mill.jobs.count()).toBe(2);
   });
 });
