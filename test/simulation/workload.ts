@@ -27,8 +27,11 @@ export class Workload {
   /** Handlers fail now and then, and take long. */
   isRough = true;
   readonly completed = new Set<string>();
-  /** By task and document: the value that was handled last. */
-  readonly handled = new Map<string, number>();
+  /**
+   * By task and document: the values that were handled. A process that comes back from a pause may still handle an older one
+   * after the last.
+   */
+  readonly handled = new Map<string, Set<number>>();
   readonly reminded = new Map<unknown, number>();
   /** Jobs with a single attempt whose handler was called, with the signal of that call. */
   readonly #singles = new Map<string, AbortSignal>();
@@ -100,7 +103,8 @@ export class Workload {
         handler: async ({ docId, getDocument, signal }) => {
           await this.#run(`${task}/{"value":${JSON.stringify(docId)}}`, process, signal);
           const { n } = await getDocument();
-          this.handled.set(`${task}/${String(docId)}`, n);
+          const key = `${task}/${String(docId)}`;
+          this.handled.set(key, (this.handled.get(key) ?? new Set()).add(n));
         },
       });
   }

@@ -113,10 +113,10 @@ export class World {
     const { table, planner } = this.store.reactive;
     for (const { plan } of planner.inForcePlans)
       for (const { _id: id, n } of this.store.collection<{ n: number }>('things').all()) {
-        const last = handled.get(`${plan.task}/${String(id)}`);
-        if (last !== n && table.look(plan, id).outcome === 'matches')
+        const values = handled.get(`${plan.task}/${String(id)}`);
+        if (values?.has(n) !== true && table.look(plan, id).outcome === 'matches')
           left.push(
-            `${plan.task} of ${String(id)} has handled ${String(last)}, and not ${String(n)}; its task is ${JSON.stringify(table.row(plan, id))}`,
+            `${plan.task} of ${String(id)} has handled ${[...(values ?? [])].join()}, and not ${String(n)}; its task is ${JSON.stringify(table.row(plan, id))}`,
           );
       }
     for (const id of this.reminders) {
