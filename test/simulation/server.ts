@@ -1,6 +1,7 @@
 import type { MemoryStore, MemoryTransaction } from '../../src/memory/index.js';
 import { StoreError } from '../../src/core/errors.js';
-import type { JobStore, Registration, Settlement } from '../../src/store/port.js';
+import type { Work } from '../../src/core/work.js';
+import type { JobStore, Lease, Registration, Settlement, WorkStore } from '../../src/store/port.js';
 import type { TaskPlan, TaskSettlement, TaskStore } from '../../src/store/reactive.js';
 import type { Ending, Judge } from './judge.js';
 import type { SimulatedProcess } from './process.js';
@@ -96,17 +97,15 @@ function refusePoisoned(poisoned: ReadonlySet<string>, ids: readonly string[]): 
   if (bad !== undefined) throw new StoreError(`settle: the database refuses ${bad}.`, { transient: false });
 }
 
-function watchedJobs({ store: { jobs }, judge, poisoned }: ServerOptions): JobStore<MemoryTransaction> {
+/** What every kind of work has in common: the judge sees who takes it, and how it ends. */
+function watchedWork<W extends Work, S extends { readonly lease: Lease }>(
+  work: WorkStore<W, S, MemoryTransaction>,
+  endingOf: (settlement: S) => Ending,
+  { judge, poisoned }: ServerOptions,
+): Pick<WorkStore<W, S, MemoryTransaction>, 'claim' | 'settle' | 'settleIn'> {
   return {
-    ...jobs,
-    insert: async (given, transaction) => {
-      const inserted = await jobs.insert(given, transaction);
-      for (const { job, outcome } of inserted)
-        if (outcome === 'created') judge.created(job.id, job.name, job.uniqueKey, job.leaseToken);
-      return inserted;
-    },
     claim: async (request) => {
-      const answer = await jobs.claim(request);
+      const answer = await work.claim(request);
       judge.claimed(answer.jobs, request.token);
       return answer;
     },
@@ -115,47 +114,38 @@ function watchedJobs({ store: { jobs }, judge, poisoned }: ServerOptions): JobSt
         poisoned,
         settlements.map(({ lease }) => lease.id),
       );
-      const answers = await jobs.settle(settlements);
-      for (const [at, answer] of answers.entries())
-        judge.settled(ofJob(settlements[at] as Settlement), answer);
+      const answers = await work.settle(settlements);
+      for (const [at, answer] of answers.entries()) judge.settled(endingOf(settlements[at] as S), answer);
       return answers;
     },
     settleIn: async (settlement, transaction) => {
-      const answer = await jobs.settleIn(settlement, transaction);
-      if (answer === 'settled') transaction.add(always, () => judge.settled(ofJob(settlement), 'settled'));
+      const answer = await work.settleIn(settlement, transaction);
+      if (answer === 'settled') transaction.add(always, () => judge.settled(endingOf(settlement), 'settled'));
       return answer;
     },
   };
 }
 
-function watchedTasks(
-  { store: { reactive }, judge, poisoned }: ServerOptions,
-  plans: () => ReadonlyMap<string, TaskPlan>,
-): TaskStore<MemoryTransaction> {
-  const tasks = reactive.tasks(plans);
+function watchedJobs(options: ServerOptions): JobStore<MemoryTransaction> {
+  const { jobs } = options.store;
   return {
-    ...tasks,
-    claim: async (request) => {
-      const answer = await tasks.claim(request);
-      judge.claimed(answer.jobs, request.token);
-      return answer;
-    },
-    settle: async (settlements) => {
-      refusePoisoned(
-        poisoned,
-        settlements.map(({ lease }) => lease.id),
-      );
-      const answers = await tasks.settle(settlements);
-      for (const [at, answer] of answers.entries())
-        judge.settled(ofTask(settlements[at] as TaskSettlement), answer);
-      return answers;
-    },
-    settleIn: async (settlement, transaction) => {
-      const answer = await tasks.settleIn(settlement, transaction);
-      if (answer === 'settled') transaction.add(always, () => judge.settled(ofTask(settlement), 'settled'));
-      return answer;
+    ...jobs,
+    ...watchedWork(jobs, ofJob, options),
+    insert: async (given, transaction) => {
+      const inserted = await jobs.insert(given, transaction);
+      for (const { job, outcome } of inserted)
+        if (outcome === 'created') options.judge.created(job.id, job.name, job.uniqueKey, job.leaseToken);
+      return inserted;
     },
   };
+}
+
+function watchedTasks(
+  options: ServerOptions,
+  plans: () => ReadonlyMap<string, TaskPlan>,
+): TaskStore<MemoryTransaction> {
+  const tasks = options.store.reactive.tasks(plans);
+  return { ...tasks, ...watchedWork(tasks, ofTask, options) };
 }
 
 const always = (): boolean => true;
