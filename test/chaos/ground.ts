@@ -12,7 +12,7 @@ export interface Ground {
   readonly address: string;
   /** A store for the producer and the judge. */
   readonly open: () => Store;
-  /** Does what can be done to the server itself, until nothing is going on any more. */
+  /** Does what can be done to the server itself, each kind at least once, until nothing is going on any more. */
   readonly harm: (harm: Harm) => Promise<void>;
   /** What was written inside transactions that complete work: the job, or the state of a document; one for each effect. */
   readonly effects: () => Promise<readonly string[]>;

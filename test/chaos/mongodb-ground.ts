@@ -50,7 +50,7 @@ function throughProxy(uri: string, { host }: FreezingProxy): string {
 }
 
 async function harmOne(server: MongoServer, proxy: FreezingProxy, { going, done }: Harm): Promise<void> {
-  for (let round = 0; going(); round += 1) {
+  for (let round = 0; going() || round < 2; round += 1) {
     await sleep(1_500 + random(1_500));
     if (round % 2 === 0) proxy.freeze();
     else {
@@ -63,14 +63,14 @@ async function harmOne(server: MongoServer, proxy: FreezingProxy, { going, done 
   }
 }
 
-/** One after the other, so that each has time to be recovered from. */
+/** One after the other, each at least once, so that each has time to be recovered from. */
 async function harmSet(server: MongoServer, { going, done }: Harm): Promise<void> {
   const harms: readonly (readonly [what: string, harm: () => Promise<unknown>])[] = [
     ['step down', () => stepDown(server)],
     ['primary killed', () => killPrimary(server)],
     ['majority lag', () => lag(server)],
   ];
-  for (let round = 0; going(); round += 1) {
+  for (let round = 0; going() || round < harms.length; round += 1) {
     await sleep(round === 0 ? 1_500 : 3_000);
     const [what, harm] = harms[round % harms.length] as (typeof harms)[number];
     done(what);

@@ -70,7 +70,7 @@ async function withClient<T>(url: string, work: (client: pg.Client) => Promise<T
 
 const KILLS: readonly string[] = ['server killed', 'outage'];
 
-/** What is done, one after the other. A harm that meets another one's results may fail itself. */
+/** What is done, one after the other, each at least once. A harm that meets another one's results may fail itself. */
 async function harmServer(
   server: PostgresServer,
   url: string,
@@ -87,7 +87,7 @@ async function harmServer(
     ['connections frozen', async () => proxy.freeze()],
     ['outage', () => kill(server, OUTAGE_MS)],
   ];
-  for (let round = 0; going(); round += 1) {
+  for (let round = 0; going() || round < harms.length; round += 1) {
     await sleep(500 + random(1_000));
     const [what, harm] = harms[round % harms.length] as (typeof harms)[number];
     try {

@@ -157,11 +157,11 @@ export class Judge {
       );
   }
 
-  /** Outages, with the time that everybody needs to come back afterwards. */
+  /** Outages, with the time that everybody needs to come back afterwards: who was heard after one has come back. */
   #outageBetween(from: number, to: number): number {
-    const parts = this.#outages.map((one) =>
-      Math.max(0, Math.min(to, one.to + this.#leaseMs) - Math.max(from, one.from)),
-    );
+    const parts = this.#outages
+      .filter((one) => one.to > from)
+      .map((one) => Math.max(0, Math.min(to, one.to + this.#leaseMs) - Math.max(from, one.from)));
     return parts.reduce((sum, part) => sum + part, 0);
   }
 }
