@@ -9,6 +9,7 @@ export const FAULTS = [
   'deploy',
   'history',
   'reconcile',
+  'chores',
   'weather',
   'filter',
 ] as const;

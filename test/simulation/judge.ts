@@ -22,6 +22,14 @@ interface Item {
   readonly uniqueKey: string | undefined;
 }
 
+/** An instance from its start to its end, as the store knows it. */
+interface Life {
+  readonly process: SimulatedProcess;
+  readonly heardAt: number;
+  /** When it was declared dead: what happened later is no excuse for its silence. */
+  fencedAt?: number;
+}
+
 interface Run {
   readonly process: SimulatedProcess;
   readonly signal: AbortSignal;
@@ -38,8 +46,7 @@ export class Judge {
   readonly #leaseMs: number;
   readonly #items = new Map<string, Item>();
   readonly #runs = new Map<string, Set<Run>>();
-  /** By life: its process, and when the store last heard of it. */
-  readonly #lives = new Map<string, { readonly process: SimulatedProcess; heardAt: number }>();
+  readonly #lives = new Map<string, Life>();
   readonly #outages: { readonly from: number; readonly to: number }[] = [];
   readonly #counts = new Map<string, number>();
 
@@ -73,6 +80,12 @@ export class Judge {
   /** The store heard of a life. */
   heard(life: string, process: SimulatedProcess): void {
     this.#lives.set(life, { process, heardAt: this.#scheduler.now });
+  }
+
+  /** Others declared a life dead. */
+  fenced(life: string): void {
+    const known = this.#lives.get(life);
+    if (known !== undefined) known.fencedAt ??= this.#scheduler.now;
   }
 
   /** A life ended in order: what it could not record by then is found by others, as after a crash. */
@@ -149,8 +162,8 @@ export class Judge {
   #charged({ name }: Item, { lease }: Ending): void {
     const life = this.#lives.get(lease.token?.split('.')[0] ?? '');
     if (life === undefined || life.process.isDead || life.process.wasTroubledSince(life.heardAt)) return;
-    const { now } = this.#scheduler;
-    const silent = now - life.heardAt - this.#outageBetween(life.heardAt, now);
+    const until = life.fencedAt ?? this.#scheduler.now;
+    const silent = until - life.heardAt - this.#outageBetween(life.heardAt, until);
     if (silent < this.#leaseMs)
       this.violated(
         `${name} ${lease.id} was charged a crash, but ${life.process.name} lives and was silent for ${String(silent)} ms apart from an outage`,

@@ -24,6 +24,11 @@ const SLOW_MS = 900;
 /** After this long a caller gives up. */
 const PATIENCE_MS = 1_500;
 const LATE_MS = 8_000;
+/** What a leader asks for when it goes through a whole collection. */
+const CHORES: ReadonlySet<string> = new Set(
+  ['documents', 'size', 'known', 'clean', 'unmatch', 'reprocess'].map((chore) => `planning.${chore}`),
+);
+const CHORE_MS = 1_400;
 
 /** Carries calls between processes and the store, and loses some. */
 export class Network {
@@ -32,6 +37,8 @@ export class Network {
   weather: Weather = CALM;
   /** Nobody reaches the store until then. */
   downUntil = -Infinity;
+  /** Each step of a chore takes long until then. */
+  choresSlowUntil = -Infinity;
 
   constructor(scheduler: Scheduler, random: Random) {
     this.#scheduler = scheduler;
@@ -61,7 +68,7 @@ export class Network {
         this.#scheduler.trace.add(`${String(this.#scheduler.now)} ${from.name} ${what} arrives`);
         const answer = (callback: () => void): void => {
           if (fate === 'late') return;
-          this.#scheduler.after(this.#delay(), () => {
+          this.#scheduler.after(this.#delay(what), () => {
             if (fate === 'unanswered' || !this.#reaches(from)) fail(true);
             else give(callback, 'answered')();
           });
@@ -101,7 +108,9 @@ export class Network {
     return roll < dropped + unanswered + late ? 'late' : 'ok';
   }
 
-  #delay(): number {
+  #delay(what?: string): number {
+    if (what !== undefined && CHORES.has(what) && this.#scheduler.now < this.choresSlowUntil)
+      return this.#random.between(CHORE_MS / 4, CHORE_MS);
     return this.#random.between(1, this.#random.chance(this.weather.slow) ? SLOW_MS : QUICK_MS);
   }
 }

@@ -61,7 +61,11 @@ export function watchedServer(options: ServerOptions): Server {
       },
       list: () => instances.list(),
       describe: () => instances.describe(),
-      fence: (instance) => instances.fence(instance),
+      fence: async (instance) => {
+        const fenced = await instances.fence(instance);
+        if (fenced !== undefined) judge.fenced(instance.life);
+        return fenced;
+      },
       bury: (instance) => instances.bury(instance),
     },
     reactive: {

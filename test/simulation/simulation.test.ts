@@ -27,6 +27,7 @@ describe('a simulated cluster', () => {
       'deploy',
       'history',
       'reconcile',
+      'chores',
       'weather',
     ])
       expect(seen).toContain(`fault ${fault}`);

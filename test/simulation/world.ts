@@ -86,6 +86,7 @@ export class World {
     this.workload.isRough = false;
     this.#network.weather = CALM;
     this.#network.downUntil = -Infinity;
+    this.#network.choresSlowUntil = -Infinity;
     for (const { process } of this.#members) {
       process.cutUntil = Math.min(process.cutUntil, this.#scheduler.now);
       process.skewMs = 0;
@@ -214,6 +215,7 @@ export class World {
     const forMs = this.#random.between(100, LONGEST_FAULT_MS);
     if (fault === 'outage') this.#outage(forMs);
     else if (fault === 'weather') this.#changeWeather();
+    else if (fault === 'chores') this.#network.choresSlowUntil = this.#scheduler.now + forMs;
     else if (fault === 'history') this.store.reactive.log.forget(this.store.reactive.log.end);
     else if (member !== undefined) this.#strikeOne(fault, member, forMs);
   }
