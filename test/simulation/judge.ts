@@ -35,6 +35,8 @@ interface Run {
   readonly signal: AbortSignal;
 }
 
+/** A shorter outage may pass between two renewals. */
+const NOTICED_MS = 2_000;
 const FINISHED: ReadonlySet<string> = new Set(['completed', 'failed', 'cancelled']);
 
 /**
@@ -47,7 +49,7 @@ export class Judge {
   readonly #items = new Map<string, Item>();
   readonly #runs = new Map<string, Set<Run>>();
   readonly #lives = new Map<string, Life>();
-  readonly #outages: { readonly from: number; readonly to: number }[] = [];
+  readonly #outages: { readonly from: number; to: number }[] = [];
   readonly #counts = new Map<string, number>();
 
   constructor(scheduler: Scheduler, leaseMs: number) {
@@ -75,6 +77,11 @@ export class Judge {
 
   outage(from: number, to: number): void {
     this.#outages.push({ from, to });
+  }
+
+  /** The store is back, for good. */
+  outagesOver(): void {
+    for (const one of this.#outages) one.to = Math.min(one.to, this.#scheduler.now);
   }
 
   /** The store heard of a life. */
@@ -170,11 +177,16 @@ export class Judge {
       );
   }
 
-  /** Outages, with the time that everybody needs to come back afterwards: who was heard after one has come back. */
+  /**
+   * Outages, and the time to come back after those that others notice as well: who was heard after one has come back.
+   */
   #outageBetween(from: number, to: number): number {
     const parts = this.#outages
       .filter((one) => one.to > from)
-      .map((one) => Math.max(0, Math.min(to, one.to + this.#leaseMs) - Math.max(from, one.from)));
+      .map((one) => {
+        const graceMs = one.to - one.from < NOTICED_MS ? 0 : this.#leaseMs;
+        return Math.max(0, Math.min(to, one.to + graceMs) - Math.max(from, one.from));
+      });
     return parts.reduce((sum, part) => sum + part, 0);
   }
 }

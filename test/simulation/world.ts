@@ -86,6 +86,7 @@ export class World {
     this.workload.isRough = false;
     this.#network.weather = CALM;
     this.#network.downUntil = -Infinity;
+    this.judge.outagesOver();
     this.#network.choresSlowUntil = -Infinity;
     for (const { process } of this.#members) {
       process.cutUntil = Math.min(process.cutUntil, this.#scheduler.now);
