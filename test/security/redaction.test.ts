@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { embedded } from '../../src/embedded/index.js';
-import { PGlite } from '@electric-sql/pglite';
+
 import type { Right, ScheduleRow, WorkDetail, WorkItem, WorkPage } from '../../src/dashboard/contract.js';
 import { Redactor } from '../../src/dashboard/redact.js';
 import { SECRETS, SecretNames } from '../../src/dashboard/secret-names.js';
@@ -8,6 +8,7 @@ import { FatalError } from '../../src/index.js';
 import { memory } from '../../src/memory/index.js';
 import { aClient } from '../dashboard/client.js';
 import { aMill, until } from '../support/mills.js';
+import { newEmbedded } from '../support/stores.js';
 
 const as = (...rights: Right[]) => ({ authorize: () => ({ rights, actor: 'ada' }) });
 const redactor = new Redactor(SECRETS);
@@ -155,7 +156,7 @@ describe('redaction', () => {
   });
 
   it('hides the key of a table by its name: in titles, links and places of lists, and from filters', async () => {
-    const database = await PGlite.create();
+    const database = await newEmbedded();
     await database.exec(`create table sessions (token text primary key, status text);
       insert into sessions values ('tok-live-ABC', 'open'), ('tok-live-DEF', 'open');
       create table tenants (token text primary key, sleep_until timestamptz, "interval" text);

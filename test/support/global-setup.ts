@@ -1,7 +1,10 @@
 import { execFile } from 'node:child_process';
-import { readdirSync, rmSync, statSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
+import { PGlite } from '@electric-sql/pglite';
 import { startMongo, startPostgres } from '@tidemill/servers';
 import type { TestProject } from 'vitest/node';
 import { prepareMongodb, preparePostgres } from './rights.js';
@@ -16,6 +19,8 @@ declare module 'vitest' {
     postgresUrl: string;
     /** The same, as stores connect to it. */
     postgresStoreUrl: string;
+    /** A file with a new embedded database, to be loaded: making one takes five times as long. */
+    embeddedDump: string;
     /** With LEAST_RIGHTS: a folder of names of schemas that are there for stores to take. Otherwise empty. */
     schemas: string;
   }
@@ -45,11 +50,20 @@ async function buildPage(): Promise<void> {
   });
 }
 
+async function dumpEmbedded(file: string): Promise<void> {
+  const database = await PGlite.create();
+  const dump = await database.dumpDataDir('none');
+  await writeFile(file, new Uint8Array(await dump.arrayBuffer()));
+  await database.close();
+}
+
 /** With LEAST_RIGHTS in the environment, stores have the rights of privileges/ and no others. */
 const LEAST = (process.env['LEAST_RIGHTS'] ?? '') !== '';
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const starting = [startMongo({ auth: LEAST }), startPostgres(), buildPage()] as const;
+  const folder = mkdtempSync(join(tmpdir(), 'tidemill-test-'));
+  const dump = join(folder, 'embedded.tar');
+  const starting = [startMongo({ auth: LEAST }), startPostgres(), buildPage(), dumpEmbedded(dump)] as const;
   const [mongo, postgres] = await Promise.all(starting);
   const rights = LEAST ? await preparePostgres(postgres.url) : { url: postgres.url, schemas: '' };
   project.provide('mongoAdminUri', mongo.uri);
@@ -57,7 +71,9 @@ export default async function setup(project: TestProject): Promise<() => Promise
   project.provide('postgresUrl', postgres.url);
   project.provide('postgresStoreUrl', rights.url);
   project.provide('schemas', rights.schemas);
+  project.provide('embeddedDump', dump);
   return async () => {
+    rmSync(folder, { recursive: true });
     if (LEAST) rmSync(rights.schemas, { recursive: true });
     await Promise.all([mongo.stop(), postgres.stop()]);
   };

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
 import { PGlite } from '@electric-sql/pglite';
 import { MongoClient } from 'mongodb';
 import pg from 'pg';
@@ -46,12 +47,16 @@ export function freshPostgres(options: Partial<PostgresOptions> = {}): PostgresS
 
 let shared: PGlite | undefined;
 
-/** To be called where tests are described: starts the one embedded database of this file, which takes seconds. */
+/** To be called where tests are described: starts the one embedded database of this file. */
 export function useEmbedded(): void {
   beforeAll(async () => {
-    shared ??= await PGlite.create();
+    shared ??= await newEmbedded();
   });
 }
+
+/** An embedded database with nothing in it. */
+export const newEmbedded = async (): Promise<PGlite> =>
+  PGlite.create({ loadDataDir: new Blob([await readFile(inject('embeddedDump'))]) });
 
 /** The embedded database of this file with a schema of this store's own. */
 export function freshEmbedded(options: Partial<EmbeddedOptions> = {}): EmbeddedStore {
