@@ -69,13 +69,12 @@ describe('the first registration', () => {
       .db()
       .collection('docs')
       .insertMany(all.map((_id) => ({ _id, amount: 1 })) as never[]);
-    const mill = aMill(mongodb({ uri }), fast);
+    const mill = aMill(mongodb({ uri }), { ...fast, reactive: { concurrency: 50 } });
     let runs = 0;
     await mill.reactiveTask({
       task: 'pay',
       collection: 'docs',
       debounce: 0,
-      concurrency: 50,
       handler: () => void (runs += 1),
     });
     await mill.start();

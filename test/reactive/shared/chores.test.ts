@@ -10,7 +10,8 @@ const numbers = (count: number) => Array.from({ length: count }, (_, _id) => ({ 
 function aMill(yard: Yard, reactive: TidemillOptions['reactive'] = {}) {
   const mill = yard.mill({
     pollInterval: { min: 10, max: 1_000 },
-    reactive: { reconcileRate: 500, ...reactive },
+    // Slow enough not to end before what it must not hold up, on a busy machine too.
+    reactive: { reconcileRate: 100, ...reactive },
   });
   const [runs, reconciled]: string[][] = [[], []];
   mill.on('reconcile:complete', ({ tasks }) => reconciled?.push(...tasks));

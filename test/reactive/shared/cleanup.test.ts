@@ -207,7 +207,8 @@ eachYard('keepFor', (aYard) => {
     const id = await passing(1, 1_000);
     await until('its time is over', async () => (await shop.raw('t', id)) === undefined);
     expect(await shop.raw('t', 0)).toBeDefined();
-    expect(ran).toEqual([0, id]);
+    // One whose place was taken may have run after all, too late to be waited for.
+    expect(ran.filter((one) => one === 0 || one === id)).toEqual([0, id]);
   });
 });
 

@@ -60,7 +60,7 @@ eachYard('markCompleted', (aYard) => {
         throw new Error('too late to fail');
       },
     });
-    await mill.start();
+    await startedUp(mill, 't');
     await docs.insertOne({ _id: 1, n: 1 });
     await committed.promise;
     await docs.updateOne({ _id: 1 }, { $set: { n: 2 } });

@@ -52,9 +52,17 @@ eachYard('what people ask about tasks', (aYard) => {
     await mill.tasks.pause('sync');
     expect(await mill.tasks.paused()).toEqual([{ task: 'sync', until: null }]);
     expect((await mill.tasks.retryMany({ id: four.id })).count).toBe(1);
-    const [reason] = await mill.why({ kind: 'tasks', id: four.id });
-    expect(reason?.code).toBe('paused');
-    expect(await mill.tasks.planning()).toMatchObject({ leader: mill.instanceId, reconciling: [] });
+    // A claim that was under way at the pause hands back what it took.
+    const reasons = await until('it waits', async () => {
+      const why = await mill.why({ kind: 'tasks', id: four.id });
+      return why.length > 0 && why;
+    });
+    expect(reasons[0]?.code).toBe('paused');
+    const planning = await until('all were looked at', async () => {
+      const now = await mill.tasks.planning();
+      return now.reconciling.length === 0 && now;
+    });
+    expect(planning).toMatchObject({ leader: mill.instanceId, reconciling: [] });
     await mill.tasks.resume('sync');
     await until('it has failed again', async () => (await counts()) === 'sync 3 2');
     expect(await mill.why({ kind: 'tasks', id: four.id })).toEqual([]);

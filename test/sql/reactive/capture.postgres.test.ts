@@ -4,6 +4,8 @@ import { Tables } from './tables.js';
 
 const ORDERS = 'create table orders (id integer primary key, status text, total numeric)';
 const PAID = { collection: 'orders', filter: { status: 'paid' } } as const;
+/** Of an instance that has thousands of rows to handle. */
+const MANY = { reactive: { concurrency: 50 } } as const;
 
 describe('a change and its task', () => {
   it('come with the same commit, and with no rollback', async () => {
@@ -26,7 +28,7 @@ describe('a change and its task', () => {
 
   it('are not lost where a transaction with a lower number commits late', async () => {
     const tables = await Tables.make(ORDERS);
-    await tables.started(PAID);
+    await tables.started(PAID, MANY);
     const slow = await tables.connection();
     await slow.query('begin');
     await slow.query(`insert into orders values (1, 'paid', 1)`);
@@ -215,7 +217,7 @@ describe('keys', () => {
     const tables = await Tables.make(
       'create table lines (note text, line integer, "order" bigint, primary key ("order", line))',
     );
-    const mill = await tables.started({ collection: 'lines' });
+    const mill = await tables.started({ collection: 'lines' }, MANY);
     await tables.ask(`insert into lines select 'n', n % 7, n from generate_series(1, 2500) n`);
     await tables.ran({ line: 1, order: 1 });
     expect(await tables.settled(mill, { line: 1, order: 1 })).toMatchObject({
