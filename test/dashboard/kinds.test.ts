@@ -28,6 +28,7 @@ eachYard('all three kinds of work in the dashboard', (aYard) => {
     await yard.docs.insertMany([1, 2, 3, 4].map((_id) => ({ _id, status: _id > 2 ? 'new' : 'old' })));
     await mill.start();
     await until('all have failed', async () => (await mill.tasks.count({ status: 'failed' })) === 4);
+    await until('all were looked at', async () => (await mill.tasks.planning()).reconciling.length === 0);
     const client = aClient(mill);
     expect((await client.session()).kinds).toEqual(['jobs', 'tasks']);
     const overview = await client.get<Overview>('overview');
@@ -61,7 +62,11 @@ eachYard('all three kinds of work in the dashboard', (aYard) => {
     broken = false;
     const one = { action: 'retry', kind: 'tasks', id: items[0]!.id };
     expect(await client.post('act', one)).toMatchObject({ body: { outcome: 'retried' } });
-    const waiting = await client.get<WorkDetail>(`work/tasks/${items[0]!.id}`);
+    // A claim that was under way at the pause hands back what it took.
+    const waiting = await until('it waits', async () => {
+      const now = await client.get<WorkDetail>(`work/tasks/${items[0]!.id}`);
+      return now.why.length > 0 && now;
+    });
     expect(waiting.why.map(({ code }) => code)).toEqual(['paused']);
     const target = { kind: 'tasks', query: 'name=sync' };
     const { body: count } = await client.post<Count>('count', { ...target, action: 'retry' });

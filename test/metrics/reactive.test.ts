@@ -34,10 +34,14 @@ eachYard('metrics of reactive tasks', (aYard) => {
       [3, 'completed'],
     ] as const)
       await reaches(leader, 'sync', id, status);
-    // Each tells what it did.
-    await Promise.all([scraped(leader), scraped(other)]);
-    const values = await scraped(other);
     const duration = 'reactive_tasks_duration_seconds_count{task_name="sync",';
+    // An instance counts what it did after that is on record, and tells it when it is asked.
+    const values = await until('each has told what it did', async () => {
+      await Promise.all([scraped(leader), scraped(other)]);
+      const told = await scraped(other);
+      const runs = Object.values(under(told, duration)).reduce((sum, count) => sum + count, 0);
+      return runs >= 4 && (told.get('tidemill_planned_changes_total') ?? 0) >= 3 && told;
+    });
     expect(under(values, duration)).toEqual({ 'status="success"}': 2, 'status="failure"}': 2 });
     expect(under(values, 'reactive_tasks_retries_total')).toEqual({ '{task_name="sync"}': 1 });
     expect(under(values, 'reactive_tasks_queue_depth{task_name="sync",')).toEqual({

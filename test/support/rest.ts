@@ -7,14 +7,18 @@ import { until } from './mills.js';
 export const insertion = ({ jobs }: Store): 'insert' =>
   jobs.insertFree === undefined ? 'insert' : ('insertFree' as 'insert');
 
-/** Jobs of the name run until one of them need not queue: the instance is at rest. */
+/** Jobs of the name run until one of them neither queues nor meets a claim: the instance is at rest. */
 export async function atRest(store: Store, mill: Tidemill, name: string): Promise<void> {
   await mill.start();
   const insert = vi.spyOn(store.jobs, insertion(store));
+  const claim = vi.spyOn(store.jobs, 'claim');
   await until('a job need not queue', async () => {
+    // The wake-up of an earlier one may come late, and with it a claim.
+    claim.mockClear();
     await mill.jobs.result((await mill.enqueue(name, {})).id);
-    return insert.mock.lastCall?.[0][0]?.claim !== undefined;
+    return insert.mock.lastCall?.[0][0]?.claim !== undefined && claim.mock.calls.length === 0;
   });
   insert.mockRestore();
+  claim.mockRestore();
   await until('its slot is free', () => mill.health().running === 0);
 }

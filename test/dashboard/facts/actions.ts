@@ -91,7 +91,7 @@ export function actionFacts(ground: Ground): void {
       await viewer.page.getByRole('link', { name: 'send-email', exact: true }).click();
       await viewer.sees('The charts show');
       expect(viewer.path).toBe('?range=1h&kind=jobs&name=send-email');
-      expect(await viewer.page.locator('.chart canvas').count()).toBe(4);
+      await until('they are drawn', async () => (await viewer.page.locator('.chart canvas').count()) === 4);
     });
   });
 }

@@ -17,10 +17,16 @@ export function keyboardFacts(ground: Ground): void {
       await viewer.press('Escape');
       await until('the help is closed', async () => (await viewer.page.getByRole('dialog').count()) === 0);
       await viewer.press('/');
-      expect(await viewer.ask('document.activeElement.type')).toBe('search');
+      await until('the search is focused', async () => {
+        const type = await viewer.ask('document.activeElement.type');
+        return type === 'search';
+      });
       await viewer.press('Escape', 'j', 'j', 'k');
       const first = await viewer.page.locator('[data-opens-row]').first().getAttribute('href');
-      expect(await viewer.ask('document.activeElement.href')).toBe(first);
+      await until('the first row is focused', async () => {
+        const href = await viewer.ask('document.activeElement.href');
+        return href === first;
+      });
       await viewer.press('Enter');
       await viewer.sees('Facts');
       for (const [key, seen] of [

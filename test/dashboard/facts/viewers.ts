@@ -37,7 +37,7 @@ export function viewerFacts(ground: Ground): void {
       await viewer.page.route('**/api/live?*', (route) => route.fulfill({ status: 429, json: { error } }));
       await viewer.go('work?kind=jobs&name=import-stock');
       await viewer.sees(/as many live pages open/u);
-      expect(await rows(viewer)).toBe(1);
+      await until('it is listed', async () => (await rows(viewer)) === 1);
       await viewer.page.unroute('**/api/live?*');
       await until(
         'it follows again',
