@@ -33,9 +33,10 @@ function holder(count: number): { child: ChildProcess; lines: () => string[] } {
   return { child, lines: () => text.split('\n').slice(0, -1) };
 }
 
+/** Resolves when all that it has said was read, too. */
 const ended = (child: ChildProcess): Promise<unknown> =>
   new Promise((resolve) => {
-    child.once('exit', resolve);
+    child.once('close', resolve);
   });
 
 /** Modes of a path and of all below it, each once. */

@@ -165,7 +165,8 @@ describe('what a hostile reader tried on MongoDB', () => {
     const [locked, release] = [gate(), gate()];
     mill.job(
       'stuck',
-      { timeout: 100, retryPolicy: { type: 'fixed', interval: 0, maxAttempts: 1 } },
+      // Long enough for the transaction to take the job first.
+      { timeout: 2_000, retryPolicy: { type: 'fixed', interval: 0, maxAttempts: 1 } },
       async (job) => {
         await client.withSession((session) =>
           session.withTransaction(async () => {

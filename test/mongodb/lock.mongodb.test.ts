@@ -25,7 +25,7 @@ describe('locks in MongoDB', () => {
       await numbers.updateOne({ _id: 'counter' }, { $set: { n: found!.n + 1 } });
     };
     const callers = Array.from({ length: 20 }, (_, n) =>
-      mills[n % 2]!.withLock('counter', increment, { wait: '25s' }),
+      mills[n % 2]!.withLock('counter', increment, { wait: '50s' }),
     );
     await Promise.all(callers);
     expect(await numbers.findOne({ _id: 'counter' })).toMatchObject({ n: 20 });

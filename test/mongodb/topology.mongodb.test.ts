@@ -19,6 +19,7 @@ describe('a standalone server', () => {
     for (let n = 0; n < 3; n += 1) {
       expect(await producer.jobs.result((await producer.enqueue('x', {})).id)).toBe('ran');
     }
+    await until('it has given up listening', () => worker.health().wakeUp === 'poll');
     expect(worker.health()).toMatchObject({ wakeUp: 'poll', ok: true });
     expect(lines.filter((text) => text.includes('no wake-ups'))).toHaveLength(1);
     await Promise.all([worker.stop(), producer.stop()]);

@@ -30,7 +30,8 @@ const listening = async (on: pg.Pool, schema: string): Promise<number> => {
 describe('handlers that hold connections', () => {
   it('starve neither the lease nor each other, and all complete inside their transactions', async () => {
     const store = freshPostgres({ connections: 4 });
-    const mill = aMill(store, { leaseDuration: 1_500 });
+    // Shorter than all of them take together, and longer than any rest of a busy machine.
+    const mill = aMill(store, { leaseDuration: 3_000 });
     const lost: unknown[] = [];
     mill.on('lease:lost', (event) => lost.push(event));
     let open = 0;
@@ -65,7 +66,7 @@ describe('handlers that hold connections', () => {
 
   it('of a pool of your own are named in health, and the lease is renewed all the same', async () => {
     const pool = aPool({ max: 2 });
-    const mill = aMill(freshPostgres({ pool }), { leaseDuration: 1_500 });
+    const mill = aMill(freshPostgres({ pool }), { leaseDuration: 3_000 });
     const lost: unknown[] = [];
     mill.on('lease:lost', (event) => lost.push(event));
     await mill.start();

@@ -59,7 +59,7 @@ describe('wake-ups', () => {
     await pool.query('select pg_terminate_backend($1)', [first]);
     await until('the loss is told', () => errors.length > 0);
     await until('another connection listens', async () => ![first, undefined].includes(await listener()));
-    expect(worker.health().wakeUp).toBe('stream');
+    await until('it knows', () => worker.health().wakeUp === 'stream');
     expect(await worker.jobs.result((await worker.enqueue('x', {})).id)).toBe('ran');
   });
 
@@ -94,6 +94,7 @@ describe('wake-ups', () => {
     mill.job('x', () => 'ran');
     await mill.start();
     await until('it has given up', () => mill.health().wakeUp === 'poll');
+    await until('it says so', () => warnings.length > 0);
     expect(warnings.join()).toContain('listenUrl');
     expect(await mill.jobs.result((await mill.enqueue('x', {})).id)).toBe('ran');
   });
