@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
+import SlowFirst from './test/support/slow-first.js';
 
 const src = (path: string): string => fileURLToPath(new URL(`src/${path}`, import.meta.url));
 
@@ -20,8 +21,9 @@ export default defineConfig({
     // Starts one MongoDB replica set and one PostgreSQL for the whole run, and provides their addresses.
     globalSetup: 'test/support/global-setup.ts',
     pool: 'forks',
-    // Much of a run is waiting for leases and polls, so three keep two cores busy. They share one server of each kind.
-    maxWorkers: 3,
+    // Much of a run is waiting for leases and polls, so four keep two cores busy. They share one server of each kind.
+    maxWorkers: 4,
+    sequence: { sequencer: SlowFirst },
     testTimeout: 60_000,
     hookTimeout: 60_000,
     coverage: { provider: 'v8', include: ['src/**'] },

@@ -20,6 +20,14 @@ function aPool(options: pg.PoolConfig = {}): pg.Pool {
   return pool;
 }
 
+/** A pool whose connections are all there, so that nobody's patience is spent on making one. */
+async function aConnectedPool(max: number): Promise<pg.Pool> {
+  const pool = aPool({ max });
+  const clients = await Promise.all(Array.from({ length: max }, () => pool.connect()));
+  for (const client of clients) client.release();
+  return pool;
+}
+
 /** How many connections listen on the channel of a schema. */
 const listening = async (on: pg.Pool, schema: string): Promise<number> => {
   const text = `select count(*)::integer as n from pg_stat_activity where query = $1`;
@@ -92,7 +100,7 @@ describe('a pool that is used up', () => {
     inTransaction(connections, 'lent', work, 30_000);
 
   it('is told of by an error that says who has the connections, and that nothing was sent', async () => {
-    const pool = aPool({ max: 2 });
+    const pool = await aConnectedPool(2);
     const connections = new Connections(pool, { size: 2, remedy: 'raise its max', patience });
     const client = await pool.connect();
     const asked = transaction(connections, () => connections.use((one) => one.query('select 1'), 30_000));
@@ -109,7 +117,7 @@ describe('a pool that is used up', () => {
   });
 
   it('by transactions inside transactions does not stand still: the inner ones are refused', async () => {
-    const connections = new Connections(aPool({ max: 4 }), { size: 4, remedy: '', patience });
+    const connections = new Connections(await aConnectedPool(4), { size: 4, remedy: '', patience });
     const both = [gate(), gate()];
     const nested = both.map((one, n) =>
       transaction(connections, async () => {
