@@ -9,7 +9,7 @@
  */
 import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { constants, setPriority, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 
@@ -21,21 +21,21 @@ const EXAMPLE_MARK = /^\/\/ runs in: npm run check$/m;
 /** @typedef {{ ok: boolean, output: string, note?: string }} Result */
 /** @typedef {Record<'numPassedTests' | 'numFailedTests' | 'numPendingTests' | 'numTodoTests', number>} Report */
 
-/** Those that only read may go on at the same time. */
-const STILL = ['types', 'lint', 'format', 'boundaries', 'unused'];
+/** Those that only read go on beside the tests, which wait for much of their time. */
+const BESIDE = ['tests', 'types', 'lint', 'format', 'boundaries', 'unused', 'simulate'];
 
 /**
  * In this order: `exports` looks at what `build` wrote.
  * @type {Record<string, () => Promise<Result>>}
  */
 const steps = {
+  tests: runTests,
   types: () => npmRun('types'),
   lint: () => npmRun('lint'),
   format: () => npmRun('format:check'),
   boundaries: () => npmRun('boundaries'),
   unused: () => npmRun('unused'),
-  tests: runTests,
-  simulate: () => npmRun('simulate', ['--seeds', '1000', '--minutes', '0.2', '--workers', '2']),
+  simulate: () => npmRun('simulate', ['--seeds', '1000', '--minutes', '0.2']),
   rights: () => npmRun('test:rights', ['--some']),
   build: () => npmRun('build'),
   exports: () => npmRun('exports'),
@@ -56,10 +56,10 @@ async function main() {
     if (!(await runStep(name))) failed.push(name);
   };
   await some(
-    chosen.filter((name) => STILL.includes(name)),
+    chosen.filter((name) => BESIDE.includes(name)),
     step,
   );
-  for (const name of chosen) if (!STILL.includes(name)) await step(name);
+  for (const name of chosen) if (!BESIDE.includes(name)) await step(name);
 
   const verdict = failed.length === 0 ? 'all ok' : `failed: ${failed.join(', ')}`;
   console.log(`\n${chosen.length} steps in ${secondsSince(startedAt)}, ${verdict}`);
@@ -158,6 +158,9 @@ function run(command, args, { stdio = 'pipe', limitMs }) {
     // A limited command leads its own process group, so that the servers it started end with it.
     const detached = limitMs !== undefined;
     const child = spawn(command, args, { stdio: ['ignore', stdio, stdio], detached });
+    // The tests, which show what they do, come first.
+    if (stdio === 'pipe' && child.pid !== undefined)
+      setPriority(child.pid, constants.priority.PRIORITY_BELOW_NORMAL);
     let output = '';
     child.stdout?.on('data', (/** @type {Buffer} */ data) => (output += data.toString()));
     child.stderr?.on('data', (/** @type {Buffer} */ data) => (output += data.toString()));

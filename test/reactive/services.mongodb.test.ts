@@ -10,9 +10,6 @@ describe('several tasks', () => {
   it('on several collections and databases keep their tasks beside their sources', async () => {
     const plant = new Plant();
     const other = `${plant.db.databaseName}_other`;
-    onTestFinished(async () => {
-      await plant.client.db(other).dropDatabase();
-    });
     const mill = plant.mill();
     void plant.define(mill, { task: 'a', collection: 'orders' });
     void plant.define(mill, { task: 'b', collection: 'app.users' });
@@ -44,7 +41,9 @@ describe('several tasks', () => {
     );
     await plant.collection('items', other).updateOne({ _id: 'z' }, { $set: { n: 1 } });
     await plant.ran('z', 2, 'd');
+    await mill.stop();
     expect(plant.errors).toEqual([]);
+    await plant.client.db(other).dropDatabase();
   });
 
   it('are claimed across collections and databases', async () => {

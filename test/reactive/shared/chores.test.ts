@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import type { Tidemill, TidemillOptions } from '../../../src/index.js';
 import { until } from '../../support/mills.js';
 import { startedUp } from '../beacons.js';
-import { eachYard, type Yard } from './yards.js';
+import { eachPlanner, type Yard } from './yards.js';
 
 const numbers = (count: number) => Array.from({ length: count }, (_, _id) => ({ _id, n: 1 }));
 
@@ -31,7 +31,7 @@ const begun = (mill: Tidemill): Promise<unknown> =>
     (await mill.tasks.planning()).reconciling.some(({ processed }) => processed > 0),
   );
 
-eachYard('a reconciliation that takes long', (aYard) => {
+eachPlanner('a reconciliation that takes long', (aYard) => {
   it('does not hold up the first look at a smaller collection', async () => {
     const yard = await aYard();
     await yard.docs.insertMany(numbers(5_000));
@@ -61,7 +61,7 @@ eachYard('a reconciliation that takes long', (aYard) => {
   });
 });
 
-eachYard('a cleanup that another leader has begun', (aYard) => {
+eachPlanner('a cleanup that another leader has begun', (aYard) => {
   it('goes on from where that had come', async () => {
     const yard = await aYard();
     const { mill: first, define } = aMill(yard);

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { gate, until } from '../../support/mills.js';
 import { statusesOf, withBeacon } from '../beacons.js';
-import { eachYard, type StoredTask, type Yard } from './yards.js';
+import { eachPlanner, type StoredTask, type Yard } from './yards.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 const HOUR_MS = 3_600_000;
@@ -34,7 +34,7 @@ interface Absence {
   readonly comeBack: (yard: Yard) => Promise<unknown>;
 }
 
-eachYard('deleteWhen, with keepFor 0', (aYard) => {
+eachPlanner('deleteWhen, with keepFor 0', (aYard) => {
   const deleted: Absence = {
     go: ({ docs }) => docs.deleteOne({ _id: 1 }),
     comeBack: ({ docs }) => docs.insertOne({ _id: 1, status: 'on' }),
@@ -83,7 +83,7 @@ eachYard('deleteWhen, with keepFor 0', (aYard) => {
   );
 });
 
-eachYard('keepFor', (aYard) => {
+eachPlanner('keepFor', (aYard) => {
   it('counts from the later of updatedAt and lastFinalizedAt', async () => {
     const shop = await aYard();
     const mill = shop.mill({ reactive: { cleanupInterval: 200 } });
@@ -212,7 +212,7 @@ eachYard('keepFor', (aYard) => {
   });
 });
 
-eachYard('cleanupInterval', (aYard) => {
+eachPlanner('cleanupInterval', (aYard) => {
   it.each([
     ['a duration', '300ms'],
     ['milliseconds', 300],

@@ -4,12 +4,12 @@ import { expect, it, onTestFinished } from 'vitest';
 import { AttemptTimeoutError, StoppingError } from '../../../src/index.js';
 import { gate, until } from '../../support/mills.js';
 import { statusesOf } from '../beacons.js';
-import { eachServedYard, eachYard, type Thing } from './yards.js';
+import { eachServedYard, eachPlanner, type Thing } from './yards.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 const rows = (count: number): Thing[] => Array.from({ length: count }, (_, _id) => ({ _id }));
 
-eachYard('a task with a timeout', (aYard) => {
+eachPlanner('a task with a timeout', (aYard) => {
   it('aborts its signal, fails the attempt and is tried again, also if the handler does not listen', async () => {
     const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
@@ -48,7 +48,7 @@ eachYard('a task with a timeout', (aYard) => {
   });
 });
 
-eachYard('stop', (aYard) => {
+eachPlanner('stop', (aYard) => {
   it('waits for running tasks, and starts no more', async () => {
     const { docs, count, mill: aMill } = await aYard();
     const mill = aMill({ reactive: { concurrency: 2 } });

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import type { EvolutionConfig, Tidemill, TidemillOptions } from '../../../src/index.js';
 import { gate, until } from '../../support/mills.js';
 import { collect, keepLines } from '../mills.js';
-import { eachYard, type Thing, type Yard } from './yards.js';
+import { eachPlanner, type Thing, type Yard } from './yards.js';
 
 const fast: Partial<TidemillOptions> = { pollInterval: { min: 10, max: 200 } };
 
@@ -64,7 +64,7 @@ async function acknowledged({ state }: Yard, version: number): Promise<void> {
   );
 }
 
-eachYard('a raised handlerVersion', (aYard) => {
+eachPlanner('a raised handlerVersion', (aYard) => {
   it.each([
     ['none', []],
     ['reprocess_failed', [0, 1, 2]],
@@ -142,7 +142,7 @@ eachYard('a raised handlerVersion', (aYard) => {
   });
 });
 
-eachYard('two deployments at once', (aYard) => {
+eachPlanner('two deployments at once', (aYard) => {
   it('do not fight: an older one that comes later undoes nothing and runs nothing again', async () => {
     const yard = await aYard();
     await (await handledOnce(yard)).mill.stop();
@@ -257,7 +257,7 @@ eachYard('two deployments at once', (aYard) => {
   });
 });
 
-eachYard('a task that moves to another collection', (aYard) => {
+eachPlanner('a task that moves to another collection', (aYard) => {
   const move = async (yard: Yard, collection: 'things' | 'others', least: number): Promise<number[]> => {
     const mill = yard.mill(fast);
     const runs: number[] = [];

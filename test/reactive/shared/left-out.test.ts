@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import type { Tidemill } from '../../../src/index.js';
 import { until } from '../../support/mills.js';
 import { startedUp, withBeacon } from '../beacons.js';
-import { eachYard, type Yard } from './yards.js';
+import { eachPlanner, type Yard } from './yards.js';
 
 /** A service with a task on `things` that can be made impossible to prepare, and one with a task on `others`. */
 function twoServices(yard: Yard) {
@@ -56,7 +56,7 @@ async function leftOut(aYard: () => Promise<Yard>) {
   return { ...services, yard, mend, ours };
 }
 
-eachYard('a task that the leader cannot prepare', (aYard) => {
+eachPlanner('a task that the leader cannot prepare', (aYard) => {
   it('is reconciled by the next leader that can', async () => {
     const { yard, mend, ours, theirs, ran, runs } = await leftOut(aYard);
     expect(await yard.state('theirs')).toMatchObject({ leftOutSince: expect.any(Date) as Date });

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import type { ReactiveTaskDefinition, Tidemill, TidemillOptions } from '../../../src/index.js';
 import { gate, until } from '../../support/mills.js';
 import { collect, Handled, keepLines } from '../mills.js';
-import { eachYard, type Thing, type Yard } from './yards.js';
+import { eachPlanner, type Thing, type Yard } from './yards.js';
 
 const fast: Partial<TidemillOptions> = { pollInterval: { min: 10, max: 200 } };
 const HOUR_MS = 3_600_000;
@@ -40,7 +40,7 @@ async function reconciled({ state }: Yard, times: number, task = 'pay'): Promise
   );
 }
 
-eachYard('the first registration', (aYard) => {
+eachPlanner('the first registration', (aYard) => {
   it('runs for every document that was there before, once', async () => {
     const yard = await aYard();
     await yard.docs.insertMany(numbers(2_500));
@@ -74,7 +74,7 @@ eachYard('the first registration', (aYard) => {
   });
 });
 
-eachYard('a changed trigger', (aYard) => {
+eachPlanner('a changed trigger', (aYard) => {
   it('that is wider runs for what it takes in now, and for nothing else', async () => {
     const yard = await aYard();
     await yard.docs.insertMany(numbers(100));
@@ -138,7 +138,7 @@ eachYard('a changed trigger', (aYard) => {
   });
 });
 
-eachYard('on demand', (aYard) => {
+eachPlanner('on demand', (aYard) => {
   it('brings back records that were deleted by hand, and runs nothing else', async () => {
     const yard = await aYard();
     await yard.docs.insertMany(numbers(30));
@@ -190,7 +190,7 @@ eachYard('on demand', (aYard) => {
   });
 });
 
-eachYard('now and then', (aYard) => {
+eachPlanner('now and then', (aYard) => {
   it.each([
     ['every', 300],
     ['by a CRON', 'CRON * * * * * *'],
@@ -211,7 +211,7 @@ eachYard('now and then', (aYard) => {
   });
 });
 
-eachYard('the way of a pass', (aYard) => {
+eachPlanner('the way of a pass', (aYard) => {
   it('begins anew where another task joins', async () => {
     const yard = await aYard();
     await yard.docs.insertMany(numbers(6_000));

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import type { ReactiveTaskDefinition, Tidemill } from '../../../src/index.js';
 import { until } from '../../support/mills.js';
 import { startedUp, withBeacon } from '../beacons.js';
-import { eachYard, type Yard } from './yards.js';
+import { eachPlanner, type Yard } from './yards.js';
 
 const FAST = { pollInterval: { min: 10, max: 1_000 } } as const;
 
@@ -52,7 +52,7 @@ class Ledger {
 
 const leads = (mill: Tidemill): Promise<unknown> => until('it leads', () => mill.health().leader);
 
-eachYard('several tasks', (aYard) => {
+eachPlanner('several tasks', (aYard) => {
   it('on one collection are planned each by its own filter and projection', async () => {
     const yard = await aYard();
     const ledger = new Ledger(yard);
@@ -97,7 +97,7 @@ eachYard('several tasks', (aYard) => {
   });
 });
 
-eachYard('two services with different tasks on one database', (aYard) => {
+eachPlanner('two services with different tasks on one database', (aYard) => {
   it('share the planner, and neither misses a change, whoever leads', async () => {
     const yard = await aYard();
     const ledger = new Ledger(yard);

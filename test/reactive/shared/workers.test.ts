@@ -4,14 +4,14 @@ import type { Tidemill } from '../../../src/index.js';
 import type { Store, WatchHandlers } from '../../../src/store/port.js';
 import { aMill, gate, rarely, until } from '../../support/mills.js';
 import { statusesOf, withBeacon } from '../beacons.js';
-import { eachYard, type Thing } from './yards.js';
+import { eachPlanner, type Thing } from './yards.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 const ONCE = { type: 'fixed', interval: 1, maxAttempts: 1 } as const;
 const rows = (count: number, from = 0): Thing[] =>
   Array.from({ length: count }, (_, at) => ({ _id: from + at }));
 
-eachYard('how many tasks run at once', (aYard) => {
+eachPlanner('how many tasks run at once', (aYard) => {
   it.each([
     ['five by default', undefined, undefined, 5],
     ['reactive.concurrency', 3, undefined, 3],
@@ -94,7 +94,7 @@ eachYard('how many tasks run at once', (aYard) => {
   });
 });
 
-eachYard('reactive.filter', (aYard) => {
+eachPlanner('reactive.filter', (aYard) => {
   it('is asked again: what it refuses stays pending, and runs when it does not any more', async () => {
     const { docs, mill: aMill, planned } = await aYard();
     let open = false;
@@ -174,7 +174,7 @@ eachYard('reactive.filter', (aYard) => {
   });
 });
 
-eachYard('reactive.caller', (aYard) => {
+eachPlanner('reactive.caller', (aYard) => {
   it('wraps each run', async () => {
     const { docs, mill: aMill, reaches } = await aYard();
     const storage = new AsyncLocalStorage<string>();
@@ -255,7 +255,7 @@ eachYard('reactive.caller', (aYard) => {
   });
 });
 
-eachYard('fairness', (aYard) => {
+eachPlanner('fairness', (aYard) => {
   it.each([
     ['of the same collection', 'things', 'docs'],
     ['of another collection', 'others', 'others'],
@@ -302,7 +302,7 @@ eachYard('fairness', (aYard) => {
   );
 });
 
-eachYard('an instance that does not lead', (aYard) => {
+eachPlanner('an instance that does not lead', (aYard) => {
   it('is woken when something was planned elsewhere', async () => {
     const { docs, mill: aMill } = await aYard();
     const [planner, worker] = [aMill(), aMill({ pollInterval: rarely })];

@@ -140,11 +140,16 @@ type Facts = (yard: () => Promise<Yard>) => void;
 
 /** Runs the same facts on every store whose data can be watched. */
 export function eachYard(what: string, facts: Facts): void {
-  eachServedYard(what, facts);
+  eachPlanner(what, facts);
   describe(`${what} (embedded)`, () => {
     useEmbedded();
     facts(() => open(embeddedDatabase));
   });
+}
+
+/** Once for each way of planning: for facts of several instances, where the embedded store only repeats PostgreSQL. */
+export function eachPlanner(what: string, facts: Facts): void {
+  eachServedYard(what, facts);
   describe(`${what} (memory)`, () => facts(() => open(memoryDatabase)));
 }
 
