@@ -24,8 +24,9 @@ export default defineConfig({
     // Much of a run is waiting for leases and polls, so four keep two cores busy. They share one server of each kind.
     maxWorkers: 4,
     sequence: { sequencer: SlowFirst },
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    // For whatever hangs. A test that waits in vain says so itself, earlier.
+    testTimeout: 180_000,
+    hookTimeout: 180_000,
     coverage: { provider: 'v8', include: ['src/**'] },
   },
 });

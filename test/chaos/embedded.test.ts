@@ -22,7 +22,7 @@ async function workAndDie(dir: string, file: string, round: number): Promise<voi
   const child = fork(WORKER, [dir, file, String(round)], { execArgv: ['--import', 'tsx'], stdio: 'ignore' });
   const exited = new Promise((resolve) => child.once('exit', resolve));
   const enough = before + 10 + random(60);
-  await until('it has done something', () => count(readLines(file), 'settled') >= enough, 60_000);
+  await until('it has done something', () => count(readLines(file), 'settled') >= enough);
   writeLine(file, { what: 'kill', pid: child.pid ?? 0 });
   child.kill('SIGKILL');
   await exited;
@@ -45,7 +45,7 @@ it('an embedded database whose process is killed again and again loses nothing a
   );
   await mill.start();
   const unfinished = { status: ['pending', 'processing'] as const };
-  await until('nothing is left', async () => (await mill.jobs.count(unfinished)) === 0, 60_000);
+  await until('nothing is left', async () => (await mill.jobs.count(unfinished)) === 0);
 
   const lines = readLines(file);
   expect(violations(lines, LEASE_MS)).toEqual([]);

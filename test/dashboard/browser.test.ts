@@ -18,7 +18,7 @@ let served: Served;
 beforeAll(async () => {
   [browser, scene] = await Promise.all([startChromium(), stage()]);
   served = await serve(scene.mill);
-}, 120_000);
+});
 
 afterAll(async () => {
   scene.release();
@@ -39,7 +39,7 @@ const ground: Ground = {
 };
 
 // In one file, so that one browser serves them all.
-describe('the dashboard in a browser', { timeout: 120_000 }, () => {
+describe('the dashboard in a browser', () => {
   pageFacts(ground);
   listFacts(ground);
   detailFacts(ground);

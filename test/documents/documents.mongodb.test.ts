@@ -294,5 +294,5 @@ describe('a sharded collection', () => {
       expect([ran.length, new Set(ran).size, errors]).toEqual([30, 30, []]);
     }
     await own.close();
-  }, 120_000);
+  });
 });

@@ -151,4 +151,4 @@ it('documents of a process that was killed with SIGKILL are finished by the next
   const after = await PGlite.create(dir);
   expect((await after.query(DONE('reminders'))).rows).toHaveLength(COUNT);
   await after.close();
-}, 120_000);
+});

@@ -77,7 +77,7 @@ describe('100,000 documents that are due later and 100,000 that are parked', () 
     await fill('plain', 'sleepUntil');
     await fill('nested', 'cron.sleepUntil');
     store = mongodb({ uri });
-  }, 120_000);
+  });
 
   it.each([
     ['a plain index', { sleepUntil: 1 }, {}, undefined],

@@ -56,7 +56,7 @@ describe('100,000 rows that are due later and 100,000 that are parked', () => {
          from generate_series(1, ${String(2 * COUNT)}) n) s`,
     );
     await pool.query(`vacuum analyze ${table}`);
-  }, 120_000);
+  });
 
   it.each(places)('lack an index at first, and the advice names it: %s', async (_what, fields) => {
     const rows = await rowsOf(freshPostgres(), { collection: table, fields });

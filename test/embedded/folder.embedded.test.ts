@@ -48,11 +48,11 @@ async function modesOf(path: string): Promise<ReadonlySet<string>> {
   );
 }
 
-describe('a folder', { timeout: 60_000 }, () => {
+describe('a folder', () => {
   it('keeps everything that was accepted by a process that was killed, and it runs at the next start', async () => {
     const { child, lines } = holder(1_000);
     const accepted = (): number => lines().filter((line) => line.startsWith('accepted')).length;
-    await until('it is in the midst of it', () => accepted() > 50, 40_000);
+    await until('it is in the midst of it', () => accepted() > 50);
     child.kill('SIGKILL');
     await ended(child);
     const mill = aMill(embedded({ dir }));
@@ -69,7 +69,7 @@ describe('a folder', { timeout: 60_000 }, () => {
 
   it('is refused to a second process, and to a second store of the same one', async () => {
     const { child, lines } = holder(0);
-    await until('it is open', () => lines().includes('open'), 40_000);
+    await until('it is open', () => lines().includes('open'));
     await expect(opened(embedded({ dir }))).rejects.toThrow(
       new RegExp(`in use by process ${String(child.pid)}.*one process at a time`, 'su'),
     );

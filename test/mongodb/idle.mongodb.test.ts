@@ -28,7 +28,7 @@ describe('an instance with nothing to do', () => {
     await mill.stop();
     await client.db().dropDatabase();
     await client.close();
-  }, 60_000);
+  });
 
   it('sends three commands for one job of its own: the insert, who is paused, and the record', async () => {
     const client = new MongoClient(freshUri(), { monitorCommands: true });

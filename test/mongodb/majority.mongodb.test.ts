@@ -57,7 +57,7 @@ describe('a server whose majority lags', () => {
   let server: MongoServer;
   beforeAll(async () => {
     server = await startMongo({ failPoints: true });
-  }, 60_000);
+  });
   afterAll(() => server.stop());
 
   const PLAN: TaskPlan = {

@@ -80,7 +80,7 @@ beforeAll(async () => {
   });
   store = mongodb({ uri: uri.value });
   await store.acquire(holder);
-}, 120_000);
+});
 
 afterAll(async () => {
   await client.db().dropDatabase();

@@ -23,7 +23,7 @@ describe('a standalone server', () => {
     expect(worker.health()).toMatchObject({ wakeUp: 'poll', ok: true });
     expect(lines.filter((text) => text.includes('no wake-ups'))).toHaveLength(1);
     await Promise.all([worker.stop(), producer.stop()]);
-  }, 60_000);
+  });
 });
 
 describe('a sharded cluster', () => {
@@ -102,7 +102,7 @@ describe('a sharded cluster', () => {
     expect(await a.jobs.removeMany({ status: 'completed' })).toEqual({ count: 1_000 });
     await Promise.all([a.stop(), b.stop()]);
     await client.close();
-  }, 120_000);
+  });
 });
 
 describe("a user's long transaction", () => {
@@ -148,5 +148,5 @@ describe("a user's long transaction", () => {
     await Promise.all([mill.stop(), rival.stop()]);
     await client.db().dropDatabase();
     await client.close();
-  }, 60_000);
+  });
 });

@@ -234,5 +234,5 @@ describe("a job that somebody's open transaction holds", () => {
     await mill.stop();
     expect(lines.join()).toMatch(/1 outcomes? could not be recorded/u);
     await unlock();
-  }, 60_000);
+  });
 });

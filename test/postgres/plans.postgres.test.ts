@@ -37,7 +37,7 @@ beforeAll(async () => {
     `'processing', now(), 'somebody', 'life.1'`,
   );
   await pool.query(`analyze ${names.jobs}`);
-}, 60_000);
+});
 
 interface Plan {
   readonly 'Node Type': string;

@@ -329,7 +329,7 @@ describe('start refuses', () => {
     void mill.reactiveTask({ task: 'sync', collection: 'orders', handler });
     await expect(mill.start()).rejects.toThrow(/replica set/u);
     await mill.stop();
-  }, 60_000);
+  });
 });
 
 describe('a definition that is added while the mill runs', () => {

@@ -185,7 +185,7 @@ describe('a large document', () => {
     for (const id of ['a', 'b', 'c']) await plant.ran(id, 2);
     await plant.quiet(['things']);
     expect(await plant.tasks('things').distinct('status')).toEqual(['completed']);
-  }, 60_000);
+  });
 });
 
 describe('a source with a collation', () => {

@@ -68,7 +68,7 @@ beforeAll(async () => {
       .aggregate([...numbers, { $replaceWith: stored }, { $merge: 'orders_tasks' }])
       .toArray();
   }
-}, 120_000);
+});
 
 afterAll(async () => {
   await client.db().dropDatabase();

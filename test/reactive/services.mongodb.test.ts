@@ -146,5 +146,5 @@ describe('a sharded cluster', () => {
     );
     expect(fetched).toHaveLength(60);
     expect(plant.errors).toEqual([]);
-  }, 120_000);
+  });
 });

@@ -10,7 +10,7 @@ const UNAUTHORIZED = 13;
 let server: MongoServer;
 beforeAll(async () => {
   server = await startMongo({ failPoints: true });
-}, 60_000);
+});
 afterAll(() => server.stop());
 
 /** Refuses commands from now on, for good; on one collection where one is named. Answers how to allow them again. */
@@ -52,7 +52,7 @@ describe('a task that cannot be planned for a reason of its own', () => {
     await allow();
     await plant.ran(1, 1, 'bad');
     await until('the trouble is over', () => mill.health().troubles.length === 0);
-  }, 60_000);
+  });
 });
 
 describe('a database whose changes cannot be followed', () => {
@@ -74,7 +74,7 @@ describe('a database whose changes cannot be followed', () => {
     await plant.ran('early', 1, 'there');
     await plant.collection('items', other).insertOne({ _id: 'late' });
     await plant.ran('late', 1, 'there');
-  }, 60_000);
+  });
 });
 
 describe("another service's task that this leader may not prepare", () => {
@@ -92,7 +92,7 @@ describe("another service's task that this leader may not prepare", () => {
     await plant.collection('a').insertOne({ _id: 1 });
     await plant.ran(1, 1, 'ours');
     await allow();
-  }, 60_000);
+  });
 });
 
 describe('two services that use one name for two tasks', () => {
@@ -110,5 +110,5 @@ describe('two services that use one name for two tasks', () => {
     await until('one is told', () =>
       lines.some((text) => text.startsWith("same: another instance's definition")),
     );
-  }, 60_000);
+  });
 });

@@ -29,7 +29,7 @@ export function gate<T = void>(): { readonly promise: Promise<T>; readonly open:
 export async function until<T>(
   what: string | (() => string),
   ask: () => Promise<T | false | undefined> | T | false | undefined,
-  limitMs = 45_000,
+  limitMs = 90_000,
 ): Promise<T> {
   const end = performance.now() + limitMs;
   for (;;) {

@@ -43,7 +43,7 @@ async function visit(link: string): Promise<unknown> {
   return (await fetch(new URL(`${path}/api/session`, link), { headers: { cookie } })).json();
 }
 
-describe('the demo', { timeout: 120_000 }, () => {
+describe('the demo', () => {
   it('shows all three kinds of work in one process, and on the dashboard', async () => {
     const { text, code, session } = await demo('embedded');
     expect(text).toContain('parts of this one process');

@@ -28,7 +28,7 @@ beforeAll(async () => {
   built = join(workshop, 'package');
   await exec(bin('tsdown'), ['--out-dir', join(built, 'dist')], { cwd: root });
   await cp(join(root, 'package.json'), join(built, 'package.json'));
-}, 120_000);
+});
 
 afterAll(async () => {
   await rm(workshop, { recursive: true, force: true });
@@ -90,7 +90,7 @@ async function runBoth(folder: string, use: string): Promise<string[]> {
 }
 
 // Checking every declaration, Node's own too, takes its time on a busy machine.
-describe('the built package', { timeout: 120_000 }, () => {
+describe('the built package', () => {
   it('compiles and loads without any driver, but for the stores that need one', async () => {
     const entries = ['tidemill', 'tidemill/documents', 'tidemill/memory', 'tidemill/testing'];
     await compileAndRun(await makeApplication('without-driver', [], entries));

@@ -49,7 +49,7 @@ export function taskFacts(ground: Ground): void {
         'both were handled',
         async () => (await mill.tasks.count({ status: ['completed', 'failed'] })) === 2,
       );
-    }, 120_000);
+    });
 
     afterAll(async () => {
       await served[Symbol.asyncDispose]();

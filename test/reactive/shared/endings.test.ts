@@ -155,7 +155,7 @@ eachServedYard('a worker that is killed with SIGKILL', (aYard) => {
     const sum = (): number => recovered.reduce((total, count) => total + count, 0);
     await until('it was said of each', () => sum() >= 3);
     expect(sum()).toBe(3);
-  }, 60_000);
+  });
 
   it('again and again ends in failed: work that kills its process comes to an end', async () => {
     const { address, docs, mill: aMill, reaches } = await aYard();
@@ -177,5 +177,5 @@ eachServedYard('a worker that is killed with SIGKILL', (aYard) => {
     expect(statusesOf(task)).toEqual(['crashed', 'crashed']);
     expect(task.lastError).toMatch(/died or lost its lease/u);
     expect(await mill.countReactiveTasks({ status: 'failed', errorMessage: 'died' })).toBe(1);
-  }, 60_000);
+  });
 });

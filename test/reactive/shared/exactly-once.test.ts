@@ -270,6 +270,5 @@ eachServedYard('a process that is killed at one step of a transactional handler'
       await until('the dead instance was buried', async () => (await lives()) === 1);
       expect(await raw('exact', 1)).toEqual(before);
     },
-    60_000,
   );
 });
