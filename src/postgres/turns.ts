@@ -17,7 +17,8 @@ export class Turns {
   readonly #inUse: Record<Use, number> = { own: 0, lent: 0 };
   readonly #size: number;
   readonly #queue: Waiting[] = [];
-  #movedAt = performance.now();
+  /** When a caller's transaction last came to an end. */
+  #endedAt = -Infinity;
 
   constructor(size: number) {
     this.#size = size;
@@ -39,7 +40,7 @@ export class Turns {
         },
       };
       const giveUp = (): void => {
-        const leftMs = use === 'lent' ? this.#movedAt + patienceMs - performance.now() : 0;
+        const leftMs = use === 'lent' ? this.#endedAt + patienceMs - performance.now() : 0;
         if (leftMs > 0) timer = setTimeout(giveUp, leftMs);
         else this.#leave(waiting);
       };
@@ -50,7 +51,8 @@ export class Turns {
 
   giveBack(use: Use): void {
     this.#inUse[use] -= 1;
-    this.#movedAt = performance.now();
+    // Statements of the store's own end all the time, also while transactions wait for each other.
+    if (use === 'lent') this.#endedAt = performance.now();
     for (const waiting of [...this.#queue]) {
       if (!this.#isFree(waiting.use)) continue;
       this.#queue.splice(this.#queue.indexOf(waiting), 1);

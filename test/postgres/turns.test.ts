@@ -40,3 +40,17 @@ it('gives up on a statement, and on a transaction behind which nothing ends', as
   turns.giveBack('own');
   expect(await turns.take('own', 1_000)).toBe(true);
 });
+
+it('gives up on a transaction behind which none ends, although statements come and go', async () => {
+  const turns = new Turns(4);
+  await Promise.all([turns.take('lent', 1_000), turns.take('lent', 1_000)]);
+  let granted: boolean | undefined;
+  void turns.take('lent', 1_000).then((answer) => (granted = answer));
+  for (let passedMs = 0; passedMs < 1_000; passedMs += 100) {
+    expect(granted).toBeUndefined();
+    await turns.take('own', 1_000);
+    await vi.advanceTimersByTimeAsync(100);
+    turns.giveBack('own');
+  }
+  expect(granted).toBe(false);
+});
