@@ -75,6 +75,7 @@ export function borrowed(database: EmbeddedDatabase): Driver {
     vital: () => ({ query }),
     transaction,
     lend: (work) => transaction(work),
+    limited: (handle) => handle,
     listen: async (channel, handlers) => {
       const stop = await database.listen(channel, (payload) => handlers.message(payload));
       return { close: () => stop() };

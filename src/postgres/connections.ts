@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { StoreError } from '../core/errors.js';
+import type { Queryable } from '../sql/driver.js';
 import { sqlState } from '../sql/errors.js';
 import type { Shortage } from '../store/port.js';
 import { checkedOut } from './checked-out.js';
@@ -35,8 +36,9 @@ type PoolOf<C> = Pick<PostgresPool, 'totalCount' | 'idleCount'> & { connect(): P
 
 /** Of a connection that is in use. */
 interface Taken {
-  readonly onError: () => void;
-  readonly hasFailed: () => boolean;
+  readonly onError: (error: unknown) => void;
+  /** What went wrong with it; undefined while it works. */
+  readonly failure: () => unknown;
 }
 
 /** The server ended it, or nobody knows what state it is in. */
@@ -119,6 +121,24 @@ export class Connections<C extends PostgresClient = PostgresClient> {
     }
   }
 
+  /** The same handle within a limit. If it is one of these connections, it is replaced after a silence. */
+  limited(handle: Queryable, limitMs: number): Queryable {
+    const query: Queryable['query'] = (text, values) =>
+      answered(handle.query(text, values), limitMs).catch((error: unknown) => {
+        const taken = error instanceof SilentError ? this.#taken.get(handle as C) : undefined;
+        taken?.onError(error);
+        if (taken !== undefined) this.#silent();
+        throw error;
+      });
+    return { query };
+  }
+
+  /** The error of a connection in use that did not answer. */
+  silenceOf(client: C): SilentError | undefined {
+    const failure = this.#taken.get(client)?.failure();
+    return failure instanceof SilentError ? failure : undefined;
+  }
+
   async take(use: Use, patienceMs: number): Promise<C> {
     const wait = { use, since: performance.now() };
     this.#waiting.add(wait);
@@ -148,8 +168,8 @@ export class Connections<C extends PostgresClient = PostgresClient> {
   }
 
   async #checkOut(limitMs: number): Promise<C> {
-    let failed = false;
-    const taken: Taken = { onError: () => void (failed = true), hasFailed: () => failed };
+    let failure: unknown;
+    const taken: Taken = { onError: (error) => void (failure ??= error), failure: () => failure };
     const coming = checkedOut<C>(this.#pool, taken.onError);
     void coming.then(
       (client) => this.#taken.set(client, taken),
@@ -174,8 +194,9 @@ export class Connections<C extends PostgresClient = PostgresClient> {
 
   #release(client: C, broken: boolean): void {
     const taken = this.#taken.get(client);
+    this.#taken.delete(client);
     if (taken !== undefined) client.removeListener('error', taken.onError);
-    client.release(broken || taken?.hasFailed() === true);
+    client.release(broken || taken?.failure() !== undefined);
   }
 
   #silent(): void {

@@ -7,7 +7,7 @@ import { Connections } from './connections.js';
 import { Ear } from './ear.js';
 import { connectAlone, ownPool } from './own-pool.js';
 import { Prepared } from './prepared.js';
-import { inTransaction } from './transaction.js';
+import { inTransaction, limitedIn } from './transaction.js';
 
 /** A statement that is not answered within so long is given up; within the lease where that is shorter, but not at once. */
 const STATEMENT_MS = 30_000;
@@ -109,6 +109,7 @@ function driverOf<C extends PostgresClient>({ main, beside, ear, often, close }:
     }),
     transaction: (work, pace) => inTransaction(main, 'own', work, pace === 'unhurried' ? Infinity : limitMs),
     lend: (work) => inTransaction(main, 'lent', work, limitMs),
+    limited: (transaction) => limitedIn(main, transaction, limitMs),
     listen: (channel, handlers) => ear.listen(channel, handlers),
     leaseOf: (leaseMs) => void (limitMs = Math.min(limitMs, Math.max(leaseMs, SHORTEST_MS))),
     shortage: () => main.shortage(),

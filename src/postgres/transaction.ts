@@ -19,26 +19,55 @@ export function inTransaction<T>(
   limitMs: number,
 ): Promise<T> {
   return connections.hold(use, async (client) => {
-    const limited: Queryable = { query: (text, values) => answered(client.query(text, values), limitMs) };
+    const limited = connections.limited(client, limitMs);
+    let committing = false;
     try {
       await limited.query('begin isolation level read committed');
       const answer = await work(use === 'own' ? limited : client);
+      checkAnswered(connections, client);
+      committing = true;
       await commit(limited);
       return { broken: false, end: () => answer };
     } catch (error) {
-      const broken = error instanceof SilentError || !(await isRolledBack(client));
-      return { broken, end: () => thrown(error) };
+      const broken = connections.silenceOf(client) !== undefined || !(await isRolledBack(client));
+      const end = (): never => {
+        throw told(error, committing);
+      };
+      return { broken, end };
     }
   });
 }
 
-function thrown(error: unknown): never {
-  if (!(error instanceof SilentError)) throw error;
-  throw new StoreError(`${error.message}. Whether the transaction was committed is not known.`, {
-    cause: error,
-    transient: true,
-    outcomeUnknown: true,
-  });
+/** Statements of ours in the transaction of a caller: on a client that was lent, or on one of the caller's own. */
+export function limitedIn(connections: Connections, transaction: Queryable, limitMs: number): Queryable {
+  const limited = connections.limited(transaction, limitMs);
+  const query: Queryable['query'] = (text, values) =>
+    limited.query(text, values).catch((error: unknown) => {
+      const isForeign = connections.silenceOf(transaction as PostgresClient) === undefined;
+      throw error instanceof SilentError && isForeign ? notOurs(error, limitMs) : told(error, false);
+    });
+  return { query };
+}
+
+const notOurs = (cause: SilentError, limitMs: number): StoreError =>
+  new StoreError(
+    `the database did not answer within ${String(limitMs / 1_000)} s; roll back this transaction and close its client.`,
+    { cause, transient: true },
+  );
+
+/** Nothing is committed after a statement that was not answered, even if the caller has caught its error. */
+function checkAnswered(connections: Connections, client: PostgresClient): void {
+  const silence = connections.silenceOf(client);
+  if (silence !== undefined) throw silence;
+}
+
+function told(error: unknown, committing: boolean): unknown {
+  if (!(error instanceof SilentError)) return error;
+  const end = committing
+    ? 'Whether the transaction was committed is not known.'
+    : 'Nothing of the transaction is committed.';
+  const message = `${error.message}. ${end}`;
+  return new StoreError(message, { cause: error, transient: true, outcomeUnknown: committing });
 }
 
 const isRolledBack = (client: PostgresClient): Promise<boolean> =>

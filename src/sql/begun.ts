@@ -19,7 +19,7 @@ function isKnownToHaveBegun(on: Queryable): boolean {
 export async function checkBegun(sql: Sql, on: Queryable): Promise<void> {
   if (sql.ownTransactions.has(on) || isKnownToHaveBegun(on)) return;
   try {
-    await on.query(`lock table ${sql.names.jobs} in access share mode`);
+    await sql.driver.limited(on).query(`lock table ${sql.names.jobs} in access share mode`);
   } catch (error) {
     if (sqlState(error) !== NO_TRANSACTION) throw error;
     throw new OptionError(

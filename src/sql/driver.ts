@@ -39,6 +39,8 @@ export interface Driver extends Queryable {
   transaction<T>(work: (transaction: Queryable) => Promise<T>, pace?: 'unhurried'): Promise<T>;
   /** The same for work of a caller's, which may last: it leaves some connections for all else. */
   lend<T>(work: (transaction: Queryable) => Promise<T>): Promise<T>;
+  /** A caller's transaction for statements of ours, which are given up after a while. */
+  limited(transaction: Queryable): Queryable;
   /** Somebody lives by a lease of this length: statements are given up by its end. */
   leaseOf?(leaseMs: number): void;
   /** What there is too little of; undefined while there is enough. */

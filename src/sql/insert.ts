@@ -193,6 +193,7 @@ export async function insertIn(
 ): Promise<readonly Inserted[]> {
   if (jobs.some((job) => job.wake === true)) sql.bell.afterCommit(transaction);
   const insertion = new Insertion(sql, jobs);
-  await insertion.insert(insertion.open, { on: transaction, rings: sql.bell.ringsAtCommit });
+  const on = sql.driver.limited(transaction);
+  await insertion.insert(insertion.open, { on, rings: sql.bell.ringsAtCommit });
   return insertion.answers as readonly Inserted[];
 }

@@ -28,7 +28,8 @@ export function jobStore(sql: () => Sql): JobStore<Queryable> {
     settle: (settlements) => settle(sql(), settlements),
     settleIn: (settlement, transaction) => settleIn(sql(), settlement, transaction),
     held: (leases) => run('read held jobs', () => holding.held(sql(), leases)),
-    heldIn: async (lease, transaction) => (await holding.held(sql(), [lease], transaction))[0],
+    heldIn: async (lease, transaction) =>
+      (await holding.held(sql(), [lease], sql().driver.limited(transaction)))[0],
     settledUnder: (lease) => holding.settledUnder(sql(), lease),
     begin: (lease) => holding.begin(sql(), lease),
     note: (notes) => holding.note(sql(), notes),

@@ -266,6 +266,6 @@ export async function settleIn(
 ): Promise<SettleAnswer> {
   await checkBegun(sql, transaction);
   const manner = { skipsLocked: false, alone: false, rings: sql.bell.ringsAtCommit };
-  const [answer] = await settleOn(sql, transaction, [settlement], manner);
+  const [answer] = await settleOn(sql, sql.driver.limited(transaction), [settlement], manner);
   return answer === 'settled' ? 'settled' : 'lost';
 }

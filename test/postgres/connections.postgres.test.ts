@@ -196,6 +196,69 @@ describe('a connection that does not answer', () => {
     expect(await store.instances.renew({ ...registration, leaseMs: 3_000 })).toBe('renewed');
   });
 
+  it('does not hold a handler that completes its job in a transaction', async () => {
+    const { proxy, url } = await behindPostgresProxy();
+    const mill = aMill(freshPostgres({ url, connections: 2 }), {
+      leaseDuration: 2_000,
+      pollInterval: { min: 50, max: 200 },
+    });
+    mill.on('error', () => undefined);
+    const refused: unknown[] = [];
+    mill.job('pay', { retryPolicy: { type: 'fixed', interval: 0 } }, (job) =>
+      mill.withTransaction(async (transaction) => {
+        if (job.attempt === 1 && refused.length === 0) proxy.freeze();
+        await job.complete({ transaction, result: 'paid' }).catch((error: unknown) => {
+          refused.push(error);
+          throw error;
+        });
+      }),
+    );
+    await mill.start();
+    const { id } = await mill.enqueue('pay', {});
+    expect(await mill.jobs.result(id, { timeout: '50s' })).toBe('paid');
+    expect(refused[0]).toMatchObject({
+      code: 'STORE',
+      transient: true,
+      outcomeUnknown: false,
+      message: expect.stringMatching(
+        /did not answer within 5 s.*Nothing of the transaction is committed/u,
+      ) as string,
+    });
+  });
+
+  it('rolls back its transaction, even if the caller catches the error of a statement', async () => {
+    const { proxy, url } = await behindPostgresProxy();
+    const mill = aMill(freshPostgres({ url }), { leaseDuration: 2_000 });
+    mill.on('error', () => undefined);
+    await mill.start();
+    const caught = mill.withTransaction(async (transaction) => {
+      proxy.freeze();
+      await mill.enqueue('x', {}, { transaction }).catch(() => undefined);
+    });
+    await expect(caught).rejects.toMatchObject({
+      code: 'STORE',
+      message: expect.stringContaining('Nothing of the transaction is committed') as string,
+    });
+    const tried = await until('others work', () => mill.enqueue('x', {}).catch(() => undefined));
+    expect(tried.outcome).toBe('created');
+  });
+
+  it("keeps no statement of ours waiting on a client of the application's own", async () => {
+    const { proxy, url } = await behindPostgresProxy();
+    const schema = aSchema();
+    const mill = aMill(freshPostgres({ schema }), { leaseDuration: 2_000 });
+    await mill.start();
+    const client = new pg.Client(url);
+    client.on('error', () => undefined);
+    await client.connect();
+    await client.query('begin');
+    proxy.freeze();
+    await expect(mill.enqueue('x', {}, { transaction: client })).rejects.toMatchObject({
+      code: 'STORE',
+      message: expect.stringContaining('roll back this transaction and close its client') as string,
+    });
+  });
+
   it('keeps nobody from working, be it that all connections freeze at once', async () => {
     const { proxy, url } = await behindPostgresProxy();
     const schema = aSchema();
