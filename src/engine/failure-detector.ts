@@ -11,15 +11,17 @@ const longestGapMs = (leaseMs: number): number =>
 const CONFIRM_MS = 1_500;
 const CONFIRM_SHARE = 1 / 4;
 
-/** How long others get to come back at most: more than drivers take to connect again. */
+/** How long others get to come back: more than drivers take to connect again, and more than from one renewal to the next. */
 const MOST_GRACE_MS = 30_000;
+const wholeGraceMs = (leaseMs: number): number =>
+  Math.min(leaseMs, Math.max(MOST_GRACE_MS, leaseMs * GAP_SHARE));
 
 type Silent = Pick<InstanceState, 'life' | 'leftMs'>;
 
 /**
  * Decides when an instance whose lease has ended may be declared dead. An outage of the database ends all leases alike,
  * and a live process renews its own as soon as it can. So a lease that has ended counts only
- * - after this instance has renewed its own lease without a gap for a whole lease, 30 s at most, and
+ * - after this instance has renewed its own lease without a gap for a whole lease, 30 s or half a lease at most, and
  * - after it has seen the other lease expired, by the store's clock, for a moment.
  * An instance that has just started, or was cut off itself, gives the others that much time to come back.
  */
@@ -45,18 +47,24 @@ export class FailureDetector {
     // By both clocks: a machine that was suspended, or a server's clock that was set, ends all leases at once, too.
     const gapMs =
       last === undefined ? Infinity : Math.max(now.monotonic - last.monotonic, now.store - last.store);
-    if (gapMs <= longestGapMs(this.#leaseMs)) return;
-    this.#contactSince = now.monotonic;
-    this.#expired.clear();
+    if (gapMs > longestGapMs(this.#leaseMs)) this.#startOver();
   }
 
   /** Takes note of whose leases have ended. */
-  observe({ instances }: Pick<Cluster, 'instances'>): void {
+  observe({ instances, now }: Pick<Cluster, 'instances' | 'now'>): void {
+    // A server's clock that was set forward shows here before the next renewal.
+    const gapMs = now.getTime() - (this.#renewedAt?.store ?? Infinity);
+    if (gapMs > longestGapMs(this.#leaseMs)) this.#startOver();
     const expired = new Set(instances.filter(({ leftMs }) => leftMs <= 0).map(({ life }) => life));
     for (const life of this.#expired.keys()) if (!expired.has(life)) this.#expired.delete(life);
     for (const life of expired) {
       if (!this.#expired.has(life)) this.#expired.set(life, this.#clock.monotonic());
     }
+  }
+
+  #startOver(): void {
+    this.#contactSince = this.#clock.monotonic();
+    this.#expired.clear();
   }
 
   /** Milliseconds until an instance may be declared dead, as far as is known now; 0: it may be. */
@@ -71,7 +79,7 @@ export class FailureDetector {
   get graceMs(): number {
     const now = this.#clock.monotonic();
     const silentMs = now - (this.#renewedAt?.monotonic ?? -Infinity);
-    const wholeMs = Math.min(this.#leaseMs, MOST_GRACE_MS);
+    const wholeMs = wholeGraceMs(this.#leaseMs);
     if (silentMs > longestGapMs(this.#leaseMs)) return wholeMs;
     return Math.max(0, this.#contactSince + wholeMs - now);
   }

@@ -123,7 +123,8 @@ export class LeaseKeeper {
   async #watch({ life }: Rival, detector: FailureDetector): Promise<string | undefined> {
     const { clock, leaseMs, instanceId } = this.#options;
     detector.renewed();
-    detector.observe({ instances: [{ instanceId, life, names: [], tasks: [], leftMs: 0, dead: false }] });
+    const rival = { instanceId, life, names: [], tasks: [], leftMs: 0, dead: false };
+    detector.observe({ instances: [rival], now: new Date(clock.now()) });
     const waitMs = detector.waitMs({ life, leftMs: 0 });
     if (waitMs === 0) return life;
     await pause(clock, Math.min(waitMs, retryAfter(leaseMs)), this.#hurry.signal);

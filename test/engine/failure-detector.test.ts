@@ -6,18 +6,21 @@ import { aCluster } from '../engine/support.js';
 const LEASE_MS = 30_000;
 const silent = { life: 'silent', leftMs: -1 };
 
-/** A detector of an instance that renews on time. */
-function aDetector() {
+/** A detector of an instance that renews on time, on a server whose clock can be set. */
+function aDetector(leaseMs = LEASE_MS) {
   const clock = virtualClock(new Date('2026-01-01T00:00:00Z'));
-  const detector = new FailureDetector(clock, LEASE_MS);
+  const server = { aheadMs: 0 };
+  const now = (): number => clock.now() + server.aheadMs;
+  const detector = new FailureDetector({ ...clock, now, monotonic: () => clock.monotonic() }, leaseMs);
   detector.renewed();
   const renewFor = async (ms: number): Promise<void> => {
-    for (let passed = 0; passed < ms; passed += LEASE_MS / 3) {
-      await clock.advance(LEASE_MS / 3);
+    for (let passed = 0; passed < ms; passed += leaseMs / 3) {
+      await clock.advance(leaseMs / 3);
       detector.renewed();
     }
   };
-  return { clock, detector, renewFor };
+  const look = (): void => detector.observe({ ...aCluster([silent]), now: new Date(now()) });
+  return { clock, detector, renewFor, server, look };
 }
 
 describe('a failure detector', () => {
@@ -67,15 +70,34 @@ describe('a failure detector', () => {
   });
 
   it('takes a server clock that was set forward for a gap, since it ends all leases at once', async () => {
-    const { clock, renewFor } = aDetector();
-    let jumpMs = 0;
-    const server = { ...clock, now: () => clock.now() + jumpMs, monotonic: () => clock.monotonic() };
-    const detector = new FailureDetector(server, LEASE_MS);
-    detector.renewed();
-    await renewFor(LEASE_MS / 3);
-    detector.renewed();
-    jumpMs = 3_600_000;
+    const { detector, renewFor, server } = aDetector();
+    await renewFor(LEASE_MS * 2);
+    expect(detector.graceMs).toBe(0);
+    server.aheadMs = 3_600_000;
     detector.renewed();
     expect(detector.graceMs).toBe(LEASE_MS);
+  });
+
+  it('notices a server clock that was set forward in a look, before its own next renewal', async () => {
+    const { clock, detector, renewFor, server, look } = aDetector();
+    await renewFor(LEASE_MS * 2);
+    server.aheadMs = 3_600_000;
+    for (let passedMs = 0; passedMs < LEASE_MS / 3; passedMs += 1_000) {
+      look();
+      expect(detector.waitMs(silent)).toBe(LEASE_MS);
+      await clock.advance(1_000);
+    }
+    detector.renewed();
+    look();
+    expect(detector.waitMs(silent)).toBe(LEASE_MS);
+    await renewFor(LEASE_MS);
+    look();
+    expect(detector.waitMs(silent)).toBe(0);
+  });
+
+  it('gives others longer than from one renewal to the next, however long the lease is', () => {
+    const { detector, look } = aDetector(600_000);
+    look();
+    expect(detector.waitMs(silent)).toBe(300_000);
   });
 });
