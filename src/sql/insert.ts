@@ -75,9 +75,11 @@ class Insertion {
     }
   }
 
-  /** What the driver threw, as an error of ours. */
+  /** What the driver threw, as an error of ours. One that says that nothing was sent is about a later statement. */
   sorted(error: unknown): Error {
-    return sorted('enqueue', error, this.#wrote || !isRolledBack(error));
+    const known = sorted('enqueue', error, this.#wrote || !isRolledBack(error));
+    const isPart = this.#wrote && known instanceof StoreError && !known.outcomeUnknown;
+    return isPart ? partlyStored(known) : known;
   }
 
   #job(at: number): Identified {
@@ -117,6 +119,12 @@ class Insertion {
     return this.#unanswered(refused);
   }
 }
+
+const partlyStored = (cause: StoreError): StoreError =>
+  new StoreError(
+    `enqueue: a part of this call may have been stored before this error; a call with the same \`id\` is safe to repeat. ${cause.message}`,
+    { cause, transient: cause.transient, outcomeUnknown: true },
+  );
 
 const heldUp = (cause: unknown, outcomeUnknown: boolean): StoreError =>
   new StoreError(

@@ -1,10 +1,28 @@
 import { describe, expect, it } from 'vitest';
+import { systemClock } from '../../src/core/clock.js';
+import { StoreError } from '../../src/core/errors.js';
+import type { Sql } from '../../src/sql/connection.js';
+import type { Queryable } from '../../src/sql/driver.js';
+import { insert, insertFree } from '../../src/sql/insert.js';
 import { namesIn } from '../../src/sql/names.js';
 import { behindPostgresProxy } from '../support/flaky-proxy.js';
 import { aMill, until } from '../support/mills.js';
 import { freshPostgres, rawPool } from '../support/stores.js';
 
 const pool = rawPool();
+
+/** A store that answers a statement with the first job alone, and has no connection for the next one. */
+function thenExhausted(): Sql {
+  let asked = 0;
+  const often: Queryable = {
+    query: () => {
+      asked += 1;
+      if (asked === 1) return Promise.resolve({ rows: [{ json: '"first"' }] });
+      return Promise.reject(new StoreError('Nothing was sent to the database.', { transient: true }));
+    },
+  };
+  return { clock: systemClock, names: namesIn('x'), driver: { often } } as unknown as Sql;
+}
 
 describe('answers that are lost after the write succeeded', () => {
   it('runs a job once whose enqueue for a free slot was stored without an answer', async () => {
@@ -49,5 +67,27 @@ describe('answers that are lost after the write succeeded', () => {
     expect(runs).toBe(1);
     expect(await mill.jobs.get(job.id)).toMatchObject({ status: 'completed', failCount: 0 });
     expect((await pool.query(`select job from ${effects}`)).rows).toEqual([{ job: job.id }]);
+  });
+
+  it.each([
+    ['jobs that are asked for together', insert],
+    ['single ones that share a write', insertFree],
+  ])('says that a part may be stored if there is no connection for the rest: %s', async (_what, ask) => {
+    const jobs = ['first', 'second'].map((id) => ({
+      id,
+      ownId: true,
+      name: 'x',
+      data: null,
+      status: 'pending' as const,
+      priority: 0,
+      nextRunAt: new Date(0),
+      createdAt: new Date(0),
+    }));
+    await expect(ask(thenExhausted(), jobs)).rejects.toMatchObject({
+      code: 'STORE',
+      transient: true,
+      outcomeUnknown: true,
+      message: expect.stringContaining('a part of this call may have been stored') as string,
+    });
   });
 });
