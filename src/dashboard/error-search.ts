@@ -24,8 +24,6 @@ export interface Search<T> {
   readonly find: (page: PageRequest) => Promise<Page<T>>;
 }
 
-/** So many pages of nothing but hidden matches are passed over at once. */
-const MOST_PAGES = 20;
 const BATCH = 500;
 const LONGEST_MS = 5_000;
 
@@ -42,40 +40,105 @@ const request = (limit: number, cursor: string | null | undefined): PageRequest 
   ...(cursor === null || cursor === undefined ? {} : { cursor }),
 });
 
-/** One page of what the viewer sees to match. */
+/** A part of a list, read in the direction of its cursor. */
+interface Batch<T> {
+  readonly from: string | undefined;
+  /** The first one read comes first, whichever the direction. */
+  readonly items: readonly T[];
+  readonly ahead: string | null;
+  readonly behind: string | null;
+  readonly partial: boolean;
+}
+
+/** An item that the viewer may know of, and where it was read. */
+interface Shown<T> {
+  readonly item: T;
+  readonly batch: Batch<T>;
+  readonly at: number;
+}
+
+/** The cursors of all kinds say which way they go. */
+function isBack(cursor: string | undefined): boolean {
+  try {
+    const place = JSON.parse(Buffer.from(cursor ?? '', 'base64url').toString()) as { back?: unknown } | null;
+    return place?.back === true;
+  } catch {
+    return false;
+  }
+}
+
+/** Reads a list in one direction. Its places are those of items that are shown: any other would tell of a hidden match. */
+class Walk<T> {
+  readonly #asked: Asked;
+  readonly #search: Search<T>;
+  readonly #back: boolean;
+
+  constructor(asked: Asked, search: Search<T>, back: boolean) {
+    this.#asked = asked;
+    this.#search = search;
+    this.#back = back;
+  }
+
+  /** Up to `limit` shown items and one more, which tells that there are more. `ended` is false if time ran out. */
+  async shown(
+    limit: number,
+    cursor: string | undefined,
+  ): Promise<{ readonly shown: readonly Shown<T>[]; readonly ended: boolean; readonly partial: boolean }> {
+    const end = performance.now() + LONGEST_MS;
+    let batch = await this.#read(limit, cursor);
+    const shown = this.#shownOf(batch);
+    while (batch.ahead !== null && !batch.partial && shown.length <= limit && performance.now() < end) {
+      batch = await this.#read(BATCH, batch.ahead);
+      shown.push(...this.#shownOf(batch));
+    }
+    return { shown, ended: batch.ahead === null || shown.length > limit, partial: batch.partial };
+  }
+
+  async ahead({ batch, at }: Shown<T>): Promise<string | null> {
+    const known = at === batch.items.length - 1;
+    return known ? batch.ahead : (await this.#read(at + 1, batch.from)).ahead;
+  }
+
+  async behind({ batch, at }: Shown<T>): Promise<string | null> {
+    if (at === 0) return batch.behind;
+    const { ahead } = await this.#read(at, batch.from);
+    return ahead === null ? null : (await this.#read(1, ahead)).behind;
+  }
+
+  #shownOf(batch: Batch<T>): Shown<T>[] {
+    return batch.items.flatMap((item, at) =>
+      isShown(this.#asked, this.#search, item) ? [{ item, batch, at }] : [],
+    );
+  }
+
+  async #read(limit: number, from: string | undefined): Promise<Batch<T>> {
+    const { items, next, previous, partial = false } = await this.#search.find(request(limit, from));
+    return this.#back
+      ? { from, items: [...items].reverse(), ahead: previous, behind: next, partial }
+      : { from, items, ahead: next, behind: previous, partial };
+  }
+}
+
+/** One page of what the viewer sees to match. What is hidden is passed over, to the end of the list if need be. */
 export async function searched<T>(
   asked: Asked,
   search: Search<T>,
   { limit, cursor }: { readonly limit: number; readonly cursor: string | undefined },
 ): Promise<Page<T>> {
-  const first = await search.find(request(limit, cursor));
-  if (search.error === undefined) return first;
-  const items = first.items.filter((item) => isShown(asked, search, item));
-  let page = first;
-  let pages = 1;
-  for (; page.next !== null && items.length < limit && pages < MOST_PAGES; pages += 1) {
-    page = await search.find(request(limit - items.length, page.next));
-    items.push(...page.items.filter((item) => isShown(asked, search, item)));
-  }
-  const { next } = page;
-  const isMore = next !== null && (items.length < limit || (await hasMore(asked, search, next)));
-  return {
-    items,
-    next: isMore ? next : null,
-    previous: first.previous,
-    partial: page.partial === true || (items.length < limit && next !== null),
-  };
-}
-
-/** That there is a next page must not tell of a hidden match either. */
-async function hasMore<T>(asked: Asked, search: Search<T>, cursor: string): Promise<boolean> {
-  let next: string | null = cursor;
-  for (let pages = 0; next !== null && pages < MOST_PAGES; pages += 1) {
-    const page: Page<T> = await search.find(request(BATCH, next));
-    if (page.items.some((item) => isShown(asked, search, item))) return true;
-    next = page.next;
-  }
-  return next !== null;
+  if (search.error === undefined) return search.find(request(limit, cursor));
+  const back = isBack(cursor);
+  const walk = new Walk(asked, search, back);
+  const { shown, ended, partial } = await walk.shown(limit, cursor);
+  if (!ended && !partial && shown.length < limit) throw tooLong();
+  const kept = shown.slice(0, limit);
+  const [first, last] = [kept[0], kept.at(-1)];
+  const mayBeMore = shown.length > limit || !ended;
+  const ahead = last !== undefined && mayBeMore ? await walk.ahead(last) : null;
+  const behind = first !== undefined && cursor !== undefined ? await walk.behind(first) : null;
+  const items = kept.map(({ item }) => item);
+  return back
+    ? { items: items.reverse(), next: behind, previous: ahead, partial }
+    : { items, next: ahead, previous: behind, partial };
 }
 
 /** Everything that the viewer sees to match, a batch after the other. */

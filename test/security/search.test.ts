@@ -53,6 +53,52 @@ describe('a search in error texts', () => {
       });
   });
 
+  it('builds the places of a page from shown items only', async () => {
+    const mill = await failed('told b', 'password=hunter2', 'told a');
+    const client = aClient(mill);
+    const { next } = await client.get<WorkPage>('work?limit=1');
+    const nothing = { items: [], next: null, previous: null, partial: false };
+    expect(await found(client, 'password=h', `&cursor=${next!}`)).toEqual(nothing);
+    expect(await found(client, 'password=x', `&cursor=${next!}`)).toEqual(nothing);
+  });
+
+  it('reads past any number of hidden matches without telling of them', async () => {
+    const mill = await failed(...Array.from({ length: 30 }, () => 'password=hunter2'));
+    expect(await found(aClient(mill), 'hunter2', '&limit=1')).toEqual({
+      items: [],
+      next: null,
+      previous: null,
+      partial: false,
+    });
+  });
+
+  it('pages over hidden matches in both directions', async () => {
+    const hidden = Array.from({ length: 3 }, () => 'password=hunter2');
+    const mill = await failed(
+      ...hidden,
+      'hunter2 a',
+      ...hidden,
+      'hunter2 b',
+      'hunter2 c',
+      ...hidden,
+      'hunter2 d',
+    );
+    const client = aClient(mill);
+    const page = async (cursor: string | null): Promise<WorkPage> =>
+      found(client, 'hunter2', `&limit=2${cursor === null ? '' : `&cursor=${cursor}`}`);
+    const errors = ({ items }: WorkPage): unknown[] => items.map(({ error }) => error);
+    const first = await page(null);
+    expect(errors(first)).toEqual(['hunter2 d', 'hunter2 c']);
+    expect(first.previous).toBeNull();
+    const second = await page(first.next);
+    expect(errors(second)).toEqual(['hunter2 b', 'hunter2 a']);
+    expect(second.next).toBeNull();
+    const again = await page(second.previous);
+    expect(errors(again)).toEqual(['hunter2 d', 'hunter2 c']);
+    expect(again.previous).toBeNull();
+    expect(errors(await page(again.next))).toEqual(['hunter2 b', 'hunter2 a']);
+  });
+
   it('does not tell of hidden matches by pages, counts or actions', async () => {
     const messages = ['told hunter2', ...Array.from({ length: 7 }, () => 'password=hunter2'), 'told hunter2'];
     const mill = await failed(...messages);
