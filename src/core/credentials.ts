@@ -12,6 +12,8 @@ const LONGEST_NAME = 60;
 
 const isSpace = (char: string): boolean => char.trim() === '';
 const QUOTES = new Set(['"', "'", '`', '<', '>']);
+/** What a value may stand in. */
+const AROUND_VALUES = '\'"`';
 const endsUrl = (char: string): boolean => isSpace(char) || QUOTES.has(char);
 const isWord = (char: string): boolean => /[\w.+-]/u.test(char);
 
@@ -35,22 +37,33 @@ function lastAt(text: string, start: number, end: number): number {
   return at >= start ? at : -1;
 }
 
+const isLineEnd = (char: string): boolean => char === '\n' || char === '\r';
+
+/** A host with its port, or several, which a path follows: nothing before it can be a password. */
+const HOSTS = /^(?:[\w.%-]*|\[[\da-f:.]*\])(?::\d*)?(?:,(?:[\w.%-]+|\[[\da-f:.]+\])(?::\d*)?)*$/iu;
+const LONGEST_AUTHORITY = 300;
+
 /** A stretch of text without a gap, in which one URL or several stand. What was found in it is kept for the next one. */
 class Stretch {
   readonly #text: string;
+  readonly #isWhole: boolean;
   #end = 0;
   #query = -1;
   #atBeforeQuery = -1;
   #at = -1;
+  /** The next `@`, or the end of the line if that comes first. */
+  #ahead = -1;
 
-  constructor(text: string) {
+  /** `isWhole`: the text is one URL, whatever is in it. */
+  constructor(text: string, isWhole: boolean) {
     this.#text = text;
+    this.#isWhole = isWhole;
   }
 
   /** Looks at what follows `start`: nothing of it twice, however many URLs are asked about. */
-  move(start: number): void {
+  move(scheme: string, start: number): void {
     if (start > this.#end || this.#query < 0) {
-      this.#end = endOf(this.#text, start, endsUrl);
+      this.#end = this.#isWhole ? this.#text.length : this.#gapAfter(scheme, start);
       this.#at = lastAt(this.#text, start, this.#end);
       this.#query = -1;
     }
@@ -60,6 +73,21 @@ class Stretch {
     }
   }
 
+  /** Where the URL ends. A quote or a space before any `@` may be part of a password: then what follows the `@` tells. */
+  #gapAfter(scheme: string, start: number): number {
+    const gap = endOf(this.#text, start, endsUrl);
+    if (lastAt(this.#text, start, gap) >= 0 || !this.#mayGoOn(scheme, start, gap)) return gap;
+    if (this.#ahead < gap) this.#ahead = endOf(this.#text, gap, (char) => char === '@' || isLineEnd(char));
+    return this.#text.charAt(this.#ahead) === '@' ? endOf(this.#text, this.#ahead, endsUrl) : gap;
+  }
+
+  #mayGoOn(scheme: string, start: number, gap: number): boolean {
+    const authority = endOf(this.#text, start, (char) => '/?#'.includes(char), gap);
+    if (authority - start > LONGEST_AUTHORITY) return true;
+    const isHosts = HOSTS.test(this.#text.slice(start, authority));
+    return !isHosts || (authority === gap && !WEB.has(scheme.toLowerCase()));
+  }
+
   /** Where the credentials of a URL end, whose authority begins at `start`; -1: it has none. */
   credentialsEnd(scheme: string, start: number): number {
     const text = this.#text;
@@ -67,14 +95,16 @@ class Stretch {
     if (WEB.has(scheme.toLowerCase())) return lastAt(text, start, authority);
     if (this.#atBeforeQuery >= start) return this.#atBeforeQuery;
     // A password with a question mark in it: what follows the colon is no port.
-    const isPort = /^[^:]*(?::\d*)?$/u.test(text.slice(start, Math.min(authority, start + 300)));
+    const isPort = /^[^:]*(?::\d*)?$/u.test(
+      text.slice(start, Math.min(authority, start + LONGEST_AUTHORITY)),
+    );
     return isPort || authority !== this.#query ? -1 : this.#at;
   }
 }
 
 /** The text without users and passwords of URLs. */
 export function hideUserinfo(text: string, mark: string): string {
-  const stretch = new Stretch(text);
+  const stretch = new Stretch(text, false);
   let safe = '';
   let done = 0;
   for (let colon = text.indexOf(':/'); colon >= 0; colon = text.indexOf(':/', Math.max(done, colon + 1))) {
@@ -83,7 +113,7 @@ export function hideUserinfo(text: string, mark: string): string {
     // One letter is a drive.
     if (scheme.length < 2 || (slashes === 1 && WEB.has(scheme.toLowerCase()))) continue;
     const start = colon + 1 + slashes;
-    stretch.move(start);
+    stretch.move(scheme, start);
     const end = stretch.credentialsEnd(scheme, start);
     if (end < start) continue;
     safe += `${text.slice(done, start)}${mark}${mark === '' ? '' : '@'}`;
@@ -100,9 +130,10 @@ export function urlParts(url: string): {
 } {
   const colon = url.indexOf(':');
   const start = endOf(url, colon + 1, (char) => char !== '/', colon + 3);
-  const stretch = new Stretch(url);
-  stretch.move(start);
-  const end = url.charAt(colon + 1) === '/' ? stretch.credentialsEnd(url.slice(0, colon), start) : -1;
+  const scheme = url.slice(0, colon);
+  const stretch = new Stretch(url, true);
+  stretch.move(scheme, start);
+  const end = url.charAt(colon + 1) === '/' ? stretch.credentialsEnd(scheme, start) : -1;
   return end < start
     ? { head: url.slice(0, start), userinfo: '', rest: url.slice(start) }
     : { head: url.slice(0, start), userinfo: url.slice(start, end), rest: url.slice(end + 1) };
@@ -110,9 +141,11 @@ export function urlParts(url: string): {
 
 /** Where a value that begins at `at` ends: in quotes of its own, or at the next parameter. */
 function valueEnd(text: string, at: number): number {
-  if (text.charAt(at) !== "'") return endOf(text, at, (char) => char === '&' || endsUrl(char));
+  const quote = text.charAt(at);
+  if (quote === '' || !AROUND_VALUES.includes(quote))
+    return endOf(text, at, (char) => char === '&' || endsUrl(char));
   let end = at + 1;
-  while (end < text.length && text.charAt(end) !== "'") end += text.charAt(end) === '\\' ? 2 : 1;
+  while (end < text.length && text.charAt(end) !== quote) end += text.charAt(end) === '\\' ? 2 : 1;
   return Math.min(text.length, end + 1);
 }
 

@@ -22,6 +22,12 @@ const URLS: readonly (readonly [url: string, shown: string])[] = [
   ['mongodb://ada:s3cret@h1:1,h2:2,h3/app?replicaSet=rs', 'mongodb://h1:1,h2:2,h3/app'],
   ['mongodb+srv://ada:s3cret@host/app?tlsCertificateKeyFilePassword=s3@cret', 'mongodb+srv://host/app'],
   ['postgres:/ada:s3cret@host/app', 'postgres:/host/app'],
+  ...Array.from(
+    '\'"`<> ',
+    (sign) => [`postgres://ada:s3${sign}cret@host/app`, 'postgres://host/app'] as const,
+  ),
+  ['mongodb://ada:s3"cr@et@h1:1,h2:2/app', 'mongodb://h1:1,h2:2/app'],
+  ['postgres://ada:s3/c ret@host/app', 'postgres://host/app'],
 ];
 
 describe('credentials', () => {
@@ -39,6 +45,8 @@ describe('credentials', () => {
       'host=h user=x password=*** dbname=d',
     );
     expect(hideCredentials('host=h password=s3cret dbname=d')).toBe('host=h password=*** dbname=d');
+    expect(hideCredentials('host=h password="s3 c\\"ret" dbname=d')).toBe('host=h password=*** dbname=d');
+    expect(hideCredentials('password="no end')).toBe('password=***');
   });
 
   it('leave texts alone that have none', () => {
@@ -48,6 +56,10 @@ describe('credentials', () => {
       'C:/users/a@b',
       'Key (id)=(5) already exists',
       'postgres://h:5432/db?application_name=a@b',
+      'connection to "postgres://[::1]:5432/app" failed: ask bob@example.com',
+      'connection to mongodb://h1:1,h2:2/app failed: ask bob@example.com',
+      'request to https://api.example.com failed for bob@example.com',
+      'connection to postgres://localhost failed\nask bob@example.com',
     ])
       expect(hideCredentials(text)).toBe(text);
   });

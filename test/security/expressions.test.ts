@@ -119,6 +119,8 @@ describe('long input', () => {
     '--password ',
     'password=\\',
     '://x:y@',
+    'ab://x:y ',
+    "password=['",
     '%5b',
   ];
 
