@@ -2,7 +2,7 @@
 export { audited, type Done } from './audit.js';
 export { hideParameters, hideUserinfo, SECRET_PARAMETER, urlParts } from './core/credentials.js';
 export { reasonOf } from './core/errors.js';
-export { groupFailures } from './core/failure-groups.js';
+export { groupFailures, patternOf } from './core/failure-groups.js';
 export { isFieldPath, type FieldValues, type Scalar } from './core/fields.js';
 export { checkBoolean, checkFunction, checkInteger, checkKeys, checkText, show } from './core/options.js';
 export { shellWord } from './core/shell.js';

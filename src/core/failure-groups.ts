@@ -35,7 +35,7 @@ const VARIABLE: readonly RegExp[] = [
 ];
 
 /** The message without what makes it one of a kind. */
-function patternOf(message: string): string {
+export function patternOf(message: string): string {
   const line = message.slice(0, LONGEST).trim();
   return VARIABLE.reduce((text, variable) => text.replaceAll(variable, GAP), line);
 }

@@ -1,4 +1,5 @@
 import type { ErrorGroups } from '../index.js';
+import { patternOf } from '../tools.js';
 import { may, type Asked } from './asked.js';
 import type { Failures, FailureGroup, WorkKind } from './contract.js';
 import { checkParameters, KINDS, oneOf } from './parameters.js';
@@ -14,17 +15,21 @@ const ERRORS: Readonly<Record<WorkKind, (asked: Asked) => Promise<ErrorGroups>>>
   documents: ({ mill }) => documentErrors(mill),
 };
 
-const toGroup = (asked: Asked, kind: WorkKind, group: ErrorGroups['groups'][number]): FailureGroup => ({
-  kind,
-  name: asked.redactor.text(group.name),
-  pattern: asked.redactor.text(group.pattern),
-  example: asked.redactor.text(group.example),
-  // What is hidden must not come back as a filter, nor what the viewer may not filter by.
-  search: may(asked, 'payload') && asked.redactor.text(group.search) === group.search ? group.search : '',
-  count: group.count,
-  firstAt: group.firstAt.toISOString(),
-  lastAt: group.lastAt.toISOString(),
-});
+function toGroup(asked: Asked, kind: WorkKind, group: ErrorGroups['groups'][number]): FailureGroup {
+  const example = asked.redactor.text(group.example);
+  return {
+    kind,
+    name: asked.redactor.text(group.name),
+    // Secrets are known by their names, of which the pattern of the group has lost a part: `password1=…`.
+    pattern: patternOf(example),
+    example,
+    // What is hidden must not come back as a filter, nor what the viewer may not filter by.
+    search: may(asked, 'payload') && example.includes(group.search) ? group.search : '',
+    count: group.count,
+    firstAt: group.firstAt.toISOString(),
+    lastAt: group.lastAt.toISOString(),
+  };
+}
 
 export async function failures(asked: Asked, query: URLSearchParams): Promise<Failures> {
   checkParameters(query, ['kind']);

@@ -12,7 +12,8 @@ export const REDACTED = '[redacted]';
 const LONGEST_NAME = 100;
 /** Values that go to the end of their line, as headers do. */
 const TO_THE_END = /(?:authorization|cookies?)$/iu;
-const NAME_CHARACTER = /[\w$.[\]%-]/u;
+/** A letter may take two characters. */
+const NAME_CHARACTER = /[\p{L}\p{M}\p{N}\p{Cs}_$.[\]%-]/u;
 const QUOTE = /["'`]/u;
 /** What ends a value without quotes, if something of its own follows. */
 const SOFT_END = /[,;&)\]}]/u;
@@ -91,8 +92,11 @@ class Scanner {
     return this.#skip(at, (char) => char.trim() === '');
   }
 
-  /** In quotes, which may be escaped as often as the text is JSON inside JSON. Without an end, all of the rest. */
-  #quoted(at: number): { start: number; end: number } | undefined {
+  /**
+   * In quotes, which may be escaped as often as the text is JSON inside JSON, or doubled as in SQL. Without an end, all of the
+   * rest. `last` is the quote that closes it.
+   */
+  #quoted(at: number): { start: number; end: number; last: number } | undefined {
     const open = this.#skip(at, (char) => char === '\\');
     const quote = this.#char(open);
     if (!QUOTE.test(quote)) return undefined;
@@ -100,24 +104,30 @@ class Scanner {
     let end = open + 1;
     for (let run = 0; end < this.#text.length; end += 1) {
       const char = this.#char(end);
-      if (char === quote && (depth === 0 ? run % 2 === 0 : run === depth)) break;
+      const closes = char === quote && (depth === 0 ? run % 2 === 0 : run === depth);
+      if (closes && (depth > 0 || this.#char(end + 1) !== quote)) break;
+      if (closes) end += 1;
       run = char === '\\' ? run + 1 : 0;
     }
-    return { start: open + 1, end: Math.max(open + 1, end - depth) };
+    end = Math.min(end, this.#text.length);
+    return { start: open + 1, end: Math.max(open + 1, end - depth), last: end };
   }
 
-  /** A list or an object, to the bracket that closes it. */
+  /** A list or an object, to the bracket that closes it; one in quotes does not. */
   #nested(at: number): { start: number; end: number } | undefined {
     if (!'[{'.includes(this.#char(at)) || this.#char(at) === '') return undefined;
     let depth = 0;
     let end = at;
     for (; end < this.#text.length; end += 1) {
+      // All backslashes of a row at once: none is looked at twice.
+      const open = this.#skip(end, (char) => char === '\\');
+      end = this.#quoted(end)?.last ?? Math.max(end, open - 1);
       const char = this.#char(end);
       if (char === '[' || char === '{') depth += 1;
       if (char === ']' || char === '}') depth -= 1;
       if (depth === 0) return { start: at, end: end + 1 };
     }
-    return { start: at, end };
+    return { start: at, end: this.#text.length };
   }
 
   #bare(at: number, name: string, sign: string): { start: number; end: number } {
@@ -139,7 +149,7 @@ class Scanner {
     if (!SOFT_END.test(char)) return false;
     // A password may have such a sign: it ends only where another part begins, or nothing does.
     const rest = this.#text.slice(at + 1, at + 41);
-    return rest === '' || /^(?:[\s,;)\]}"'\\]|[\w.%[\]-]{1,39}[=:])/u.test(rest);
+    return rest === '' || /^(?:[\s,;)\]}"'\\]|[\p{L}\p{M}\p{N}\p{Cs}_.%[\]-]{1,39}[=:])/u.test(rest);
   }
 }
 

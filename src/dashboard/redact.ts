@@ -1,6 +1,6 @@
 /** Values as a browser gets them: what must not be seen is taken out, what JSON cannot say is put in words. */
 import { REDACTED, redactText } from './redact-text.js';
-import { SecretNames } from './secret-names.js';
+import { lastKeyOf, SecretNames } from './secret-names.js';
 
 const LONGEST_TEXT = 20_000;
 const MOST_NODES = 20_000;
@@ -21,7 +21,7 @@ export class Redactor {
     this.#paths = patterns
       .filter((pattern) => pattern.includes('.'))
       .map((pattern) => pattern.toLowerCase().split('.').reverse());
-    this.#lastKeys = new Set(this.#paths.map(([key = '']) => key));
+    this.#lastKeys = new Set(this.#paths.map(([key = '']) => lastKeyOf(key)));
   }
 
   /** Whether a path ends like one of the patterns. Places in lists are no keys. */
@@ -46,7 +46,7 @@ export class Redactor {
     // Shortened after it: a secret that is cut in the midst would not be recognised.
     const start = text.slice(0, 2 * LONGEST_TEXT);
     return shortened(
-      redactText(start, (name) => this.#names.has(name) || this.#lastKeys.has(name.toLowerCase())),
+      redactText(start, (name) => this.#names.has(name) || this.#lastKeys.has(lastKeyOf(name))),
     );
   }
 

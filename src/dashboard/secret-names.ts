@@ -13,6 +13,7 @@ export const SECRETS: readonly string[] = [
   'pwd',
   'passphrase',
   'passcode',
+  'pass',
   'secret',
   'secrets',
   'token',
@@ -42,16 +43,34 @@ const LONGEST_NAME = 100;
 /** The words of a key, in lower case, without what follows them: places in lists, brackets, numbers. */
 function wordsOf(key: string): readonly string[] {
   const spelled = decoded(key.slice(-LONGEST_NAME));
-  return spelled
-    .replaceAll(/(?<before>[a-z\d])(?=[A-Z])/gu, '$<before> ')
+  const words = spelled
+    .replaceAll(/(?<before>[\p{Ll}\p{N}])(?=\p{Lu})/gu, '$<before> ')
     .toLowerCase()
-    .split(/[^a-z\d]+/u)
+    .split(/[^\p{L}\p{M}\p{N}]+/u)
     .map((word) => word.replace(/\d{1,9}$/u, ''))
     .filter((word) => word !== '');
+  // A name of signs alone is a name all the same.
+  return words.length > 0 ? words : [spelled.toLowerCase()];
 }
 
-const decoded = (key: string): string =>
-  key.includes('%') ? key.replaceAll(/%5b|%5d|%2e|%2d|%5f/giu, '.') : key;
+/** The last key of a path as texts write it: `card.number`, `card[number]`, `card[number][0]`; in lower case. */
+export const lastKeyOf = (name: string): string =>
+  decoded(name)
+    .toLowerCase()
+    .split(/[.[\]]|^-+/u)
+    .filter((key) => !/^\d*$/u.test(key))
+    .at(-1) ?? name.toLowerCase();
+
+/** Names in URLs are encoded; the same letter may be written in several ways. */
+const decoded = (key: string): string => key.replaceAll(/(?:%[\da-f]{2})+/giu, decodedRun).normalize('NFKC');
+
+function decodedRun(run: string): string {
+  try {
+    return decodeURIComponent(run);
+  } catch {
+    return '.';
+  }
+}
 
 export class SecretNames {
   readonly #long: readonly string[];

@@ -1,7 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import { embedded } from '../../src/embedded/index.js';
 
-import type { Right, ScheduleRow, WorkDetail, WorkItem, WorkPage } from '../../src/dashboard/contract.js';
+import type {
+  Failures,
+  Right,
+  ScheduleRow,
+  WorkDetail,
+  WorkItem,
+  WorkPage,
+} from '../../src/dashboard/contract.js';
 import { Redactor } from '../../src/dashboard/redact.js';
 import { SECRETS, SecretNames } from '../../src/dashboard/secret-names.js';
 import { FatalError } from '../../src/index.js';
@@ -54,6 +61,12 @@ describe('redaction', () => {
       'author: bob, tokens: 5, tokenCount=3; the token expired',
     ],
     ['https://example.com/a?email=a@b.c', 'https://example.com/a?email=a@b.c'],
+    ['{"password":["a","b]c"],"n":1}', '{"password":[redacted],"n":1}'],
+    [String.raw`{"d":"{\"token\":[\"a]b\"],\"n\":1}"}`, String.raw`{"d":"{\"token\":[redacted],\"n\":1}"}`],
+    ["set password = 'ab''cd' where n = 1", "set password = '[redacted]' where n = 1"],
+    ["set password = '', n = 1", "set password = '', n = 1"],
+    ['DB_PASS=a pass: b', 'DB_PASS=[redacted] pass: [redacted]'],
+    ['compass: north, bypass=1', 'compass: north, bypass=1'],
   ])('takes secrets out of %j', (text, shown) => {
     expect(redactor.text(text)).toBe(shown);
   });
@@ -79,6 +92,62 @@ describe('redaction', () => {
       expect(names.has(key), key).toBe(true);
     for (const key of ['passport', 'passwordless', 'author', 'oauthor', 'key', 'api', 'keyapi', ''])
       expect(names.has(key), key).toBe(false);
+  });
+
+  it('holds for names in any script, and for names of signs alone', () => {
+    const own = new Redactor(['пароль', '密码', '$$', 'क्षेत्र']);
+    expect(own.text('пароль=тайна, Пароль2: "тайна", имя=x')).toBe(
+      'пароль=[redacted], Пароль2: "[redacted]", имя=x',
+    );
+    expect(own.text(`?${encodeURIComponent('пароль')}=тайна&n=1`)).toBe(
+      `?${encodeURIComponent('пароль')}=[redacted]&n=1`,
+    );
+    expect(own.text('密码=x user_密码=y $$=z क्षेत्र=x')).toBe(
+      '密码=[redacted] user_密码=[redacted] $$=[redacted] क्षेत्र=[redacted]',
+    );
+    expect(JSON.stringify(own.value({ пароль: 1, новыйПароль: 2, $$: 3, имя: 4 }))).toBe(
+      JSON.stringify({ пароль: '[redacted]', новыйПароль: '[redacted]', $$: '[redacted]', имя: 4 }),
+    );
+  });
+
+  it('finds the last key of a path in texts, however the path is written', () => {
+    const own = new Redactor(['card.number']);
+    expect(
+      own.text('card.number=4111 card[number]=4112 card%5Bnumber%5D=4113 number=4114 card[number][0]=4115'),
+    ).toBe(
+      'card.number=[redacted] card[number]=[redacted] card%5Bnumber%5D=[redacted] number=[redacted] card[number][0]=[redacted]',
+    );
+    expect(own.text('numbers=1 card=2 number.of=3')).toBe('numbers=1 card=2 number.of=3');
+  });
+
+  it('groups failures by what is shown of them', async () => {
+    const mill = aMill(memory());
+    mill.job<string>('login', ({ data }) => {
+      throw new FatalError(data);
+    });
+    const messages = [
+      'no: password1=hunter',
+      'no: {"api_key2":"sk-live-abc"}',
+      'no: password[0]=hunter',
+      'no: password%5B%5D=hunter',
+      'id 5 is too longlonglong',
+      'id 6 is too longlonglong',
+    ];
+    for (const message of messages) await mill.enqueue('login', message);
+    await mill.start();
+    await until(
+      'all have failed',
+      async () => (await mill.jobs.count({ status: 'failed' })) === messages.length,
+    );
+    for (const rights of [as('view'), as('view', 'payload')]) {
+      const { groups } = await aClient(mill, rights).get<Failures>('failures');
+      expect(JSON.stringify(groups)).not.toMatch(/hunter|sk-live/u);
+      expect(groups).toHaveLength(5);
+      expect(groups.find(({ count }) => count === 2)).toMatchObject({
+        pattern: 'id … is too longlonglong',
+        search: rights.authorize().rights.includes('payload') ? 'is too longlonglong' : '',
+      });
+    }
   });
 
   it('hides values by their names at any depth, JSON inside strings included', () => {
