@@ -15,6 +15,8 @@ const STATES: readonly DocumentState[] = ['due', 'waiting', 'failed', 'parked'];
 /** More than this of one state is "at least". */
 const COUNTED = 1_000;
 const FAILURES = 1_000;
+const SAMPLE = 10;
+const KEYS_MS = 60_000;
 
 function toFilter({ status, error, fields, time, from, to }: WorkFilter): DocumentsFilter {
   if ((from !== undefined || to !== undefined) && time !== 'dueAt')
@@ -28,7 +30,7 @@ function toFilter({ status, error, fields, time, from, to }: WorkFilter): Docume
 }
 
 /** Whether its id is the value of a field that is hidden, or has it as a part. */
-function isHidden({ redactor }: Asked, { document, title, id }: FoundDocument): boolean {
+function isNameHidden({ redactor }: Asked, { document, title, id }: FoundDocument): boolean {
   const fields = Object.entries(document ?? {});
   return fields.some(([key, value]) => {
     if (value === null || value === undefined || !redactor.hides([key])) return false;
@@ -37,15 +39,18 @@ function isHidden({ redactor }: Asked, { document, title, id }: FoundDocument): 
   });
 }
 
+/** A link holds the whole key, also what its title leaves out. */
+const isHidden = (asked: Asked, document: FoundDocument): boolean =>
+  isNameHidden(asked, document) || asked.redactor.hidesIn(document.title);
+
 function toItem(asked: Asked, name: string, document: FoundDocument): WorkItem {
   const { redactor, seal } = asked;
   const { failure } = document;
   const ref = refOfParts([name, document.id]);
-  const hidden = isHidden(asked, document);
   return {
     kind: 'documents',
-    id: hidden ? seal.close(ref) : ref,
-    title: hidden ? REDACTED : redactor.text(document.title),
+    id: isHidden(asked, document) ? seal.close(ref) : ref,
+    title: isNameHidden(asked, document) ? REDACTED : redactor.text(document.title),
     name,
     status: document.state,
     dueAt: document.sleepUntil instanceof Date ? iso(document.sleepUntil) : null,
@@ -87,11 +92,9 @@ async function find(asked: Asked, query: WorkQuery): Promise<WorkPage> {
   if (name === undefined) return { items: [], next: null, previous: null, partial: false };
   const search = searchOf(mill, name, toFilter(query), query.sort === undefined ? 1 : query.order);
   const page = await searched(asked, search, query);
-  // A place in the list is said with the key of its last row.
-  const hidden = page.items.some((document) => isHidden(asked, document));
   return {
     items: page.items.map((document) => toItem(asked, name, document)),
-    ...placesOf(asked, page, hidden),
+    ...placesOf(asked, query, page),
     partial: page.partial === true,
   };
 }
@@ -184,6 +187,12 @@ export async function documentErrors(mill: Mill): Promise<ErrorGroups> {
   };
 }
 
+/** Some documents of each state: one by itself may lack the field that is hidden. */
+async function sampleOf({ schedule }: NamedSchedule): Promise<readonly FoundDocument[]> {
+  const pages = await Promise.all(STATES.map((state) => schedule.find({ state }, { limit: SAMPLE })));
+  return pages.flatMap(({ items }) => items);
+}
+
 const SAID = {
   due: 'It is due now.',
   changed: 'Somebody else changed it meanwhile; it was left as it is.',
@@ -200,11 +209,12 @@ export const documents: Kind = {
     return `document ${id} of ${name}`;
   },
   hidesKeys: async (asked, { name }) => {
-    const named = asked.mill
-      .documentSchedules()
-      .filter((one) => name.length === 0 || name.includes(one.name));
-    const pages = await Promise.all(named.map(({ schedule }) => schedule.find({}, { limit: 1 })));
-    return pages.flatMap(({ items }) => items).some((document) => isHidden(asked, document));
+    const { mill, answers } = asked;
+    const named = mill.documentSchedules().filter((one) => name.length === 0 || name.includes(one.name));
+    const samples = named.map((one) =>
+      answers.get(`key of documents ${one.name}`, () => sampleOf(one), KEYS_MS),
+    );
+    return (await Promise.all(samples)).flat().some((document) => isNameHidden(asked, document));
   },
   act: async ({ mill }, action, ref) => {
     if (action !== 'run-now') throw badRequest(`Documents have no action "${action}".`);

@@ -1,4 +1,5 @@
 import type { Job, JobsFilter, JobStatus } from '../index.js';
+import { scheduleId } from '../tools.js';
 import { iso, may, offered, present, type Asked } from './asked.js';
 import type { ActAnswer, Action, WorkDetail, WorkItem } from './contract.js';
 import { countShown, eachShown, searched, type Search } from './error-search.js';
@@ -6,7 +7,8 @@ import { badRequest, notFound } from './errors.js';
 import { factsOf } from './facts.js';
 import type { Chosen, Kind } from './kind.js';
 import type { TimeField, WorkFilter } from './parameters.js';
-import { idOf, refOf } from './reference.js';
+import { REDACTED } from './redact-text.js';
+import { idOf, placesOf, refOf } from './reference.js';
 import { timelineOf } from './timeline.js';
 
 const FIELD: Readonly<Record<TimeField, 'createdAt' | 'updatedAt' | 'nextRunAt'>> = {
@@ -41,15 +43,26 @@ const searchOf = (
 const isRunning = ({ status }: Job): boolean => status === 'processing';
 const isPending = ({ status }: Job): boolean => status === 'pending';
 
+/** Callers may choose ids of their own, and the id of a schedule has its key, which is data unless it is the name. */
+function shownId(asked: Asked, { name }: Job, id: string): string {
+  const own = scheduleId(name, '');
+  const [key] = id.slice(own.length).split('@');
+  const isData = id.startsWith(own) && key !== encodeURIComponent(name);
+  return isData && !may(asked, 'payload') ? `${own}${REDACTED}` : asked.redactor.text(id);
+}
+
+const isHidden = (asked: Asked, job: Job): boolean => shownId(asked, job, job.id) !== job.id;
+
 function toItem(asked: Asked, job: Job): WorkItem {
-  const { redactor } = asked;
+  const { redactor, seal } = asked;
+  const ref = refOf(job.id);
   const due = isPending(job) && job.nextRunAt.getUTCFullYear() < LAST_YEAR ? job.nextRunAt : null;
   const ended = job.status === 'completed' || isRunning(job) ? 1 : 0;
   const shown = typeof job.progress === 'number' || may(asked, 'payload');
   return {
     kind: 'jobs',
-    id: refOf(job.id),
-    title: job.id,
+    id: isHidden(asked, job) ? seal.close(ref) : ref,
+    title: shownId(asked, job, job.id),
     name: redactor.text(job.name),
     status: job.status,
     dueAt: iso(due),
@@ -118,7 +131,7 @@ async function detail(asked: Asked, ref: string): Promise<WorkDetail> {
           }),
         }
       : {}),
-    ...present({ scheduleId: job.scheduleId }),
+    ...(job.scheduleId === undefined ? {} : { scheduleId: shownId(asked, job, job.scheduleId) }),
   };
 }
 
@@ -185,10 +198,11 @@ export const jobs: Kind = {
   find: async (asked, query) => {
     const { sort = 'createdAt', order } = query;
     const page = await searched(asked, searchOf(asked, toFilter(query), { [FIELD[sort]]: order }), query);
+    // A place in the list is said with the id of its last row.
+    const hidden = page.items.some((job) => isHidden(asked, job));
     return {
       items: page.items.map((job) => toItem(asked, job)),
-      next: page.next,
-      previous: page.previous,
+      ...placesOf(asked, query, page, hidden),
       partial: page.partial === true,
     };
   },

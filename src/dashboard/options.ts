@@ -50,8 +50,8 @@ export interface DashboardOptions {
    */
   readonly trustProxy?: boolean;
   /**
-   * Of at least 16 characters, and the same for all processes that serve one dashboard: links to work whose key is hidden then work
-   * at each of them. Default: random, for each process.
+   * Of at least 16 characters, and the same for all processes that serve one dashboard: links to work whose key is hidden, and
+   * further pages of tasks and documents, then work at each of them. Default: random, for each process.
    */
   readonly secret?: string;
   /** How many live streams may be open. Default: 500 in all, 20 for each actor that `authorize` names. */

@@ -50,6 +50,11 @@ export class Redactor {
     );
   }
 
+  /** Whether a text has something that is hidden. */
+  hidesIn(text: string): boolean {
+    return this.text(text) !== text;
+  }
+
   value(value: unknown): unknown {
     const budget = { nodes: MOST_NODES };
     return this.#copy(value, [], budget);

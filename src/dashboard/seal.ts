@@ -23,22 +23,27 @@ export class Seal {
     return reference.startsWith(MARK);
   }
 
-  close(reference: string): string {
+  /** `purpose`: it is opened for the same one only. */
+  close(reference: string, purpose = ''): string {
     // Made of the text itself, one is never used for two texts.
-    const iv = this.#digest(this.#key, reference).subarray(0, IV_BYTES);
-    const cipher = createCipheriv(CIPHER, this.#key, iv);
+    const iv = this.#digest(this.#key, JSON.stringify([purpose, reference])).subarray(0, IV_BYTES);
+    const cipher = createCipheriv(CIPHER, this.#key, iv).setAAD(Buffer.from(purpose));
     const sealed = Buffer.concat([cipher.update(reference), cipher.final()]);
     return MARK + Buffer.concat([iv, cipher.getAuthTag(), sealed]).toString('base64url');
   }
 
   /** One in the open is answered as it is. */
   open(reference: string): string {
-    if (!Seal.isClosed(reference)) return reference;
+    return Seal.isClosed(reference) ? this.openClosed(reference, '') : reference;
+  }
+
+  /** Refuses one in the open: it may be forged. */
+  openClosed(reference: string, purpose: string): string {
     const bytes = Buffer.from(reference.slice(MARK.length), 'base64url');
     try {
       const decipher = createDecipheriv(CIPHER, this.#key, bytes.subarray(0, IV_BYTES), {
         authTagLength: TAG_BYTES,
-      });
+      }).setAAD(Buffer.from(purpose));
       decipher.setAuthTag(bytes.subarray(IV_BYTES, IV_BYTES + TAG_BYTES));
       return Buffer.concat([
         decipher.update(bytes.subarray(IV_BYTES + TAG_BYTES)),
@@ -46,7 +51,7 @@ export class Seal {
       ]).toString();
     } catch {
       throw notFound(
-        'This link was made by another process, or an earlier one. Look for it in the list again.',
+        'This link was made by another process, an earlier one, or for another list. Look for it in the list again.',
       );
     }
   }

@@ -39,17 +39,20 @@ const searchOf = ({ mill }: Asked, filter: TasksFilter, sort: Sort): Search<Foun
 const isRunning = ({ status }: FoundTask): boolean => status.startsWith('processing');
 
 /** A key of several columns has their names; one of a single column is its value. */
-const isHidden = ({ redactor }: Asked, { sourceKey }: FoundTask): boolean =>
+const isNameHidden = ({ redactor }: Asked, { sourceKey }: FoundTask): boolean =>
   sourceKey?.some((name) => redactor.hides([name])) === true;
+
+/** A link holds the whole key, also what its title leaves out. */
+const isHidden = (asked: Asked, task: FoundTask): boolean =>
+  isNameHidden(asked, task) || asked.redactor.hidesIn(idText(task.sourceDocId));
 
 function toItem(asked: Asked, task: FoundTask): WorkItem {
   const { redactor, seal } = asked;
   const ref = refOf(task.id);
-  const hidden = isHidden(asked, task);
   return {
     kind: 'tasks',
-    id: hidden ? seal.close(ref) : ref,
-    title: hidden ? REDACTED : redactor.text(idText(task.sourceDocId)),
+    id: isHidden(asked, task) ? seal.close(ref) : ref,
+    title: isNameHidden(asked, task) ? REDACTED : redactor.text(idText(task.sourceDocId)),
     name: redactor.text(task.task),
     status: task.status,
     dueAt: task.status === 'pending' ? iso(task.scheduledAt) : null,
@@ -139,7 +142,7 @@ async function hidesKeys(asked: Asked, { name }: WorkFilter): Promise<boolean> {
   const keys = names.map((task) =>
     answers.get(`key of ${task}`, async () => (await mill.tasks.find({ task }, { limit: 1 })).items, KEYS_MS),
   );
-  return (await Promise.all(keys)).flat().some((task) => isHidden(asked, task));
+  return (await Promise.all(keys)).flat().some((task) => isNameHidden(asked, task));
 }
 
 export const tasks: Kind = {
@@ -152,11 +155,9 @@ export const tasks: Kind = {
   find: async (asked, query) => {
     const { sort = 'dueAt', order } = query;
     const page = await searched(asked, searchOf(asked, toFilter(query), { [FIELD[sort]]: order }), query);
-    // A place in the list is said with the key of its last row.
-    const hidden = page.items.some((task) => isHidden(asked, task));
     return {
       items: page.items.map((task) => toItem(asked, task)),
-      ...placesOf(asked, page, hidden),
+      ...placesOf(asked, query, page),
       partial: page.partial === true,
     };
   },

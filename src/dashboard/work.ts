@@ -2,6 +2,8 @@ import { may, type Asked } from './asked.js';
 import type { WorkDetail, WorkKind, WorkPage } from './contract.js';
 import { notFound, Refusal } from './errors.js';
 import { KINDS, readQuery, type WorkFilter } from './parameters.js';
+import { openPlace } from './reference.js';
+import { Seal } from './seal.js';
 import { KIND } from './session.js';
 
 /** Comparing with data tells about it: only whoever may see it may ask, and nobody about what is hidden. */
@@ -22,12 +24,16 @@ export async function checkFields(asked: Asked, filter: WorkFilter): Promise<voi
 export async function workPage(asked: Asked, parameters: URLSearchParams): Promise<WorkPage> {
   const { cursor, ...query } = readQuery(parameters);
   await checkFields(asked, query);
-  const place = cursor === undefined ? undefined : asked.seal.open(cursor);
+  const place = cursor === undefined ? undefined : openPlace(asked, query, cursor);
   return KIND[query.kind].find(asked, { ...query, cursor: place });
 }
 
-export function workDetail(asked: Asked, kind: string, ref: string): Promise<WorkDetail> {
+export async function workDetail(asked: Asked, kind: string, ref: string): Promise<WorkDetail> {
   const known = KINDS.find((one): one is WorkKind => one === kind);
   if (known === undefined) throw notFound();
-  return KIND[known].detail(asked, asked.seal.open(ref));
+  const detail = await KIND[known].detail(asked, asked.seal.open(ref));
+  // A link in the open to a key that is hidden is a guess: it is answered like one that is wrong.
+  if (Seal.isClosed(detail.id) && !Seal.isClosed(ref))
+    throw notFound(`There is no such ${known.slice(0, -1)} (any more).`);
+  return detail;
 }

@@ -224,6 +224,99 @@ describe('redaction', () => {
     expect((await other.post('schedules', { action: 'pause', id: report!.id })).status).toBe(404);
   });
 
+  it('seals links to keys that have a secret in them, of each kind of work', async () => {
+    const store = memory();
+    const mill = aMill(store);
+    const sessions = store.collection('sessions');
+    sessions.insert({ _id: { token: 'tok-live-ABC', region: 'eu' }, sleepUntil: new Date() });
+    await mill.reactiveTask({ task: 'expire', collection: 'sessions', handler: () => undefined });
+    mill.documents({ collection: 'sessions', onDocument: () => undefined });
+    await mill.enqueue('mail', {}, { id: 'token=tok-live-ABC' });
+    await mill.start();
+    const client = aClient(mill);
+    for (const kind of ['jobs', 'tasks', 'documents']) {
+      const [item] = await until(`there are ${kind}`, async () => {
+        const { items } = await client.get<WorkPage>(`work?kind=${kind}`);
+        return items.length > 0 && items;
+      });
+      expect(item!.title, kind).toContain('[redacted]');
+      expect(Buffer.from(item!.id, 'base64url').toString(), kind).not.toContain('tok-live');
+      const detail = await client.get<WorkDetail>(`work/${kind}/${item!.id}`);
+      expect(JSON.stringify({ ...detail, payload: null, source: null }), kind).not.toContain('tok-live');
+    }
+    const guess = Buffer.from('token=tok-live-ABC').toString('base64url');
+    const wrong = Buffer.from('token=tok-live-XYZ').toString('base64url');
+    const [guessed, missed] = [
+      await client.ask(`api/work/jobs/${guess}`),
+      await client.ask(`api/work/jobs/${wrong}`),
+    ];
+    expect([guessed.status, await guessed.text()]).toEqual([missed.status, await missed.text()]);
+  });
+
+  it('keeps keys of schedules out of the titles and links of their jobs', async () => {
+    const mill = aMill(memory());
+    await mill.schedule('0 3 * * *', 'report', {}, { uniqueKey: 'alice@example.com' });
+    await mill.schedule('0 3 * * *', 'nightly', {});
+    const viewer = aClient(mill, as('view'));
+    const { items } = await viewer.get<WorkPage>('work');
+    expect(items.map(({ title }) => title).sort()).toEqual([
+      'schedule:nightly:nightly',
+      'schedule:report:[redacted]',
+    ]);
+    for (const { id } of items) {
+      expect(Buffer.from(id, 'base64url').toString()).not.toContain('alice');
+      expect(JSON.stringify(await viewer.get(`work/jobs/${id}`))).not.toContain('alice');
+    }
+  });
+
+  it('refuses places in lists of tasks and documents that no answer had', async () => {
+    const database = await newEmbedded();
+    await database.exec(`create table sessions (token text primary key, status text);
+      insert into sessions values ('tok-live-ABC', 'open'), ('tok-live-DEF', 'open');
+      create table tenants (token text primary key, sleep_until timestamptz, "interval" text);
+      insert into tenants values ('tok-live-GHI', null, null)`);
+    const mill = aMill(embedded({ database }));
+    await mill.reactiveTask({
+      task: 'expire',
+      collection: 'sessions',
+      debounce: '1h',
+      handler: () => undefined,
+    });
+    mill.documents({ collection: 'tenants', onDocument: () => undefined });
+    await mill.start();
+    const viewer = aClient(mill, as('view'));
+    const page = await until('both are planned', async () => {
+      const found = await viewer.get<WorkPage>('work?kind=tasks&limit=1');
+      return found.next !== null && found;
+    });
+    const forged = (place: unknown): string => Buffer.from(JSON.stringify(place)).toString('base64url');
+    const at = { at: '2026-01-01T00:00:00.000Z', back: false };
+    const tasks = forged({ ...at, key: '["expire","tok-live-B"]', sort: 'scheduledAt:-1' });
+    const documents = forged({ ...at, at: null, key: '"tok-live-H"', order: 1 });
+    expect((await viewer.ask(`api/work?kind=tasks&cursor=${tasks}`)).status).toBe(400);
+    expect((await viewer.ask(`api/work?kind=documents&status=parked&cursor=${documents}`)).status).toBe(400);
+
+    // A place or a link that is used elsewhere is not quoted in the open.
+    for (const path of [
+      `work?kind=tasks&cursor=${page.items[0]!.id}`,
+      `work?kind=tasks&sort=createdAt&cursor=${page.next!}`,
+      `work?kind=documents&cursor=${page.next!}`,
+      `work?kind=jobs&cursor=${page.next!}`,
+    ]) {
+      const answer = await viewer.ask(`api/${path}`);
+      expect(answer.status, path).toBe(404);
+      expect(await answer.text(), path).not.toMatch(/got/u);
+    }
+    expect((await viewer.get<WorkPage>(`work?kind=tasks&cursor=${page.next!}`)).items).toHaveLength(1);
+
+    // No document is due: the key is hidden all the same.
+    const reader = aClient(mill, as('view', 'payload'));
+    const filtered = await reader.ask('api/work?kind=documents&status=parked&field=_id:tok-live-GHI');
+    expect(filtered.status).toBe(403);
+    await mill.stop();
+    await database.close();
+  });
+
   it('hides the key of a table by its name: in titles, links and places of lists, and from filters', async () => {
     const database = await newEmbedded();
     await database.exec(`create table sessions (token text primary key, status text);
