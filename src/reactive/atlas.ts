@@ -9,6 +9,8 @@ export interface InForce {
   readonly published: PublishedPlan;
   readonly plan: TaskPlan;
   readonly state: TaskState | undefined;
+  /** The definition that was in force last, if it is still known. */
+  readonly last: TaskPlan | undefined;
   /** A live instance advertises it. */
   readonly seen: boolean;
 }
@@ -37,7 +39,13 @@ export function plansInForce(
     const last = candidates.find((one) => one.id === state?.definition);
     const chosen = seen[0] ?? (retired(state, cluster) ? undefined : last);
     if (chosen !== undefined)
-      inForce.set(task, { published: chosen, plan: chosen.plan, state, seen: seen.length > 0 });
+      inForce.set(task, {
+        published: chosen,
+        plan: chosen.plan,
+        state,
+        last: last?.plan,
+        seen: seen.length > 0,
+      });
   }
   return inForce;
 }
@@ -64,12 +72,14 @@ export interface Evolved {
   /** Finished tasks that have to run again. */
   readonly reprocess?: 'reprocess_failed' | 'reprocess_all';
   readonly changed: boolean;
+  /** Why everything is to be looked at again, of a task that the cluster knows. */
+  readonly request?: string;
   /** The cluster does not know it, or has forgotten it. */
   readonly isNew: boolean;
 }
 
 /** What a definition means for what is stored: compared by the leader, so that deployments do not fight over it. */
-export function evolve({ published, plan, state, seen }: InForce, now: Date): Evolved {
+export function evolve({ published, plan, state, last, seen }: InForce, now: Date): Evolved {
   const { handlerVersion, onHandlerVersionChange, reconcileOnTriggerChange } = plan.evolution;
   const { id: definition, trigger } = published;
   const { task } = plan;
@@ -98,7 +108,7 @@ export function evolve({ published, plan, state, seen }: InForce, now: Date): Ev
     };
   }
   const isBack = (state.leftOutSince ?? null) !== null;
-  const triggered = trigger !== state.trigger && reconcileOnTriggerChange;
+  const request = reasonToLook(trigger !== state.trigger, reconcileOnTriggerChange, plan, last);
   const stale = seen && now.getTime() - state.lastSeenAt.getTime() > SEEN_EVERY_MS;
   return {
     state: {
@@ -107,13 +117,29 @@ export function evolve({ published, plan, state, seen }: InForce, now: Date): Ev
       trigger,
       version: handlerVersion,
       handlerVersion: Math.max(handlerVersion, state.handlerVersion),
-      wanted: triggered ? state.wanted + 1 : state.wanted,
-      ...(triggered ? { reason: 'filter or watchProjection changed' } : {}),
+      ...(request === undefined ? {} : { wanted: state.wanted + 1, reason: request }),
       lastSeenAt: stale ? now : state.lastSeenAt,
       ...(isBack ? BACK : {}),
     },
     ...reprocess,
+    ...(request === undefined ? {} : { request }),
     changed: raised || stale || isBack || trigger !== state.trigger || definition !== state.definition,
     isNew: false,
   };
+}
+
+/** What a changed trigger asks for. A task that has moved finds nothing there that was planned by it, whatever its options say. */
+function reasonToLook(
+  isChanged: boolean,
+  reconcileOnTriggerChange: boolean,
+  { source }: TaskPlan,
+  last: TaskPlan | undefined,
+): string | undefined {
+  if (!isChanged) return undefined;
+  const hasMoved =
+    last === undefined ||
+    last.source.collection !== source.collection ||
+    (last.source.database ?? '') !== (source.database ?? '');
+  if (hasMoved) return 'collection changed';
+  return reconcileOnTriggerChange ? 'filter or watchProjection changed' : undefined;
 }

@@ -308,7 +308,11 @@ export class Chores {
     const dropsOut = (task: string): boolean =>
       failed.has(task) || !group.some((one) => one.plan.task === task && this.#isMeant(one));
     const orFails = async ({ task }: TaskPlan, work: () => Promise<void>): Promise<void> => {
-      if (dropsOut(task)) return;
+      if (dropsOut(task)) {
+        // It has missed a page, so this pass says nothing of it, even if it comes back.
+        failed.add(task);
+        return;
+      }
       try {
         await this.#patiently(work);
       } catch (problem) {

@@ -77,7 +77,7 @@ export class Followers {
     const opening: Promise<void>[] = [];
     for (const [database, collections] of wanted) {
       if (this.#followers.has(database) || this.#options.stop.aborted) continue;
-      await this.#requestUnknown(database, next);
+      await this.#requestUnknown(database, next, new Set(newcomers.map(({ plan }) => plan.task)));
       const follower = this.#make(database, [...collections], since.get(database) ?? []);
       this.#followers.set(database, follower);
       opening.push(follower.start());
@@ -89,9 +89,14 @@ export class Followers {
    * Planned before, and nobody knows up to where: what came in between is found by looking. Asked for before the feed
    * is open, since from then on there is a resume point again, and nobody would know.
    */
-  async #requestUnknown(database: string, next: ReadonlyMap<string, Planned>): Promise<void> {
+  async #requestUnknown(
+    database: string,
+    next: ReadonlyMap<string, Planned>,
+    newcomers: ReadonlySet<string>,
+  ): Promise<void> {
+    // The first look at a newcomer has not begun; that of any other may have come halfway.
     const known = [...next.values()].filter(
-      ({ plan, state }) => (plan.source.database ?? '') === database && state.done > 0,
+      ({ plan }) => (plan.source.database ?? '') === database && !newcomers.has(plan.task),
     );
     if (this.#tokens[database] !== undefined || known.length === 0) return;
     const tasks = known.map(({ plan }) => plan.task);

@@ -65,6 +65,8 @@ export class Planner {
   readonly #options: PlannerOptions;
   readonly #stop = new AbortController();
   #plans: ReadonlyMap<string, Planned> = new Map();
+  /** Tasks whose collection is not what it was when they were prepared. */
+  readonly #unprepared = new Set<string>();
   readonly #followers: Followers;
   readonly #drafter: Drafter;
   readonly #aside: Aside;
@@ -240,6 +242,7 @@ export class Planner {
     const next = new Map<string, Planned>();
     const reset: { planned: Planned; which: 'reprocess_failed' | 'reprocess_all' }[] = [];
     const changed: Planned[] = [];
+    const requested = new Map<string, string>();
     const newcomers: InForce[] = [];
     const leftOut: LeftOut[] = states
       .filter(({ task }) => !inForce.has(task))
@@ -247,6 +250,8 @@ export class Planner {
     for (const [task, one] of inForce) {
       // Without a state it is new to the cluster: what was made for it before may have been taken away.
       const isNew = one.state === undefined || this.#isNew(one.plan, one.published.id);
+      // From here on another upheaval counts again.
+      this.#unprepared.delete(task);
       const problem = isNew ? await this.#prepare(one.plan) : undefined;
       if (problem !== undefined) {
         leftOut.push({ task, reason: reasonOf(problem) });
@@ -258,6 +263,7 @@ export class Planner {
       next.set(task, planned);
       if (evolved.reprocess !== undefined) reset.push({ planned, which: evolved.reprocess });
       if (evolved.changed) changed.push(planned);
+      if (evolved.request !== undefined) requested.set(task, evolved.request);
     }
     // Before anything is planned without them.
     if (!(await recordLeftOut(reactive.planner, term, leftOut, states, cluster.now))) {
@@ -267,6 +273,7 @@ export class Planner {
     // What is in force is stored before anything is planned by it: whoever leads next, maybe by another definition, must
     // know that this one moved the resume point. And before anything is reset: no older handler takes up what is to run again.
     this.#keepProgress(next, states);
+    if (requested.size > 0) await this.#request(requested);
     for (const planned of changed) {
       const { handlerVersion, ...state } = planned.state;
       const first = reset.some((one) => one.planned === planned) ? state : planned.state;
@@ -276,6 +283,7 @@ export class Planner {
     }
     this.#keepProgress(next, states);
     // Before the feeds: what one of them brings while another is being opened must find its plans.
+    for (const task of this.#unprepared) next.delete(task);
     this.#plans = next;
     this.#aside.restore(this.#kept);
     this.#kept = [];
@@ -321,6 +329,11 @@ export class Planner {
         ...(lastReconciledAt === undefined ? {} : { lastReconciledAt }),
       };
     }
+  }
+
+  /** Counted by the store, so that no reconciliation that ends just now answers them. */
+  async #request(requested: ReadonlyMap<string, string>): Promise<void> {
+    for (const [task, reason] of requested) await this.#options.reactive.planner.request([task], reason);
   }
 
   /** A task whose source cannot be watched any more must not hold up the others. Returns what is wrong with it. */
@@ -403,13 +416,18 @@ export class Planner {
     this.#ring();
   }
 
+  /**
+   * What has taken the place of a collection may be of another kind, have another collation, or be out of reach for a while. Its
+   * tasks are left out until a refresh has prepared them: the other collections need not wait for that.
+   */
   async #upheaval(database: string, collections: readonly string[] | 'all'): Promise<void> {
-    const plans = this.#plansOn(database, collections === 'all' ? undefined : collections);
-    if (plans.length === 0) return;
-    // What has taken its place may be of another kind, or have another collation.
-    for (const plan of plans) await this.#prepare(plan);
-    const tasks = plans.map(({ task }) => task);
+    const tasks = this.#plansOn(database, collections === 'all' ? undefined : collections).map(
+      ({ task }) => task,
+    );
+    if (tasks.length === 0) return;
     await this.#options.reactive.planner.request(tasks, 'collection dropped or renamed');
+    for (const task of tasks) this.#unprepared.add(task);
+    this.#plans = new Map([...this.#plans].filter(([task]) => !this.#unprepared.has(task)));
     this.nudge();
   }
 

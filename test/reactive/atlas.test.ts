@@ -47,6 +47,7 @@ const inForce = (plan: PublishedPlan, state?: TaskState): InForce => ({
   published: plan,
   plan: plan.plan,
   state,
+  last: plan.plan,
   seen: true,
 });
 
@@ -112,6 +113,18 @@ describe('what a definition means for what is stored', () => {
     });
     const off = { ...changed, plan: planOf({ reconcileOnTriggerChange: false }) };
     expect(evolve(inForce(off, stateOf()), NOW).state).toMatchObject({ wanted: 1, trigger: 'other' });
+  });
+
+  it('is a reconciliation of a task that moved to another collection, even if changes of its filter ask for none', () => {
+    const moved = {
+      ...published('b', 1, 0, 'other'),
+      plan: { ...planOf({ reconcileOnTriggerChange: false }), source: { collection: 'elsewhere' } },
+    };
+    const last = planOf({ reconcileOnTriggerChange: false });
+    expect(evolve({ ...inForce(moved, stateOf()), last }, NOW)).toMatchObject({
+      request: 'collection changed',
+      state: { wanted: 2, done: 1 },
+    });
   });
 
   it('is a reset where the version was raised, by its policy, and never twice', () => {

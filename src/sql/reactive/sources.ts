@@ -28,9 +28,9 @@ const NO_RIGHT = '42501';
 
 const occupied = (where: string, cause: unknown): StoreError =>
   new StoreError(
-    `${where}: the triggers could not be changed: somebody's open transaction has had the table for ` +
-      `${String((TRIES * LOCK_MS) / 1_000)} s. Try again.`,
-    { cause, transient: true },
+    `${where}: the triggers could not be changed: an open transaction has used the table for ` +
+      `${String((TRIES * LOCK_MS) / 1_000)} s. End it, or try again later.`,
+    { cause },
   );
 
 /** Tables that are watched, and what was learnt about them. */

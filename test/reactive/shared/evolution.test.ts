@@ -258,7 +258,12 @@ eachPlanner('two deployments at once', (aYard) => {
 });
 
 eachPlanner('a task that moves to another collection', (aYard) => {
-  const move = async (yard: Yard, collection: 'things' | 'others', least: number): Promise<number[]> => {
+  const move = async (
+    yard: Yard,
+    collection: 'things' | 'others',
+    least: number,
+    evolution: EvolutionConfig = {},
+  ): Promise<number[]> => {
     const mill = yard.mill(fast);
     const runs: number[] = [];
     await mill.reactiveTask({
@@ -267,6 +272,7 @@ eachPlanner('a task that moves to another collection', (aYard) => {
       debounce: 0,
       filter: { status: 'paid' },
       watchProjection: { status: 1 },
+      evolution,
       handler: async ({ docId, getDocument }) => {
         await getDocument();
         runs.push(Number(docId));
@@ -288,5 +294,14 @@ eachPlanner('a task that moves to another collection', (aYard) => {
     await yard.others.insertOne({ _id: 8, status: 'paid' });
     // It is at home there by now.
     expect(await move(yard, 'others', 1)).toEqual([8]);
+  });
+
+  it('runs for every document there, even if changes of its filter ask for no reconciliation', async () => {
+    const yard = await aYard();
+    await yard.docs.insertOne({ _id: 1, status: 'paid' });
+    await yard.others.insertMany([1, 2].map((_id) => ({ _id, status: 'paid' })));
+    const evolution = { reconcileOnTriggerChange: false };
+    expect(await move(yard, 'things', 1, evolution)).toEqual([1]);
+    expect(await move(yard, 'others', 2, evolution)).toEqual([1, 2]);
   });
 });
