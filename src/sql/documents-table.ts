@@ -37,6 +37,11 @@ function checkTable(where: string, shape: Shape): void {
     throw new OptionError(
       `${where}: ${show(shape.name)} is no table; name the table whose rows are to be run.`,
     );
+  if (shape.hidesRows)
+    throw new OptionError(
+      `${where}: row-level security hides rows of ${show(shape.name)} from the store's role, so they would never run. Use a ` +
+        `role that sees all rows (ALTER ROLE … BYPASSRLS), or the owner of the table without FORCE ROW LEVEL SECURITY.`,
+    );
   if (shape.key.length > 0) return;
   throw new OptionError(
     `${where}: ${show(shape.name)} has no primary key, so its rows cannot be told apart; add one: ` +

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, inject, it } from 'vitest';
 import { sql } from '../../src/postgres/index.js';
 import { gate, until } from '../support/mills.js';
 import { behindPostgresProxy } from '../support/flaky-proxy.js';
@@ -7,6 +7,23 @@ import { future, past } from './shared/places.js';
 import { aName, onTable, rowsOf, signal } from './tables.js';
 
 const pool = rawPool();
+
+it('a table with row-level security that hides rows is refused', async () => {
+  const [table, role] = [aName(), aName()];
+  await pool.query(`create table ${table} (id integer primary key, sleep_until timestamptz)`);
+  await pool.query(`alter table ${table} enable row level security`);
+  await pool.query(
+    `create role ${role} login; grant all on schema public to ${role}; grant all on ${table} to ${role}`,
+  );
+  const schema = aName();
+  await pool.query(`create schema ${schema} authorization ${role}`);
+  const at = new URL(inject('postgresUrl'));
+  at.username = role;
+  const start = (): Promise<void> => onTable(freshPostgres({ url: at.href, schema }), table).schedule.start();
+  await expect(start()).rejects.toThrow(/row-level security hides rows.*ALTER ROLE … BYPASSRLS/su);
+  await pool.query(`alter role ${role} bypassrls`);
+  await start();
+});
 
 describe('primary keys', () => {
   it.each([
