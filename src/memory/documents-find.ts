@@ -31,7 +31,7 @@ export function findDocuments(
   const matches = (job: Job): boolean =>
     (states?.includes(stateOf(job, now)) ?? true) &&
     (keys?.includes(keyOf(job)) ?? true) &&
-    (error === undefined || job.failure?.reason.includes(error) === true) &&
+    (error === undefined || job.failure?.reason.toLowerCase().includes(error.toLowerCase()) === true) &&
     (data === undefined || matchesFields(job.document, data)) &&
     (sleepUntil === undefined || within(timeOf(job) ?? Number.NaN, sleepUntil));
   const place = (job: Job): [number, string] => [timeOf(job) ?? 0, keyOf(job)];

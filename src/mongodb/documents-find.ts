@@ -70,7 +70,7 @@ function findDocumentsQuery(documents: Documents, query: DocumentQuery): Filter<
     ...(keys === undefined ? [] : [keyed(keys)]),
     ...(error === undefined || fields.failure === null
       ? []
-      : [{ [`${fields.failure}.reason`]: { $regex: escaped(error) } }]),
+      : [{ [`${fields.failure}.reason`]: { $regex: escaped(error), $options: 'i' } }]),
     ...(data === undefined ? [] : [fieldsQuery(data)]),
     ...(sleepUntil === undefined ? [] : [{ [fields.sleepUntil]: rangeQuery(sleepUntil) }]),
     afterQuery(documents, query),

@@ -119,7 +119,9 @@ function conditions(table: DocumentTable, query: Asked, args: Parameters): strin
     ...(error === undefined
       ? []
       : [
-          reason && isStorable(error) ? `strpos(${textAt(reason)}, ${args.add(error, 'text')}) > 0` : 'false',
+          reason && isStorable(error)
+            ? `strpos(lower(${textAt(reason)}), lower(${args.add(error, 'text')})) > 0`
+            : 'false',
         ]),
     ...(fields === undefined ? [] : [fields]),
     ...(range?.from === undefined

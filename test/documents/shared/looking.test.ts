@@ -50,7 +50,7 @@ eachPlace('looking at documents with schedules', ({ name, open }) => {
     const [found] = (await schedule.find({ data: { note: 'later 2' } })).items;
     expect(found).toMatchObject({ title: waiting[1], state: 'waiting', document: { note: 'later 2' } });
     expect((await schedule.find({ id: found!.id })).items).toMatchObject([{ title: waiting[1] }]);
-    expect((await schedule.find({ state: 'failed', error: 'no room' })).items).toMatchObject([
+    expect((await schedule.find({ state: 'failed', error: 'No Room' })).items).toMatchObject([
       { failure: { count: 2 } },
     ]);
     expect((await schedule.find({ state: 'failed', error: 'nothing like it' })).items).toEqual([]);
