@@ -32,9 +32,13 @@ export function jsonCondition(
   }
   if (isContainer(operand)) {
     if (operator !== '$eq') return 'false';
-    const at = args.add(JSON.stringify(path), 'json');
-    const value = `${document} #> array(select json_array_elements_text(${at}))`;
-    return `((${value} = ${args.add(asJson(operand), 'jsonb')}) is true)`;
+    // The value itself, or an item of it.
+    const [whole, item] = ['', '[*]'].map((end) => args.add(`${pathOf(path)}${end}`, 'jsonpath')) as [
+      string,
+      string,
+    ];
+    const values = [whole, item].map((at) => `select jsonb_path_query(${document}, ${at}, '{}', true)`);
+    return `(${args.add(asJson(operand), 'jsonb')} in (${values.join(' union all ')}))`;
   }
   const compared = operator === '$eq' ? '==' : (SQL_OPERATOR[operator] as string);
   return exists(
