@@ -91,7 +91,13 @@ const FINGERPRINT = `(
     where d.adrelid = c.oid and a.attgenerated <> ''
     union all
     select 'label ' || e.oid || ' ' || e.enumlabel from pg_catalog.pg_enum e
-    where e.enumtypid in (select atttypid from pg_catalog.pg_attribute where attrelid = c.oid and attnum > 0)
+    where e.enumtypid in (
+      with recursive used as (
+        select a.atttypid as oid from pg_catalog.pg_attribute a where a.attrelid = c.oid and a.attnum > 0
+        union
+        select inner_type.oid from used join pg_catalog.pg_type t on t.oid = used.oid
+        cross join lateral (values (t.typelem), (t.typbasetype)) as inner_type(oid) where inner_type.oid <> 0
+      ) select used.oid from used)
     union all
     select 'part ' || i.inhrelid || ' ' || i.xmin || ' ' || coalesce(pg_catalog.pg_relation_filenode(i.inhrelid), 0)
     from pg_catalog.pg_partition_tree(c.oid) t join pg_catalog.pg_inherits i on i.inhrelid = t.relid

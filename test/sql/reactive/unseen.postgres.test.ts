@@ -93,10 +93,22 @@ describe('rows that changed without a trigger are found', () => {
     await tables.ran(id);
   });
 
-  it('where the label of an enum was renamed', async () => {
+  it.each([
+    ['an enum', []],
+    ['an enum in an array', ['alter table orders add column past mood[]']],
+    [
+      'an enum behind a domain',
+      [
+        'create domain feeling as mood',
+        'create domain feelings as feeling[]',
+        'alter table orders add past feelings',
+      ],
+    ],
+  ])('where the label of %s was renamed', async (_what, statements) => {
     const tables = await Tables.make(
       `create type mood as enum ('bad', 'paid')`,
-      'create table orders (id integer primary key, status mood)',
+      `create table orders (id integer primary key, status ${statements.length === 0 ? 'mood' : 'text'})`,
+      ...statements,
     );
     await visited(tables);
     await tables.ask(`alter type mood rename value 'bad' to 'good'`);
