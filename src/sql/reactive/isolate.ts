@@ -77,7 +77,7 @@ async function search(
     return choked.map((one) => ({ ...one, blocked: one.blocked && !suspects.failed(task, [one.item]) }));
   } catch (error) {
     if (!(error instanceof Hopeless)) throw error;
-    throw hopeless(error.cause, suspects.failed(task, ['', ...keys]));
+    throw hopeless(error.cause, suspects.failed(task, []));
   }
 }
 

@@ -24,7 +24,7 @@ export class Suspects {
     this.#clock = clock;
   }
 
-  /** Notes a failure. True once it has lasted too long to pass by itself. */
+  /** Notes a failure of these rows, or of the task if there are none. True once it has lasted too long to pass by itself. */
   failed(task: string, keys: readonly string[]): boolean {
     const now = this.#clock.monotonic();
     this.#forget(now);
@@ -38,6 +38,7 @@ export class Suspects {
 
   succeeded(task: string, keys: readonly string[]): void {
     if (this.#records.size === 0) return;
+    this.#records.delete(nameOf(task, []));
     this.#records.delete(nameOf(task, keys));
     for (const key of keys) this.#records.delete(nameOf(task, [key]));
   }
