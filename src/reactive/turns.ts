@@ -48,8 +48,8 @@ export class Turns {
 
 const FIRST = 500;
 const MOST = 1_000;
-/** Below this the round trips would cost more than the documents. */
-const LEAST = 200;
+/** Documents may be so slow that a few of them fill a page's time. */
+const LEAST = 10;
 /** Live changes of the same task wait for a page that is being planned: it should be over by then. */
 const TARGET_MS = 500;
 /** At a low rate pages are small, so that the pauses between them are short. */

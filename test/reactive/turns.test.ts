@@ -41,11 +41,11 @@ describe('chores', () => {
 describe('the size of a page', () => {
   it('follows how long pages take, within bounds', () => {
     const page = new PageSize();
-    const sizes = [10, 10, 2_000, 2_000, 2_000, 2_000, 400, 10].map((ms) => {
+    const sizes = [10, 10, 2_000, 2_000, 2_000, 400, 2_000, 2_000, 2_000, 2_000, 10].map((ms) => {
       page.took(ms);
       return page.size;
     });
-    expect(sizes).toEqual([1_000, 1_000, 500, 250, 200, 200, 200, 400]);
+    expect(sizes).toEqual([1_000, 1_000, 500, 250, 125, 125, 62, 31, 15, 10, 20]);
   });
 
   it('is small where the rate is low, so that pauses are short', () => {
@@ -53,7 +53,7 @@ describe('the size of a page', () => {
     page.took(1);
     expect(page.size).toBe(25);
     page.took(10_000);
-    expect(page.size).toBe(25);
+    expect(page.size).toBe(12);
     expect(new PageSize(1).size).toBe(1);
   });
 });
