@@ -45,7 +45,10 @@ describe('markCompleted', () => {
     expect(await raw('t', 1)).toEqual(task);
     expect(completed).toEqual(['completed']);
     // Planned, claimed, completed.
-    await until('all writes were heard', () => writes.length >= 3);
+    await until(
+      () => `all writes were heard, not only ${JSON.stringify(writes)}`,
+      () => writes.length >= 3,
+    );
     expect(writes).toHaveLength(3);
   });
 
