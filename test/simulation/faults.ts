@@ -1,4 +1,7 @@
-/** What may go wrong in a run. Each kind can be left out by its name. */
+/**
+ * What may go wrong in a run. Each kind can be left out by its name. `filter` and `version` do not strike: they are about what
+ * deployments define.
+ */
 export const FAULTS = [
   'crash',
   'pause',
@@ -7,12 +10,15 @@ export const FAULTS = [
   'clock',
   'poison',
   'deploy',
+  'prepare',
   'history',
   'reconcile',
   'chores',
   'weather',
   'filter',
+  'version',
 ] as const;
 export type Fault = (typeof FAULTS)[number];
 
 export const isFault = (name: string): name is Fault => FAULTS.some((fault) => fault === name);
+export const strikes = (fault: Fault): boolean => fault !== 'filter' && fault !== 'version';

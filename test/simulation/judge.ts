@@ -1,4 +1,4 @@
-import type { Work } from '../../src/core/work.js';
+import type { FailureKind } from '../../src/core/work.js';
 import type { Lease, SettleAnswer } from '../../src/store/port.js';
 import type { SimulatedProcess } from './process.js';
 import type { Scheduler } from './scheduler.js';
@@ -8,8 +8,16 @@ export interface Ending {
   readonly lease: Lease;
   readonly by: 'holder' | 'reclaimer';
   readonly status: string;
-  /** It counts as a failed attempt because its process is thought dead. */
-  readonly isCrash: boolean;
+  /** Why an attempt is charged, if it is; `nothing`: without a reason. */
+  readonly charge: FailureKind | 'nothing' | undefined;
+}
+
+/** Work, as a claim reads it. */
+export interface Claimed {
+  readonly id: string;
+  readonly name: string;
+  /** Failed attempts so far. */
+  readonly charges: number;
 }
 
 interface Item {
@@ -19,6 +27,8 @@ interface Item {
   /** The token that last ended it. */
   endedBy: string | undefined;
   status: string;
+  /** How many attempts were charged. */
+  charges: number;
   readonly uniqueKey: string | undefined;
 }
 
@@ -51,6 +61,11 @@ export class Judge {
   readonly #lives = new Map<string, Life>();
   readonly #outages: { readonly from: number; to: number }[] = [];
   readonly #counts = new Map<string, number>();
+  /** Handlers that failed, by work and process, and were not charged yet. */
+  readonly #failures = new Map<string, number>();
+  /** By task: the version that is on record, and the one that finished tasks were reset for. */
+  readonly #versions = new Map<string, number>();
+  readonly #reprocessed = new Map<string, number>();
 
   constructor(scheduler: Scheduler, leaseMs: number) {
     this.#scheduler = scheduler;
@@ -107,11 +122,11 @@ export class Judge {
         if (item.name === name && item.uniqueKey === uniqueKey && !FINISHED.has(item.status))
           this.violated(`two live jobs ${name} with the unique key ${uniqueKey}: ${other} and ${id}`);
     const status = token === undefined ? 'pending' : 'processing';
-    this.#items.set(id, { name, token, endedBy: undefined, status, uniqueKey });
+    this.#items.set(id, { name, token, endedBy: undefined, status, charges: 0, uniqueKey });
   }
 
-  claimed(works: readonly Work[], token: string): void {
-    for (const { id, name } of works) {
+  claimed(works: readonly Claimed[], token: string): void {
+    for (const { id, name, charges } of works) {
       this.count('claimed');
       this.#scheduler.trace.add(`claimed ${id} under ${token}`);
       const item = this.#items.get(id) ?? {
@@ -119,10 +134,15 @@ export class Judge {
         token: undefined,
         endedBy: undefined,
         status: '',
+        charges: 0,
         uniqueKey: undefined,
       };
       if (item.token !== undefined)
         this.violated(`${name} ${id} was claimed under ${token} while ${item.token} held it`);
+      if (charges > item.charges)
+        this.violated(
+          `${name} ${id} counts ${String(charges)} failed attempts, and ${String(item.charges)} were charged`,
+        );
       this.#items.set(id, Object.assign(item, { token, status: 'processing' }));
     }
   }
@@ -134,7 +154,7 @@ export class Judge {
     if (item === undefined) return;
     if (item.token === lease.token) {
       this.count(by === 'reclaimer' ? `reclaimed ${status}` : `settled ${status}`);
-      if (ending.isCrash) this.#charged(item, ending);
+      if (ending.charge !== undefined) this.#charged(item, ending);
       Object.assign(item, { token: undefined, endedBy: lease.token, status });
     } else if (by !== 'holder' || item.endedBy !== lease.token)
       this.violated(
@@ -165,9 +185,53 @@ export class Judge {
     };
   }
 
+  /** A handler has thrown, for whatever reason. */
+  failed(id: string, process: SimulatedProcess): void {
+    const key = `${process.name} ${id}`;
+    this.#failures.set(key, (this.#failures.get(key) ?? 0) + 1);
+  }
+
+  /** Finished tasks of a task were reset for a version of its handler. */
+  reprocessed(task: string, version: number): void {
+    this.count('reprocessed');
+    this.#reprocessed.set(task, Math.max(version, this.#reprocessed.get(task) ?? 0));
+  }
+
+  /** The version up to which a task was reprocessed is on record. */
+  versionSaved(task: string, version: number): void {
+    const known = this.#versions.get(task);
+    if (known !== undefined && version > known && version > (this.#reprocessed.get(task) ?? 0))
+      this.violated(`${task} is on record as reprocessed for version ${String(version)}, and was not`);
+    this.#versions.set(task, Math.max(version, known ?? 0));
+  }
+
+  versionOf(task: string): number | undefined {
+    return this.#versions.get(task);
+  }
+
+  /** An attempt is charged for what its handler did, or for the death of its process. */
+  #charged(item: Item, ending: Ending): void {
+    const { charge, by, lease } = ending;
+    item.charges += 1;
+    this.count(`charged ${String(charge)}`);
+    if (charge === 'crashed' && by === 'reclaimer') this.#chargedCrash(item, ending);
+    else if (charge !== 'error' || !this.#isFailure(lease))
+      this.violated(`${item.name} ${lease.id} was charged (${String(charge)}), and its handler did not fail`);
+  }
+
+  #isFailure({ id, token }: Lease): boolean {
+    const process = this.#lives.get(lifeOf(token))?.process;
+    // A life that has left is not known any more.
+    if (process === undefined) return true;
+    const key = `${process.name} ${id}`;
+    const count = this.#failures.get(key) ?? 0;
+    this.#failures.set(key, count - 1);
+    return count > 0;
+  }
+
   /** A crash may be counted only against a process that died, or was silent for a lease by itself. */
-  #charged({ name }: Item, { lease }: Ending): void {
-    const life = this.#lives.get(lease.token?.split('.')[0] ?? '');
+  #chargedCrash({ name }: Item, { lease }: Ending): void {
+    const life = this.#lives.get(lifeOf(lease.token));
     if (life === undefined || life.process.isDead || life.process.wasTroubledSince(life.heardAt)) return;
     const until = life.fencedAt ?? this.#scheduler.now;
     const silent = until - life.heardAt - this.#outageBetween(life.heardAt, until);
@@ -190,3 +254,6 @@ export class Judge {
     return parts.reduce((sum, part) => sum + part, 0);
   }
 }
+
+/** Tokens begin with the life that minted them. */
+const lifeOf = (token: string | null): string => token?.split('.')[0] ?? '';

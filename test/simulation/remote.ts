@@ -1,14 +1,22 @@
 import { MemoryTransaction } from '../../src/memory/index.js';
-import type { DocumentJobStore } from '../../src/store/documents.js';
+import type { DocumentJobStore, DocumentPlace } from '../../src/store/documents.js';
 import type { Store, WatchHandlers } from '../../src/store/port.js';
 import type { Feed, FeedEvent, ReactiveStore } from '../../src/store/reactive.js';
 import type { Network } from './network.js';
 import type { SimulatedProcess } from './process.js';
+import type { Rights } from './rights.js';
 
 /** The store, as the simulation runs it: what only the server sees is watched there. */
-export interface Server extends Store<MemoryTransaction> {
+export interface Server extends Omit<Store<MemoryTransaction>, 'documents'> {
   readonly reactive: ReactiveStore<MemoryTransaction>;
-  documents(...place: Parameters<NonNullable<Store['documents']>>): DocumentJobStore;
+  documents(place: DocumentPlace, process: SimulatedProcess): DocumentJobStore;
+}
+
+export interface RemoteOptions {
+  readonly server: Server;
+  readonly network: Network;
+  readonly process: SimulatedProcess;
+  readonly rights: Rights;
 }
 
 /** Calls that a driver answers by itself. */
@@ -29,11 +37,13 @@ export class RemoteStore implements Store<MemoryTransaction> {
   readonly #server: Server;
   readonly #network: Network;
   readonly #process: SimulatedProcess;
+  readonly #rights: Rights;
 
-  constructor(server: Server, network: Network, process: SimulatedProcess) {
+  constructor({ server, network, process, rights }: RemoteOptions) {
     this.#server = server;
     this.#network = network;
     this.#process = process;
+    this.#rights = rights;
     this.clock = process.clock;
     this.payload = server.payload;
     this.maxPayloadBytes = server.maxPayloadBytes;
@@ -45,12 +55,13 @@ export class RemoteStore implements Store<MemoryTransaction> {
     this.reactive = this.#remoteReactive(server.reactive);
   }
 
-  documents(...[place]: Parameters<Server['documents']>): DocumentJobStore {
+  documents(place: DocumentPlace): DocumentJobStore {
     const { clock } = this;
-    const documents = this.#remote('documents', this.#server.documents(place));
+    const server = this.#server.documents(place, this.#process);
+    const documents = this.#remote('documents', server);
     const watch: DocumentJobStore['watch'] = async (wake) => {
       const told = (): void => this.#network.tell(this.#process, wake);
-      const watched = await this.#call('documents.watch', () => this.#server.documents(place).watch?.(told));
+      const watched = await this.#call('documents.watch', () => server.watch?.(told));
       return { direct: false, close: async () => watched?.close() };
     };
     return new Proxy(documents, {
@@ -121,7 +132,11 @@ export class RemoteStore implements Store<MemoryTransaction> {
     return {
       useGlobals: () => undefined,
       check: (where, plan) => reactive.check(where, plan),
-      prepare: (plans) => this.#call('prepare', () => reactive.prepare(plans)),
+      prepare: (plans) =>
+        this.#call('prepare', () => {
+          this.#rights.check(this.#process, plans);
+          return reactive.prepare(plans);
+        }),
       tasks: (plans) => this.#remote('tasks', reactive.tasks(plans)),
       planner: this.#remote('planner', reactive.planner),
       planning: new Proxy(planning, {

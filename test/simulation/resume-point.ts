@@ -1,5 +1,7 @@
 import type { MemoryStore } from '../../src/memory/index.js';
+import type { TaskTable } from '../../src/memory/reactive/task-table.js';
 import { isEqual, textOf } from '../../src/memory/reactive/values.js';
+import type { TaskPlan } from '../../src/store/reactive.js';
 import type { Judge } from './judge.js';
 
 /**
@@ -14,17 +16,31 @@ export function checkResumePoint({ reactive }: MemoryStore, judge: Judge): void 
   const later = new Set(log.from(token).map(({ collection, id }) => textOf([collection, id])));
   for (const { plan, isBehind } of planner.inForcePlans) {
     if (isBehind) continue;
-    for (const { _id: id } of table.context.collection(plan.source.collection).all()) {
+    for (const id of idsOf(table, plan)) {
       if (later.has(textOf([plan.source.collection, id]))) continue;
-      const look = table.look(plan, id);
-      const row = table.row(plan, id);
-      if (
-        look.outcome === 'matches' &&
-        (row === undefined || !isEqual(row.lastObservedValues, look.snapshot))
-      )
+      const missed = missedOf(table, plan, id);
+      if (missed !== undefined)
         judge.violated(
-          `the resume point ${String(token)} passed a change of ${plan.source.collection} ${textOf(id)} that ${plan.task} has not seen`,
+          `the resume point ${String(token)} passed ${missed} of ${plan.source.collection} ${textOf(id)} that ${plan.task} has not seen`,
         );
     }
   }
+}
+
+/** Documents that are there, and those that only a task is left of. */
+const idsOf = (table: TaskTable, plan: TaskPlan): readonly unknown[] => {
+  const documents = table.context.collection(plan.source.collection);
+  const gone = table.of(plan).filter(({ sourceDocId }) => documents.get(sourceDocId) === undefined);
+  return [...documents.all().map(({ _id }) => _id), ...gone.map(({ sourceDocId }) => sourceDocId)];
+};
+
+/** What a task does not know of a document, in words. */
+function missedOf(table: TaskTable, plan: TaskPlan, id: unknown): string | undefined {
+  const look = table.look(plan, id);
+  const row = table.row(plan, id);
+  if (look.outcome === 'gone' || look.outcome === 'left')
+    return row?.matched === true ? (look.outcome === 'gone' ? 'the deletion' : 'the leave') : undefined;
+  if (look.outcome !== 'matches') return undefined;
+  if (row === undefined || !isEqual(row.lastObservedValues, look.snapshot)) return 'a change';
+  return row.matched ? undefined : 'the return';
 }

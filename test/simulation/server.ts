@@ -1,8 +1,18 @@
 import type { MemoryStore, MemoryTransaction } from '../../src/memory/index.js';
 import { StoreError } from '../../src/core/errors.js';
+import type { JobRecord } from '../../src/core/job.js';
+import type { TaskRecord } from '../../src/core/task.js';
 import type { Work } from '../../src/core/work.js';
 import type { JobStore, Lease, Registration, Settlement, WorkStore } from '../../src/store/port.js';
-import type { TaskPlan, TaskSettlement, TaskStore } from '../../src/store/reactive.js';
+import type {
+  PlannerStore,
+  PlanStore,
+  TaskPlan,
+  TaskSettlement,
+  TaskState,
+  TaskStore,
+} from '../../src/store/reactive.js';
+import { DocumentLocks } from './document-locks.js';
 import type { Ending, Judge } from './judge.js';
 import type { SimulatedProcess } from './process.js';
 import type { Server } from './remote.js';
@@ -16,24 +26,42 @@ export interface ServerOptions {
   readonly poisoned: ReadonlySet<string>;
 }
 
-const ofJob = ({ lease, by, status, set }: Settlement): Ending => ({
-  lease,
-  by,
-  status,
-  isCrash: by === 'reclaimer' && set.failKind === 'crashed',
-});
+/** How the judge reads one kind of work. */
+interface Reading<W, S> {
+  readonly ending: (settlement: S) => Ending;
+  /** How many failed attempts a claim says there have been. */
+  readonly charges: (work: W) => number;
+}
 
-const ofTask = ({ lease, by, status, failure }: TaskSettlement): Ending => ({
-  lease,
-  by,
-  status,
-  isCrash: by === 'reclaimer' && failure?.kind === 'crashed',
-});
+const JOBS: Reading<JobRecord, Settlement> = {
+  ending: ({ lease, by, status, set }) => ({
+    lease,
+    by,
+    status,
+    charge: set.failKind ?? (set.failCount === undefined ? undefined : 'nothing'),
+  }),
+  charges: ({ failCount }) => failCount,
+};
+
+/** An attempt of a task is counted by its claim, and taken back if it was none. */
+const TASKS: Reading<TaskRecord, TaskSettlement> = {
+  ending: ({ lease, by, status, failure, takeBack }) => ({
+    lease,
+    by,
+    status,
+    charge: failure?.kind ?? (status === 'pending' && !takeBack ? 'nothing' : undefined),
+  }),
+  charges: ({ attempts }) => attempts - 1,
+};
+
+/** Tasks that one step of a cleanup looks at. */
+const CLEANED = 2;
 
 /** The memory store, with a judge beside it who sees each write as it happens. */
 export function watchedServer(options: ServerOptions): Server {
   const { store, judge, processOf } = options;
   const { instances, reactive } = store;
+  const locks = new DocumentLocks(judge);
   const heard = ({ life, instanceId }: Registration): void => judge.heard(life, processOf(instanceId));
   return {
     kind: store.kind,
@@ -72,27 +100,61 @@ export function watchedServer(options: ServerOptions): Server {
       useGlobals: () => undefined,
       check: (where, plan) => reactive.check(where, plan),
       prepare: (plans) => reactive.prepare(plans),
-      planning: reactive.planning,
+      planning: watchedPlanning(options),
       tasks: (plans) => watchedTasks(options, plans),
-      planner: new Proxy(reactive.planner, {
-        get: (of, property) => {
-          const value: unknown = Reflect.get(of, property, of);
-          if (typeof value !== 'function') return value;
-          return async (...given: unknown[]): Promise<unknown> => {
-            const answer: unknown = await Reflect.apply(value, of, given);
-            if (property === 'saveTokens' && answer === true) checkResumePoint(store, judge);
-            return answer;
-          };
-        },
-      }),
+      planner: watchedPlanner(options),
     },
-    documents: (place) => store.documents(place),
+    documents: (place, process) => locks.watched(store.documents(place), process),
     acquire: () => store.acquire(),
     release: () => store.release(),
     watch: (handlers) => store.watch(handlers),
     transaction: (work) => store.transaction(work),
     isTransaction: (value) => store.isTransaction(value),
   };
+}
+
+function watchedPlanning({ store, judge }: ServerOptions): PlanStore {
+  const { planning } = store.reactive;
+  return {
+    ...planning,
+    clean: async (plan, scope) => {
+      const few = 'ids' in scope ? scope : { ...scope, limit: Math.min(scope.limit, CLEANED) };
+      const cleaned = await planning.clean(plan, few);
+      if (cleaned.deleted > 0) judge.count('ids' in scope ? 'cleaned at once' : 'cleaned');
+      return cleaned;
+    },
+    reprocess: async (plan, which) => {
+      const count = await planning.reprocess(plan, which);
+      judge.reprocessed(plan.task, plan.evolution.handlerVersion);
+      return count;
+    },
+  };
+}
+
+function watchedPlanner({ store, judge }: ServerOptions): PlannerStore {
+  const { planner } = store.reactive;
+  const saved: Readonly<Partial<Record<PropertyKey, (...given: readonly unknown[]) => void>>> = {
+    saveTokens: () => checkResumePoint(store, judge),
+    saveState: (_term, task, fields) => {
+      const { handlerVersion, leftOutSince } = fields as Partial<TaskState>;
+      if (leftOutSince instanceof Date) judge.count('left out');
+      if (handlerVersion !== undefined) judge.versionSaved(String(task), handlerVersion);
+    },
+    saveCheckpoint: (_term, _source, checkpoint) => {
+      if (checkpoint !== undefined) judge.count('checkpoints');
+    },
+  };
+  return new Proxy(planner, {
+    get: (of, property) => {
+      const value: unknown = Reflect.get(of, property, of);
+      if (typeof value !== 'function') return value;
+      return async (...given: unknown[]): Promise<unknown> => {
+        const answer: unknown = await Reflect.apply(value, of, given);
+        if (answer === true) saved[property]?.(...given);
+        return answer;
+      };
+    },
+  });
 }
 
 /** A rule of the database refuses the whole statement for one of its rows. */
@@ -104,13 +166,16 @@ function refusePoisoned(poisoned: ReadonlySet<string>, ids: readonly string[]): 
 /** What every kind of work has in common: the judge sees who takes it, and how it ends. */
 function watchedWork<W extends Work, S extends { readonly lease: Lease }>(
   work: WorkStore<W, S, MemoryTransaction>,
-  endingOf: (settlement: S) => Ending,
+  { ending: endingOf, charges }: Reading<W, S>,
   { judge, poisoned }: ServerOptions,
 ): Pick<WorkStore<W, S, MemoryTransaction>, 'claim' | 'settle' | 'settleIn'> {
   return {
     claim: async (request) => {
       const answer = await work.claim(request);
-      judge.claimed(answer.jobs, request.token);
+      judge.claimed(
+        answer.jobs.map((job) => ({ id: job.id, name: job.name, charges: charges(job) })),
+        request.token,
+      );
       return answer;
     },
     settle: async (settlements) => {
@@ -134,7 +199,7 @@ function watchedJobs(options: ServerOptions): JobStore<MemoryTransaction> {
   const { jobs } = options.store;
   return {
     ...jobs,
-    ...watchedWork(jobs, ofJob, options),
+    ...watchedWork(jobs, JOBS, options),
     insert: async (given, transaction) => {
       const inserted = await jobs.insert(given, transaction);
       for (const { job, outcome } of inserted)
@@ -149,7 +214,7 @@ function watchedTasks(
   plans: () => ReadonlyMap<string, TaskPlan>,
 ): TaskStore<MemoryTransaction> {
   const tasks = options.store.reactive.tasks(plans);
-  return { ...tasks, ...watchedWork(tasks, ofTask, options) };
+  return { ...tasks, ...watchedWork(tasks, TASKS, options) };
 }
 
 const always = (): boolean => true;

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { FAULTS, strikes } from './faults.js';
 import { simulate } from './simulate.js';
 
 const FOR_MS = 15_000;
@@ -15,22 +16,9 @@ describe('a simulated cluster', () => {
 
   it('meets every kind of fault, and work of every kind', async () => {
     const seen = new Set<string>();
-    for (let seed = 1; seed <= 10; seed += 1)
+    for (let seed = 1; seed <= 15; seed += 1)
       for (const what of (await simulate({ seed, forMs: FOR_MS })).counts.keys()) seen.add(what);
-    for (const fault of [
-      'crash',
-      'pause',
-      'cut',
-      'outage',
-      'clock',
-      'poison',
-      'deploy',
-      'history',
-      'reconcile',
-      'chores',
-      'weather',
-    ])
-      expect(seen).toContain(`fault ${fault}`);
+    for (const fault of FAULTS.filter(strikes)) expect(seen).toContain(`fault ${fault}`);
     for (const what of [
       'created',
       'claimed',
@@ -38,6 +26,12 @@ describe('a simulated cluster', () => {
       'settled completed',
       'settled pending',
       'reclaimed pending',
+      'charged error',
+      'charged crashed',
+      'left out',
+      'checkpoints',
+      'cleaned',
+      'reprocessed',
     ])
       expect(seen).toContain(what);
   });

@@ -1,6 +1,7 @@
 import { pause } from '../../src/core/clock.js';
-import { Tidemill } from '../../src/index.js';
+import { Tidemill, type ReactiveTaskDefinition } from '../../src/index.js';
 import type { MemoryStore } from '../../src/memory/index.js';
+import { textOf } from '../../src/memory/reactive/values.js';
 import type { Judge } from './judge.js';
 import type { SimulatedProcess } from './process.js';
 import type { Random } from './random.js';
@@ -11,13 +12,22 @@ export interface Deployment {
   readonly tasks: readonly string[];
   /** The filter of the task `count`: another deployment may have another one. */
   readonly least: number;
+  /** The version of the handler of `copy`: a raised one runs everything again. */
+  readonly version: number;
 }
 
-export const EVERYTHING: Deployment = { tasks: ['copy', 'count'], least: 0 };
+export const EVERYTHING: Deployment = { tasks: ['copy', 'count', 'mirror'], least: 0, version: 1 };
+/** The collections that tasks watch, and how many documents each has from the start. */
+export const WATCHED: ReadonlyMap<string, number> = new Map([
+  ['things', 3],
+  ['others', 3],
+]);
 
 const RETRY = { type: 'fixed', interval: 400, maxAttempts: 1_000 } as const;
 export const LEASE_MS = 3_000;
 const LOCK_MS = 2_000;
+/** So slow that a pass through a collection takes several pages, and longer than its progress may go unsaved. */
+const REACTIVE = { reconcileRate: 8, cleanupInterval: 3_000 } as const;
 
 /** What handlers have done, as the world outside sees it. */
 export class Workload {
@@ -51,6 +61,7 @@ export class Workload {
       leaseDuration: LEASE_MS,
       pollInterval: { min: 100, max: 2_000 },
       shutdownTimeout: 1_000,
+      reactive: REACTIVE,
       monitoring: { enabled: false },
       tracing: false,
       logger: false,
@@ -71,42 +82,57 @@ export class Workload {
 
   #defineJobs(mill: Tidemill<RemoteStore>, process: SimulatedProcess): void {
     for (const name of ['step', 'only'])
-      mill.job(name, { retryPolicy: RETRY }, async ({ id, signal }) => {
-        await this.#run(id, process, signal);
-        this.completed.add(id);
-      });
+      mill.job(name, { retryPolicy: RETRY }, ({ id, signal }) =>
+        this.#noting(id, process, async () => {
+          await this.#run(id, process, signal);
+          this.completed.add(id);
+        }),
+      );
     mill.job('single', { retryPolicy: { ...RETRY, maxAttempts: 1 } }, async ({ id, signal }) => {
       // A stop, or a lost lease that nobody took, hands it back without an attempt; its signal has told it so.
       if (this.#singles.get(id)?.aborted === false)
         this.#judge.violated(`single ${id} may start once, and starts again on ${process.name}`);
       this.#singles.set(id, signal);
-      await this.#run(id, process, signal);
+      await this.#noting(id, process, () => this.#run(id, process, signal));
     });
-    mill.job('transfer', { retryPolicy: RETRY }, async ({ id, signal, complete }) => {
-      await this.#run(id, process, signal);
-      await mill.withTransaction(async (transaction) => {
-        this.#store.collection('ledger').insert({ job: id }, { transaction });
-        await complete({ transaction });
-      });
-      this.completed.add(id);
-    });
+    mill.job('transfer', { retryPolicy: RETRY }, ({ id, signal, complete }) =>
+      this.#noting(id, process, async () => {
+        await this.#run(id, process, signal);
+        await mill.withTransaction(async (transaction) => {
+          this.#store.collection('ledger').insert({ job: id }, { transaction });
+          await complete({ transaction });
+        });
+        this.completed.add(id);
+      }),
+    );
   }
 
-  #defineTasks(mill: Tidemill<RemoteStore>, process: SimulatedProcess, { tasks, least }: Deployment): void {
-    for (const task of tasks)
+  #defineTasks(mill: Tidemill<RemoteStore>, process: SimulatedProcess, deployment: Deployment): void {
+    for (const task of deployment.tasks)
       void mill.reactiveTask<{ n: number }>({
         task,
-        collection: 'things',
         debounce: 50,
         retryPolicy: RETRY,
-        ...(task === 'count' ? { filter: { n: { $gte: least } }, watchProjection: { n: 1 } } : {}),
-        handler: async ({ docId, getDocument, signal }) => {
-          await this.#run(`${task}/{"value":${JSON.stringify(docId)}}`, process, signal);
-          const { n } = await getDocument();
-          const key = `${task}/${String(docId)}`;
-          this.handled.set(key, (this.handled.get(key) ?? new Set()).add(n));
+        ...definitionOf(task, deployment),
+        handler: ({ docId, getDocument, signal }) => {
+          const id = `${task}/${textOf(docId)}`;
+          return this.#noting(id, process, async () => {
+            await this.#run(id, process, signal);
+            const { n } = await getDocument();
+            this.handled.set(id, (this.handled.get(id) ?? new Set()).add(n));
+          });
         },
       });
+  }
+
+  /** The judge knows of every failure: only for one of them may an attempt be charged. */
+  async #noting(id: string, process: SimulatedProcess, work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      this.#judge.failed(id, process);
+      throw error;
+    }
   }
 
   /** Takes a while, may fail, and notices its signal or not. */
@@ -122,4 +148,26 @@ export class Workload {
       ended();
     }
   }
+}
+
+type Definition = Pick<
+  ReactiveTaskDefinition,
+  'collection' | 'filter' | 'watchProjection' | 'cleanupPolicy' | 'evolution'
+>;
+
+/** One task is run again by newer versions, one has a filter that deployments differ in, one is gone with its document. */
+function definitionOf(task: string, { least, version }: Deployment): Definition {
+  if (task === 'copy')
+    return {
+      collection: 'things',
+      cleanupPolicy: { keepFor: 1_000 },
+      evolution: { handlerVersion: version, onHandlerVersionChange: 'reprocess_all' },
+    };
+  if (task === 'count')
+    return { collection: 'things', filter: { n: { $gte: least } }, watchProjection: { n: 1 } };
+  return {
+    collection: 'others',
+    filter: { n: { $gte: 5 } },
+    cleanupPolicy: { deleteWhen: 'sourceDocumentDeletedOrNoLongerMatching', keepFor: 0 },
+  };
 }

@@ -1,14 +1,16 @@
 import type { Tidemill } from '../../src/index.js';
 import { memory, type MemoryStore } from '../../src/memory/index.js';
-import { FAULTS, type Fault } from './faults.js';
+import { textOf } from '../../src/memory/reactive/values.js';
+import { FAULTS, strikes, type Fault } from './faults.js';
 import { Judge } from './judge.js';
 import { CALM, Network } from './network.js';
 import { SimulatedProcess } from './process.js';
 import type { Random } from './random.js';
 import { RemoteStore, type Server } from './remote.js';
+import { Rights } from './rights.js';
 import type { Scheduler } from './scheduler.js';
 import { watchedServer } from './server.js';
-import { EVERYTHING, LEASE_MS, Workload, type Deployment } from './workload.js';
+import { EVERYTHING, LEASE_MS, WATCHED, Workload, type Deployment } from './workload.js';
 
 export interface WorldOptions {
   readonly scheduler: Scheduler;
@@ -38,6 +40,7 @@ export class World {
   readonly #random: Random;
   readonly #faults: readonly Fault[];
   readonly #network: Network;
+  readonly #rights: Rights;
   readonly #server: Server;
   readonly #processes = new Map<string, SimulatedProcess>();
   readonly #poisoned = new Set<string>();
@@ -46,7 +49,10 @@ export class World {
   /** The processes' clocks differ from the start. */
   readonly #isSkewed: boolean;
   #serial = 0;
-  #things = 0;
+  /** The highest id of each collection that tasks watch. */
+  readonly #ids = new Map(WATCHED);
+  /** The newest version that was deployed. */
+  #version = EVERYTHING.version;
 
   constructor({ scheduler, random, without }: WorldOptions) {
     this.#scheduler = scheduler;
@@ -55,6 +61,7 @@ export class World {
     this.#isSkewed = this.#faults.includes('clock') && random.chance(0.5);
     this.judge = new Judge(scheduler, LEASE_MS);
     this.#network = new Network(scheduler, random);
+    this.#rights = new Rights(scheduler);
     this.store = memory({
       clock: {
         now: () => Math.floor(scheduler.now),
@@ -73,10 +80,11 @@ export class World {
 
   /** Work comes, and things go wrong, for as long as `forMs`. */
   begin(forMs: number): void {
+    for (const [collection, size] of WATCHED) for (let id = 1; id <= size; id += 1) this.#put(collection, id);
     const count = this.#random.between(2, 4);
     for (let at = 0; at < count; at += 1) this.#launch(at === 0 ? EVERYTHING : this.#deployment());
     const until = this.#scheduler.now + forMs;
-    this.#repeat(until, 30, 700, () => this.#produce());
+    this.#repeat(until, 30, 850, () => this.#produce());
     this.#repeat(until, 300, 4_000, () => this.#strike());
   }
 
@@ -88,12 +96,13 @@ export class World {
     this.#network.downUntil = -Infinity;
     this.judge.outagesOver();
     this.#network.choresSlowUntil = -Infinity;
+    this.#rights.restore();
     for (const { process } of this.#members) {
       process.cutUntil = Math.min(process.cutUntil, this.#scheduler.now);
       process.skewMs = 0;
       process.wake();
     }
-    this.#launch(EVERYTHING);
+    this.#launch({ ...EVERYTHING, version: this.#version });
   }
 
   /** Everything that was accepted has come to its end. */
@@ -113,14 +122,20 @@ export class World {
         left.push(`job ${item.name} ${id} is ${item.status}`);
     }
     const { table, planner } = this.store.reactive;
-    for (const { plan } of planner.inForcePlans)
-      for (const { _id: id, n } of this.store.collection<{ n: number }>('things').all()) {
-        const values = handled.get(`${plan.task}/${String(id)}`);
-        if (values?.has(n) !== true && table.look(plan, id).outcome === 'matches')
-          left.push(
-            `${plan.task} of ${String(id)} has handled ${[...(values ?? [])].join()}, and not ${String(n)}; its task is ${JSON.stringify(table.row(plan, id))}`,
-          );
+    for (const { plan } of planner.inForcePlans) {
+      const { task, source, evolution } = plan;
+      if ((this.judge.versionOf(task) ?? 0) < evolution.handlerVersion)
+        left.push(`${task} is not reprocessed for version ${String(evolution.handlerVersion)}`);
+      for (const { _id: id, n } of this.store.collection<{ n: number }>(source.collection).all()) {
+        const key = `${task}/${textOf(id)}`;
+        const values = handled.get(key);
+        if (this.#poisoned.has(key) || values?.has(n) === true || table.look(plan, id).outcome !== 'matches')
+          continue;
+        left.push(
+          `${key} has handled ${[...(values ?? [])].join()}, and not ${String(n)}; its task is ${JSON.stringify(table.row(plan, id))}`,
+        );
       }
+    }
     for (const id of this.reminders) {
       const sleepUntil = this.store.collection('reminders').get(id)?.['sleepUntil'] ?? null;
       if (!reminded.has(id) || sleepUntil !== null)
@@ -139,14 +154,21 @@ export class World {
 
   #deployment(): Deployment {
     const tasks = EVERYTHING.tasks.filter(() => this.#random.chance(0.8));
-    return { tasks, least: this.#faults.includes('filter') && this.#random.chance(0.2) ? 5 : 0 };
+    if (this.#faults.includes('version') && this.#random.chance(0.15)) this.#version += 1;
+    const least = this.#faults.includes('filter') && this.#random.chance(0.2) ? 5 : 0;
+    return { tasks, least, version: this.#version };
   }
 
   #launch(deployment: Deployment): void {
     const process = new SimulatedProcess(`p${String((this.#serial += 1))}`, this.#scheduler);
     if (!this.#isHealed && this.#isSkewed) process.skewMs = this.#random.between(-300, 300);
     this.#processes.set(process.name, process);
-    const remote = new RemoteStore(this.#server, this.#network, process);
+    const remote = new RemoteStore({
+      server: this.#server,
+      network: this.#network,
+      process,
+      rights: this.#rights,
+    });
     const member = {
       process,
       mill: this.workload.mill(process, remote, deployment),
@@ -154,6 +176,7 @@ export class World {
       isStopping: false,
     };
     this.#members.push(member);
+    this.#denyForeign(process, deployment);
     process.deliver(() => {
       member.mill.start().then(
         () => (member.isStarted = true),
@@ -163,11 +186,18 @@ export class World {
     });
   }
 
+  /** Some services have no right to the collections of others. */
+  #denyForeign(process: SimulatedProcess, { tasks }: Deployment): void {
+    if (this.#isHealed || !this.#faults.includes('prepare')) return;
+    for (const task of EVERYTHING.tasks)
+      if (!tasks.includes(task) && this.#random.chance(0.3)) this.#rights.deny(task, Infinity, process);
+  }
+
   /** It is gone, and another one comes in its place. */
   #end(member: Member): void {
     member.process.kill();
     this.#members = this.#members.filter((one) => one !== member);
-    const deployment = this.#isHealed ? EVERYTHING : this.#deployment();
+    const deployment = this.#isHealed ? { ...EVERYTHING, version: this.#version } : this.#deployment();
     this.#scheduler.after(this.#random.between(0, LONGEST_RESTART_MS), () => this.#launch(deployment));
   }
 
@@ -175,10 +205,17 @@ export class World {
     const kind = this.#random.between(0, 9);
     if (kind < 6) this.#enqueue();
     else if (kind < 9) this.#write();
-    else {
-      const sleepUntil = new Date(this.#scheduler.now + this.#random.between(-1_000, 4_000));
-      this.reminders.add(String(this.store.collection('reminders').insert({ sleepUntil })._id));
-    }
+    else this.#remind();
+  }
+
+  /** Some recur for a while. */
+  #remind(): void {
+    const at = this.#scheduler.now + this.#random.between(-1_000, 4_000);
+    const recurs = this.#random.chance(0.3)
+      ? { interval: '@every 1s', repeatUntil: new Date(at + this.#random.between(1_000, 4_000)) }
+      : {};
+    const reminder = this.store.collection('reminders').insert({ sleepUntil: new Date(at), ...recurs });
+    this.reminders.add(String(reminder._id));
   }
 
   #enqueue(): void {
@@ -197,18 +234,27 @@ export class World {
     });
   }
 
-  /** Somebody writes to the collection that tasks watch. */
+  /** Somebody writes to a collection that tasks watch. */
   #write(): void {
-    const things = this.store.collection('things');
+    const collection = this.#random.chance(0.4) ? 'others' : 'things';
+    const highest = this.#ids.get(collection) ?? 0;
+    const known = this.#random.between(0, highest);
+    if (known === 0) {
+      this.#ids.set(collection, highest + 1);
+      this.#put(collection, highest + 1);
+    } else if (this.#random.chance(0.1)) this.store.collection(collection).delete(known);
+    else this.#put(collection, known);
+  }
+
+  /** Makes a document, or changes it. */
+  #put(collection: string, id: number): void {
+    const documents = this.store.collection(collection);
     const n = this.#random.between(0, 20);
-    const known = this.#random.between(0, this.#things);
-    if (known === 0 || this.#things < 2) things.insert({ _id: (this.#things += 1), n });
-    else if (this.#random.chance(0.1)) things.delete(known);
-    else if (!things.update(known, { n })) things.insert({ _id: known, n });
+    if (!documents.update(id, { n })) documents.insert({ _id: id, n });
   }
 
   #strike(): void {
-    const fault = this.#random.pick(this.#faults.filter((one) => one !== 'filter'));
+    const fault = this.#random.pick(this.#faults.filter(strikes));
     if (fault === undefined) return;
     this.judge.count(`fault ${fault}`);
     this.#scheduler.trace.add(`${String(this.#scheduler.now)} FAULT ${fault}`);
@@ -217,6 +263,7 @@ export class World {
     if (fault === 'outage') this.#outage(forMs);
     else if (fault === 'weather') this.#changeWeather();
     else if (fault === 'chores') this.#network.choresSlowUntil = this.#scheduler.now + forMs;
+    else if (fault === 'prepare') this.#deny(forMs);
     else if (fault === 'history') this.store.reactive.log.forget(this.store.reactive.log.end);
     else if (member !== undefined) this.#strikeOne(fault, member, forMs);
   }
@@ -237,10 +284,23 @@ export class World {
       process.deliver(() => void member.mill.tasks.reconcile().catch(() => undefined));
   }
 
-  /** The database refuses the outcomes of one job, for good: nothing else may wait for it. */
+  /** A task cannot be prepared, by one process or by any; often somebody else has to lead just then. */
+  #deny(forMs: number): void {
+    const task = this.#random.pick(EVERYTHING.tasks) ?? '';
+    const denied = this.#random.chance(0.5) ? this.#random.pick(this.#members) : undefined;
+    this.#rights.deny(task, LEASE_MS + forMs, denied?.process);
+    const leader = this.#members.find(
+      ({ process }) => process.name === this.store.reactive.leader?.instanceId && process !== denied?.process,
+    );
+    if (leader === undefined) return;
+    if (this.#random.chance(0.5)) this.#stop(leader);
+    else this.#end(leader);
+  }
+
+  /** The database refuses the outcomes of one job or task, for good: nothing else may wait for it. */
   #poison(): void {
     const live = [...this.judge.items].filter(
-      ([id, { status }]) => this.accepted.has(id) && status !== 'completed',
+      ([id, { status }]) => id.includes('/') || (this.accepted.has(id) && status !== 'completed'),
     );
     const id = this.#random.pick(live)?.[0];
     if (id !== undefined) this.#poisoned.add(id);
