@@ -1,3 +1,4 @@
+import type { Reason, WhyTarget } from '../index.js';
 import type { Viewer } from './access.js';
 import type { Answers } from './answers.js';
 import type { Action, Right } from './contract.js';
@@ -21,6 +22,10 @@ export const may = ({ viewer }: Asked, right: Right): boolean => viewer.rights.i
 /** Without the right to act there is nothing to offer. */
 export const offered = (asked: Asked, actions: readonly Action[]): readonly Action[] =>
   may(asked, 'act') ? actions : [];
+
+/** Why work waits, in words that have names in them. */
+export const whyOf = async ({ mill, redactor }: Asked, target: WhyTarget): Promise<readonly Reason[]> =>
+  (await mill.why(target)).map((reason) => ({ ...reason, text: redactor.text(reason.text) }));
 
 export const iso = (at: Date | null | undefined): string | null => at?.toISOString() ?? null;
 

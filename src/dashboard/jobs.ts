@@ -1,6 +1,6 @@
 import type { Job, JobsFilter, JobStatus } from '../index.js';
 import { scheduleId } from '../tools.js';
-import { iso, may, offered, present, type Asked } from './asked.js';
+import { iso, may, offered, present, whyOf, type Asked } from './asked.js';
 import type { ActAnswer, Action, WorkDetail, WorkItem } from './contract.js';
 import { countShown, eachShown, searched, type Search } from './error-search.js';
 import { badRequest, notFound } from './errors.js';
@@ -103,7 +103,7 @@ async function detail(asked: Asked, ref: string): Promise<WorkDetail> {
   const data = may(asked, 'payload');
   return {
     ...toItem(asked, job),
-    why: isRunning(job) || isPending(job) ? await mill.why({ kind: 'jobs', id: job.id }) : [],
+    why: isRunning(job) || isPending(job) ? await whyOf(asked, { kind: 'jobs', id: job.id }) : [],
     actions: offered(asked, actionsOf(job)),
     timeline: timelineOf(job.history, running, redactor),
     facts: factsOf({

@@ -1,5 +1,5 @@
 import type { JobStats, MillInstance, Planning, TaskStats } from '../index.js';
-import type { Asked } from './asked.js';
+import { may, type Asked } from './asked.js';
 import type { InstanceRow, NameRow, Overview, WorkKind } from './contract.js';
 import { documentCounts } from './documents.js';
 import type { Mill } from './options.js';
@@ -92,19 +92,40 @@ const toInstance = (
   tasks: tasks.map((name) => redactor.text(name)),
 });
 
-/** A process that only shows the dashboard need not work itself. */
-function healthOf({ mill }: Asked, instances: readonly MillInstance[]): Overview['health'] {
-  const { reasons, troubles, wakeUp } = mill.health();
-  const own = reasons.filter((reason) => reason !== 'not started');
-  const alone = instances.some(({ alive }) => alive) ? [] : ['no instance is alive: nothing runs'];
-  const all = [...own, ...alone];
-  return { ok: all.length === 0, reasons: all, troubles, ...(wakeUp === undefined ? {} : { wakeUp }) };
+/** What follows a colon may be a message of the database, with data in it. */
+function complaintOf(asked: Asked, text: string): string {
+  const colon = text.indexOf(': ');
+  return colon < 0 || may(asked, 'payload')
+    ? asked.redactor.text(text)
+    : `${asked.redactor.text(text.slice(0, colon))}: the right "payload" shows why`;
 }
 
-const plannerOf = ({ leader, lagMs, reconciling }: Planning): NonNullable<Overview['planner']> => ({
+/** A process that only shows the dashboard need not work itself. */
+function healthOf(asked: Asked, instances: readonly MillInstance[]): Overview['health'] {
+  const { reasons, troubles, wakeUp } = asked.mill.health();
+  const shown = (texts: readonly string[]): string[] => texts.map((text) => complaintOf(asked, text));
+  const own = shown(reasons.filter((reason) => reason !== 'not started'));
+  const alone = instances.some(({ alive }) => alive) ? [] : ['no instance is alive: nothing runs'];
+  const all = [...own, ...alone];
+  return {
+    ok: all.length === 0,
+    reasons: all,
+    troubles: shown(troubles),
+    ...(wakeUp === undefined ? {} : { wakeUp }),
+  };
+}
+
+const plannerOf = (
+  { redactor }: Asked,
+  { leader, lagMs, reconciling }: Planning,
+): NonNullable<Overview['planner']> => ({
   leader,
   lagMs,
-  reconciling: reconciling.map(({ task, processed, total }) => ({ task, done: processed, total })),
+  reconciling: reconciling.map(({ task, processed, total }) => ({
+    task: redactor.text(task),
+    done: processed,
+    total,
+  })),
 });
 
 /** The longer a range, the more minutes are read, and the less a moment matters. */
@@ -149,6 +170,6 @@ export async function overview(asked: Asked, query: URLSearchParams): Promise<Ov
     })),
     instances: instances.map((instance) => toInstance(asked, instance)),
     health: healthOf(asked, instances),
-    ...(planning === undefined ? {} : { planner: plannerOf(planning) }),
+    ...(planning === undefined ? {} : { planner: plannerOf(asked, planning) }),
   };
 }

@@ -1,6 +1,6 @@
 import type { FoundTask, TasksFilter, TaskStatus } from '../index.js';
 import { idText } from '../tools.js';
-import { iso, may, offered, present, type Asked } from './asked.js';
+import { iso, may, offered, present, whyOf, type Asked } from './asked.js';
 import type { Action, WorkDetail, WorkItem } from './contract.js';
 import { countShown, isShown, searched, type Search } from './error-search.js';
 import { badRequest, notFound, tooLong } from './errors.js';
@@ -83,7 +83,7 @@ async function detail(asked: Asked, ref: string): Promise<WorkDetail> {
   const found = data ? await mill.tasks.document(task.id) : undefined;
   return {
     ...toItem(asked, task),
-    why: ended ? [] : await mill.why({ kind: 'tasks', id: task.id }),
+    why: ended ? [] : await whyOf(asked, { kind: 'tasks', id: task.id }),
     actions: offered(asked, ['retry']),
     timeline: timelineOf(task.executionHistory, running, redactor),
     facts: factsOf({

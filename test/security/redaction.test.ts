@@ -3,6 +3,7 @@ import { embedded } from '../../src/embedded/index.js';
 
 import type {
   Failures,
+  Overview,
   Right,
   ScheduleRow,
   WorkDetail,
@@ -201,6 +202,30 @@ describe('redaction', () => {
     expect(
       (await client.post('names', { action: 'pause', kind: 'jobs', name: 'login token=abc' })).status,
     ).toBe(400);
+  });
+
+  it('holds for what health and waiting work say, and leaves messages of the database to viewers of data', async () => {
+    const mill = aMill(memory());
+    const health = mill.health();
+    mill.health = () => ({
+      ...health,
+      reasons: ['outcomes that the database refuses: 1 (login token=abc 5: Key (mail)=(bob@x) exists)'],
+      troubles: ['task token=abc: password=abc for bob', 'all 10 connections are in use'],
+    });
+    const job = await mill.enqueue('login token=abc', {}, { delay: '1h' });
+    await mill.jobs.pause('login token=abc');
+    const seen = async (...rights: Right[]): Promise<string> => {
+      const client = aClient(mill, as(...rights));
+      const detail = await client.get<WorkDetail>(`work/jobs/${Buffer.from(job.id).toString('base64url')}`);
+      expect(detail.why.map(({ text }) => text).join()).toContain('"login token=[redacted]" are paused');
+      return JSON.stringify([(await client.get<Overview>('overview')).health, detail.why]);
+    };
+    const [viewer, reader] = [await seen('view'), await seen('view', 'payload')];
+    expect(viewer).not.toMatch(/abc|bob|mail/u);
+    expect(viewer).toContain('outcomes that the database refuses: the right');
+    expect(viewer).toContain('all 10 connections are in use');
+    expect(reader).not.toContain('abc');
+    expect(reader).toContain('Key (mail)=(bob@x) exists');
   });
 
   it('keeps keys of schedules from viewers who may not see data, and lets them act all the same', async () => {
