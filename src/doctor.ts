@@ -1,7 +1,7 @@
 import { hideCredentials } from './core/credentials.js';
 import { asError } from './core/errors.js';
 import { show } from './core/options.js';
-import { shellWord } from './core/shell.js';
+import { shellArgument, shellWord } from './core/shell.js';
 import type { DocumentSchedules } from './document-schedules.js';
 import { retired } from './reactive/atlas.js';
 import {
@@ -50,7 +50,12 @@ export async function diagnose(
 /** Nobody is alive: what looks left behind is needed again as soon as the application is started. */
 const harmless = ({ destroys, ...finding }: Finding): Finding =>
   destroys === true
-    ? { ...finding, fix: 'start your application, which may need it; then run the doctor again' }
+    ? {
+        ...finding,
+        fix:
+          'start your application, which may need it; then run the doctor again. If it does not start, its error says what ' +
+          'is in its way',
+      }
     : finding;
 
 async function ofCluster(
@@ -117,7 +122,7 @@ async function judgeJobs(store: Store, live: readonly InstanceState[]): Promise<
   const found = `pending jobs that no live instance runs: ${listed(named)}`;
   const start = `start an instance with a handler for ${listed(named.map(show))}`;
   if (live.length === 0) return warning(found, start);
-  return destroying(found, `${start}, or: tidemill cancel --name ${shellWord(named[0] ?? '')}`);
+  return destroying(warning(found, `${start}, or: tidemill cancel --name ${shellWord(named[0] ?? '')}`));
 }
 
 function judgePaused({ paused }: Cluster): Verdict {
@@ -125,7 +130,7 @@ function judgePaused({ paused }: Cluster): Verdict {
   if (names.length === 0) return fine('no name is paused');
   return warning(
     `paused until somebody resumes them: ${listed(names)}`,
-    names.map((name) => `tidemill resume ${shellWord(name)}`).join('\n'),
+    names.map((name) => `tidemill resume ${shellArgument(name)}`).join('\n'),
   );
 }
 

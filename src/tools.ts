@@ -6,6 +6,6 @@ export { groupFailures, patternOf } from './core/failure-groups.js';
 export { isFieldPath, type FieldValues, type Scalar } from './core/fields.js';
 export { scheduleId } from './core/job.js';
 export { checkBoolean, checkFunction, checkInteger, checkKeys, checkText, show } from './core/options.js';
-export { shellWord } from './core/shell.js';
+export { shellArgument, shellWord } from './core/shell.js';
 export { idText } from './core/paths.js';
 export { versionOf } from './version.js';

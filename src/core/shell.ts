@@ -6,6 +6,10 @@ const UNSEEN = /[\p{Cc}\p{Cf}\u2028\u2029]/gu;
 const escapedUnit = (unit: string): string =>
   String.raw`\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
 
+/** The last words of a command line: a text that begins with `-` would be an option there. */
+export const shellArgument = (text: string): string =>
+  text.startsWith('-') ? `-- ${shellWord(text)}` : shellWord(text);
+
 /** A text as one word for sh; where it has characters that cannot be seen, for bash and zsh. */
 export function shellWord(text: string): string {
   if (PLAIN.test(text) && !text.startsWith('-')) return text;

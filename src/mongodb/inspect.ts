@@ -2,6 +2,7 @@
 import type { Collection, Document } from 'mongodb';
 import {
   check,
+  destroying,
   failure,
   fine,
   judgeVersion,
@@ -77,7 +78,10 @@ async function judgeIndexes({ mongo, sources, plans }: Inspected): Promise<reado
       ),
     ];
   const verdicts = looked.flatMap(({ collection, faults }) =>
-    (faults ?? []).map((fault) => failure(faultText(collection, fault), mending(collection, fault, dbName))),
+    (faults ?? []).map((fault) => {
+      const verdict = failure(faultText(collection, fault), mending(collection, fault, dbName));
+      return fault.kind === 'different' ? destroying(verdict) : verdict;
+    }),
   );
   return verdicts.length > 0
     ? verdicts

@@ -77,6 +77,10 @@ const comesWithAnother = ({ what }: Drift, drift: readonly Drift[]): boolean =>
 export const driftText = ({ what, wanted, found }: Drift): string =>
   found === undefined ? `${what} is missing: ${wanted}` : `${what} is ${found}, not ${wanted}`;
 
+/** Something else has the name of an index or a constraint, which a newer version may have made. */
+export const mendsByDropping = ({ what, found }: Drift): boolean =>
+  found !== undefined && !what.startsWith('column ');
+
 const NOT_NULL = / not null$/u;
 
 /** The statements that make it as it should be. */

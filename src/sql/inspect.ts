@@ -1,5 +1,5 @@
 /** What `mill.doctor()` asks of a PostgreSQL. */
-import { shellWord } from '../core/shell.js';
+import { shellArgument } from '../core/shell.js';
 import {
   check,
   destroying,
@@ -12,7 +12,7 @@ import {
   type Verdict,
 } from '../store/inspect.js';
 import type { Sql } from './connection.js';
-import { driftText, mending, schemaDrift } from './drift.js';
+import { driftText, mending, mendsByDropping, schemaDrift } from './drift.js';
 import { compatibleSince, NEWEST, versionOf } from './migrate.js';
 import { quoted } from './names.js';
 import { rows } from './rows.js';
@@ -86,15 +86,20 @@ async function judgeSchema(sql: Sql): Promise<Verdict | readonly Verdict[]> {
   const drift = await schemaDrift(sql);
   if (drift.length === 0)
     return fine(`${schema} is at version ${String(version)}, as the migrations made it`);
-  return drift.map((one) => failure(driftText(one), mending(one, names.schema)));
+  return drift.map((one) => {
+    const verdict = failure(driftText(one), mending(one, names.schema));
+    return mendsByDropping(one) ? destroying(verdict) : verdict;
+  });
 }
 
 function judgeLeftovers(tables: readonly string[]): Verdict | readonly Verdict[] {
   if (tables.length === 0) return fine('none');
   return tables.map((table) =>
     destroying(
-      `changes of ${table} are noted, although no live instance runs a task on it`,
-      `tidemill drop-triggers ${shellWord(table)}`,
+      warning(
+        `changes of ${table} are noted, although no live instance runs a task on it`,
+        `tidemill drop-triggers ${shellArgument(table)}`,
+      ),
     ),
   );
 }
@@ -118,9 +123,11 @@ const LONG_TRANSACTIONS = `
 function judgeTransactions(open: readonly OpenTransaction[]): Verdict | readonly Verdict[] {
   if (open.length === 0) return fine('none is open for more than a minute');
   return open.map(({ pid, who, state, seconds }) =>
-    warning(
-      `${who} (pid ${String(pid)}) has had a transaction open for ${String(seconds)} s, ${state}: dead rows of jobs stay until it ends`,
-      `select pg_terminate_backend(${String(pid)});   -- and: alter system set idle_in_transaction_session_timeout = '1min'; select pg_reload_conf();`,
+    destroying(
+      warning(
+        `${who} (pid ${String(pid)}) has had a transaction open for ${String(seconds)} s, ${state}: dead rows of jobs stay until it ends`,
+        `select pg_terminate_backend(${String(pid)});   -- and: alter system set idle_in_transaction_session_timeout = '1min'; select pg_reload_conf();`,
+      ),
     ),
   );
 }

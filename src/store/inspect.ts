@@ -20,12 +20,9 @@ export type Verdict = Omit<Finding, 'check'>;
 export const fine = (found: string): Verdict => ({ status: 'ok', found });
 export const skipped = (found: string): Verdict => ({ status: 'skipped', found });
 export const warning = (found: string, fix: string): Verdict => ({ status: 'warn', found, fix });
-/** With a fix that takes something away. */
-export const destroying = (found: string, fix: string): Verdict => ({
-  ...warning(found, fix),
-  destroys: true,
-});
 export const failure = (found: string, fix: string): Verdict => ({ status: 'fail', found, fix });
+/** The fix of this one takes something away. */
+export const destroying = (verdict: Verdict): Verdict => ({ ...verdict, destroys: true });
 
 /** One check. What cannot be read, for want of a right perhaps, is said and hides nothing else. */
 export async function check(

@@ -215,6 +215,17 @@ describe.each([
     expect((await mill.schedules.get('nightly'))?.paused).toBe(false);
   });
 
+  it('takes what follows -- for a name, however it begins', async () => {
+    const name = '--store=memory:';
+    const paused = await tidemill(['pause', ...ground.flags, '--', name]);
+    expect(paused.out).toContain(`tidemill resume -- '${name}'`);
+    expect(await mill.jobs.paused()).toContain(name);
+    expect((await tidemill(['resume', ...ground.flags, '--', name])).code).toBe(0);
+    expect(await mill.jobs.paused()).not.toContain(name);
+    const cancelled = await tidemill(['cancel', ...ground.flags, '--name', name], { answers: ['yes'] });
+    expect(cancelled.err).not.toContain('error:');
+  });
+
   it('asks for a job and waits for its result, and fails with it', async () => {
     const good = await run(['run', 'send-email', '--data', '{"to":"grace"}', '--wait']);
     expect(good.code, good.err).toBe(0);

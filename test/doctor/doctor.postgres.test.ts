@@ -47,12 +47,35 @@ describe('the doctor, on PostgreSQL', () => {
     [`alter table ${schema}.pauses drop column kind cascade`, 'column pauses.kind is missing'],
     [`alter table ${schema}.jobs alter column priority type bigint`, 'column jobs.priority is bigint'],
     [`alter table ${schema}.jobs alter column name drop not null`, 'column jobs.name is text'],
+    [
+      `drop index ${schema}.jobs_by_age; create index jobs_by_age on ${schema}.jobs (id)`,
+      'index jobs_by_age is CREATE INDEX',
+    ],
   ])('names what %s has broken, and its fix mends it', async (damage, said) => {
     await pool.query(damage);
     const mill = await visitor(schema);
     const findings = await findingsOf(mill, 'schema');
     expect(findings.map(({ found }) => found).join('\n')).toContain(said);
     for (const { fix } of findings) await pool.query(`begin; ${fix ?? ''}; commit`);
+    expect((await findingOf(mill, 'schema')).status).toBe('ok');
+  });
+
+  it('names no command that drops anything, or ends a session, while no instance is alive', async () => {
+    const damage = `drop index ${schema}.jobs_by_age; create index jobs_by_age on ${schema}.jobs (id);
+      alter table ${schema}.pauses drop constraint pauses_pkey, add constraint pauses_pkey primary key (name, kind)`;
+    const mill = await visitor(schema);
+    await deployed.stop();
+    await pool.query(damage);
+    const before = await findingsOf(mill, 'schema');
+    expect(before.map(({ found }) => found).join()).toMatch(/index jobs_by_age is .*constraint pauses/su);
+    for (const { fix = '', destroys } of await mill.doctor()) {
+      expect(fix).not.toMatch(/drop|terminate/u);
+      expect(destroys).toBeUndefined();
+    }
+    await deployed.start();
+    const after = await findingsOf(mill, 'schema');
+    expect(after.map(({ destroys }) => destroys)).toEqual([true, true]);
+    for (const { fix } of after) await pool.query(`begin; ${fix ?? ''}; commit`);
     expect((await findingOf(mill, 'schema')).status).toBe('ok');
   });
 
@@ -112,6 +135,7 @@ describe('the doctor, on PostgreSQL', () => {
         {
           status: 'warn',
           fix: expect.stringContaining(`pg_terminate_backend(${String(rows[0]!.pid)})`) as string,
+          destroys: true,
         },
       ]);
     } finally {

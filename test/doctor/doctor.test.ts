@@ -57,6 +57,14 @@ describe('the doctor, on any store', () => {
     expect((await findingOf(mill, 'paused')).fix).toBe(`tidemill resume ${quoted}`);
   });
 
+  it('keeps names that begin with a dash from being read as options', async () => {
+    const mill = aMill(memory());
+    await mill.jobs.pause('--store=postgres://evil.example/x');
+    expect((await findingOf(mill, 'paused')).fix).toBe(
+      "tidemill resume -- '--store=postgres://evil.example/x'",
+    );
+  });
+
   it.each(["it's; rm -rf /", '$(id)', '`id`', 'a\nb', 'a\u001Bb', 'plain-name', 'a b', '"', '\\', '*', '~'])(
     'writes %j so that a shell reads it as one word',
     (name) => {

@@ -1,4 +1,4 @@
-import { shellWord } from '../../tools.js';
+import { shellArgument } from '../../tools.js';
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
 import type { Exit } from '../exit.js';
 import type { Frame } from '../frame.js';
@@ -61,7 +61,7 @@ async function turn(session: Session, change: Change, name: string, flags: Flags
   const what = { job: 'Jobs', task: 'Reactive tasks', schedule: 'The schedule' }[kind];
   out.print(
     change === 'pause'
-      ? `${what} "${name}" ${kind === 'schedule' ? 'is' : 'are'} paused, on every instance. To go on: tidemill resume ${shellWord(name)}${kind === 'job' ? '' : ` --kind ${kind}`}`
+      ? `${what} "${name}" ${kind === 'schedule' ? 'is' : 'are'} paused, on every instance. To go on: tidemill resume ${kind === 'job' ? '' : `--kind ${kind} `}${shellArgument(name)}`
       : `${what} "${name}" ${kind === 'schedule' ? 'goes' : 'go'} on.`,
   );
   out.document({ kind, name, paused: change === 'pause' });

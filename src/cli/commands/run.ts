@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { EnqueueOptions } from '../../index.js';
-import { shellWord } from '../../tools.js';
+import { shellArgument } from '../../tools.js';
 import { recorded, recordedAnswer } from '../audit.js';
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
 import { CliError, Exit } from '../exit.js';
@@ -61,8 +61,8 @@ async function run(session: Session, name: string, flags: Flags): Promise<Exit |
   if (tasks.has(name) && !jobs.has(name))
     throw new CliError(
       Exit.USAGE,
-      `"${name}" is a reactive task: changes of its data start it. For one document: tidemill retry ${shellWord(`${name}/<id>`)}; ` +
-        `for all that have changed: tidemill reconcile ${shellWord(name)}`,
+      `"${name}" is a reactive task: changes of its data start it. For one document: tidemill retry ${shellArgument(`${name}/<id>`)}; ` +
+        `for all that have changed: tidemill reconcile ${shellArgument(name)}`,
     );
   if (!(await mill.instances()).some(({ alive, names }) => alive && names.includes(name)))
     out.note(`No live instance runs "${name}" at the moment: it waits until one does.`);
