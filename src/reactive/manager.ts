@@ -78,6 +78,19 @@ function sortOf(
   return entry;
 }
 
+/** A query in the place of an id would find the task of another document. */
+function checkDocId(where: string, docId: unknown): void {
+  if (typeof docId !== 'object' || docId === null) return;
+  const isPattern = docId instanceof RegExp || (docId as { _bsontype?: unknown })._bsontype === 'BSONRegExp';
+  const keys = docId instanceof Map ? [...docId.keys()].map(String) : Object.keys(docId);
+  const operator = keys.find((key) => key.startsWith('$'));
+  if (!isPattern && operator === undefined) return;
+  const got = operator === undefined ? 'a regular expression' : `an object with ${show(operator)}`;
+  throw new OptionError(
+    `${where}: docId must be the _id of a document, got ${got}. To search, use tasks.find({ sourceDocFilter }).`,
+  );
+}
+
 /** Managing reactive tasks: what is there, what failed, and running it again. */
 export class Tasks {
   readonly #store: () => Promise<Store>;
@@ -138,6 +151,7 @@ export class Tasks {
   /** The task of one document. */
   async get(task: string, docId: unknown): Promise<FoundTask | undefined> {
     checkText('tasks.get', 'task', task);
+    checkDocId('tasks.get', docId);
     const page = await this.find({ task, sourceDocFilter: { _id: docId } }, { limit: 1 });
     if (page.items.length > 0) return page.items[0];
     // A document that is gone still has its task.

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { MongoClient, type CommandStartedEvent, type Document } from 'mongodb';
+import { BSONRegExp, MongoClient, type CommandStartedEvent, type Document } from 'mongodb';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { jobsFilter, tasksFilter } from '../../src/cli/filters.js';
 import { OptionError, Tidemill } from '../../src/index.js';
@@ -208,6 +208,37 @@ describe('text from outside on MongoDB', () => {
     const byObject = await mill.tasks.find({ _id: { task: 'ship', id: { $gt: '' } } });
     expect(byObject.items).toEqual([]);
     await expect(mill.tasks.find({ _id: { $gt: '' } })).rejects.toThrow();
+  });
+
+  it('refuses queries in the place of the id of a document', async () => {
+    await things.replaceOne({ _id: 'other' }, { note: '' }, { upsert: true });
+    await until('it has a task', async () => (await mill.tasks.get('ship', 'other')) !== undefined);
+    for (const docId of [
+      { $ne: null },
+      { $regex: '.*' },
+      new Map([['$ne', null]]),
+      Object.assign(Object.create(null) as object, { $ne: null }),
+      /.*/u,
+      new BSONRegExp('.*'),
+    ])
+      await expect(mill.tasks.get('ship', docId)).rejects.toThrow(
+        /tasks\.get: docId must be the _id of a document, got .*sourceDocFilter/u,
+      );
+    for (const docId of [{ tenant: 1 }, new Map([['tenant', 1]]), new Date(), null, 'none'])
+      expect(await mill.tasks.get('ship', docId)).toBeUndefined();
+  });
+
+  const bare = (fields: object): object => Object.assign(Object.create(null) as object, fields);
+
+  it.each([
+    ['an object without a prototype', bare({ $where: 'true' })],
+    ['one inside another', { $and: [bare({ $where: 'true' })] }],
+    ['a Map', { $or: [new Map([['$where', 'true']])] }],
+    ['a Map inside a Map', { $or: [new Map([['$nor', [new Map([['$where', 'true']])]]])] }],
+  ])('refuses JavaScript in sourceDocFilter that is %s', async (_what, sourceDocFilter) => {
+    await expect(mill.tasks.count({ sourceDocFilter })).rejects.toThrow(
+      /sourceDocFilter cannot use \$where/u,
+    );
   });
 
   it.each([

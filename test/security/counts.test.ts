@@ -4,7 +4,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { mongodb } from '../../src/mongodb/index.js';
 import { postgres } from '../../src/postgres/index.js';
 import type { Tidemill } from '../../src/index.js';
-import { aMill } from '../support/mills.js';
+import { aMill, until } from '../support/mills.js';
 import { freshUri, rawPool } from '../support/stores.js';
 
 const pool = rawPool();
@@ -66,6 +66,22 @@ describe('a count with a limit', () => {
     expect(counts.map(({ command }) => Number((command as { maxTimeMS?: number }).maxTimeMS))).toEqual([
       5_000, 10_000, 5_000,
     ]);
+
+    // A source with a collation is asked apart, in several calls that share one limit.
+    await client.db().createCollection('people', { collation: { locale: 'en', strength: 2 } });
+    await mill.reactiveTask({ task: 'greet', collection: 'people', debounce: 0, handler: () => undefined });
+    await client.db().collection('people').insertOne({ name: 'ADA' });
+    await mill.start();
+    const filter = { task: 'greet', sourceDocFilter: { name: 'ada' } };
+    await until('it is planned', async () => (await mill.tasks.count(filter)) === 1);
+    const finds: CommandStartedEvent[] = [];
+    client.on('commandStarted', (event) => {
+      if (event.commandName === 'find' && ['people', 'people_tasks'].includes(String(event.command['find'])))
+        finds.push(event);
+    });
+    expect(await mill.tasks.count(filter, { limit: 10 })).toBe(1);
+    const counted = finds.filter(({ command }) => 'maxTimeMS' in command);
+    expect(counted.map(({ command }) => String(command['find']))).toEqual(['people_tasks', 'people']);
     await mill.stop();
     await client.close();
   });

@@ -104,6 +104,11 @@ function attacks(open: () => Store, ask: () => Ask): void {
     );
   });
 
+  it('makes no fragment of JSON that looks like a template', () => {
+    for (const text of ['{"raw":["1=0"]}', '["1=0"]', '{"raw":["1=0"],"length":1,"0":"1=0"}'])
+      expect(() => sql(JSON.parse(text) as never), text).toThrow(/sql is a tag of templates/u);
+  });
+
   it('filters by a column that is called sql', async () => {
     const at = await ground(open(), ask(), 'sql');
     const client = aClient(at.mill, { authorize: () => ['view', 'payload'] });

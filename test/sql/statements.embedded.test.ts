@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { embedded, sql, type EmbeddedDatabase } from '../../src/embedded/index.js';
-import type { Tidemill } from '../../src/index.js';
+import { OptionError, type Tidemill } from '../../src/index.js';
 import { quoted } from '../../src/sql/names.js';
 import { Arguments } from '../../src/sql/reactive/arguments.js';
 import { checkFilter } from '../../src/sql/reactive/filter.js';
@@ -138,7 +138,14 @@ describe('text from outside', () => {
             value: one,
           });
           expect(found.errors).toEqual([]);
-          expect(found.results).toEqual({ tasks: 1, none: 0, documents: 1, jobs: 1, viaDashboard: 1 });
+          expect(found.results).toEqual({
+            tasks: 1,
+            none: 0,
+            documents: 1,
+            jobs: 1,
+            viaDashboard: 1,
+            sorts: [],
+          });
           expect(tap.statements.some(({ text }) => text.includes(MARK))).toBe(true);
           expect(exposed(tap.statements, found.paths)).toEqual([]);
         }),
@@ -311,5 +318,43 @@ async function look(
     jobs: (await mill.jobs.find({ ids: value, name: value, data: { [`${key}.${key}`]: value } })).items
       .length,
     viaDashboard: page.items.length,
+    sorts: await sortBy(mill, schedule, value),
   };
+}
+
+/** Sorts and places that mean mischief are refused, or read as usual ones; answers what else came of them. */
+async function sortBy(
+  mill: Tidemill,
+  schedule: ReturnType<Tidemill['documents']>,
+  value: string,
+): Promise<readonly unknown[]> {
+  const at = new Date().toISOString();
+  const forged = (place: object): { cursor: string } => ({
+    cursor: Buffer.from(JSON.stringify({ at, key: value, back: value, ...place })).toString('base64url'),
+  });
+  const fields = [{ [value]: 1 }, { createdAt: value }, value] as never[];
+  const calls = [
+    ...fields.map((sort) => mill.jobs.find({}, { sort })),
+    ...fields.map((sort) => mill.tasks.find({}, { sort })),
+    mill.jobs.find({}, forged({ field: value, direction: value })),
+    mill.jobs.find({}, forged({ field: 'createdAt', direction: value })),
+    mill.tasks.find({}, forged({ sort: value })),
+    mill.tasks.find({}, forged({ sort: 'scheduledAt:-1', key: JSON.stringify([value, [value]]) })),
+    schedule.find({}, { order: value as never }),
+    schedule.find({}, forged({ order: value, key: JSON.stringify([value]) })),
+  ];
+  const settled = await Promise.allSettled(calls);
+  const client = aClient(mill, { authorize: () => ['view', 'payload'] });
+  const encoded = encodeURIComponent(value);
+  const answers = await Promise.all(
+    ['jobs', 'tasks', 'documents'].flatMap((kind) =>
+      ['sort', 'order'].map((key) => client.ask(`api/work?kind=${kind}&${key}=${encoded}`)),
+    ),
+  );
+  return [
+    ...settled.flatMap((one) =>
+      one.status === 'fulfilled' || one.reason instanceof OptionError ? [] : [one.reason as unknown],
+    ),
+    ...answers.map(({ status }) => status).filter((status) => status !== 400 && status !== 200),
+  ];
 }

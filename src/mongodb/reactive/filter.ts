@@ -8,11 +8,17 @@ const QUERY_TOP = new Set(['$and', '$or', '$nor', '$expr', '$comment', '$jsonSch
 /** Operators that need an index or a script of their own, and mean nothing to a planner. */
 const REFUSED = new Set(['$where', '$near', '$nearSphere', '$text', '$geoNear']);
 
-const isObject = (value: unknown): value is Document =>
-  typeof value === 'object' &&
-  value !== null &&
-  !Array.isArray(value) &&
-  Object.getPrototypeOf(value) === Object.prototype;
+function isObject(value: unknown): value is Document {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null;
+}
+
+/** The keys and values of whatever the driver sends as a document. */
+function entriesOf(value: unknown): readonly (readonly [string, unknown])[] {
+  if (value instanceof Map) return [...value].map(([key, item]) => [String(key), item]);
+  return isObject(value) ? Object.entries(value) : [];
+}
 
 /** An operator that no query has at its top, there or in an operand, makes it an expression. */
 function isExpression(filter: unknown): boolean {
@@ -33,8 +39,7 @@ export function queryOf({ filter }: TaskPlan): Document {
 
 function refuseOperators(where: string, value: unknown): void {
   if (Array.isArray(value)) for (const item of value) refuseOperators(where, item);
-  if (!isObject(value)) return;
-  for (const [key, item] of Object.entries(value)) {
+  for (const [key, item] of entriesOf(value)) {
     if (REFUSED.has(key))
       throw new OptionError(`${where}: filter must not use ${key}: it cannot be planned by.`);
     refuseOperators(where, item);
@@ -50,8 +55,7 @@ function refuseVariables(where: string, value: unknown): void {
     );
   }
   if (Array.isArray(value)) for (const item of value) refuseVariables(where, item);
-  if (!isObject(value)) return;
-  for (const [key, item] of Object.entries(value)) if (key !== '$expr') refuseVariables(where, item);
+  for (const [key, item] of entriesOf(value)) if (key !== '$expr') refuseVariables(where, item);
 }
 
 /** Inside an expression a query is an object like any other, and counts as true. */
@@ -80,8 +84,7 @@ function refuseUnsendable(where: string, path: string, value: unknown): void {
     throw new OptionError(`${where}: ${path} must be a value that MongoDB can hold, got ${show(value)}.`);
   if (Array.isArray(value))
     for (const [index, item] of value.entries()) refuseUnsendable(where, `${path}.${index}`, item);
-  else if (isObject(value))
-    for (const [key, item] of Object.entries(value)) refuseUnsendable(where, `${path}.${key}`, item);
+  else for (const [key, item] of entriesOf(value)) refuseUnsendable(where, `${path}.${key}`, item);
 }
 
 export function checkFilter(where: string, filter: unknown): void {
@@ -103,8 +106,7 @@ const SCRIPTS = new Set(['$where', '$function', '$accumulator']);
 
 function refuseScripts(where: string, option: string, value: unknown): void {
   if (Array.isArray(value)) for (const item of value) refuseScripts(where, option, item);
-  if (!isObject(value)) return;
-  for (const [key, item] of Object.entries(value)) {
+  for (const [key, item] of entriesOf(value)) {
     if (SCRIPTS.has(key))
       throw new OptionError(
         `${where}: ${option} cannot use ${key}, which runs JavaScript on the server. Use query operators or $expr.`,

@@ -25,6 +25,12 @@ const helped = (own: Filter<Document>, filter: TaskFilter, field: string): Filte
     ? { $and: [own, { status: { $in: [...TASK_STATUSES] } }] }
     : own;
 
+/** What is left of the time limit, for each of several calls. */
+function limitFromNow(): () => { readonly maxTimeMS: number } {
+  const end = performance.now() + LIMIT_MS;
+  return () => ({ maxTimeMS: Math.max(1, Math.ceil(end - performance.now())) });
+}
+
 /** Up to `wanted` tasks of one collection, in order. */
 async function* pageOf(
   selection: Selection,
@@ -41,8 +47,7 @@ async function* pageOf(
     { $sort: { [field]: direction, _id: direction } },
     ...(apart === undefined ? [{ $limit: wanted }] : []),
   ];
-  const end = performance.now() + LIMIT_MS;
-  const limit = (): { maxTimeMS: number } => ({ maxTimeMS: Math.max(1, Math.ceil(end - performance.now())) });
+  const limit = limitFromNow();
   const rows = aggregateExact(place.tasks, pipeline, { ...limit(), batchSize: wanted + 1 });
   let count = 0;
   for await (const row of taken(selection, rows, wanted, limit)) {
@@ -96,9 +101,15 @@ async function countIn(selection: Selection, most: number): Promise<number> {
       .catch((error: unknown) => refuseCount('count tasks', LIMIT_MS, error));
     return Number(row?.['n'] ?? 0);
   }
-  const keys = findExact(place.tasks, own, { projection: { _id: 1 }, batchSize: BATCH });
+  return countApart(selection, most).catch((error: unknown) => refuseCount('count tasks', LIMIT_MS, error));
+}
+
+async function countApart(selection: Selection, most: number): Promise<number> {
+  const { place, own } = selection;
+  const limit = Number.isFinite(most) ? limitFromNow() : () => ({});
+  const keys = findExact(place.tasks, own, { projection: { _id: 1 }, batchSize: BATCH, ...limit() });
   let count = 0;
-  for await (const _row of taken(selection, keys, BATCH)) {
+  for await (const _row of taken(selection, keys, BATCH, limit)) {
     count += 1;
     if (count >= most) break;
   }

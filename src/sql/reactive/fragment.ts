@@ -114,7 +114,8 @@ function checkText({ text, values, places }: Composition): void {
  * sent as a parameter. Backslashes reach the server as written.
  */
 export function sql(strings: TemplateStringsArray, ...values: readonly SqlValue[]): SqlFragment {
-  const raw: unknown = (strings as { raw?: unknown } | undefined)?.raw;
+  // No JSON is a list with a property of its own.
+  const raw: unknown = Array.isArray(strings) && Object.hasOwn(strings, 'raw') ? strings.raw : undefined;
   if (!Array.isArray(raw))
     throw new OptionError(
       `sql is a tag of templates: write sql\`total > \${100}\`, and not sql(${show(strings)}).`,
