@@ -5,6 +5,7 @@ export { reasonOf } from './core/errors.js';
 export { groupFailures, patternOf } from './core/failure-groups.js';
 export { isFieldPath, type FieldValues, type Scalar } from './core/fields.js';
 export { scheduleId } from './core/job.js';
+export { forConsole } from './core/logger.js';
 export { checkBoolean, checkFunction, checkInteger, checkKeys, checkText, show } from './core/options.js';
 export { shellArgument, shellWord } from './core/shell.js';
 export { idText } from './core/paths.js';

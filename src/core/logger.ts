@@ -1,3 +1,5 @@
+import { inspect } from 'node:util';
+
 /** The part of a pino logger that the library uses; console-like loggers need a small adapter. */
 export interface Logger {
   debug(fields: object, message: string): void;
@@ -7,6 +9,15 @@ export interface Logger {
 }
 
 const QUIET_MS = 10_000;
+
+/** What moves a cursor, changes colours, or turns the direction of text around; line ends of a stack are none of it. */
+const UNSEEN = /(?![\t\n])[\p{Cc}\p{Cf}\u2028\u2029]/gu;
+
+/** A value for the console. Names and errors come from elsewhere: one that would obey a terminal is put into harmless text. */
+export function forConsole(value: unknown): unknown {
+  const text = typeof value === 'string' ? value : inspect(value);
+  return text.search(UNSEEN) < 0 ? value : text.replaceAll(UNSEEN, ' ');
+}
 
 /** Without a logger: warnings and errors go to console.error, at most one line in ten seconds. */
 function consoleLogger(): Logger {
@@ -20,7 +31,8 @@ function consoleLogger(): Logger {
     }
     const error = (fields as { error?: unknown }).error;
     const more = swallowed > 0 ? ` (${String(swallowed)} more since the last line)` : '';
-    console.error(`tidemill: ${message}${more}`, ...(error === undefined ? [] : [error]));
+    const said = `tidemill: ${message}${more}`.replaceAll('\n', ' ');
+    console.error(forConsole(said), ...(error === undefined ? [] : [forConsole(error)]));
     quietUntil = now + QUIET_MS;
     swallowed = 0;
   };

@@ -1,5 +1,13 @@
 import { OptionError, type Tidemill } from '../index.js';
-import { checkBoolean, checkFunction, checkInteger, checkKeys, checkText, show } from '../tools.js';
+import {
+  checkBoolean,
+  checkFunction,
+  checkInteger,
+  checkKeys,
+  checkText,
+  forConsole,
+  show,
+} from '../tools.js';
 import type { Right } from './contract.js';
 import { SECRETS } from './secret-names.js';
 
@@ -95,7 +103,8 @@ export function checkDashboard(options: DashboardOptions): DashboardSettings {
   if (typeof (mill as Partial<Mill> | undefined)?.jobs?.find !== 'function')
     throw new OptionError(`${WHERE}: mill must be a mill, made by new Tidemill(…); got ${show(mill)}.`);
   checkAuthorize(authorize);
-  const onError = options.onError ?? ((error: unknown) => console.error('tidemill dashboard:', error));
+  const onError =
+    options.onError ?? ((error: unknown) => console.error('tidemill dashboard:', forConsole(error)));
   checkFunction(WHERE, 'onError', onError);
   return {
     mill,

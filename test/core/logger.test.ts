@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { safeLogger, type Logger } from '../../src/core/logger.js';
+import { checkDashboard } from '../../src/dashboard/options.js';
 
 const LEVELS = ['debug', 'info', 'warn', 'error'] as const;
 
@@ -61,6 +62,19 @@ describe('without a logger', () => {
     safeLogger(undefined).error({ error }, 'claim: why');
     safeLogger(undefined).warn({}, 'careful');
     expect(lines).toEqual([['tidemill: claim: why', error], ['tidemill: careful']]);
+  });
+
+  it('names and errors cannot control the terminal', () => {
+    const hostile = 'a\u001B[2Jb\u009B31mc\u202Ed\re';
+    const error = new Error(`${hostile}\nsecond line`);
+    safeLogger(undefined).error({ error }, `${hostile}\nforged: line`);
+    const [[message, text]] = lines as [[string, string]];
+    expect(message).toBe('tidemill: a [2Jb 31mc d e forged: line');
+    expect(text).toContain('a [2Jb 31mc d e\nsecond line\n');
+    expect(text).toContain('logger.test.ts');
+    const options = checkDashboard({ mill: { jobs: { find: vi.fn() } } as never, authorize: () => null });
+    options.onError(error);
+    expect(lines[1]).toEqual(['tidemill dashboard:', text]);
   });
 
   it('information goes nowhere', () => {
