@@ -19,6 +19,8 @@ import { Wake } from './wake.js';
 
 /** More unrecorded outcomes than this, and nothing new is claimed. */
 const MOST_UNSETTLED = 2_000;
+/** A name of which the database refuses so many outcomes is not run here until it takes some of them. */
+const MOST_REFUSED = 100;
 const BEATS_PER_LEASE = 3;
 /** How long handlers get to react to their signal at the end of a stop. */
 const LAST_GRACE_MS = 500;
@@ -55,6 +57,8 @@ export class Engine<W extends Work, S> implements Crew {
   readonly #cancels: CancelWatch;
   /** Work whose handler gave up in answer to its signal, and goes back. */
   readonly #interrupted: W[] = [];
+  /** How many names are not run at present because the database refuses their outcomes. */
+  #heldBack = 0;
   #looping: Promise<void> | undefined;
   #idleWaiters: (() => void)[] = [];
   #ageTimer: Timer | undefined;
@@ -83,6 +87,7 @@ export class Engine<W extends Work, S> implements Crew {
       },
       error: error('settle'),
       drained: () => {
+        if (this.#crowded().size < this.#heldBack) this.notify();
         if (this.#unsettled < MOST_UNSETTLED) this.#loop.room();
       },
     };
@@ -153,10 +158,23 @@ export class Engine<W extends Work, S> implements Crew {
 
   /** Takes over the names that are run here now; what was taken ahead of others goes back. */
   #define(): readonly string[] {
-    const workers = this.#options.trigger.workers();
+    const crowded = this.#crowded();
+    const workers = new Map([...this.#options.trigger.workers()].filter(([name]) => !crowded.has(name)));
+    this.#heldBack = crowded.size;
     this.#lanes.define(workers);
     this.#release(this.#lanes.drainUndefined());
     return [...workers.keys()];
+  }
+
+  /** Names of which the database refuses many outcomes: they must neither stop the others nor fill the memory. */
+  #crowded(): ReadonlySet<string> {
+    const counts = new Map<string, number>();
+    for (const { name } of this.#refused) counts.set(name, (counts.get(name) ?? 0) + 1);
+    return new Set([...counts.keys()].filter((name) => (counts.get(name) ?? 0) >= MOST_REFUSED));
+  }
+
+  get #refused(): EngineState['refused'] {
+    return [...this.#settler.refused, ...this.#apart.refused];
   }
 
   get #mayClaim(): boolean {
@@ -168,8 +186,8 @@ export class Engine<W extends Work, S> implements Crew {
     return {
       running: this.#lanes.running,
       buffered: this.#lanes.buffered,
-      unsettled: this.#unsettled,
-      refused: [...this.#settler.refused, ...this.#apart.refused],
+      unsettled: this.#unsettled + this.#refused.length,
+      refused: this.#refused,
       stuckMs: Math.max(this.#loop.stepMs, this.#settler.writingMs),
       abandoned: this.#abandoned.count,
       leaseHeld: this.#station.keeper.held,
@@ -350,6 +368,7 @@ export class Engine<W extends Work, S> implements Crew {
     } else (attempt.inTransaction ? this.#apart : this.#settler).push(settling);
   }
 
+  /** Without those that the database refuses: only their own names wait for them. */
   get #unsettled(): number {
     return this.#settler.backlog + this.#apart.backlog;
   }

@@ -2,6 +2,7 @@ import { pause, type Clock } from '../core/clock.js';
 import { OptionError, StoreError } from '../core/errors.js';
 import type { Work } from '../core/work.js';
 import { leaseOf, type SettleAnswer, type WorkStore } from '../store/port.js';
+import { inPieces, type Round, type Tried } from './pieces.js';
 import { RefusedOutcomes, type RefusedOutcome } from './refused.js';
 import type { Conclusion, Settling, Trigger } from './trigger.js';
 
@@ -11,8 +12,18 @@ const AT_ONCE = 2;
 const MOST_REFUSALS = 2;
 const FIRST_WAIT_MS = 50;
 const LONGEST_WAIT_MS = 2_000;
+/** A batch that has met trouble so often is tried in ever smaller pieces: one of its outcomes may be the cause. */
+const MOST_TOGETHER = 2;
+/** An outcome with which the store had trouble so often, and that it does not take while it takes others, is set aside. */
+const MOST_TROUBLES = 3;
 /** How often what somebody's transaction holds is tried again. */
 const ASIDE_MS = 500;
+
+/** Outcomes that are being written; what is left of them changes meanwhile. */
+interface Batch<W extends Work> {
+  open: readonly Settling<W>[];
+  readonly begunAt: number;
+}
 
 export interface SettlerOptions<W extends Work, S> {
   readonly store: Pick<WorkStore<W, S>, 'settle' | 'held' | 'insertFailedRun'>;
@@ -29,13 +40,13 @@ export interface SettlerOptions<W extends Work, S> {
  * Records outcomes. Those of the same moment go in one command; a second one goes beside it only where a full batch
  * waits. Their order does not matter: work is claimed again only after its outcome is written. A database that does not
  * answer is asked again until it does: its own trouble never becomes a job's failure, and it alone says who holds what.
- * One that refuses a batch is asked in halves, so that only the outcome at fault is set aside.
+ * One that refuses a batch is asked in halves, so that only the outcome at fault is set aside. Trouble that seems to pass may be
+ * an outcome's own, too: after two tries the batch goes in pieces, together with what has come meanwhile.
  */
 export class Settler<W extends Work, S> {
   readonly #options: SettlerOptions<W, S>;
   #queue: Settling<W>[] = [];
-  /** Batches under way, and when each was begun. */
-  readonly #writing = new Map<readonly Settling<W>[], number>();
+  readonly #writing = new Set<Batch<W>>();
   readonly #flushes = new Set<Promise<void>>();
   #flushing = 0;
   /** What somebody's transaction holds is recorded when that has ended; nothing else waits for it. */
@@ -50,9 +61,9 @@ export class Settler<W extends Work, S> {
     this.#refused = new RefusedOutcomes(options.clock);
   }
 
-  /** Outcomes that are not recorded yet. */
+  /** Outcomes that wait for the database. Those that it refuses are not among them. */
   get backlog(): number {
-    return this.#queue.length + this.#aside.length + this.#refused.list.length;
+    return this.#queue.length + this.#aside.length;
   }
 
   /** Outcomes that the database refuses. */
@@ -61,7 +72,7 @@ export class Settler<W extends Work, S> {
   }
 
   ids(): string[] {
-    const writing = [...this.#writing.keys()].flat();
+    const writing = [...this.#writing].flatMap(({ open }) => open);
     const all = new Set([...this.#queue, ...writing, ...this.#aside, ...this.#refused.waiting]);
     return [...all].map(({ work }) => work.id);
   }
@@ -97,7 +108,7 @@ export class Settler<W extends Work, S> {
   /** Milliseconds since the oldest batch that is being written was begun. */
   get writingMs(): number {
     const now = this.#options.clock.monotonic();
-    return [...this.#writing.values()].reduce((most, begunAt) => Math.max(most, now - begunAt), 0);
+    return [...this.#writing].reduce((most, { begunAt }) => Math.max(most, now - begunAt), 0);
   }
 
   #start(): void {
@@ -116,19 +127,29 @@ export class Settler<W extends Work, S> {
     // One turn of the event loop gathers everything that ends in it.
     await new Promise((resolve) => setImmediate(resolve));
     while (this.#queue.length >= (this.#flushing > 1 ? BATCH : 1) && !this.#giveUp.signal.aborted) {
-      const batch = this.#queue.slice(0, BATCH);
-      this.#queue = this.#queue.slice(BATCH);
-      await this.#write(batch, (left) => this.#queue.unshift(...left));
+      const left = await this.#write(this.#fromQueue(BATCH), (batch) => this.#persist(batch));
+      this.#queue.unshift(...left);
     }
     this.#flushing -= 1;
   }
 
-  async #write(batch: readonly Settling<W>[], keep: (left: readonly Settling<W>[]) => void): Promise<void> {
-    this.#writing.set(batch, this.#options.clock.monotonic());
-    const left = await this.#persist(batch);
+  #fromQueue(most: number): readonly Settling<W>[] {
+    const first = this.#queue.slice(0, most);
+    this.#queue = this.#queue.slice(most);
+    return first;
+  }
+
+  /** Returns what had to be given up. */
+  async #write(
+    open: readonly Settling<W>[],
+    how: (batch: Batch<W>) => Promise<void>,
+  ): Promise<readonly Settling<W>[]> {
+    const batch: Batch<W> = { open, begunAt: this.#options.clock.monotonic() };
+    this.#writing.add(batch);
+    await how(batch);
     this.#writing.delete(batch);
-    keep(left);
     this.#options.drained();
+    return batch.open;
   }
 
   #setAside(settling: Settling<W>): void {
@@ -140,41 +161,59 @@ export class Settler<W extends Work, S> {
 
   async #retry(): Promise<void> {
     while (this.#aside.length > 0 && (await pause(this.#options.clock, ASIDE_MS, this.#giveUp.signal))) {
-      const batch = this.#aside.splice(0, BATCH);
       // What is still held is set aside again.
-      await this.#write(batch, (left) => this.#aside.push(...left));
+      const left = await this.#write(this.#aside.splice(0, BATCH), (batch) => this.#persist(batch));
+      this.#aside.push(...left);
     }
     this.#retrying = false;
   }
 
   /** Until the store has answered for each, or refused it; what is left had to be given up. */
-  async #persist(batch: readonly Settling<W>[]): Promise<readonly Settling<W>[]> {
-    let open = batch;
-    for (let waitMs = FIRST_WAIT_MS; ; waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS)) {
-      const { left, passing } = await this.#tryAll(open);
-      open = left;
-      if (open.length === 0 || this.#giveUp.signal.aborted) return open;
-      if (passing) await pause(this.#options.clock, waitMs, this.#giveUp.signal);
+  async #persist(batch: Batch<W>): Promise<void> {
+    const troubles = new Map<Settling<W>, number>();
+    let waitMs = FIRST_WAIT_MS;
+    for (let failures = 0; batch.open.length > 0 && !this.#giveUp.signal.aborted;) {
+      const size = Math.ceil(batch.open.length / 2 ** Math.max(0, failures + 1 - MOST_TOGETHER));
+      const round = await inPieces(batch.open, size, (piece) => this.#tryAll(piece));
+      batch.open = round.left;
+      if (round.trouble === undefined) continue;
+      failures += 1;
+      for (const settling of round.troubled) troubles.set(settling, (troubles.get(settling) ?? 0) + 1);
+      if (round.answered) batch.open = this.#withoutFaulty(round, troubles);
+      else await pause(this.#options.clock, waitMs, this.#giveUp.signal);
+      waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS);
+      // What has come meanwhile shows whether the store takes anything at all.
+      if (failures >= MOST_TOGETHER)
+        batch.open = [...this.#fromQueue(Math.max(0, BATCH - batch.open.length)), ...batch.open];
     }
   }
 
+  /** The store took others in the same round: what it still has trouble with is at fault itself. */
+  #withoutFaulty(
+    { left, alone, trouble }: Round<Settling<W>>,
+    troubles: ReadonlyMap<Settling<W>, number>,
+  ): readonly Settling<W>[] {
+    const faulty = new Set(alone.filter((settling) => (troubles.get(settling) ?? 0) >= MOST_TROUBLES));
+    for (const settling of faulty) this.#keep(settling, trouble);
+    return left.filter((settling) => !faulty.has(settling));
+  }
+
   /** One try for each; a batch that is refused is halved until the outcomes at fault are found. */
-  async #tryAll(
-    batch: readonly Settling<W>[],
-  ): Promise<{ readonly left: readonly Settling<W>[]; readonly passing: boolean }> {
+  async #tryAll(batch: readonly Settling<W>[]): Promise<Tried<Settling<W>>> {
     try {
-      return { left: await this.#record(batch), passing: false };
+      return { left: await this.#record(batch) };
     } catch (error) {
       if (error instanceof StoreError && error.transient) {
         this.#options.error(error);
-        return { left: batch, passing: true };
+        return { left: batch, trouble: error };
       }
       const [only, ...others] = batch as readonly [Settling<W>, ...Settling<W>[]];
-      if (others.length === 0) return { left: this.#refuse(only, error), passing: false };
+      if (others.length === 0) return { left: this.#refuse(only, error) };
       const half = Math.ceil(batch.length / 2);
       const first = await this.#tryAll(batch.slice(0, half));
       const second = await this.#tryAll(batch.slice(half));
-      return { left: [...first.left, ...second.left], passing: first.passing || second.passing };
+      const trouble = first.trouble ?? second.trouble;
+      return { left: [...first.left, ...second.left], ...(trouble === undefined ? {} : { trouble }) };
     }
   }
 
@@ -212,11 +251,19 @@ export class Settler<W extends Work, S> {
     this.#retryingRefused = false;
   }
 
+  /** Once, beginning with one alone; what the store has trouble with waits for its next turn. */
   #retryRefused(all = false): Promise<void> {
-    const givenUp = (left: readonly Settling<W>[]): void => {
-      for (const settling of left) this.#refused.add(settling, new Error('The instance was stopped.'));
+    let reason: unknown = new Error('The instance was stopped.');
+    const once = async (batch: Batch<W>): Promise<void> => {
+      const round = await inPieces(batch.open, 1, (piece) => this.#tryAll(piece));
+      batch.open = round.left;
+      reason = round.trouble ?? reason;
+      // Decided again, or made smaller: there is something new to be written.
+      if (round.trouble === undefined) await this.#persist(batch);
     };
-    return this.#refused.retry((batch) => this.#write(batch, givenUp), all);
+    return this.#refused.retry(async (batch) => {
+      for (const settling of await this.#write(batch, once)) this.#refused.add(settling, reason);
+    }, all);
   }
 
   /** One round: decides, writes, and answers what has to be decided again. */

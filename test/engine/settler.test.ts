@@ -194,6 +194,80 @@ describe('a database in trouble', () => {
     expect(settler.ids()).toEqual(['poison']);
   });
 
+  it('is asked in pieces after two failures, so that one outcome that it never takes holds up no other', async () => {
+    const { settler, clock, calls, recorded, error } = aSettler((batch) =>
+      batch.some(({ lease }) => lease.id === 'poison')
+        ? down(true)
+        : Promise.resolve(batch.map(() => 'settled')),
+    );
+    for (let n = 0; n < 64; n += 1)
+      settler.push({ work: aClaimed(n === 40 ? { id: 'poison' } : {}), finished: returned() });
+    await clock.advance('1s');
+    expect(recorded).toHaveBeenCalledTimes(63);
+    expect(calls.length).toBeLessThan(40);
+    expect(settler.refused).toEqual([{ name: 'work', id: 'poison', reason: 'no primary' }]);
+    expect(error.mock.calls.at(-1)![0]).toMatchObject({ code: 'OUTCOME_REFUSED' });
+    expect(settler.ids()).toEqual(['poison']);
+  });
+
+  it('takes what comes later, too, while it stumbles over a single outcome', async () => {
+    const { settler, clock, recorded } = aSettler((batch) =>
+      batch.some(({ lease }) => lease.id.startsWith('poison'))
+        ? down(true)
+        : Promise.resolve(batch.map(() => 'settled')),
+    );
+    for (const id of ['poison-1', 'poison-2']) settler.push({ work: aClaimed({ id }), finished: returned() });
+    await clock.advance('10s');
+    expect(settler.refused).toEqual([]);
+    for (let n = 0; n < 20; n += 1) settler.push({ work: aClaimed(), finished: returned() });
+    await clock.advance('10s');
+    expect(recorded).toHaveBeenCalledTimes(20);
+    expect(settler.refused.map(({ id }) => id).sort()).toEqual(['poison-1', 'poison-2']);
+  });
+
+  it('is asked for less at once if a large batch takes too long', async () => {
+    const { settler, clock, calls, recorded } = aSettler((batch) =>
+      batch.length > 100 ? down(true) : Promise.resolve(batch.map(() => 'settled')),
+    );
+    for (let n = 0; n < 500; n += 1) settler.push({ work: aClaimed(), finished: returned() });
+    await clock.advance('10s');
+    expect(recorded).toHaveBeenCalledTimes(500);
+    expect(calls.length).toBeLessThan(30);
+    expect(settler.refused).toEqual([]);
+  });
+
+  it('is asked twice at most before each wait while it takes nothing, and gets all as soon as it does', async () => {
+    let isDown = true;
+    const { settler, clock, calls, recorded } = aSettler((batch) =>
+      isDown ? down(true) : Promise.resolve(batch.map(() => 'settled')),
+    );
+    for (let n = 0; n < 500; n += 1) settler.push({ work: aClaimed(), finished: returned() });
+    await clock.advance('1m');
+    const times = calls.map(({ at }) => at);
+    expect(Math.max(...times.map((at) => times.filter((other) => other === at).length))).toBe(2);
+    isDown = false;
+    const before = calls.length;
+    await clock.advance('3s');
+    expect(recorded).toHaveBeenCalledTimes(500);
+    expect(calls.length - before).toBeLessThan(12);
+  });
+
+  it('is asked again later for a refused outcome that it stumbles over, and takes the other refused ones', async () => {
+    let isMended = false;
+    const { settler, clock, recorded } = aSettler((batch) => {
+      if (batch.some(({ lease }) => lease.id === 'poison')) return isMended ? down(true) : down(false);
+      if (batch.some(({ lease }) => lease.id === 'odd') && !isMended) return down(false);
+      return Promise.resolve(batch.map(() => 'settled'));
+    });
+    for (const id of ['poison', 'odd']) settler.push({ work: aClaimed({ id }), finished: returned() });
+    await clock.advance('1s');
+    expect(settler.refused).toHaveLength(2);
+    isMended = true;
+    await clock.advance('10s');
+    expect(recorded.mock.calls.map(([{ id }]) => id)).toEqual(['odd']);
+    expect(settler.ids()).toEqual(['poison']);
+  });
+
   it('never becomes the failure of a job, whatever it throws', async () => {
     const { settler, clock, calls, recorded } = aSettler((batch, call) =>
       call === 1

@@ -1,7 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
+import { StoreError } from '../../src/core/errors.js';
+import { memory } from '../../src/memory/index.js';
 import { mongodb } from '../../src/mongodb/index.js';
-import type { Store } from '../../src/store/port.js';
+import type { Settlement, Store } from '../../src/store/port.js';
 import { aMill, until } from '../support/mills.js';
 import { aClaim, aJob, anInstance, opened } from '../support/port.js';
 import { freshPostgres, freshUri, rawClient, rawPool } from '../support/stores.js';
@@ -116,4 +118,63 @@ describe.each(grounds)('an outcome refused by %s', (_, make) => {
     expect(errors[0]).toMatchObject({ code: 'OUTCOME_REFUSED' });
     expect(await mill.jobs.get('poison')).toMatchObject({ status: 'processing', failCount: 0 });
   });
+});
+
+it('sets an outcome aside whose error looks like trouble of the database, while others are recorded', async () => {
+  const { store, refuse, allow } = await postgresGround('XX000');
+  const mill = aMill(store, { concurrency: 2 });
+  const errors: unknown[] = [];
+  mill.on('error', ({ error }) => errors.push(error));
+  mill.job('a', { concurrency: 2 }, async (job) => {
+    if (job.id === 'poison') await refuse();
+    return job.id;
+  });
+  await mill.start();
+  await mill.enqueue('a', {}, { id: 'poison' });
+  await until('it has met trouble', () => errors.length >= 3);
+  const others: string[] = [];
+  await until('it is set aside', async () => {
+    others.push((await mill.enqueue('a', {})).id);
+    return !mill.isHealthy();
+  });
+  expect(mill.health().reasons).toEqual([
+    expect.stringMatching(/^outcomes that the database refuses: 1 \(a poison: /u),
+  ]);
+  for (const id of others) expect(await mill.jobs.result(id)).toBe(id);
+  await allow();
+  expect(await mill.jobs.result('poison')).toBe('poison');
+});
+
+it('stops only the name of which a hundred outcomes are refused, until the database takes them', async () => {
+  const store = memory();
+  const settle = store.jobs.settle.bind(store.jobs);
+  let isRefusing = true;
+  Object.assign(store.jobs, {
+    settle: (batch: readonly Settlement[]) =>
+      isRefusing && batch.some(({ lease }) => lease.id.startsWith('poison'))
+        ? Promise.reject(new StoreError('no end for you', { transient: false }))
+        : settle(batch),
+  });
+  const mill = aMill(store, { concurrency: 10 });
+  mill.on('error', () => undefined);
+  let runs = 0;
+  mill.job('poison', { concurrency: 5 }, async () => {
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    runs += 1;
+  });
+  mill.job('other', { concurrency: 5 }, () => undefined);
+  await mill.start();
+  const many = (name: string, count: number): { name: string; id: string }[] =>
+    Array.from({ length: count }, (_none, n) => ({ name, id: `${name}-${String(n)}` }));
+  await mill.enqueueMany(many('poison', 2_500));
+  await until('nothing of it runs', () => {
+    const { ok, running, buffered } = mill.health();
+    return !ok && running === 0 && buffered === 0;
+  });
+  expect(runs).toBeLessThan(1_000);
+  await mill.enqueueMany(many('other', 100));
+  await until('others are recorded', async () => (await mill.jobs.count({ status: 'completed' })) === 100);
+  isRefusing = false;
+  await until('all are recorded', async () => (await mill.jobs.count({ status: 'completed' })) === 2_600);
+  expect(runs).toBe(2_500);
 });
