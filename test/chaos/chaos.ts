@@ -6,8 +6,8 @@ import { StoreError, Tidemill } from '../../src/index.js';
 import { Crew } from './crew.js';
 import { random, sleep, type Ground } from './ground.js';
 import { readLines, writeLine } from './journal.js';
-import { killedInside, violations } from './judge.js';
-import { limited, PATIENCE_MS } from './limits.js';
+import { harmOnRecord, violations } from './judge.js';
+import { limited, PATIENCE_MS, stalledMs } from './limits.js';
 
 export interface ChaosOptions {
   readonly ground: Ground;
@@ -31,11 +31,6 @@ export interface ChaosReport {
   readonly exact: { readonly jobs: number; readonly effects: number; readonly distinct: number };
 }
 
-/**
- * A busy machine is slow, but never still: longer than this without one completed job means that work is stuck. It is
- * shorter than a server's own limit on open transactions: whoever reclaims a dead process's work ends its transactions.
- */
-const STALLED_MS = 30_000;
 const WORKER = new URL('worker.ts', import.meta.url);
 
 /** Workers that are killed, frozen and restarted, and a server that is harmed as well, while jobs keep coming. */
@@ -47,13 +42,19 @@ class Chaos {
   readonly #crew: Crew;
   readonly #harm: Record<string, number> = {};
   #harming = true;
+  /** The next process that is inside a transaction is killed. */
+  #aims = false;
   #ending = false;
 
   constructor(options: ChaosOptions) {
     this.#options = options;
     this.#leaseMs = options.leaseMs ?? 2_000;
     this.#mill = new Tidemill({ store: options.ground.open(), logger: false });
-    this.#crew = new Crew(WORKER, () => [options.ground.address, this.#file, this.#leaseMs]);
+    this.#crew = new Crew(
+      WORKER,
+      () => [options.ground.address, this.#file, this.#leaseMs],
+      (child) => this.#inside(child),
+    );
   }
 
   async run(): Promise<ChaosReport> {
@@ -92,7 +93,8 @@ class Chaos {
       const victim = this.#crew.anyone();
       if (victim?.pid === undefined) continue;
       const [dice, pid] = [Math.random(), victim.pid];
-      if (dice < 0.4) this.#signal(victim, pid, 'kill');
+      if (dice < 0.2) this.#aims = true;
+      else if (dice < 0.4) this.#signal(victim, pid, 'kill');
       else if (dice < 0.75)
         void this.#freeze(victim, pid, dice < 0.6 ? this.#leaseMs * 1.6 : this.#leaseMs / 4);
       else {
@@ -100,6 +102,12 @@ class Chaos {
         victim.kill('SIGTERM');
       }
     }
+  }
+
+  #inside(child: ChildProcess): void {
+    if (!this.#aims || !this.#harming || child.pid === undefined) return;
+    this.#aims = false;
+    this.#signal(child, child.pid, 'kill');
   }
 
   #signal(victim: ChildProcess, pid: number, what: 'kill' | 'stop' | 'cont'): void {
@@ -158,7 +166,7 @@ class Chaos {
         () => [null],
       );
     let [completed, since] = [-1, Date.now()];
-    while (Date.now() - since < STALLED_MS) {
+    while (Date.now() - since < stalledMs()) {
       if ((await limited('the list of unfinished jobs', left())).length === 0) return [];
       const count = this.#mill.jobs.count({ status: 'completed' }).catch(() => completed);
       const now = await limited('the number of completed jobs', count);
@@ -177,7 +185,7 @@ class Chaos {
       completed,
       unfinished,
       runs: lines.filter((line) => line.what === 'start').length,
-      harm: { ...this.#harm, 'kill inside a transaction': killedInside(lines) },
+      harm: { ...this.#harm, ...harmOnRecord(lines) },
       violations: violations(lines, this.#leaseMs),
       exact: {
         jobs: [...accepted.values()].filter((name) => name === 'exact').length,

@@ -21,7 +21,7 @@ export interface Documents {
 export const documentsAt = (address: string): Documents =>
   address.startsWith('postgres:') ? rows(address) : collection(address);
 
-const VERSIONS = 2 ** 48;
+export const VERSIONS = 2 ** 48;
 
 /** Changes a document, lets it leave or come back, or deletes it; what is gone is made anew. */
 export async function writeOnce(documents: Documents, count: number): Promise<void> {

@@ -22,8 +22,12 @@ export class FreezingProxy {
     return proxy;
   }
 
+  get port(): number {
+    return (this.#server.address() as AddressInfo).port;
+  }
+
   get host(): string {
-    return `127.0.0.1:${String((this.#server.address() as AddressInfo).port)}`;
+    return `127.0.0.1:${String(this.port)}`;
   }
 
   freeze(): void {

@@ -8,8 +8,10 @@ export interface Harm {
 
 /** A database that chaos happens on. */
 export interface Ground {
-  /** Where worker processes find it: see place.ts. */
+  /** Where worker processes find it: see place.ts. Connections by this address may freeze. */
   readonly address: string;
+  /** The same for those who must not be hindered: the judge, and a writer that is never harmed. */
+  readonly direct: string;
   /** A store for the producer and the judge. */
   readonly open: () => Store;
   /** Does what can be done to the server itself, each kind at least once, until nothing is going on any more. */
@@ -18,6 +20,30 @@ export interface Ground {
   readonly effects: () => Promise<readonly string[]>;
   /** Takes everything away. */
   readonly clear: () => Promise<void>;
+}
+
+export type Harms = readonly (readonly [what: string, harm: () => Promise<unknown>])[];
+
+/** One after the other, for as long as harm is done, and until each was done once: one that fails is tried again. */
+export async function inTurn(
+  harms: Harms,
+  { going, done }: Harm,
+  restMs: () => number,
+  failed: (what: string, error: unknown) => void = () => undefined,
+): Promise<void> {
+  const undone = new Set(harms.map(([what]) => what));
+  for (let round = 0; going() || undone.size > 0; round += 1) {
+    const [what, harm] = harms[round % harms.length] as Harms[number];
+    if (!going() && !undone.has(what)) continue;
+    await sleep(restMs());
+    try {
+      await harm();
+      undone.delete(what);
+      done(what);
+    } catch (error) {
+      failed(what, error);
+    }
+  }
 }
 
 /** Longer than the lease of any chaos run. */

@@ -17,6 +17,8 @@ export interface Line {
     | 'inside'
     | 'outside'
     | 'handled'
+    /** A process took every connection of its own pool. */
+    | 'used up'
     /** A stop that did not end. */
     | 'overdue';
   readonly id?: string;

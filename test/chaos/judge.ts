@@ -52,8 +52,17 @@ function overlaps(lines: readonly Line[], group: readonly Run[], leaseMs: number
   );
 }
 
+/** Harm that only the log tells of. */
+export function harmOnRecord(lines: readonly Line[]): Readonly<Record<string, number>> {
+  const usedUp = lines.filter(({ what }) => what === 'used up').length;
+  return {
+    'kill inside a transaction': killedInside(lines),
+    ...(usedUp === 0 ? {} : { 'pool used up': usedUp }),
+  };
+}
+
 /** How many processes were killed while a transaction of theirs that completes work was open. */
-export function killedInside(lines: readonly Line[]): number {
+function killedInside(lines: readonly Line[]): number {
   const open = new Map<number, Set<string>>();
   let count = 0;
   for (const { what, pid, id = '' } of lines) {

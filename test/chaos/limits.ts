@@ -1,8 +1,19 @@
 /** Waits of a chaos run: none is without an end, and the one that fails says what it waited for. */
+import { availableParallelism, loadavg } from 'node:os';
 import { sleep } from './ground.js';
 
 /** Far more than anything takes on a machine that is ten times slower. */
 export const PATIENCE_MS = 180_000;
+
+/**
+ * A busy machine is slow, but never still: longer than this without anything that moves means that work is stuck. It is
+ * shorter than a server's own limit on open transactions: whoever reclaims a dead process's work ends its transactions.
+ * If more processes want to run than there are cores, each is that much slower, and so is the start of a new worker.
+ */
+export function stalledMs(): number {
+  const [load = 0] = loadavg();
+  return 30_000 * Math.min(5, Math.max(1, load / availableParallelism()));
+}
 
 /** Fails after a while, in the words "waited … ms in vain for". */
 export async function limited<T>(what: string, promise: Promise<T>, limitMs = PATIENCE_MS): Promise<T> {

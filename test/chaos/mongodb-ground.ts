@@ -1,33 +1,34 @@
 import type { MongoServer } from '@tidemill/servers';
 import { MongoClient, type Document } from 'mongodb';
 import { mongodb } from '../../src/mongodb/index.js';
+import { withDetours } from './detour.js';
 import { FreezingProxy } from './freezing-proxy.js';
-import { OUTAGE_MS, random, sleep, type Ground, type Harm } from './ground.js';
+import { inTurn, OUTAGE_MS, random, sleep, type Ground, type Harms } from './ground.js';
 
 /** For secondaries that stop replicating. */
 export const MONGO_SETTINGS = { failPoints: true } as const;
 const LAG_MS = 4_000;
 
 /**
- * MongoDB. A set of three loses its primary, and its majority lags; a single server goes away for longer than a lease,
- * and connections to it freeze.
+ * MongoDB. The server goes away for longer than a lease, and connections to it freeze; a set of three also loses its primary,
+ * and its majority lags.
  */
 export async function mongodbGround(server: MongoServer): Promise<Ground> {
   const uri = server.uri.replace('/?', `/chaos_${String(Date.now())}?`);
-  const [only, ...others] = server.members;
-  // Members of a larger set tell drivers their own addresses, past any proxy.
-  const proxy = only !== undefined && others.length === 0 ? await FreezingProxy.before(only) : undefined;
+  const proxies = await Promise.all(server.members.map((member) => FreezingProxy.before(member)));
+  const detours = server.members.map(({ port }, at) => [port, (proxies[at] as FreezingProxy).port] as const);
   return {
-    address: proxy === undefined ? uri : throughProxy(uri, proxy),
+    address: withDetours(uri, detours),
+    direct: uri,
     open: () => mongodb({ uri }),
-    harm: (harm) => (proxy === undefined ? harmSet(server, harm) : harmOne(server, proxy, harm)),
+    harm: (harm) => inTurn(harmsTo(server, proxies), harm, () => 1_500 + random(1_500)),
     effects: () =>
       withClient(uri, async (client) => {
         const effects = await client.db().collection<{ what: string }>('effects').find().toArray();
         return effects.map(({ what }) => what);
       }),
     clear: async () => {
-      proxy?.close();
+      for (const proxy of proxies) proxy.close();
       await withClient(uri, (client) => client.db().dropDatabase());
     },
   };
@@ -42,40 +43,26 @@ async function withClient<T>(uri: string, work: (client: MongoClient) => Promise
   }
 }
 
-function throughProxy(uri: string, { host }: FreezingProxy): string {
-  const at = new URL(uri);
-  at.host = host;
-  at.search = 'directConnection=true';
-  return at.href;
-}
-
-async function harmOne(server: MongoServer, proxy: FreezingProxy, { going, done }: Harm): Promise<void> {
-  for (let round = 0; going() || round < 2; round += 1) {
-    await sleep(1_500 + random(1_500));
-    if (round % 2 === 0) proxy.freeze();
-    else {
-      const primary = await server.primary();
-      primary.kill('SIGKILL');
-      await sleep(OUTAGE_MS);
-      await primary.restart();
-    }
-    done(round % 2 === 0 ? 'connections frozen' : 'outage');
-  }
-}
-
-/** One after the other, each at least once, so that each has time to be recovered from. */
-async function harmSet(server: MongoServer, { going, done }: Harm): Promise<void> {
-  const harms: readonly (readonly [what: string, harm: () => Promise<unknown>])[] = [
+/** Each has time to be recovered from. */
+function harmsTo(server: MongoServer, proxies: readonly FreezingProxy[]): Harms {
+  const both: Harms = [
+    ['connections frozen', async () => proxies.forEach((proxy) => proxy.freeze())],
+    ['outage', () => outage(server)],
+  ];
+  if (server.members.length === 1) return both;
+  return [
     ['step down', () => stepDown(server)],
     ['primary killed', () => killPrimary(server)],
     ['majority lag', () => lag(server)],
+    ...both,
   ];
-  for (let round = 0; going() || round < harms.length; round += 1) {
-    await sleep(round === 0 ? 1_500 : 3_000);
-    const [what, harm] = harms[round % harms.length] as (typeof harms)[number];
-    done(what);
-    await harm();
-  }
+}
+
+/** Every member is away for longer than a lease. */
+async function outage({ members }: MongoServer): Promise<void> {
+  for (const member of members) member.kill('SIGKILL');
+  await sleep(OUTAGE_MS);
+  await Promise.all(members.map((member) => member.restart()));
 }
 
 const stepDown = (server: MongoServer): Promise<unknown> =>
@@ -103,9 +90,12 @@ async function lag(server: MongoServer): Promise<void> {
           ),
         ),
     );
-  await stop('alwaysOn');
-  await sleep(LAG_MS);
-  await stop('off');
+  try {
+    await stop('alwaysOn');
+    await sleep(LAG_MS);
+  } finally {
+    await stop('off');
+  }
 }
 
 const command = (client: MongoClient, what: Document): Promise<Document> => client.db('admin').command(what);

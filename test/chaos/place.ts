@@ -11,14 +11,20 @@ type Exact = (transaction: never, effect: (what: string) => Promise<unknown>) =>
 export interface Place {
   readonly store: Store<never>;
   readonly exactly: (work: Exact) => Promise<void>;
+  /** Takes every connection of the pool for a moment. Absent if another program does so. */
+  readonly useUp?: () => Promise<void>;
   readonly close: () => Promise<void>;
 }
+
+/** Less than a lease, so that nothing is lost by it. */
+const USED_UP_MS = 1_000;
+const POOL_SIZE = 6;
 
 export const placeAt = (address: string): Place =>
   address.startsWith('postgres:') ? onPostgres(address) : onMongodb(address);
 
 function onMongodb(uri: string): Place {
-  const client = new MongoClient(uri);
+  const client = new MongoClient(uri, { maxPoolSize: POOL_SIZE });
   const effects = client.db().collection<{ what: string }>('effects');
   return {
     store: mongodb({ client }) as unknown as Store<never>,
@@ -29,13 +35,18 @@ function onMongodb(uri: string): Place {
           { writeConcern: { w: 'majority' } },
         ),
       ),
+    useUp: async () => {
+      const sleep = (): Promise<unknown> =>
+        client.db('admin').command({ sleep: 1, lock: 'none', millis: USED_UP_MS });
+      await Promise.allSettled(Array.from({ length: POOL_SIZE }, sleep));
+    },
     close: () => client.close(),
   };
 }
 
 /** A pool that the user's code and the store share, and that the handlers of `exact` work can use up. */
 function onPostgres(url: string): Place {
-  const pool = new pg.Pool({ connectionString: url, max: 6, application_name: 'worker' });
+  const pool = new pg.Pool({ connectionString: url, max: POOL_SIZE, application_name: 'worker' });
   pool.on('error', () => undefined);
   const store = postgres({ pool });
   return {

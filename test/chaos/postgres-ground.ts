@@ -2,7 +2,7 @@ import type { PostgresServer } from '@tidemill/servers';
 import pg from 'pg';
 import { postgres } from '../../src/postgres/index.js';
 import { FreezingProxy } from './freezing-proxy.js';
-import { OUTAGE_MS, random, sleep, type Ground, type Harm } from './ground.js';
+import { inTurn, OUTAGE_MS, random, sleep, type Ground, type Harm, type Harms } from './ground.js';
 import { limited } from './limits.js';
 
 /** Small enough that another program can take what is left. */
@@ -30,6 +30,7 @@ export async function postgresGround(server: PostgresServer): Promise<Ground> {
   at.host = proxy.host;
   return {
     address: at.href,
+    direct: address,
     open: () => postgres({ url: address }),
     harm: (harm) => harmServer(server, address, proxy, harm),
     effects: () =>
@@ -70,15 +71,15 @@ async function withClient<T>(url: string, work: (client: pg.Client) => Promise<T
 
 const KILLS: readonly string[] = ['server killed', 'outage'];
 
-/** What is done, one after the other, each at least once. A harm that meets another one's results may fail itself. */
+/** A harm that meets another one's results may fail itself. */
 async function harmServer(
   server: PostgresServer,
   url: string,
   proxy: FreezingProxy,
-  { going, done }: Harm,
+  harm: Harm,
 ): Promise<void> {
-  const snapshot = holdSnapshot(url, going);
-  const harms: readonly (readonly [what: string, harm: () => Promise<unknown>])[] = [
+  const snapshot = holdSnapshot(url, harm.going);
+  const harms: Harms = [
     ['connections ended', () => onOthers(url, 'pg_terminate_backend', 0.7)],
     ['rows held', () => holdRows(url)],
     ['queries cancelled', () => onOthers(url, 'pg_cancel_backend', 1)],
@@ -87,17 +88,15 @@ async function harmServer(
     ['connections frozen', async () => proxy.freeze()],
     ['outage', () => kill(server, OUTAGE_MS)],
   ];
-  for (let round = 0; going() || round < harms.length; round += 1) {
-    await sleep(500 + random(1_000));
-    const [what, harm] = harms[round % harms.length] as (typeof harms)[number];
-    try {
-      await harm();
-      done(what);
-    } catch (error) {
+  await inTurn(
+    harms,
+    harm,
+    () => 500 + random(1_000),
+    (what, error) => {
       // Without its server there is nothing left to harm, or to wait for.
       if (KILLS.includes(what)) throw error;
-    }
-  }
+    },
+  );
   await limited('the old snapshot to be let go', snapshot);
 }
 

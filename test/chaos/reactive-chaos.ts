@@ -4,11 +4,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Tidemill } from '../../src/index.js';
 import { Crew } from './crew.js';
-import { documentsAt, writeOnce, type Documents } from './documents.js';
+import { documentsAt, VERSIONS, writeOnce, type Documents } from './documents.js';
 import { random, sleep, type Ground } from './ground.js';
-import { readLines } from './journal.js';
-import { overdue } from './judge.js';
-import { limited, PATIENCE_MS, reached } from './limits.js';
+import { readLines, writeLine } from './journal.js';
+import { harmOnRecord, overdue } from './judge.js';
+import { limited, PATIENCE_MS, reached, stalledMs } from './limits.js';
 
 export interface ReactiveChaosOptions {
   readonly ground: Ground;
@@ -36,8 +36,6 @@ export interface ReactiveChaosReport {
   readonly violations: readonly string[];
 }
 
-/** A busy machine is slow, but never still: longer than this without a run means that work is stuck. */
-const STALLED_MS = 30_000;
 const WORKER = new URL('reactive-worker.ts', import.meta.url);
 
 /** Processes that write and work, killed and frozen at random, leaders first, while the server is harmed as well. */
@@ -56,7 +54,7 @@ class ReactiveChaos {
     const { ground, documents, leaseMs = 1_000 } = options;
     this.#options = options;
     this.#leaseMs = leaseMs;
-    this.#documents = documentsAt(ground.address);
+    this.#documents = documentsAt(ground.direct);
     this.#mill = new Tidemill({ store: ground.open(), logger: false });
     const args = () => [ground.address, this.#file, leaseMs, documents, this.#harming ? 'yes' : 'no'];
     this.#crew = new Crew(WORKER, args, (child) => (this.#leader = child));
@@ -77,6 +75,7 @@ class ReactiveChaos {
 
   async #judged(): Promise<ReactiveChaosReport> {
     const { ground, workers, harmMs } = this.#options;
+    await limited('the first documents', this.#begin());
     this.#crew.start(workers);
     await reached('a leader', () => this.#leader !== undefined);
     const limitMs = harmMs + PATIENCE_MS;
@@ -87,6 +86,12 @@ class ReactiveChaos {
     await Promise.all([written, this.#harmWorkers(), harmed, ended]);
     this.#crew.tell('quiet');
     return this.#finish();
+  }
+
+  /** However slow the machine is, there is something to follow. */
+  async #begin(): Promise<void> {
+    for (let _id = 0; _id < this.#options.documents; _id += 1)
+      await this.#documents.put({ _id, version: random(VERSIONS), active: true });
   }
 
   async #end(): Promise<void> {
@@ -124,6 +129,7 @@ class ReactiveChaos {
     const dice = Math.random();
     if (dice < 0.6) {
       this.#done(`${who} killed`);
+      if (victim.pid !== undefined) writeLine(this.#file, { what: 'kill', pid: victim.pid });
       victim.kill('SIGKILL');
     } else if (dice < 0.8) {
       this.#done(`${who} frozen`);
@@ -137,15 +143,27 @@ class ReactiveChaos {
 
   /** Waits until every last state was handled, or nothing has moved for a long time. */
   async #finish(): Promise<ReactiveChaosReport> {
-    const look = (): Promise<ReactiveChaosReport> => limited('a look at the documents', this.#report());
-    let [report, since] = [await look(), Date.now()];
-    while (report.unhandled.length + report.stuck.length > 0 && Date.now() - since < STALLED_MS) {
+    let [report, since] = [await this.#look(), Date.now()];
+    while (report.unhandled.length + report.stuck.length > 0 && Date.now() - since < stalledMs()) {
       await sleep(200);
-      const next = await look();
+      const next = await this.#look();
       if (moves(next) !== moves(report)) since = Date.now();
       report = next;
     }
     return report;
+  }
+
+  /** A connection of before the harm may turn out to be dead: then another look finds a new one. */
+  async #look(): Promise<ReactiveChaosReport> {
+    const end = performance.now() + PATIENCE_MS;
+    for (;;) {
+      try {
+        return await limited('a look at the documents', this.#report());
+      } catch (error) {
+        if (performance.now() > end) throw error;
+        await sleep(500);
+      }
+    }
   }
 
   async #report(): Promise<ReactiveChaosReport> {
@@ -161,7 +179,7 @@ class ReactiveChaos {
       matching: states.length,
       runs: handled.length,
       effects: effects.length,
-      harm: this.#harm,
+      harm: { ...this.#harm, ...harmOnRecord(lines) },
       unhandled: [...missing('follow', states, handled), ...missing('exact', states, effects)],
       twice: repeated(effects),
       stuck,

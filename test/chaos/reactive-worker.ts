@@ -4,12 +4,14 @@
  */
 import { Tidemill } from '../../src/index.js';
 import { documentsAt, writeOnce, type Doc } from './documents.js';
+import { takeDetours } from './detour.js';
 import { random, sleep } from './ground.js';
 import { writeLine } from './journal.js';
 import { placeAt } from './place.js';
 import { live } from './worker-life.js';
 
-const [address = '', file = '', leaseMs = '2000', count = '200', writes = 'no'] = process.argv.slice(2);
+const [given = '', file = '', leaseMs = '2000', count = '200', writes = 'no'] = process.argv.slice(2);
+const address = takeDetours(given);
 const place = placeAt(address);
 const documents = documentsAt(address);
 const mill = new Tidemill({ store: place.store, leaseDuration: Number(leaseMs), logger: false });
@@ -42,10 +44,16 @@ await mill.reactiveTask<Doc>({
   handler: ({ docId, getDocument, markCompleted }) =>
     place.exactly(async (transaction, effect) => {
       const { version } = await getDocument({ transaction });
-      await effect(`${String(docId)}@${String(version)}`);
-      await sleep(random(20));
-      await markCompleted({ transaction });
-      if (Math.random() < 0.05) throw new Error('on purpose');
+      const id = `${String(docId)}@${String(version)}`;
+      await effect(id);
+      writeLine(file, { what: 'inside', id });
+      try {
+        await sleep(random(20));
+        await markCompleted({ transaction });
+        if (Math.random() < 0.05) throw new Error('on purpose');
+      } finally {
+        writeLine(file, { what: 'outside', id });
+      }
     }),
 });
 

@@ -1,12 +1,15 @@
 /** A worker process that writes down what it does. Arguments: address, effects log, lease in milliseconds. */
 import { Tidemill } from '../../src/index.js';
-import { sleep } from './ground.js';
+import { takeDetours } from './detour.js';
+import { random, sleep } from './ground.js';
 import { writeLine } from './journal.js';
 import { placeAt } from './place.js';
 import { live } from './worker-life.js';
 
 const [address = '', file = '', leaseMs = '2000'] = process.argv.slice(2);
-const place = placeAt(address);
+const place = placeAt(takeDetours(address));
+/** One transaction in so many meets a pool without a free connection. */
+const USES_UP = 40;
 const mill = new Tidemill({
   store: place.store,
   leaseDuration: Number(leaseMs),
@@ -39,11 +42,22 @@ mill.job<Work>('exact', { concurrency: 8, retryPolicy: patient }, (job) =>
   place.exactly(async (transaction, effect) => {
     await effect(job.id);
     writeLine(file, { what: 'inside', id: job.id });
-    await sleep(job.data.ms * 4);
-    await job.complete({ transaction });
-    writeLine(file, { what: 'outside', id: job.id });
+    process.send?.('inside');
+    try {
+      if (random(USES_UP) === 0) useUp();
+      await sleep(job.data.ms * 4);
+      await job.complete({ transaction });
+    } finally {
+      writeLine(file, { what: 'outside', id: job.id });
+    }
   }),
 );
+
+function useUp(): void {
+  if (place.useUp === undefined) return;
+  writeLine(file, { what: 'used up' });
+  void place.useUp();
+}
 
 /** Has completed its job, and does not come to the end of its transaction. */
 mill.job<Work>('hostage', { retryPolicy: patient }, (job) =>
