@@ -65,6 +65,8 @@ it.each(Object.keys(places))(
   },
 );
 
+const BEFORE_THE_SERVER_MS = 40_000;
+
 it('runs a job elsewhere after the lease if its process was killed inside a MongoDB transaction', async () => {
   const address = freshUri();
   const file = join(mkdtempSync(join(tmpdir(), 'tidemill-kill-')), 'effects.log');
@@ -79,7 +81,11 @@ it('runs a job elsewhere after the lease if its process was killed inside a Mong
   mill.job('hostage', ({ attempt }) => attempt);
   await mill.start();
   child.kill('SIGKILL');
-  // The server itself ends such a transaction after a minute: `until` does not wait for that.
-  await until('it has run here', async () => (await mill.jobs.get(job.id))?.status === 'completed');
+  // The server itself ends such a transaction after a minute, so this limit has to be shorter.
+  await until(
+    'it has run here',
+    async () => (await mill.jobs.get(job.id))?.status === 'completed',
+    BEFORE_THE_SERVER_MS,
+  );
   expect(await mill.jobs.result(job.id)).toBe(2);
 });
