@@ -7,6 +7,6 @@ export { isFieldPath, type FieldValues, type Scalar } from './core/fields.js';
 export { scheduleId } from './core/job.js';
 export { forConsole } from './core/logger.js';
 export { checkBoolean, checkFunction, checkInteger, checkKeys, checkText, show } from './core/options.js';
-export { shellArgument, shellWord } from './core/shell.js';
+export { shellArgument } from './core/shell.js';
 export { idText } from './core/paths.js';
 export { versionOf } from './version.js';
