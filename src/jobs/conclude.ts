@@ -93,7 +93,9 @@ function goOn(
     return back(job, finished, options, { ...set, failReason, nextRunAt: NEVER });
   }
   const slot = job.scheduledFor ?? job.nextRunAt;
-  const { at, dropped } = runAfter(recurrence, slot, new Date(finished.finishedAt), job.lockedAt ?? slot);
+  // A run that was retried began before its first attempt failed.
+  const begunAt = job.firstFailedAt ?? job.lockedAt ?? slot;
+  const { at, dropped } = runAfter(recurrence, slot, new Date(finished.finishedAt), begunAt);
   if (dropped) options.dropped?.();
   if (at === null) return ended(job, finished, options, 'completed', set);
   const next = job.paused === true ? NEVER : at;

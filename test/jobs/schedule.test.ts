@@ -210,6 +210,36 @@ describe('a schedule', () => {
     },
   );
 
+  it.each([
+    ['succeeds', 1],
+    ['fails for good', 2],
+  ])('still runs at its own time after a run by hand whose retry %s after it', async (_end, failures) => {
+    const { clock, mill, runs, note } = aYear();
+    const retryPolicy = { type: 'fixed', interval: '70m', maxAttempts: 2 } as const;
+    const type = mill.job('a', { retryPolicy }, () => {
+      note();
+      if (runs.length <= failures) throw new Error('not yet');
+    });
+    await mill.start();
+    await type.schedule('0 3 * * *', {});
+    await clock.advance('2h');
+    await mill.schedules.runNow('a');
+    await clock.advance('30h');
+    expect(runs).toEqual(['2025-01-01T02:00', '2025-01-01T03:10', '2025-01-01T03:10', '2025-01-02T03:00']);
+  });
+
+  it('that was asked for by hand and started late runs once for the times that passed before', async () => {
+    const { clock, mill, runs, note } = aYear();
+    const type = mill.job('a', note);
+    await type.schedule('@hourly', {});
+    await clock.advance('2h 30m');
+    await mill.schedules.runNow('a');
+    await clock.advance('2h 40m');
+    await mill.start();
+    await clock.advance('1h');
+    expect(runs).toEqual(['2025-01-01T05:10', '2025-01-01T06:00']);
+  });
+
   it('can be looked at in advance', async () => {
     const { mill } = aYear();
     await mill.schedule('0 12 * * *', 'noon', {});
