@@ -46,8 +46,9 @@ export class SimulatedProcess {
     return this.#isDead;
   }
 
+  /** It stands still, or woke this very moment, and has not come to the timers that were due meanwhile. */
   get isPaused(): boolean {
-    return this.#withheld !== undefined;
+    return this.#withheld !== undefined || this.#troubledUntil === this.#scheduler.now;
   }
 
   /** It stood still, or was cut off by itself. */

@@ -11,6 +11,7 @@ import type {
   TaskSettlement,
   TaskState,
   TaskStore,
+  Term,
 } from '../../src/store/reactive.js';
 import { DocumentLocks } from './document-locks.js';
 import type { Ending, Judge } from './judge.js';
@@ -134,7 +135,11 @@ function watchedPlanning({ store, judge }: ServerOptions): PlanStore {
 function watchedPlanner({ store, judge }: ServerOptions): PlannerStore {
   const { planner } = store.reactive;
   const saved: Readonly<Partial<Record<PropertyKey, (...given: readonly unknown[]) => void>>> = {
-    saveTokens: () => checkResumePoint(store, judge),
+    saveTokens: (term) => {
+      if ((term as Term).term !== planner.leader?.term)
+        judge.violated(`the leader of term ${String((term as Term).term)} moved the resume point of another`);
+      checkResumePoint(store, judge);
+    },
     saveState: (_term, task, fields) => {
       const { handlerVersion, leftOutSince } = fields as Partial<TaskState>;
       if (leftOutSince instanceof Date) judge.count('left out');
