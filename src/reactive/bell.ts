@@ -1,4 +1,5 @@
 import { pause, type Clock } from '../core/clock.js';
+import type { Cluster, Instance } from '../store/port.js';
 
 export interface BellOptions {
   readonly clock: Clock;
@@ -26,7 +27,7 @@ export class Bell {
 
   ring(): void {
     this.#wanted = true;
-    this.#ringing ??= this.#ringWhileWanted().finally(() => (this.#ringing = undefined));
+    this.#ringing ??= this.#ringWhileWanted();
   }
 
   /** Until the ring under way has ended. */
@@ -36,12 +37,47 @@ export class Bell {
 
   async #ringWhileWanted(): Promise<void> {
     const { clock, stop, ring, error } = this.#options;
-    while (this.#wanted) {
-      const waitMs = this.#rangAt + EVERY_MS - clock.monotonic();
-      if (waitMs > 0) await pause(clock, waitMs, stop);
-      this.#rangAt = clock.monotonic();
-      this.#wanted = false;
-      await ring().catch(error);
+    try {
+      while (this.#wanted) {
+        const waitMs = this.#rangAt + EVERY_MS - clock.monotonic();
+        if (waitMs > 0) await pause(clock, waitMs, stop);
+        this.#rangAt = clock.monotonic();
+        this.#wanted = false;
+        await ring().catch(error);
+      }
+    } finally {
+      // In the same turn as the last look at the flag: a ring that comes now begins anew.
+      this.#ringing = undefined;
     }
+  }
+}
+
+/** A look that is answered later than this after another one was not asked before it. */
+const LONGEST_LOOK_MS = 10_000;
+
+/** How many other instances there are, as far as the newest look knows. */
+export class Peers {
+  readonly #clock: Clock;
+  #count = 1;
+  /** The newest look: its time by the store's clock, and when it was answered. */
+  #newest = { now: -Infinity, at: -Infinity };
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  get none(): boolean {
+    return this.#count === 0;
+  }
+
+  /** Returns true if there is somebody again. */
+  observe({ instances, now }: Pick<Cluster, 'instances' | 'now'>, { life }: Pick<Instance, 'life'>): boolean {
+    const look = { now: now.getTime(), at: this.#clock.monotonic() };
+    // Two looks may be under way at once, and be answered in any order. A clock that was set back is no reason to pass over all.
+    if (look.now < this.#newest.now && look.at - this.#newest.at < LONGEST_LOOK_MS) return false;
+    this.#newest = look;
+    const wasNone = this.none;
+    this.#count = instances.filter((one) => one.life !== life && !one.dead).length;
+    return wasNone && !this.none;
   }
 }

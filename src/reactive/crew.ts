@@ -12,6 +12,7 @@ import { Handover, type Recovered } from '../maintenance/handover.js';
 import type { PlannerVitals } from '../store/metrics.js';
 import type { Cluster, Glance, Store, TaskAdvert } from '../store/port.js';
 import type { ReactiveStore, TaskPlan, TaskSettlement, TaskStore, Term } from '../store/reactive.js';
+import { Peers } from './bell.js';
 import type { Definitions } from './definitions.js';
 import { Election } from './election.js';
 import type { TaskEvents } from './events.js';
@@ -58,15 +59,13 @@ export class ReactiveCrew implements Crew {
   /** Who was alive at the last look. */
   #lives = '';
   #adverts: readonly TaskAdvert[] = [];
-  /** Other instances, as far as the last look knows. */
-  #peers = 1;
-  /** When that was, by the store's clock. */
-  #peersAt = -Infinity;
+  readonly #peers: Peers;
   readonly #published = new Set<TaskPlan>();
 
   constructor(options: ReactiveCrewOptions) {
     this.#options = options;
     const { store, reactive, definitions, settings, station } = options;
+    this.#peers = new Peers(store.clock);
     this.tasks = reactive.tasks(() => definitions.plans);
     this.#trigger = new TaskTrigger({
       ...settings,
@@ -192,20 +191,10 @@ export class ReactiveCrew implements Crew {
   }
 
   observe(cluster: Cluster): void {
-    this.#countPeers(cluster);
+    // What was planned while this instance believed to be alone rang for nobody: who has come is told now.
+    if (this.#peers.observe(cluster, this.#options.station.self)) this.#planner?.ringElsewhere();
     if (this.#options.plans) this.#election.observe(cluster);
     this.#countAlive(cluster);
-  }
-
-  /** What was planned while this instance believed to be alone rang for nobody: who has come is told now. */
-  #countPeers({ instances, now }: Cluster): void {
-    // Two looks may be under way at once, and be answered in any order.
-    if (now.getTime() < this.#peersAt) return;
-    this.#peersAt = now.getTime();
-    const { life } = this.#options.station.self;
-    const wasAlone = this.#peers === 0;
-    this.#peers = instances.filter((one) => one.life !== life && !one.dead).length;
-    if (wasAlone && this.#peers > 0) this.#planner?.ringElsewhere();
   }
 
   /** Which definitions are in force depends on who is alive: a rollback takes effect when the newer ones are gone. */
@@ -300,7 +289,7 @@ export class ReactiveCrew implements Crew {
       meter,
       tracer,
       error: this.#options.error,
-      alone: () => this.#peers === 0,
+      alone: () => this.#peers.none,
       planned: () => this.#engine.notify(),
       overtaken: () => this.#election.lose('another instance leads'),
     });

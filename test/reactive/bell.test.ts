@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/core/clock.js';
-import { Bell } from '../../src/reactive/bell.js';
+import { Bell, Peers } from '../../src/reactive/bell.js';
+import { virtualClock } from '../../src/testing/index.js';
+import { aCluster } from '../engine/support.js';
 import { gate, until } from '../support/mills.js';
 
 /** A bell whose notifications are answered when the test says so. */
@@ -45,5 +47,48 @@ describe('the bell for other instances', () => {
     answers[1]?.();
     await bell.quiet();
     expect(errors).toHaveLength(1);
+  });
+
+  it.each([0, 1, 2, 3, 4, 5, 6, 7])(
+    'rings for work that was planned %i microtasks after the end of the notification before',
+    async (turns) => {
+      const { bell, answers } = aBell();
+      bell.ring();
+      await until('the first is sent', () => answers.length === 1);
+      answers[0]?.();
+      for (let turn = 0; turn < turns; turn += 1) await Promise.resolve();
+      bell.ring();
+      await until('the second is sent', () => answers.length === 2, 1_000);
+      answers[1]?.();
+      await bell.quiet();
+    },
+  );
+});
+
+describe('the other instances', () => {
+  const me = { life: 'me' };
+  const look = (at: number, ...lives: string[]) => ({
+    ...aCluster(lives.map((life) => ({ life }))),
+    now: new Date(at),
+  });
+
+  it('are those of the newest look, in whatever order looks are answered', () => {
+    const peers = new Peers(virtualClock());
+    peers.observe(look(1_000, 'me'), me);
+    expect(peers.none).toBe(true);
+    expect(peers.observe(look(3_000, 'me', 'other'), me)).toBe(true);
+    expect(peers.observe(look(2_000, 'me'), me)).toBe(false);
+    expect(peers.none).toBe(false);
+  });
+
+  it('are counted again soon after the clock of the server was set back', async () => {
+    const clock = virtualClock();
+    const peers = new Peers(clock);
+    peers.observe(look(3_600_000, 'me'), me);
+    await clock.advance('5s');
+    peers.observe(look(5_000, 'me', 'other'), me);
+    await clock.advance('5s');
+    expect(peers.observe(look(10_000, 'me', 'other'), me)).toBe(true);
+    expect(peers.none).toBe(false);
   });
 });
