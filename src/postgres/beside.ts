@@ -1,10 +1,13 @@
 import type { Pool, PoolClient, PoolConfig } from 'pg';
+import { sqlState } from '../sql/errors.js';
 import type { PostgresClient } from './client.js';
 import { Connections } from './connections.js';
 import { ownPool } from './own-pool.js';
 
 /** One hears, one or two renew leases. */
 const SIZE = 3;
+/** A pool of the user's own may set a role on each of its connections; these have the one that logged in. */
+const INSUFFICIENT_PRIVILEGE = '42501';
 /** Longer than it takes from one renewal to the next. */
 const IDLE_MS = 60_000;
 
@@ -14,7 +17,7 @@ export interface Beside {
   readonly connections: Connections<PoolClient>;
   /** Calls back whenever one of its connections did not answer. */
   onSilence(listener: () => void): void;
-  /** On one of them; if there is no room on the server for one more, on one of `instead`. */
+  /** On one of them; if there is no room on the server for one more, or it lacks a privilege, on one of `instead`. */
   ask<C extends PostgresClient, T>(
     instead: Connections<C>,
     work: (client: PostgresClient) => Promise<T>,
@@ -40,7 +43,11 @@ export function besideOf(config: PoolConfig): Beside {
     onSilence: (listener) => void listeners.push(listener),
     ask: async (instead, work, limitMs) => {
       const client = await connections.take('own', limitMs).catch(() => undefined);
-      if (client !== undefined) return connections.ask(client, work, limitMs);
+      try {
+        if (client !== undefined) return await connections.ask(client, work, limitMs);
+      } catch (error) {
+        if (sqlState(error) !== INSUFFICIENT_PRIVILEGE) throw error;
+      }
       return instead.ask(await instead.take('own', limitMs), work, limitMs);
     },
     end,

@@ -44,6 +44,12 @@ interface Taken {
 /** The server ended it, or nobody knows what state it is in. */
 const isBroken = (error: unknown): boolean => /^(?:08|57P|XX)/u.test(sqlState(error) ?? '08');
 
+/** A pool ends an idle connection politely: behind a network that has forgotten it, its socket would stay open. */
+function cutOff(client: PostgresClient): void {
+  const { connection } = client as { connection?: { stream?: { destroy?: () => void } } };
+  connection?.stream?.destroy?.();
+}
+
 /**
  * The connections of one pool: handed out in turn, within a limit of time, and with an error that says who has them. One that does
  * not answer is replaced, and with it those that were made before.
@@ -164,6 +170,7 @@ export class Connections<C extends PostgresClient = PostgresClient> {
       if (seenAt === undefined) this.#seenAt.set(client, performance.now());
       if (seenAt === undefined || seenAt > this.#distrustedAt) return client;
       this.#release(client, true);
+      cutOff(client);
     }
   }
 

@@ -1,6 +1,8 @@
+import type { Socket } from 'node:net';
 import pg from 'pg';
 import { describe, expect, inject, it, onTestFinished } from 'vitest';
 import type { Tidemill } from '../../src/index.js';
+import { besideOf } from '../../src/postgres/beside.js';
 import { Connections } from '../../src/postgres/connections.js';
 import { postgres, type Queryable } from '../../src/postgres/index.js';
 import { inTransaction } from '../../src/postgres/transaction.js';
@@ -133,6 +135,22 @@ describe('a pool that is used up', () => {
   });
 });
 
+describe('a connection beside the pool', () => {
+  it('that lacks a privilege leaves the statement to the pool, which may have set a role', async () => {
+    const beside = besideOf({ connectionString: inject('postgresUrl') });
+    onTestFinished(() => beside.end());
+    const pool = aPool({ max: 1 });
+    pool.on('connect', (client) => void client.query(`set application_name = 'with a role'`));
+    const renew = async (client: Queryable): Promise<unknown> => {
+      const { rows } = await client.query(`select current_setting('application_name') as name`);
+      if (rows[0]?.['name'] === 'with a role') return 'renewed';
+      throw Object.assign(new Error('permission denied'), { code: '42501' });
+    };
+    const main = new Connections(pool, { size: 1, remedy: '' });
+    expect(await beside.ask(main, renew, 10_000)).toBe('renewed');
+  });
+});
+
 describe('mills on one pool', () => {
   it('start, a dozen on a default pool, and listen on one connection', async () => {
     const pool = aPool();
@@ -170,6 +188,23 @@ describe('a connection that does not answer', () => {
     );
     for (let round = 0; round < 3; round += 1)
       expect(before).not.toContain(await connections.use(pidOf, 30_000));
+  });
+
+  it('is cut off while it is idle, too, so that its socket does not stay open', async () => {
+    const { proxy, url } = await behindPostgresProxy();
+    const pool = aPool({ max: 2, connectionString: url });
+    const streams: Socket[] = [];
+    pool.on('connect', (client) => {
+      streams.push((client as unknown as { connection: { stream: Socket } }).connection.stream);
+    });
+    const connections = new Connections<pg.PoolClient>(pool, { size: 2, remedy: '' });
+    const ask = (limitMs: number): Promise<unknown> =>
+      connections.use((client) => client.query('select pg_sleep(0.05)'), limitMs);
+    await Promise.all([ask(30_000), ask(30_000)]);
+    proxy.freeze();
+    await expect(ask(200)).rejects.toThrow('did not answer');
+    await ask(30_000);
+    expect(streams.map(({ destroyed }) => destroyed)).toEqual([true, true, false]);
   });
 
   it('does not keep the lease from being renewed on another one', async () => {
