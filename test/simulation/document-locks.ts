@@ -66,7 +66,9 @@ export class DocumentLocks {
   #check(process: SimulatedProcess, { id, ifSleepUntil }: Fenced & { readonly id: unknown }): void {
     const holder = this.#holders.get(idText(id));
     if (process.wasSkewed || holder?.process.wasSkewed === true) return;
-    if (holder?.process === process && ifSleepUntil?.getTime() === holder.until) return;
+    // The same process may have locked it again meanwhile; its earlier run is as stale as any other.
+    const isSame = ifSleepUntil === undefined || ifSleepUntil?.getTime() === holder?.until;
+    if (holder?.process === process && isSame) return;
     this.#judge.violated(
       `reminder ${idText(id)}: ${process.name} wrote to it while ${holder?.process.name ?? 'nobody'} held it`,
     );
