@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { AttemptTimeoutError, FatalError, type Job, type JobContext } from '../../src/index.js';
 import { memory } from '../../src/memory/index.js';
 import { virtualClock } from '../../src/testing/index.js';
@@ -620,5 +620,30 @@ describe('retention', () => {
     const { id } = await type.enqueue({});
     await clock.advance('1s');
     expect(await mill.jobs.get(id)).toBeUndefined();
+  });
+});
+
+describe('wake-ups for other instances', () => {
+  it('go on after a burst although the wall clock was set back', async () => {
+    const clock = virtualClock(START);
+    let backMs = 0;
+    const store = memory({
+      clock: {
+        now: () => clock.now() - backMs,
+        monotonic: () => clock.monotonic(),
+        timer: (delayMs, callback) => clock.timer(delayMs, callback),
+      },
+    });
+    const insert = vi.spyOn(store.jobs, 'insert');
+    const wakes = (): boolean | undefined => insert.mock.lastCall?.[0].some(({ wake }) => wake === true);
+    const mill = aMill(store);
+    const past = { runAt: new Date(0) };
+    for (let n = 0; n < 30; n += 1) await mill.enqueueMany([{ name: 'a', ...past }]);
+    expect(wakes()).toBe(false);
+    backMs = 3_600_000;
+    await mill.enqueueMany([{ name: 'a', ...past }]);
+    await clock.advance('1s');
+    await mill.enqueueMany([{ name: 'a', ...past }]);
+    expect(wakes()).toBe(true);
   });
 });

@@ -352,3 +352,38 @@ describe("a user's transaction", () => {
     expect(plant.runs.filter(({ id }) => String(id).startsWith('aborted'))).toEqual([]);
   });
 });
+
+describe('an outcome that a validator of the task collection refuses', () => {
+  it('is set aside and reported, holds up no other task, and is recorded once the validator takes it', async () => {
+    const plant = new Plant();
+    const things = plant.collection('things');
+    const validate = async (validator: object): Promise<void> => {
+      await plant.db.command({ collMod: 'things_tasks', validator });
+    };
+    const mill = await plant.started({
+      collection: 'things',
+      handler: async ({ docId }) => {
+        // No end of its run may be written from now on.
+        if (docId === 'poison')
+          await validate({
+            $or: [
+              { sourceDocId: { $ne: 'poison' } },
+              { status: { $in: ['processing', 'processing_dirty'] } },
+            ],
+          });
+      },
+    });
+    await things.insertOne({ _id: 'poison' });
+    await until('it is set aside', () => !mill.isHealthy());
+    expect(mill.health().reasons).toEqual([
+      expect.stringMatching(/^outcomes that the database refuses: 1 \(task /u),
+    ]);
+    await things.insertMany(Array.from({ length: 10 }, (_, n) => ({ _id: n })));
+    for (let n = 0; n < 10; n += 1) await plant.settled('things', n);
+    expect(plant.errors).toContainEqual(expect.objectContaining({ code: 'OUTCOME_REFUSED' }));
+    await validate({});
+    await plant.settled('things', 'poison');
+    await until('the instance is well again', () => mill.isHealthy());
+    expect(plant.runs.filter(({ id }) => id === 'poison')).toHaveLength(1);
+  });
+});
