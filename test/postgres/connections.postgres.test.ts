@@ -263,6 +263,37 @@ describe('a connection that does not answer', () => {
     });
   });
 
+  it('does not hold a handler that completes its task in a transaction', async () => {
+    const { proxy, url } = await behindPostgresProxy();
+    const mill = aMill(freshPostgres({ url, connections: 2 }), {
+      leaseDuration: 2_000,
+      pollInterval: { min: 50, max: 200 },
+    });
+    mill.on('error', () => undefined);
+    const collection = aSchema();
+    await rawPool().query(`create table ${collection} (id integer primary key)`);
+    let runs = 0;
+    await mill.reactiveTask({
+      task: 'pay',
+      collection,
+      debounce: 0,
+      retryPolicy: { type: 'fixed', interval: 0, maxAttempts: -1 },
+      handler: ({ markCompleted }) =>
+        mill.withTransaction(async (transaction) => {
+          runs += 1;
+          if (runs === 1) proxy.freeze();
+          await markCompleted({ transaction });
+        }),
+    });
+    await mill.start();
+    await rawPool().query(`insert into ${collection} values (1)`);
+    await until('the task is completed', async () => {
+      const task = await mill.tasks.get('pay', 1).catch(() => undefined);
+      return task?.status === 'completed';
+    });
+    expect(runs).toBeGreaterThan(1);
+  });
+
   it('rolls back its transaction, even if the caller catches the error of a statement', async () => {
     const { proxy, url } = await behindPostgresProxy();
     const mill = aMill(freshPostgres({ url }), { leaseDuration: 2_000 });

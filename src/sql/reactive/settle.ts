@@ -138,6 +138,6 @@ export async function settleIn(
   transaction: Queryable,
 ): Promise<SettleAnswer> {
   await checkBegun(sql, transaction);
-  const [answer] = await settleOn(sql, transaction, [settlement], false);
+  const [answer] = await settleOn(sql, sql.driver.limited(transaction), [settlement], false);
   return answer === 'settled' ? 'settled' : 'lost';
 }
