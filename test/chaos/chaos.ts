@@ -6,8 +6,8 @@ import { StoreError, Tidemill } from '../../src/index.js';
 import { Crew } from './crew.js';
 import { random, sleep, type Ground } from './ground.js';
 import { readLines, writeLine } from './journal.js';
-import { harmOnRecord, violations } from './judge.js';
-import { limited, PATIENCE_MS, stalledMs } from './limits.js';
+import { harmOnRecord, killedInside, violations } from './judge.js';
+import { limited, PATIENCE_MS, reached, stalledMs } from './limits.js';
 
 export interface ChaosOptions {
   readonly ground: Ground;
@@ -43,7 +43,9 @@ class Chaos {
   readonly #harm: Record<string, number> = {};
   #harming = true;
   /** The next process that is inside a transaction is killed. */
-  #aims = false;
+  #aims = true;
+  /** One was killed there. */
+  #hasHit = false;
   #ending = false;
 
   constructor(options: ChaosOptions) {
@@ -73,7 +75,8 @@ class Chaos {
     const { ground, workers, harmMs } = this.#options;
     this.#crew.start(workers);
     const limitMs = harmMs + PATIENCE_MS;
-    const ended = sleep(harmMs).then(() => (this.#harming = false));
+    const hit = reached('a kill inside a transaction', () => this.#hasHit, limitMs);
+    const ended = Promise.all([sleep(harmMs), hit]).then(() => (this.#harming = false));
     const produced = limited('every job to be accepted', this.#produce(), limitMs);
     const harm = { going: () => this.#harming, done: (what: string) => this.#done(what) };
     const harmed = limited('the end of the harm to the server', ground.harm(harm), limitMs);
@@ -106,8 +109,10 @@ class Chaos {
 
   #inside(child: ChildProcess): void {
     if (!this.#aims || !this.#harming || child.pid === undefined) return;
-    this.#aims = false;
     this.#signal(child, child.pid, 'kill');
+    // It may have come to the end of its transaction just before.
+    this.#hasHit ||= killedInside(readLines(this.#file)) > 0;
+    this.#aims = !this.#hasHit;
   }
 
   #signal(victim: ChildProcess, pid: number, what: 'kill' | 'stop' | 'cont'): void {

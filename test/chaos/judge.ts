@@ -62,7 +62,7 @@ export function harmOnRecord(lines: readonly Line[]): Readonly<Record<string, nu
 }
 
 /** How many processes were killed while a transaction of theirs that completes work was open. */
-function killedInside(lines: readonly Line[]): number {
+export function killedInside(lines: readonly Line[]): number {
   const open = new Map<number, Set<string>>();
   let count = 0;
   for (const { what, pid, id = '' } of lines) {
