@@ -173,7 +173,8 @@ export class Settler<W extends Work, S> {
     const troubles = new Map<Settling<W>, number>();
     let waitMs = FIRST_WAIT_MS;
     for (let failures = 0; batch.open.length > 0 && !this.#giveUp.signal.aborted;) {
-      const size = Math.ceil(batch.open.length / 2 ** Math.max(0, failures + 1 - MOST_TOGETHER));
+      const parts = 2 ** Math.max(0, failures + 1 - MOST_TOGETHER);
+      const size = Math.max(1, Math.ceil(batch.open.length / parts));
       const round = await inPieces(batch.open, size, (piece) => this.#tryAll(piece));
       batch.open = round.left;
       if (round.trouble === undefined) continue;

@@ -252,6 +252,20 @@ describe('a database in trouble', () => {
     expect(calls.length - before).toBeLessThan(12);
   });
 
+  it('is asked again however long it is away', async () => {
+    let away = true;
+    const { settler, clock, calls, recorded } = aSettler((batch) => {
+      if (batch.length === 0) throw new Error('There is nothing to be asked for.');
+      return away ? down(true) : all('settled')(batch);
+    });
+    for (let n = 0; n < 2; n += 1) settler.push({ work: aClaimed(), finished: returned() });
+    await clock.advance(3_600_000);
+    expect(calls.length).toBeGreaterThan(1_500);
+    away = false;
+    await clock.advance(5_000);
+    expect(recorded).toHaveBeenCalledTimes(2);
+  });
+
   it('is asked again later for a refused outcome that it stumbles over, and takes the other refused ones', async () => {
     let isMended = false;
     const { settler, clock, recorded } = aSettler((batch) => {
