@@ -1,8 +1,8 @@
 import { pause, type Clock } from '../core/clock.js';
 import { OptionError, StoreError } from '../core/errors.js';
+import { inPieces, type Round, type Tried } from '../core/pieces.js';
 import type { Work } from '../core/work.js';
 import { leaseOf, type SettleAnswer, type WorkStore } from '../store/port.js';
-import { inPieces, type Round, type Tried } from './pieces.js';
 import { RefusedOutcomes, type RefusedOutcome } from './refused.js';
 import type { Conclusion, Settling, Trigger } from './trigger.js';
 

@@ -2,6 +2,7 @@ import type { Clock } from '../core/clock.js';
 import { StoreError, TidemillError } from '../core/errors.js';
 import { inHalves, type Blame } from '../core/halves.js';
 import type { Finished } from '../core/outcome.js';
+import { inPieces, type Tried } from '../core/pieces.js';
 import type { FailureKind, Work } from '../core/work.js';
 import { leaseOf, type FailedRun, type Instance, type StrayQuery, type WorkStore } from '../store/port.js';
 
@@ -46,13 +47,15 @@ export interface Recovered<W extends Work, S> extends Concluded<S> {
 const BATCH = 500;
 const CRASHED: FailureKind = 'crashed';
 
+const isTransient = (error: unknown): error is StoreError => error instanceof StoreError && error.transient;
 /** A rule of the database that refuses one record must not keep the rest with a dead process. */
-const blame = (error: unknown): Blame =>
-  error instanceof StoreError && error.transient ? 'again' : 'choked';
+const blame = (error: unknown): Blame => (isTransient(error) ? 'again' : 'choked');
 
 /** Hands on one kind of work that its holder cannot end any more. */
 export class Handover<W extends Work, S extends { readonly by: 'holder' | 'reclaimer' }> {
   readonly #options: HandoverOptions<W, S>;
+  /** How often in a row the store had trouble. */
+  #troubles = 0;
 
   constructor(options: HandoverOptions<W, S>) {
     this.#options = options;
@@ -86,10 +89,10 @@ export class Handover<W extends Work, S extends { readonly by: 'holder' | 'recla
     );
     const finished: Finished = { outcome: { kind: 'released' }, finishedAt };
     const released = works.map((work) => ({ work, finished, ...conclude(work, finished, {}) }));
-    await this.#eachPart(released, async (part) => {
+    const isAll = await this.#eachPart(released, async (part) => {
       await store.settle(part.map(({ settlement }) => settlement));
     });
-    unknown.lookedFor();
+    if (isAll) unknown.lookedFor();
   }
 
   /** Answers how many of them were written by this call. */
@@ -117,16 +120,34 @@ export class Handover<W extends Work, S extends { readonly by: 'holder' | 'recla
     return part.filter((_one, index) => answers[index] === 'settled');
   }
 
-  /** What the database refuses is reported, and left for the next time. */
+  /**
+   * What the database refuses is reported, and left for the next time. Trouble that seems to pass may be one record's own: from the
+   * second time on all goes in ever smaller pieces. False if trouble has kept some of it.
+   */
   async #eachPart(
     all: readonly Recovered<W, S>[],
     statement: (part: readonly Recovered<W, S>[]) => Promise<void>,
-  ): Promise<void> {
-    for (const { item, reason } of await inHalves(all, statement, blame)) {
-      const { name, id } = item.work;
-      const message = `The database refuses to hand on ${name} ${id}, whose process died: ${reason} It is tried again.`;
-      this.#options.error(new TidemillError('OUTCOME_REFUSED', message));
-    }
+  ): Promise<boolean> {
+    const attempt = async (part: readonly Recovered<W, S>[]): Promise<Tried<Recovered<W, S>>> => {
+      try {
+        for (const { item, reason } of await inHalves(part, statement, blame)) this.#refused(item, reason);
+        return { left: [] };
+      } catch (error) {
+        if (!isTransient(error)) throw error;
+        return { left: part, trouble: error };
+      }
+    };
+    const size = Math.max(1, Math.ceil(all.length / 2 ** this.#troubles));
+    const { trouble, answered } = await inPieces(all, size, attempt);
+    this.#troubles = trouble === undefined ? 0 : this.#troubles + 1;
+    if (trouble !== undefined && !answered) throw trouble;
+    if (trouble !== undefined) this.#options.error(trouble);
+    return trouble === undefined;
+  }
+
+  #refused({ work: { name, id } }: Recovered<W, S>, reason: string): void {
+    const message = `The database refuses to hand on ${name} ${id}, whose process died: ${reason} It is tried again.`;
+    this.#options.error(new TidemillError('OUTCOME_REFUSED', message));
   }
 }
 

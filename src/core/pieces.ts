@@ -1,4 +1,4 @@
-import type { StoreError } from '../core/errors.js';
+import type { StoreError } from './errors.js';
 
 /** What became of a piece: what has to be tried again, and why, if the store was in trouble. */
 export interface Tried<T> {

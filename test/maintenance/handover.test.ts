@@ -1,0 +1,63 @@
+import { expect, it } from 'vitest';
+import { StoreError } from '../../src/core/errors.js';
+import type { JobRecord } from '../../src/core/job.js';
+import { Handover } from '../../src/maintenance/handover.js';
+import { leaseOf, type Settlement } from '../../src/store/port.js';
+import { virtualClock } from '../../src/testing/index.js';
+import { aClaimed } from '../engine/support.js';
+import { anInstance } from '../support/port.js';
+
+const NEVER = new AbortController().signal;
+
+/** Work of a dead process in a store that has trouble as it is told. */
+function aHandover(works: readonly JobRecord[], hasTrouble: (ids: readonly string[]) => boolean) {
+  const held = new Map(works.map((work) => [work.id, work]));
+  let asked = 0;
+  const handover = new Handover<JobRecord, Settlement>({
+    store: {
+      heldBy: () => Promise.resolve([...held.values()]),
+      strays: () => Promise.resolve([]),
+      insertFailedRun: () => Promise.resolve(),
+      settle: (batch) => {
+        asked += 1;
+        const ids = batch.map(({ lease }) => lease.id);
+        if (hasTrouble(ids)) return Promise.reject(new StoreError('no answer', { transient: true }));
+        return Promise.resolve(ids.map((id) => (held.delete(id) ? 'settled' : 'lost')));
+      },
+    },
+    clock: virtualClock(),
+    conclude: (work) => ({
+      settlement: { lease: leaseOf(work), status: 'pending', set: {}, historyLimit: 5, by: 'holder' },
+    }),
+    isLastAttempt: () => false,
+    unknown: () => undefined,
+    recovered: () => undefined,
+    error: () => undefined,
+  });
+  return {
+    held,
+    asked: () => asked,
+    look: (): Promise<boolean> => handover.emptied(anInstance(), {}, NEVER).catch(() => false),
+  };
+}
+
+it('hands on the rest of a dead process, although the store stumbles over one record each time', async () => {
+  const works = Array.from({ length: 100 }, () => aClaimed());
+  const bad = works[37]?.id ?? '';
+  const { held, look } = aHandover(works, (ids) => ids.includes(bad));
+  for (let looks = 0; looks < 12; looks += 1) expect(await look()).toBe(false);
+  expect([...held.keys()]).toEqual([bad]);
+});
+
+it('asks twice a look at most while the store is away, however long, and hands on everything afterwards', async () => {
+  let away = true;
+  const { held, asked, look } = aHandover(
+    Array.from({ length: 100 }, () => aClaimed()),
+    () => away,
+  );
+  for (let looks = 0; looks < 1_100; looks += 1) expect(await look()).toBe(false);
+  expect(asked()).toBeLessThan(2_200);
+  away = false;
+  expect(await look()).toBe(true);
+  expect(held.size).toBe(0);
+});
