@@ -420,12 +420,14 @@ eachStore('withLock', ({ open }) => {
   it('is interrupted by a stop whose time is over: waiting calls are refused, signals abort', async () => {
     const store = open();
     const mill = aMill(store);
+    const taken = gate();
     const call = mill.withLock('k', async ({ signal }) => {
+      taken.open();
       throw await aborted(signal);
     });
     const failed = failure(call);
     const ask = vi.spyOn(store.locks, 'acquire');
-    await until('it is taken', async () => !(await isFree(mill, 'k')));
+    await taken.promise;
     const asked = ask.mock.calls.length;
     const refused = failure(mill.withLock('k', () => 'never', { wait: '20s' }));
     await until('the second one waits', () => ask.mock.calls.length > asked);
