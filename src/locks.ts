@@ -107,7 +107,11 @@ export class Locks {
       call.hold = new LockHold({ ...request, error: this.#fault }, acquired);
     } catch (error) {
       // Nobody knows what became of a request that was not answered: what it may have taken is given back.
-      if (!(error instanceof LockTakenError)) locks.release(key, owner).catch(() => undefined);
+      if (!(error instanceof LockTakenError)) {
+        const released = locks.release(key, owner).catch(() => undefined);
+        // A stop waits for it: afterwards the store is closed, and the lock would be taken until its lease ends.
+        if (signal.aborted) await released;
+      }
       throw error;
     }
     const running = call.hold.run(work);

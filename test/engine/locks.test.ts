@@ -1,0 +1,33 @@
+import { expect, it, vi } from 'vitest';
+import { memory } from '../../src/memory/index.js';
+import { virtualClock } from '../../src/testing/index.js';
+import { aMill, gate } from '../support/mills.js';
+import { opened } from '../support/port.js';
+
+it('a lock is given back before the end of a stop that comes while it is being taken', async () => {
+  const clock = virtualClock();
+  const store = await opened(memory({ clock }));
+  const mill = aMill(store);
+  const [acquire, release] = [store.locks.acquire.bind(store.locks), store.locks.release.bind(store.locks)];
+  const [taken, answer] = [gate(), gate()];
+  const order: string[] = [];
+  vi.spyOn(store.locks, 'acquire').mockImplementationOnce(async (...given) => {
+    const acquired = await acquire(...given);
+    taken.open();
+    await answer.promise;
+    return acquired;
+  });
+  vi.spyOn(store.locks, 'release').mockImplementationOnce(async (...given) => {
+    await new Promise((resolve) => setImmediate(resolve));
+    await release(...given);
+    order.push('released');
+  });
+  const refused = mill.withLock('k', () => 'never').catch((error: unknown) => error);
+  await taken.promise;
+  const stop = mill.stop({ timeout: 0 }).then(() => order.push('stopped'));
+  await clock.advance(1);
+  answer.open();
+  await stop;
+  expect(await refused).toMatchObject({ code: 'STOPPED' });
+  expect(order).toEqual(['released', 'stopped']);
+});
