@@ -19,8 +19,9 @@ it('a lock is given back before the end of a stop that comes while it is being t
   });
   vi.spyOn(store.locks, 'release').mockImplementationOnce(async (...given) => {
     await new Promise((resolve) => setImmediate(resolve));
-    await release(...given);
+    const released = await release(...given);
     order.push('released');
+    return released;
   });
   const refused = mill.withLock('k', () => 'never').catch((error: unknown) => error);
   await taken.promise;
