@@ -32,7 +32,7 @@ describe('markCompleted', () => {
     const stream = stored.watch([], { fullDocument: 'updateLookup' });
     onTestFinished(() => stream.close());
     stream.on('change', (event) => writes.push(event));
-    await until('the stream is open', () => stream.resumeToken !== undefined);
+    await until('the stream is open', () => (stream.resumeToken ?? null) !== null);
     await docs.insertOne({ _id: 1 });
     await committed.promise;
     const task = await raw('t', 1);

@@ -197,7 +197,7 @@ describe('a resume point that is worth nothing', () => {
     spoiled(async (client) => {
       const stream = client.db('elsewhere').watch();
       const next = stream.next();
-      await until('the stream is open', () => stream.resumeToken !== undefined);
+      await until('the stream is open', () => (stream.resumeToken ?? null) !== null);
       await client.db('elsewhere').collection('other').insertOne({});
       const { _id: token } = await next;
       await stream.close();
