@@ -172,7 +172,7 @@ export class Judge {
         !other.process.isDead &&
         !other.process.isPaused &&
         !other.signal.aborted &&
-        !(byTime && other.process.wasSkewed)
+        !(byTime && (other.process.wasSkewed || process.wasSkewed))
       )
         this.violated(
           `${id} began on ${process.name} while it ran on ${other.process.name}, which still holds it`,
