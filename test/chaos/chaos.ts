@@ -12,6 +12,7 @@ import { limited, PATIENCE_MS, reached, stalledMs } from './limits.js';
 export interface ChaosOptions {
   readonly ground: Ground;
   readonly workers: number;
+  /** At most. */
   readonly jobs: number;
   /** How long harm is done; afterwards the rest of the work has to come to its end. */
   readonly harmMs: number;
@@ -31,6 +32,8 @@ export interface ChaosReport {
   readonly exact: { readonly jobs: number; readonly effects: number; readonly distinct: number };
 }
 
+/** However slow the machine is. */
+const FEWEST_JOBS = 2_000;
 const WORKER = new URL('worker.ts', import.meta.url);
 
 /** Workers that are killed, frozen and restarted, and a server that is harmed as well, while jobs keep coming. */
@@ -127,11 +130,11 @@ class Chaos {
     this.#signal(victim, pid, 'cont');
   }
 
-  /** Asks for work all the time; a call whose outcome is not known is repeated with the same id. */
+  /** Asks for work while harm is done, or for a little at least; a call whose outcome is not known is repeated with the same id. */
   async #produce(): Promise<Map<string, string>> {
     const accepted = new Map<string, string>();
     const { jobs, harmMs } = this.#options;
-    for (let n = 0; n < jobs; n += 1) {
+    for (let n = 0; n < jobs && (this.#harming || n < FEWEST_JOBS); n += 1) {
       await this.#ask(n, accepted);
       if (n % 20 === 0) await sleep((harmMs / jobs) * 10);
     }
