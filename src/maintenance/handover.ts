@@ -128,6 +128,8 @@ export class Handover<W extends Work, S extends { readonly by: 'holder' | 'recla
     all: readonly Recovered<W, S>[],
     statement: (part: readonly Recovered<W, S>[]) => Promise<void>,
   ): Promise<boolean> {
+    // Says nothing of the store.
+    if (all.length === 0) return true;
     const attempt = async (part: readonly Recovered<W, S>[]): Promise<Tried<Recovered<W, S>>> => {
       try {
         for (const { item, reason } of await inHalves(part, statement, blame)) this.#refused(item, reason);
