@@ -6,6 +6,9 @@ import { lacksChangeStreams, sorted } from './errors.js';
 /** One command per ten seconds while nothing happens. */
 const AWAIT_MS = 10_000;
 
+/** The mark of a paused name: a pause is news as well, since what was taken ahead must not start. */
+const PAUSE = 'pause:';
+
 /** Only inserts and changes that ask to wake somebody, and cancel requests, cross the wire, without their documents. */
 const pipelineFor = (jobs: string, globals: string): Document[] => [
   {
@@ -23,6 +26,11 @@ const pipelineFor = (jobs: string, globals: string): Document[] => [
           'updateDescription.updatedFields.cancelRequestedAt': { $exists: true },
         },
         { 'ns.coll': globals, operationType: { $in: ['insert', 'update'] }, 'documentKey._id': 'bell' },
+        {
+          'ns.coll': globals,
+          operationType: { $in: ['insert', 'delete'] },
+          'documentKey._id': { $regex: `^${PAUSE}` },
+        },
       ],
     },
   },
@@ -86,12 +94,17 @@ async function read(
 ): Promise<never> {
   for (;;) {
     const event = await stream.next();
-    if ((event['ns'] as Document | undefined)?.['coll'] === globals) {
-      if (event['news'] !== null) handlers.news();
-      handlers.wake('tasks');
-    } else if (event['cancel'] === null) handlers.wake('jobs', hintOf(event));
+    if ((event['ns'] as Document | undefined)?.['coll'] === globals) coordinate(event, handlers);
+    else if (event['cancel'] === null) handlers.wake('jobs', hintOf(event));
     else handlers.cancel();
   }
+}
+
+function coordinate(event: Document, handlers: WatchHandlers): void {
+  const { _id } = event['documentKey'] as Document;
+  const isPause = String(_id).startsWith(PAUSE);
+  if (event['news'] !== null) handlers.news();
+  handlers.wake(isPause ? 'jobs' : 'tasks');
 }
 
 /** An insert says which job it is; an update may speak for many. */

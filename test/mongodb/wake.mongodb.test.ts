@@ -48,7 +48,22 @@ describe('wake-ups', () => {
     expect(await producer.jobs.get(jobs[0]?.id ?? '')).toMatchObject({ failCount: 0 });
   });
 
-  it('come for a retry, a reschedule, a resumed name and a schedule that is run now', async () => {
+  it('come for a name that is resumed, though nothing else happens', async () => {
+    const uri = freshUri();
+    const [worker, operator] = [aMill(mongodb({ uri }), { pollInterval: rarely }), aMill(mongodb({ uri }))];
+    worker.job('x', () => 'ran');
+    worker.job('other', () => 'ran');
+    await operator.jobs.pause('x');
+    const held = await operator.enqueue('x', {});
+    await worker.start();
+    const other = await operator.enqueue('other', {});
+    await operator.jobs.result(other.id, { timeout: '45s' });
+    expect(await operator.jobs.get(held.id)).toMatchObject({ status: 'pending' });
+    await operator.jobs.resume('x');
+    expect(await operator.jobs.result(held.id, { timeout: '45s' })).toBe('ran');
+  });
+
+  it('come for a retry, a reschedule and a schedule that is run now', async () => {
     const uri = freshUri();
     const [worker, operator] = [aMill(mongodb({ uri }), { pollInterval: rarely }), aMill(mongodb({ uri }))];
     let fail = true;

@@ -43,6 +43,22 @@ describe('wake-ups', () => {
     expect(rest.jobs.map(({ id }) => id)).toEqual([inserted[4]!.job.id]);
   });
 
+  it('come for a name that is resumed, though nothing else happens', async () => {
+    const schema = aSchema();
+    const worker = aMill(freshPostgres({ schema }), { pollInterval: rarely });
+    const operator = aMill(freshPostgres({ schema }));
+    worker.job('x', () => 'ran');
+    worker.job('other', () => 'ran');
+    await operator.jobs.pause('x');
+    const held = await operator.enqueue('x', {});
+    await worker.start();
+    const other = await operator.enqueue('other', {});
+    await operator.jobs.result(other.id, { timeout: '45s' });
+    expect(await operator.jobs.get(held.id)).toMatchObject({ status: 'pending' });
+    await operator.jobs.resume('x');
+    expect(await operator.jobs.result(held.id, { timeout: '45s' })).toBe('ran');
+  });
+
   it('come again after the listening connection was killed', async () => {
     const schema = aSchema();
     const worker = aMill(freshPostgres({ schema }), { pollInterval: { min: '1s', max: '1s' } });
