@@ -1,14 +1,14 @@
 // The mill
 export { Tidemill } from './tidemill.js';
-export type { Health } from './health.js';
-export type { MillInstance } from './instances.js';
-export type { Reason, WhyTarget } from './why.js';
-export type { Audit, AuditInput, AuditPage } from './audit.js';
+export type { Health } from './mill/health.js';
+export type { MillInstance } from './mill/instances.js';
+export type { Reason, WhyTarget } from './mill/why.js';
+export type { Audit, AuditInput, AuditPage } from './mill/audit.js';
 export type { AuditChange, AuditEntry } from './store/audit.js';
-export type { TidemillOptions } from './mill-options.js';
+export type { TidemillOptions } from './mill/options.js';
 
 // Jobs
-export type { JobType, NamedItem } from './job-types.js';
+export type { JobType, NamedItem } from './mill/job-types.js';
 export {
   defineJob,
   type DefinitionOptions,
@@ -18,7 +18,7 @@ export {
   type WorkOptions,
 } from './jobs/definition.js';
 export type { JobContext, JobHandler } from './jobs/context.js';
-export type { EnqueuedJob, EnqueueOptions, ScheduleOptions } from './jobs/queue.js';
+export type { EnqueuedJob, EnqueueOptions, ScheduleOptions } from './jobs/enqueuer.js';
 export type { JobsFilter } from './jobs/filter.js';
 export type { FindOptions } from './jobs/page.js';
 export type {
@@ -30,12 +30,12 @@ export type {
   ManyOptions,
   Selection,
 } from './jobs/manager.js';
-export type { ErrorGroups, ErrorsOptions, FailureGroup } from './core/failure-groups.js';
+export type { ErrorGroups, ErrorsOptions, FailureGroup } from './core/records/failure-groups.js';
 export type { FieldValues } from './core/fields.js';
 export type { Schedule, Schedules, UpcomingRun } from './jobs/schedules.js';
-export type { MillEvents } from './events.js';
-export { JobStatus, type Attempt, type Job, type LogLine, type MissedPolicy } from './core/job.js';
-export type { FailureKind } from './core/work.js';
+export type { MillEvents } from './mill/events.js';
+export { JobStatus, type Attempt, type Job, type LogLine, type MissedPolicy } from './core/records/job.js';
+export type { FailureKind } from './core/records/work.js';
 
 // Reactive tasks
 export type {
@@ -44,17 +44,17 @@ export type {
   ReactiveTaskDefinition,
   TaskRetryPolicy,
 } from './reactive/definition.js';
-export type { GetDocumentOptions, TaskContext, TaskHandler } from './reactive/context.js';
-export type { FoundTask, TaskPage, Tasks, TasksPageOptions } from './reactive/manager.js';
-export type { Planning } from './reactive/planning.js';
-export type { TasksFilter } from './reactive/tasks-filter.js';
+export type { GetDocumentOptions, TaskContext, TaskHandler } from './reactive/run/context.js';
+export type { FoundTask, TaskPage, Tasks, TasksPageOptions } from './reactive/manage/manager.js';
+export type { Planning } from './reactive/planner/planning.js';
+export type { TasksFilter } from './reactive/manage/tasks-filter.js';
 export type { TaskStats } from './store/reactive.js';
 export type { ReactiveOptions } from './reactive/options.js';
-export { TaskStatus, type Task } from './core/task.js';
-export type { Role } from './shift.js';
+export { TaskStatus, type Task } from './core/records/task.js';
+export type { Role } from './mill/instance-runtime.js';
 
 // Document schedules
-export type { DocumentOptions, DocumentSchedule, NamedSchedule } from './document-schedules.js';
+export type { DocumentOptions, DocumentSchedule, NamedSchedule } from './mill/document-schedules.js';
 export type {
   DocumentsFilter,
   DocumentsPage,
@@ -62,7 +62,7 @@ export type {
   FoundDocument,
 } from './documents/finding.js';
 export type { DocumentContext, HookContext, ScheduleErrorContext } from './documents/options.js';
-export type { DocumentMissedPolicy } from './documents/next.js';
+export type { DocumentMissedPolicy } from './documents/times/next.js';
 export type { DocumentFailure, DocumentFields, DocumentJob, DocumentState } from './store/documents.js';
 
 // Metrics
@@ -72,8 +72,8 @@ export type { Metrics, SeriesOptions } from './metrics/series.js';
 export type { Activity, Cell, MeasuredKind, SeriesPoint } from './store/metrics.js';
 
 // Locks
-export type { LockContext } from './engine/lock-hold.js';
-export type { LockOptions } from './locks.js';
+export type { LockContext } from './locks/lock-hold.js';
+export type { LockOptions } from './locks/locks.js';
 
 // Time
 export type { Duration } from './time/duration.js';

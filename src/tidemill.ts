@@ -1,17 +1,17 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec';
-import { Audit } from './audit.js';
+import { Audit } from './mill/audit.js';
 import { Emitter } from './core/emitter.js';
 import { asError } from './core/errors.js';
-import type { Job } from './core/job.js';
+import type { Job } from './core/records/job.js';
 import { safeLogger, type Logger } from './core/logger.js';
 import { checkFunction, show } from './core/options.js';
-import type { LockContext } from './engine/lock-hold.js';
+import type { LockContext } from './locks/lock-hold.js';
 import type { AnyHandler, JobHandler } from './jobs/context.js';
 import type { JobDefinition, JobOptions, WorkOptions } from './jobs/definition.js';
 import { readJob, readWork, type Handled } from './jobs/handler-arguments.js';
-import type { MillEvents } from './events.js';
+import type { MillEvents } from './mill/events.js';
 import { Jobs } from './jobs/manager.js';
-import { Queue, type EnqueuedJob, type EnqueueOptions, type ScheduleOptions } from './jobs/queue.js';
+import { Queue, type EnqueuedJob, type EnqueueOptions, type ScheduleOptions } from './jobs/enqueuer.js';
 import { Registry } from './jobs/registry.js';
 import { Results } from './jobs/results.js';
 import { Schedules } from './jobs/schedules.js';
@@ -20,28 +20,28 @@ import {
   type DocumentOptions,
   type DocumentSchedule,
   type NamedSchedule,
-} from './document-schedules.js';
-import { diagnose } from './doctor.js';
-import { healthOf, type Health } from './health.js';
-import { HeldStore } from './held-store.js';
-import { instancesOf, type MillInstance } from './instances.js';
-import { checkItems, jobType, type JobType, type NamedItem, type Payload } from './job-types.js';
-import { Life, type StartOptions, type StopOptions } from './life.js';
-import { Locks, type LockOptions } from './locks.js';
+} from './mill/document-schedules.js';
+import { diagnose } from './mill/doctor.js';
+import { healthOf, type Health } from './mill/health.js';
+import { HeldStore } from './mill/store-handle.js';
+import { instancesOf, type MillInstance } from './mill/instances.js';
+import { checkItems, jobType, type JobType, type NamedItem, type Payload } from './mill/job-types.js';
+import { Life, type StartOptions, type StopOptions } from './mill/lifecycle.js';
+import { Locks, type LockOptions } from './locks/locks.js';
 import { Monitor } from './metrics/monitor.js';
 import type { PrometheusRegistry } from './metrics/prometheus.js';
 import { Metrics } from './metrics/series.js';
-import { checkMillOptions, type MillSettings, type TidemillOptions } from './mill-options.js';
+import { checkMillOptions, type MillSettings, type TidemillOptions } from './mill/options.js';
 import { compileTask, type ReactiveTaskDefinition } from './reactive/definition.js';
 import { Definitions } from './reactive/definitions.js';
-import { Tasks, type TaskPage, type TasksPageOptions } from './reactive/manager.js';
+import { Tasks, type TaskPage, type TasksPageOptions } from './reactive/manage/manager.js';
 import { reactiveOf } from './reactive/reactive-of.js';
-import type { TasksFilter } from './reactive/tasks-filter.js';
-import { Shift, type Role } from './shift.js';
+import type { TasksFilter } from './reactive/manage/tasks-filter.js';
+import { Shift, type Role } from './mill/instance-runtime.js';
 import type { Finding } from './store/inspect.js';
 import type { Store, TransactionOf } from './store/port.js';
 import { Tracing } from './tracing/load.js';
-import { Why, type Reason, type WhyTarget } from './why.js';
+import { Why, type Reason, type WhyTarget } from './mill/why.js';
 
 /**
  * The front door. The constructor starts nothing and opens nothing: a producer that only enqueues never has to

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Collection, Db, Document } from 'mongodb';
-import { planPipeline } from '../../src/mongodb/reactive/plan.js';
+import { planPipeline } from '../../src/mongodb/reactive/plan/plan.js';
 import { compileTask } from '../../src/reactive/definition.js';
 import { SOURCE, TASK, type Data } from '../contenders/reactive/contender.js';
 

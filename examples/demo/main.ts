@@ -2,7 +2,7 @@
 import { fileURLToPath } from 'node:url';
 import { ServerError, startMongo, startPostgres } from '@tidemill/servers';
 import { runProgram } from '../../src/cli/program.js';
-import { realWorld } from '../../src/cli/world.js';
+import { realWorld } from '../../src/cli/cli-env.js';
 import { ensurePage } from './page.js';
 
 const entry = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));

@@ -1,5 +1,5 @@
 import { userInfo } from 'node:os';
-import { audited, reasonOf, type Done } from '../tools.js';
+import { audited, reasonOf, type Done } from '../mill/tools.js';
 import type { Session } from './context.js';
 
 /** Who sits there, for the audit log. Inside a container there may be no such user. */

@@ -2,11 +2,11 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Command } from 'commander';
 import { Tidemill, type Store } from '../index.js';
-import { folderOf, openStore, type OpenOptions } from '../open-store.js';
+import { folderOf, openStore, type OpenOptions } from '../mill/open-store.js';
 import { CliError, Exit } from './exit.js';
 import { Output } from './output.js';
 import { hider, safeUrl } from './secrets.js';
-import type { World } from './world.js';
+import type { World } from './cli-env.js';
 
 /** What every command that opens a store is given. */
 export interface StoreFlags {

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { JobStatus, TaskStatus, type JobsFilter, type TasksFilter } from '../index.js';
 import { CliError, Exit } from './exit.js';
-import { gathered } from './frame.js';
+import { gathered } from './command-builder.js';
 
 /** How lists, retries and cancellations say which work is meant. */
 export interface FilterFlags {

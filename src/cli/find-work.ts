@@ -1,5 +1,5 @@
 import type { FoundDocument, FoundTask, Job } from '../index.js';
-import { idText } from '../tools.js';
+import { idText } from '../mill/tools.js';
 import type { Session } from './context.js';
 
 export type Work =

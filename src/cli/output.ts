@@ -1,6 +1,6 @@
 import { facts, table, type Column } from './render/table.js';
 import { harmless, jsonText, painter, type Paint } from './render/text.js';
-import type { World } from './world.js';
+import type { World } from './cli-env.js';
 
 export interface OutputOptions {
   readonly json: boolean;

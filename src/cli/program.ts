@@ -1,6 +1,6 @@
 import { Command, CommanderError } from 'commander';
-import { reasonOf } from '../tools.js';
-import { versionOf } from '../version.js';
+import { reasonOf } from '../mill/tools.js';
+import { versionOf } from '../mill/version.js';
 import { addBench } from './commands/bench.js';
 import { addCancel, addRetry } from './commands/change.js';
 import { addCompletion } from './commands/completion.js';
@@ -15,10 +15,10 @@ import { addRun } from './commands/run.js';
 import { addShow } from './commands/show.js';
 import { addStats } from './commands/stats.js';
 import { Exit, exitOf } from './exit.js';
-import { Frame } from './frame.js';
+import { Frame } from './command-builder.js';
 import { cleanLines, harmless, painter } from './render/text.js';
 import { hider } from './secrets.js';
-import type { World } from './world.js';
+import type { World } from './cli-env.js';
 
 const ABOUT = `Looks into, and manages, the background work of a Tidemill store.
 

@@ -1,5 +1,5 @@
 /** Store URLs carry credentials. What is printed of one, or of an error about it, goes through here. */
-import { hideParameters, hideUserinfo, SECRET_PARAMETER, urlParts } from '../tools.js';
+import { hideParameters, hideUserinfo, SECRET_PARAMETER, urlParts } from '../mill/tools.js';
 
 /** Scheme, hosts and database: never a user, a password, or what follows the question mark. */
 export function safeUrl(url: string): string {

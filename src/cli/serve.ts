@@ -3,7 +3,7 @@ import { createDashboard, toNodeHandler } from '../dashboard/index.js';
 import type { Tidemill } from '../index.js';
 import { actor } from './audit.js';
 import { CliError, Exit } from './exit.js';
-import { Gate } from './gate.js';
+import { Gate } from './login-gate.js';
 
 export interface ServeOptions {
   readonly mill: Tidemill;

@@ -2,7 +2,7 @@
  * The error tree. Every error of the library is a `TidemillError` with a stable `code`, its `cause` kept, and the
  * fix in its message. Classes are recognised by a brand, so that two copies of the package in one process agree.
  */
-import { hideCredentials } from './credentials.js';
+import { hideCredentials } from './text/credentials.js';
 
 const BRAND = Symbol.for('tidemill.error');
 

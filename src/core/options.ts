@@ -1,5 +1,5 @@
 import { closest, distance } from 'fastest-levenshtein';
-import { hideCredentials } from './credentials.js';
+import { hideCredentials } from './text/credentials.js';
 import { OptionError } from './errors.js';
 
 /** A value as it should appear in an error message: short, and recognisable. */

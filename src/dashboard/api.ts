@@ -1,20 +1,20 @@
-import { need } from './access.js';
-import { actOnName, actOnOne, actOnScheduleRow, begin, countTarget } from './actions.js';
-import type { Answers } from './answers.js';
-import type { Asked } from './asked.js';
-import { auditPage } from './audit.js';
-import { Body } from './body.js';
-import { checkCsrf, session } from './csrf.js';
-import { badRequest, notFound, Refusal } from './errors.js';
-import { failures } from './failures.js';
-import type { Live } from './live.js';
-import type { Operations } from './operations.js';
-import { overview } from './overview.js';
-import { checkParameters, one } from './parameters.js';
-import { json } from './respond.js';
-import { schedulePage } from './schedules.js';
-import { sessionOf } from './session.js';
-import { workDetail, workPage } from './work.js';
+import { need } from './http/access.js';
+import { actOnName, actOnOne, actOnScheduleRow, begin, countTarget } from './actions/actions.js';
+import type { Answers } from './response-cache.js';
+import type { Asked } from './request-context.js';
+import { auditPage } from './pages/audit.js';
+import { Body } from './http/body.js';
+import { checkCsrf, session } from './http/csrf.js';
+import { badRequest, notFound, Refusal } from './http/errors.js';
+import { failures } from './pages/failures.js';
+import type { Live } from './http/live.js';
+import type { Operations } from './actions/operations.js';
+import { overview } from './pages/overview.js';
+import { checkParameters, one } from './http/parameters.js';
+import { json } from './http/respond.js';
+import { schedulePage } from './kinds/schedules.js';
+import { sessionOf } from './http/session.js';
+import { workDetail, workPage } from './kinds/work.js';
 
 export interface ApiParts {
   readonly answers: Answers;

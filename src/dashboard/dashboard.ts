@@ -1,16 +1,16 @@
-import { versionOf } from '../tools.js';
-import { admit } from './access.js';
-import { Answers } from './answers.js';
+import { versionOf } from '../mill/tools.js';
+import { admit } from './http/access.js';
+import { Answers } from './response-cache.js';
 import { api, type ApiParts } from './api.js';
-import { Assets } from './assets.js';
-import { isInternal, notFound, problemOf, Refusal, stopped } from './errors.js';
-import { Live } from './live.js';
-import { Operations } from './operations.js';
+import { Assets } from './http/assets.js';
+import { isInternal, notFound, problemOf, Refusal, stopped } from './http/errors.js';
+import { Live } from './http/live.js';
+import { Operations } from './actions/operations.js';
 import { checkDashboard, type DashboardOptions, type DashboardSettings } from './options.js';
-import { Redactor } from './redact.js';
-import { checkWhence } from './csrf.js';
-import { Seal } from './seal.js';
-import { plainPage, refused, respond } from './respond.js';
+import { Redactor } from './redaction/redact.js';
+import { checkWhence } from './http/csrf.js';
+import { Seal } from './redaction/seal.js';
+import { plainPage, refused, respond } from './http/respond.js';
 
 /** The dashboard of a mill: a page and its JSON API, as one handler of web requests. */
 export interface Dashboard {

@@ -7,9 +7,9 @@ import {
   checkText,
   forConsole,
   show,
-} from '../tools.js';
+} from '../mill/tools.js';
 import type { Right } from './contract.js';
-import { SECRETS } from './secret-names.js';
+import { SECRETS } from './redaction/secret-names.js';
 
 /** All that the dashboard asks of a mill. */
 export type Mill = Pick<

@@ -2,7 +2,7 @@
 import { OptionError } from '../core/errors.js';
 import { checkFieldValues, type FieldValues } from '../core/fields.js';
 import { checkInteger, checkKeys, checkOneOf, checkRange, checkText, show } from '../core/options.js';
-import { idText } from '../core/paths.js';
+import { idText } from '../core/text/paths.js';
 import type { DocumentJob, DocumentJobStore, DocumentQuery, DocumentState } from '../store/documents.js';
 import type { TimeRange } from '../store/port.js';
 

@@ -8,7 +8,7 @@ export type {
   SchedulerOptions,
 } from './options.js';
 export type { DocumentsFilter, DocumentsPage, DocumentsPageOptions, FoundDocument } from './finding.js';
-export type { DocumentMissedPolicy } from './next.js';
+export type { DocumentMissedPolicy } from './times/next.js';
 export type {
   DocumentChanges as JobChanges,
   DocumentFailure,

@@ -6,7 +6,7 @@ import type { DocumentJob, DocumentJobStore } from '../store/documents.js';
 import { toMs, type Duration } from '../time/duration.js';
 import { retryRule, type RetryPolicy, type RetryRule } from '../time/retry.js';
 import { checkZone } from '../time/zone.js';
-import { MISSED, type DocumentMissedPolicy } from './next.js';
+import { MISSED, type DocumentMissedPolicy } from './times/next.js';
 
 /** What a handler gets besides its document. */
 export interface DocumentContext<Doc = Record<string, unknown>> {

@@ -3,7 +3,7 @@ import { safeLogger, type Logger } from '../core/logger.js';
 import { checkKeys } from '../core/options.js';
 import type { DocumentJob, DocumentJobStore } from '../store/documents.js';
 import { toMs, type Duration } from '../time/duration.js';
-import { conclude } from './conclude.js';
+import { conclude } from './run/conclude.js';
 import {
   countMatching,
   findPage,
@@ -12,9 +12,9 @@ import {
   type DocumentsPage,
   type DocumentsPageOptions,
 } from './finding.js';
-import { Hooks, type Fallback } from './hooks.js';
-import { Intervals } from './interval.js';
-import { noMeasures, type Measures } from './measures.js';
+import { Hooks, type Fallback } from './run/hooks.js';
+import { Intervals } from './times/interval.js';
+import { noMeasures, type Measures } from './run/measures.js';
 import {
   checkJobStore,
   checkScheduler,
@@ -22,8 +22,8 @@ import {
   type SchedulerOptions,
   type ScheduleSettings,
 } from './options.js';
-import { timeOf, type Time } from './time.js';
-import { Turn } from './turn.js';
+import { timeOf, type Time } from './times/time.js';
+import { Turn } from './run/scheduler-run.js';
 
 export interface StopOptions {
   /** How long to wait for handlers; then their signals abort, and their documents are due again. Default: for ever. */

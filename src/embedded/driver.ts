@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { PGlite } from '@electric-sql/pglite';
 import { systemClock, within } from '../core/clock.js';
 import { StoreError, TidemillError } from '../core/errors.js';
-import type { Driver, Queryable } from '../sql/driver.js';
+import type { Driver, Queryable } from '../sql/connection/driver.js';
 import { takeFolder } from './folder.js';
 import { PrivateFolder } from './private-files.js';
 

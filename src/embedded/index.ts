@@ -7,6 +7,6 @@ export function embedded(options: EmbeddedOptions = {}): EmbeddedStore {
 
 export { EmbeddedStore, type EmbeddedOptions };
 export type { EmbeddedDatabase } from './driver.js';
-export type { SqlFragment } from '../core/sql-fragment.js';
-export type { Queryable } from '../sql/driver.js';
-export { sql, type SqlValue } from '../sql/reactive/fragment.js';
+export type { SqlFragment } from '../core/text/sql-fragment.js';
+export type { Queryable } from '../sql/connection/driver.js';
+export { sql, type SqlValue } from '../sql/tables/fragment.js';

@@ -1,7 +1,7 @@
 import { OptionError } from '../core/errors.js';
 import { checkKeys, checkText, show } from '../core/options.js';
-import type { Opened } from '../sql/connection.js';
-import type { Driver } from '../sql/driver.js';
+import type { Opened } from '../sql/connection/connection.js';
+import type { Driver } from '../sql/connection/driver.js';
 import { SQL_OPTIONS, SqlStore, type SqlOptions } from '../sql/store.js';
 import { given, inFolder, inMemory, type EmbeddedDatabase } from './driver.js';
 import { LeaseClock } from './lease-clock.js';

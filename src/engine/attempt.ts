@@ -1,9 +1,9 @@
 import type { Clock, Timer } from '../core/clock.js';
 import { AttemptTimeoutError } from '../core/errors.js';
-import type { Finished, Outcome } from '../core/outcome.js';
-import type { Work } from '../core/work.js';
+import type { Finished, Outcome } from '../core/records/outcome.js';
+import type { Work } from '../core/records/work.js';
 import { leaseOf, type Lease } from '../store/port.js';
-import type { AttemptControl, Trigger } from './trigger.js';
+import type { AttemptControl, Trigger } from './work-runner.js';
 
 /** One run of one handler, with its signal. */
 export class Attempt<W extends Work = Work> implements AttemptControl {

@@ -1,21 +1,21 @@
 import { pause, within, type Clock, type Timer } from '../core/clock.js';
 import { CancelledError, LeaseLostError, StoppingError, type TidemillError } from '../core/errors.js';
-import type { Finished } from '../core/outcome.js';
-import type { Work } from '../core/work.js';
+import type { Finished } from '../core/records/outcome.js';
+import type { Work } from '../core/records/work.js';
 import { leaseOf, type Hint, type WorkKind } from '../store/port.js';
 import { Abandoned } from './abandoned.js';
 import { Attempt, runAttempt } from './attempt.js';
 import { CancelWatch } from './cancel-watch.js';
-import { ClaimLoop } from './claim-loop.js';
-import { tracedEnd } from './ending.js';
-import { Lanes } from './lanes.js';
-import type { Seat } from './listener.js';
-import { Notebook } from './notebook.js';
+import { ClaimLoop } from './claim/claim-loop.js';
+import { tracedEnd } from './record/ending.js';
+import { Lanes } from './claim/lanes.js';
+import type { Seat } from './claim/listener.js';
+import { Notebook } from './record/notebook.js';
 import type { EngineOptions, EngineState } from './options.js';
-import { Reservations, type Reservation } from './reservation.js';
-import { Settler, type SettlerOptions } from './settler.js';
-import type { Crew, Station } from './station.js';
-import { Wake } from './wake.js';
+import { Reservations, type Reservation } from './claim/reservation.js';
+import { Settler, type SettlerOptions } from './record/settler.js';
+import type { Crew, Station } from './lease/instance-context.js';
+import { Wake } from './claim/wake.js';
 
 /** More unrecorded outcomes than this, and nothing new is claimed. */
 const MOST_UNSETTLED = 2_000;

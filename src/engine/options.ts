@@ -2,12 +2,12 @@ import type { Clock } from '../core/clock.js';
 import type { Logger } from '../core/logger.js';
 import type { Meter } from '../core/meter.js';
 import type { Tracer } from '../core/tracer.js';
-import type { Work } from '../core/work.js';
+import type { Work } from '../core/records/work.js';
 import type { Cluster, Glance, WakeUp, WorkKind, WorkStore } from '../store/port.js';
-import type { ClaimCounters } from './claim-loop.js';
-import type { RefusedOutcome } from './refused.js';
-import type { Station } from './station.js';
-import type { Trigger } from './trigger.js';
+import type { ClaimCounters } from './claim/claim-loop.js';
+import type { RefusedOutcome } from './record/refused-outcomes.js';
+import type { Station } from './lease/instance-context.js';
+import type { Trigger } from './work-runner.js';
 
 export interface EngineOptions<W extends Work, S> {
   readonly kind: WorkKind;

@@ -1,8 +1,8 @@
-import { entryOf, textOf } from '../core/history.js';
-import { NEVER, type JobRecord, type JobStatus } from '../core/job.js';
-import type { Finished, Outcome } from '../core/outcome.js';
-import type { FailureKind } from '../core/work.js';
-import type { Conclusion, Extra } from '../engine/trigger.js';
+import { entryOf, textOf } from '../core/records/history.js';
+import { NEVER, type JobRecord, type JobStatus } from '../core/records/job.js';
+import type { Finished, Outcome } from '../core/records/outcome.js';
+import type { FailureKind } from '../core/records/work.js';
+import type { Conclusion, Extra } from '../engine/work-runner.js';
 import {
   leaseOf,
   type FailedRun,

@@ -1,5 +1,5 @@
-import type { Job } from '../core/job.js';
-import type { Task } from '../core/task.js';
+import type { Job } from '../core/records/job.js';
+import type { Task } from '../core/records/task.js';
 
 /** Each event carries one object, with the instance that saw it. */
 export interface JobEvents {

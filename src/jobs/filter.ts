@@ -1,6 +1,6 @@
 import { OptionError } from '../core/errors.js';
 import { checkFieldValues, type FieldValues } from '../core/fields.js';
-import { JOB_STATUSES, type JobStatus } from '../core/job.js';
+import { JOB_STATUSES, type JobStatus } from '../core/records/job.js';
 import { checkBoolean, checkKeys, checkOneOf, checkRange, checkText } from '../core/options.js';
 import type { JobFilter, TimeRange } from '../store/port.js';
 

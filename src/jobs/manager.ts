@@ -4,8 +4,8 @@ import {
   groupsOf,
   type ErrorGroups,
   type ErrorsOptions,
-} from '../core/failure-groups.js';
-import { JOB_STATUSES, toJob, type Job, type JobRecord, type JobStatus } from '../core/job.js';
+} from '../core/records/failure-groups.js';
+import { JOB_STATUSES, toJob, type Job, type JobRecord, type JobStatus } from '../core/records/job.js';
 import {
   checkBoolean,
   checkFunction,

@@ -1,5 +1,5 @@
 import { OptionError } from '../core/errors.js';
-import type { JobRecord } from '../core/job.js';
+import type { JobRecord } from '../core/records/job.js';
 import { checkInteger, checkKeys, checkOneOf, show } from '../core/options.js';
 import type { Page } from '../store/port.js';
 

@@ -1,6 +1,6 @@
 import type { Clock, Timer } from '../core/clock.js';
 import { TidemillError } from '../core/errors.js';
-import type { JobRecord } from '../core/job.js';
+import type { JobRecord } from '../core/records/job.js';
 import type { Store } from '../store/port.js';
 
 const FIRST_MS = 20;

@@ -1,5 +1,5 @@
 import { TidemillError } from '../core/errors.js';
-import type { Attempt, JobRecord, MissedPolicy } from '../core/job.js';
+import type { Attempt, JobRecord, MissedPolicy } from '../core/records/job.js';
 import { checkInteger, checkKeys, checkText } from '../core/options.js';
 import type { Store } from '../store/port.js';
 import { preview, slotAfter } from '../time/recurrence.js';

@@ -1,9 +1,9 @@
 import type { Clock } from '../core/clock.js';
 import { StoreError, TidemillError } from '../core/errors.js';
-import { inHalves, type Blame } from '../core/halves.js';
-import type { Finished } from '../core/outcome.js';
-import { inPieces, type Tried } from '../core/pieces.js';
-import type { FailureKind, Work } from '../core/work.js';
+import { inHalves, type Blame } from '../core/batches/bisect.js';
+import type { Finished } from '../core/records/outcome.js';
+import { inPieces, type Tried } from '../core/batches/pieces.js';
+import type { FailureKind, Work } from '../core/records/work.js';
 import { leaseOf, type FailedRun, type Instance, type StrayQuery, type WorkStore } from '../store/port.js';
 
 export type Policies = Readonly<Record<string, unknown>>;

@@ -1,10 +1,10 @@
 import { OptionError } from '../core/errors.js';
 import { checkKeys, show } from '../core/options.js';
-import { withValueAt } from '../core/paths.js';
+import { withValueAt } from '../core/text/paths.js';
 import type { ChangeKind, ChangeLog } from './reactive/log.js';
-import { compileQuery } from './reactive/query.js';
-import { textOf } from './reactive/values.js';
-import { copyOf } from './records.js';
+import { compileQuery } from './reactive/query/query.js';
+import { textOf } from './reactive/query/values.js';
+import { copyOf } from './jobs/records.js';
 import { MemoryTransaction } from './transaction.js';
 
 export type MemoryDocument = Readonly<Record<string, unknown>>;

@@ -1,4 +1,4 @@
-import { TASK_STATUSES } from '../core/task.js';
+import { TASK_STATUSES } from '../core/records/task.js';
 import type { MeasuredKind } from '../store/metrics.js';
 import type { Cluster, Depth, DepthRequest, Instance, InstanceState, Store } from '../store/port.js';
 import type { TaskPlan } from '../store/reactive.js';

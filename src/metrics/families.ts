@@ -4,7 +4,7 @@ import type { Counts, MeasuredKind, Shared } from '../store/metrics.js';
 import type { Depth } from '../store/port.js';
 import { CATALOGUE, type MetricInfo } from './catalogue.js';
 import { readHistogram, type Bounds } from './histogram.js';
-import { OWN_SERIES } from './ledger.js';
+import { OWN_SERIES } from './counters.js';
 
 type Labels = Readonly<Record<string, string | number>>;
 

@@ -6,10 +6,10 @@ import { MINUTE_MS, type Shared, type Vitals } from '../store/metrics.js';
 import type { Instance, Store } from '../store/port.js';
 import { census, speaks, waitingOf, type CensusOptions } from './census.js';
 import { families, type View } from './families.js';
-import { Ledger } from './ledger.js';
+import { Ledger } from './counters.js';
 import type { MonitoringSettings } from './options.js';
 import { Prometheus, type PrometheusRegistry } from './prometheus.js';
-import { Teller } from './teller.js';
+import { Teller } from './metrics-pusher.js';
 
 export interface MonitorOptions extends CensusOptions {
   readonly settings: MonitoringSettings;

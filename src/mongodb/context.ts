@@ -8,7 +8,7 @@ import type {
 } from 'mongodb';
 import { OptionError } from '../core/errors.js';
 import type { ServerClock } from '../core/server-clock.js';
-import type { JobDocument } from './document.js';
+import type { JobDocument } from './jobs/document.js';
 import { sorted } from './errors.js';
 
 /** What every query file needs: the open collections and the facts about the server. */

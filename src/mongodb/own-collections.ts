@@ -1,8 +1,8 @@
 import type { Collection } from 'mongodb';
-import { auditIndexes } from './audit.js';
+import { auditIndexes } from './cluster/audit.js';
 import type { Mongo } from './context.js';
 import { globalsIndexes, jobIndexes, type IndexPlan } from './indexes.js';
-import { metricsIndexes } from './metrics.js';
+import { metricsIndexes } from './cluster/metrics.js';
 
 /** A collection of ours with the indexes that it needs. */
 export type Owned = readonly [collection: Collection, indexes: readonly IndexPlan[]];

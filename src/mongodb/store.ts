@@ -16,7 +16,7 @@ import type { AuditStore } from '../store/audit.js';
 import type { DocumentJobStore, DocumentPlace } from '../store/documents.js';
 import type { Finding } from '../store/inspect.js';
 import type { ReactiveStore } from '../store/reactive.js';
-import { auditIndexes, auditStore } from './audit.js';
+import { auditIndexes, auditStore } from './cluster/audit.js';
 import { ownClient } from './client.js';
 import {
   collectionOptions,
@@ -27,8 +27,8 @@ import {
   type MetricsDocument,
   type Mongo,
 } from './context.js';
-import type { JobDocument } from './document.js';
-import { mongodbDocuments } from './documents.js';
+import type { JobDocument } from './jobs/document.js';
+import { mongodbDocuments } from './documents/store.js';
 import {
   createIndexes,
   globalsIndexes,
@@ -37,15 +37,15 @@ import {
   jobIndexes,
   missingIndexError,
 } from './indexes.js';
-import { inspect } from './inspect.js';
-import { instanceStore } from './instances.js';
-import { jobStore } from './jobs.js';
-import { lockStore } from './locks.js';
-import { metricsIndexes, metricsStore } from './metrics.js';
+import { inspect } from './cluster/inspect.js';
+import { instanceStore } from './cluster/instances.js';
+import { jobStore } from './jobs/store.js';
+import { lockStore } from './cluster/locks.js';
+import { metricsIndexes, metricsStore } from './cluster/metrics.js';
 import { ownCollections } from './own-collections.js';
 import { Sources, taskIndexes } from './reactive/sources.js';
 import { reactiveStore } from './reactive/store.js';
-import { watch } from './watch.js';
+import { watch } from './cluster/watch.js';
 
 export interface MongodbOptions {
   /**

@@ -1,5 +1,5 @@
 import type { Pool, PoolClient, PoolConfig } from 'pg';
-import { sqlState } from '../sql/errors.js';
+import { sqlState } from '../sql/connection/errors.js';
 import type { PostgresClient } from './client.js';
 import { Connections } from './connections.js';
 import { ownPool } from './own-pool.js';

@@ -1,4 +1,4 @@
-import type { Queryable } from '../sql/driver.js';
+import type { Queryable } from '../sql/connection/driver.js';
 
 /** What is used of a client of node-postgres. */
 export interface PostgresClient extends Queryable {

@@ -1,12 +1,12 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { StoreError } from '../core/errors.js';
-import type { Queryable } from '../sql/driver.js';
-import { sqlState } from '../sql/errors.js';
+import type { Queryable } from '../sql/connection/driver.js';
+import { sqlState } from '../sql/connection/errors.js';
 import type { Shortage } from '../store/port.js';
 import { checkedOut } from './checked-out.js';
 import type { PostgresClient, PostgresPool } from './client.js';
 import { answered, SilentError } from './silence.js';
-import { Turns, type Use } from './turns.js';
+import { Turns, type Use } from './connection-turns.js';
 
 export interface ConnectionsOptions {
   /** How many the pool has at most; Infinity where it does not say. */

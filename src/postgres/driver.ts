@@ -1,10 +1,10 @@
 import type { PoolClient, PoolConfig } from 'pg';
-import type { Driver, Queryable } from '../sql/driver.js';
+import type { Driver, Queryable } from '../sql/connection/driver.js';
 import { besideOf, type Beside } from './beside.js';
 import { checkedOut } from './checked-out.js';
 import type { PostgresClient, PostgresPool } from './client.js';
 import { Connections } from './connections.js';
-import { Ear } from './ear.js';
+import { Ear } from './listen-connection.js';
 import { connectAlone, ownPool } from './own-pool.js';
 import { Prepared } from './prepared.js';
 import { inTransaction, limitedIn } from './transaction.js';

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { PoolClient } from 'pg';
-import type { Queryable } from '../sql/driver.js';
-import { sqlState } from '../sql/errors.js';
+import type { Queryable } from '../sql/connection/driver.js';
+import { sqlState } from '../sql/connection/errors.js';
 import type { Connections } from './connections.js';
 
 /** A plan that was made for a small table is not kept for long: the table may have grown. */

@@ -1,9 +1,9 @@
 import { StoreError, TidemillError } from '../core/errors.js';
-import type { Queryable } from '../sql/driver.js';
+import type { Queryable } from '../sql/connection/driver.js';
 import type { PostgresClient } from './client.js';
 import type { Connections } from './connections.js';
 import { answered, SilentError } from './silence.js';
-import type { Use } from './turns.js';
+import type { Use } from './connection-turns.js';
 
 /** A connection on which even this is not answered is given up. */
 const ROLLBACK_MS = 5_000;

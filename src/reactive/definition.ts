@@ -12,7 +12,7 @@ import type { DeleteWhen, OnVersionChange, TaskPlan } from '../store/reactive.js
 import { parseCron } from '../time/cron.js';
 import { toMs, type Duration } from '../time/duration.js';
 import { retryRule, type RetryPolicy, type RetryRule } from '../time/retry.js';
-import type { TaskHandler } from './context.js';
+import type { TaskHandler } from './run/context.js';
 
 export type TaskRetryPolicy = RetryPolicy & {
   /** A changed document begins a new sequence of attempts. Default: true. */

@@ -1,4 +1,4 @@
-import type { Task } from '../core/task.js';
+import type { Task } from '../core/records/task.js';
 
 /** What reactive tasks tell. Each carries one object. */
 export interface TaskEvents {

@@ -16,24 +16,24 @@ import type {
   Watch,
   WatchHandlers,
 } from '../store/port.js';
-import { auditStore } from './audit.js';
-import { Connection, type Opened, type Sql } from './connection.js';
-import { sqlDocuments } from './documents.js';
-import { driftText, schemaDrift } from './drift.js';
-import type { Queryable } from './driver.js';
-import { run } from './errors.js';
-import { inspect } from './inspect.js';
-import { instanceStore } from './instances.js';
-import { jobStore } from './jobs.js';
-import { lockStore } from './locks.js';
-import { metricsStore } from './metrics.js';
-import { migrationsFrom } from './migrate.js';
-import { dropTriggers, leftoverTables } from './reactive/leftovers.js';
+import { auditStore } from './cluster/audit.js';
+import { Connection, type Opened, type Sql } from './connection/connection.js';
+import { sqlDocuments } from './documents/store.js';
+import { driftText, schemaDrift } from './schema/drift.js';
+import type { Queryable } from './connection/driver.js';
+import { run } from './connection/errors.js';
+import { inspect } from './schema/inspect.js';
+import { instanceStore } from './cluster/instances.js';
+import { jobStore } from './jobs/store.js';
+import { lockStore } from './cluster/locks.js';
+import { metricsStore } from './cluster/metrics.js';
+import { migrationsFrom } from './schema/migrate.js';
+import { dropTriggers, leftoverTables } from './reactive/feed/leftovers.js';
 import { Sources } from './reactive/sources.js';
 import { reactiveStore } from './reactive/store.js';
-import { checkSchema, namesIn, quoted, type Names } from './names.js';
-import { refusesText } from './values.js';
-import { watch } from './watch.js';
+import { checkSchema, namesIn, quoted, type Names } from './schema/names.js';
+import { refusesText } from './connection/values.js';
+import { watch } from './cluster/watch.js';
 
 /** What both SQL stores can be told. */
 export interface SqlOptions {

@@ -1,7 +1,7 @@
 /** Where a document keeps its schedule, and how that is read. */
 import { OptionError } from '../core/errors.js';
 import { checkKeys, show } from '../core/options.js';
-import { valueAt, withValueAt } from '../core/paths.js';
+import { valueAt, withValueAt } from '../core/text/paths.js';
 import type { DocumentFailure, DocumentFields, DocumentJob } from './documents.js';
 
 const DEFAULT_FIELDS: DocumentFields = {

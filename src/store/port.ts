@@ -3,12 +3,12 @@
  * batch, and has its precondition inside the write. A store records what the engine decided and decides nothing itself.
  */
 import type { Clock } from '../core/clock.js';
-import type { FailureLine } from '../core/failure-groups.js';
+import type { FailureLine } from '../core/records/failure-groups.js';
 import type { FieldValues } from '../core/fields.js';
-import type { Attempt, JobRecord, JobStatus, LogLine, MissedPolicy } from '../core/job.js';
+import type { Attempt, JobRecord, JobStatus, LogLine, MissedPolicy } from '../core/records/job.js';
 import type { PayloadRules } from '../core/payload.js';
 import type { TraceContext } from '../core/tracer.js';
-import type { FailureKind } from '../core/work.js';
+import type { FailureKind } from '../core/records/work.js';
 import type { AuditStore } from './audit.js';
 import type { DocumentJobStore, DocumentPlace } from './documents.js';
 import type { Finding } from './inspect.js';

@@ -3,12 +3,12 @@
  * by which a change becomes work are the store's to evaluate, server-side: documents never come to the planner.
  */
 import { TidemillError, type TidemillErrorOptions } from '../core/errors.js';
-import type { FailureLine } from '../core/failure-groups.js';
+import type { FailureLine } from '../core/records/failure-groups.js';
 import type { FieldValues } from '../core/fields.js';
-import type { Attempt } from '../core/job.js';
-import type { TaskRecord, TaskStatus } from '../core/task.js';
+import type { Attempt } from '../core/records/job.js';
+import type { TaskRecord, TaskStatus } from '../core/records/task.js';
 import type { TraceContext } from '../core/tracer.js';
-import type { FailureKind } from '../core/work.js';
+import type { FailureKind } from '../core/records/work.js';
 import type { Instance, Lease, TaskAdvert, TimeRange, WorkStore } from './work.js';
 
 /** Where the watched documents live. */

@@ -1,6 +1,6 @@
 /** What the engine needs of a store for any kind of work: leases, claims, settlements, and who is alive. */
-import type { Attempt, JobRecord, LogLine } from '../core/job.js';
-import type { FailureKind, Work } from '../core/work.js';
+import type { Attempt, JobRecord, LogLine } from '../core/records/job.js';
+import type { FailureKind, Work } from '../core/records/work.js';
 
 /** Proof that one attempt owns one job. Each claim mints a new token, so a stale holder can never write. */
 export interface Lease {

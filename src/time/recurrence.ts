@@ -1,4 +1,4 @@
-import type { MissedPolicy } from '../core/job.js';
+import type { MissedPolicy } from '../core/records/job.js';
 import type { CronTimes } from './cron.js';
 
 /** A run that nobody started this long after it could be counts as missed, even if the next one is not due yet. */

@@ -1,5 +1,5 @@
 import { runProgram } from '../../src/cli/program.js';
-import type { World } from '../../src/cli/world.js';
+import type { World } from '../../src/cli/cli-env.js';
 
 export interface Terminal {
   /** Columns of the terminal; left out: stdout and stderr are pipes. */

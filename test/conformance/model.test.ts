@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import type { JobRecord, JobStatus } from '../../src/core/job.js';
+import type { JobRecord, JobStatus } from '../../src/core/records/job.js';
 import { memory } from '../../src/memory/index.js';
 import type { Registration, Store } from '../../src/store/port.js';
 import { virtualClock } from '../../src/testing/index.js';

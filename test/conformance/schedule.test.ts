@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { JobRecord } from '../../src/core/job.js';
+import type { JobRecord } from '../../src/core/records/job.js';
 import { aMill, gate, until } from '../support/mills.js';
 import { aClaim, ago, anInstance, opened } from '../support/port.js';
 import { eachStore } from '../support/stores.js';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import type { JobRecord } from '../../src/core/job.js';
+import type { JobRecord } from '../../src/core/records/job.js';
 import { leaseOf, type Store } from '../../src/store/port.js';
 import { eachStore } from '../support/stores.js';
 import { aClaim, aJob, anInstance, done, opened } from '../support/port.js';

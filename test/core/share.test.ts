@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { fairShare } from '../../src/core/share.js';
+import { fairShare } from '../../src/core/batches/fair-share.js';
 
 const share = (offers: Record<string, number>, total: number): Record<string, number> =>
   Object.fromEntries([...fairShare(new Map(Object.entries(offers)), total)].filter(([, taken]) => taken > 0));

@@ -1,9 +1,9 @@
 import { spawnSync } from 'node:child_process';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { shellWord } from '../../src/core/shell.js';
+import { shellWord } from '../../src/core/text/shell.js';
 import { judgeVersion } from '../../src/store/inspect.js';
-import { judgeOplog } from '../../src/mongodb/inspect.js';
-import { judgeCrowd, judgeVacuum } from '../../src/sql/inspect.js';
+import { judgeOplog } from '../../src/mongodb/cluster/inspect.js';
+import { judgeCrowd, judgeVacuum } from '../../src/sql/schema/inspect.js';
 import { memory } from '../../src/memory/index.js';
 import { aMill } from '../support/mills.js';
 import { findingOf } from './findings.js';

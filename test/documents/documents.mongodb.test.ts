@@ -3,7 +3,7 @@ import { Binary, BSONRegExp, MongoClient, ObjectId, UUID, type Collection } from
 import { describe, expect, inject, it } from 'vitest';
 import { ServerClock } from '../../src/core/server-clock.js';
 import { collectionOptions, type Mongo } from '../../src/mongodb/context.js';
-import { mongodbDocuments } from '../../src/mongodb/documents.js';
+import { mongodbDocuments } from '../../src/mongodb/documents/store.js';
 import { mongodb } from '../../src/mongodb/index.js';
 import { ids } from '../support/bson.js';
 import { behindProxy } from '../support/flaky-proxy.js';

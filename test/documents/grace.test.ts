@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { Grace } from '../../src/documents/grace.js';
+import { Grace } from '../../src/documents/run/outage-grace.js';
 import { virtualClock, type VirtualClock } from '../../src/testing/index.js';
 
 const LOCK_MS = 60_000;

@@ -1,8 +1,8 @@
 import { beforeAll, describe, expect, it } from 'vitest';
-import { lockStatement, lookStatement } from '../../src/sql/documents-lock.js';
-import type { Parameters } from '../../src/sql/documents-parameters.js';
-import { readTable, type DocumentTable } from '../../src/sql/documents-table.js';
-import { writeStatement } from '../../src/sql/documents-write.js';
+import { lockStatement, lookStatement } from '../../src/sql/documents/lock.js';
+import type { Parameters } from '../../src/sql/documents/parameters.js';
+import { readTable, type DocumentTable } from '../../src/sql/documents/table.js';
+import { writeStatement } from '../../src/sql/documents/write.js';
 import { freshPostgres, rawPool } from '../support/stores.js';
 import { future } from './shared/places.js';
 import { aName, rowsOf } from './tables.js';

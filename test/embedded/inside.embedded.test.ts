@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from 'vitest';
 import { LeaseClock } from '../../src/embedded/lease-clock.js';
 import { embedded, type Queryable } from '../../src/embedded/index.js';
-import { namesIn } from '../../src/sql/names.js';
+import { namesIn } from '../../src/sql/schema/names.js';
 import { aMill, gate, rarely, until } from '../support/mills.js';
 import { aClaim, aJob, anInstance, done, opened } from '../support/port.js';
 import { insertion } from '../support/rest.js';

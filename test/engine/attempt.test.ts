@@ -1,9 +1,9 @@
 import { describe, expect, it, vi } from 'vitest';
 import { AttemptTimeoutError, CancelledError } from '../../src/core/errors.js';
-import type { JobRecord } from '../../src/core/job.js';
-import type { Outcome } from '../../src/core/outcome.js';
+import type { JobRecord } from '../../src/core/records/job.js';
+import type { Outcome } from '../../src/core/records/outcome.js';
 import { Attempt, runAttempt } from '../../src/engine/attempt.js';
-import type { Trigger } from '../../src/engine/trigger.js';
+import type { Trigger } from '../../src/engine/work-runner.js';
 import { virtualClock } from '../../src/testing/index.js';
 import { gate } from '../support/mills.js';
 import { aClaimed } from './support.js';

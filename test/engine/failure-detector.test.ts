@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { FailureDetector } from '../../src/engine/failure-detector.js';
+import { FailureDetector } from '../../src/engine/lease/failure-detector.js';
 import { virtualClock } from '../../src/testing/index.js';
 import { aCluster } from '../engine/support.js';
 

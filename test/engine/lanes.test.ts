@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Work } from '../../src/core/work.js';
-import { Lanes } from '../../src/engine/lanes.js';
+import type { Work } from '../../src/core/records/work.js';
+import { Lanes } from '../../src/engine/claim/lanes.js';
 import { aClaimed, aCluster, me } from './support.js';
 
 function lanesOf(slots: number, names: Readonly<Record<string, number>>): Lanes {

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import type { Clock } from '../../src/core/clock.js';
-import { LeaseKeeper } from '../../src/engine/lease-keeper.js';
+import { LeaseKeeper } from '../../src/engine/lease/lease-keeper.js';
 import { memory } from '../../src/memory/index.js';
 
 it('holds no lease after its end, although the timer of a paused process has not fired yet', async () => {

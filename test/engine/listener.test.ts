@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Listener } from '../../src/engine/listener.js';
+import { Listener } from '../../src/engine/claim/listener.js';
 import { memory } from '../../src/memory/index.js';
 import type { Store, WatchHandlers } from '../../src/store/port.js';
 import { virtualClock } from '../../src/testing/index.js';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { StoreError } from '../../src/core/errors.js';
-import { Notebook } from '../../src/engine/notebook.js';
+import { Notebook } from '../../src/engine/record/notebook.js';
 import { leaseOf, type Note } from '../../src/store/port.js';
 import { virtualClock } from '../../src/testing/index.js';
 import { gate, until } from '../support/mills.js';

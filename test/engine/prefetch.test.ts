@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { MOST_AHEAD, Prefetch } from '../../src/engine/prefetch.js';
+import { MOST_AHEAD, Prefetch } from '../../src/engine/claim/prefetch.js';
 
 const after = (...durations: number[]): Prefetch => {
   const prefetch = new Prefetch();

@@ -1,9 +1,9 @@
 import { describe, expect, it, vi } from 'vitest';
 import { StoreError } from '../../src/core/errors.js';
-import type { JobRecord } from '../../src/core/job.js';
-import type { Finished } from '../../src/core/outcome.js';
-import { Settler } from '../../src/engine/settler.js';
-import type { Conclusion, Trigger } from '../../src/engine/trigger.js';
+import type { JobRecord } from '../../src/core/records/job.js';
+import type { Finished } from '../../src/core/records/outcome.js';
+import { Settler } from '../../src/engine/record/settler.js';
+import type { Conclusion, Trigger } from '../../src/engine/work-runner.js';
 import { leaseOf, type JobStore, type SettleAnswer, type Settlement } from '../../src/store/port.js';
 import { virtualClock } from '../../src/testing/index.js';
 import { gate, until } from '../support/mills.js';

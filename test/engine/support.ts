@@ -1,4 +1,4 @@
-import type { JobRecord } from '../../src/core/job.js';
+import type { JobRecord } from '../../src/core/records/job.js';
 import type { Cluster, Instance, InstanceState } from '../../src/store/port.js';
 
 let serial = 0;

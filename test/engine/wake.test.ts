@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from 'vitest';
-import { Wake } from '../../src/engine/wake.js';
+import { Wake } from '../../src/engine/claim/wake.js';
 import { virtualClock } from '../../src/testing/index.js';
 
 function aWake() {

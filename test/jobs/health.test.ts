@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { EngineState } from '../../src/engine/options.js';
-import { healthOf } from '../../src/health.js';
-import { checkMillOptions } from '../../src/mill-options.js';
+import { healthOf } from '../../src/mill/health.js';
+import { checkMillOptions } from '../../src/mill/options.js';
 import { memory } from '../../src/memory/index.js';
 
 const settings = checkMillOptions({ store: memory(), leaseDuration: '30s', maxAbandoned: 2 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { JobRecord } from '../../src/core/job.js';
+import type { JobRecord } from '../../src/core/records/job.js';
 import { Results } from '../../src/jobs/results.js';
 import { memory } from '../../src/memory/index.js';
 import type { Ends, Store } from '../../src/store/port.js';

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { StoreError } from '../../src/core/errors.js';
-import type { JobRecord } from '../../src/core/job.js';
+import type { JobRecord } from '../../src/core/records/job.js';
 import { Handover } from '../../src/maintenance/handover.js';
 import { leaseOf, type Settlement } from '../../src/store/port.js';
 import { virtualClock } from '../../src/testing/index.js';

@@ -2,8 +2,8 @@
 import fc from 'fast-check';
 import { MongoClient, type Document } from 'mongodb';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { compileProjection } from '../../src/memory/reactive/projection.js';
-import { compileQuery } from '../../src/memory/reactive/query.js';
+import { compileProjection } from '../../src/memory/reactive/query/projection.js';
+import { compileQuery } from '../../src/memory/reactive/query/query.js';
 import { freshUri } from '../support/stores.js';
 
 const NOW = new Date();

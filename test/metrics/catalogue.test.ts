@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { CATALOGUE } from '../../src/metrics/catalogue.js';
 import { families } from '../../src/metrics/families.js';
-import { Ledger } from '../../src/metrics/ledger.js';
+import { Ledger } from '../../src/metrics/counters.js';
 import type { Shared } from '../../src/store/metrics.js';
 
 const root = resolve(import.meta.dirname, '../..');

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
 import { readHistogram } from '../../src/metrics/histogram.js';
-import { growth, Ledger, MOST_NAMES, OTHERS, OWN_SERIES } from '../../src/metrics/ledger.js';
+import { growth, Ledger, MOST_NAMES, OTHERS, OWN_SERIES } from '../../src/metrics/counters.js';
 import { MINUTE_MS } from '../../src/store/metrics.js';
 
 const NOON = Date.parse('2026-01-01T12:00:00Z');

@@ -1,10 +1,10 @@
 import { MongoClient, type Document } from 'mongodb';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { headPipeline } from '../../src/mongodb/claim.js';
-import { dueDepthPipeline } from '../../src/mongodb/depths.js';
-import { countPipeline, findQuery, namesPipeline } from '../../src/mongodb/find.js';
-import { liveKey } from '../../src/mongodb/winners.js';
-import { clusterPipeline, duePipeline, oddPipelines } from '../../src/mongodb/look.js';
+import { headPipeline } from '../../src/mongodb/jobs/claim.js';
+import { dueDepthPipeline } from '../../src/mongodb/jobs/depths.js';
+import { countPipeline, findQuery, namesPipeline } from '../../src/mongodb/jobs/find.js';
+import { liveKey } from '../../src/mongodb/jobs/winners.js';
+import { clusterPipeline, duePipeline, oddPipelines } from '../../src/mongodb/jobs/peek.js';
 import { mongodb, type MongodbStore } from '../../src/mongodb/index.js';
 import { aMill } from '../support/mills.js';
 import { aJob, ahead } from '../support/port.js';

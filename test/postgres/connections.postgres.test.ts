@@ -6,7 +6,7 @@ import { besideOf } from '../../src/postgres/beside.js';
 import { Connections } from '../../src/postgres/connections.js';
 import { postgres, type Queryable } from '../../src/postgres/index.js';
 import { inTransaction } from '../../src/postgres/transaction.js';
-import { namesIn } from '../../src/sql/names.js';
+import { namesIn } from '../../src/sql/schema/names.js';
 import { aMill, gate, until } from '../support/mills.js';
 import { behindPostgresProxy } from '../support/flaky-proxy.js';
 import { opened } from '../support/port.js';

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { namesIn } from '../../src/sql/names.js';
+import { namesIn } from '../../src/sql/schema/names.js';
 import { aMill, until } from '../support/mills.js';
 import { freshPostgres, rawPool } from '../support/stores.js';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
-import type { JobRecord } from '../../src/core/job.js';
-import { namesIn } from '../../src/sql/names.js';
+import type { JobRecord } from '../../src/core/records/job.js';
+import { namesIn } from '../../src/sql/schema/names.js';
 import type { PostgresStore } from '../../src/postgres/index.js';
 import { aMill, gate, until } from '../support/mills.js';
 import { aClaim, aJob, anInstance, done, opened } from '../support/port.js';

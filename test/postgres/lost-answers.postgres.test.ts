@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/core/clock.js';
 import { StoreError } from '../../src/core/errors.js';
-import type { Sql } from '../../src/sql/connection.js';
-import type { Queryable } from '../../src/sql/driver.js';
-import { insert, insertFree } from '../../src/sql/insert.js';
-import { namesIn } from '../../src/sql/names.js';
+import type { Sql } from '../../src/sql/connection/connection.js';
+import type { Queryable } from '../../src/sql/connection/driver.js';
+import { insert, insertFree } from '../../src/sql/jobs/insert.js';
+import { namesIn } from '../../src/sql/schema/names.js';
 import { behindPostgresProxy } from '../support/flaky-proxy.js';
 import { aMill, until } from '../support/mills.js';
 import { freshPostgres, rawPool } from '../support/stores.js';

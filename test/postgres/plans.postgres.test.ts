@@ -1,13 +1,13 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { JobFilter, Page } from '../../src/store/port.js';
-import { claimStatement, hintedStatement } from '../../src/sql/claim.js';
-import type { Sql } from '../../src/sql/connection.js';
-import { depthsStatement } from '../../src/sql/depths.js';
-import { findStatement, statsStatement } from '../../src/sql/find.js';
-import { winnersStatement } from '../../src/sql/new-jobs.js';
-import { dueStatement } from '../../src/sql/look.js';
-import { namesIn } from '../../src/sql/names.js';
-import { sweepStatement } from '../../src/sql/sweep.js';
+import { claimStatement, hintedStatement } from '../../src/sql/jobs/claim.js';
+import type { Sql } from '../../src/sql/connection/connection.js';
+import { depthsStatement } from '../../src/sql/jobs/depths.js';
+import { findStatement, statsStatement } from '../../src/sql/jobs/find.js';
+import { winnersStatement } from '../../src/sql/jobs/new-jobs.js';
+import { dueStatement } from '../../src/sql/jobs/peek.js';
+import { namesIn } from '../../src/sql/schema/names.js';
+import { sweepStatement } from '../../src/sql/jobs/sweep.js';
 import { freshPostgres, rawPool } from '../support/stores.js';
 
 const NAMES = ['mail', 'report', 'sync', 'thumb', 'push'];

@@ -1,8 +1,8 @@
 import { afterEach, expect, it, vi } from 'vitest';
 import { postgres, type PostgresOptions, type PostgresStore } from '../../src/postgres/index.js';
-import { migrations } from '../../src/sql/migrations/index.js';
-import type { Migration } from '../../src/sql/migrations/migration.js';
-import type { Names } from '../../src/sql/names.js';
+import { migrations } from '../../src/sql/schema/migrations/index.js';
+import type { Migration } from '../../src/sql/schema/migrations/migration.js';
+import type { Names } from '../../src/sql/schema/names.js';
 import { aMill, until } from '../support/mills.js';
 import { Tables } from '../sql/reactive/tables.js';
 
@@ -19,14 +19,14 @@ const next: Migration = {
 };
 
 afterEach(() => {
-  vi.doUnmock('../../src/sql/migrations/index.js');
+  vi.doUnmock('../../src/sql/schema/migrations/index.js');
   vi.resetModules();
 });
 
 /** The library as it is, with one migration more. */
 async function newer(options: PostgresOptions, step: Migration = next): Promise<PostgresStore> {
   vi.resetModules();
-  vi.doMock('../../src/sql/migrations/index.js', () => ({ migrations: [...migrations, step] }));
+  vi.doMock('../../src/sql/schema/migrations/index.js', () => ({ migrations: [...migrations, step] }));
   const { postgres } = await import('../../src/postgres/index.js');
   return postgres(options);
 }

@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { Queryable } from '../../src/postgres/index.js';
-import { namesIn } from '../../src/sql/names.js';
+import { namesIn } from '../../src/sql/schema/names.js';
 import { aMill, gate, rarely, until } from '../support/mills.js';
 import { opened } from '../support/port.js';
 import { freshPostgres, rawPool } from '../support/stores.js';

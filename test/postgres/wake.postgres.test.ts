@@ -1,5 +1,5 @@
 import { describe, expect, inject, it } from 'vitest';
-import { namesIn } from '../../src/sql/names.js';
+import { namesIn } from '../../src/sql/schema/names.js';
 import { aMill, rarely, until } from '../support/mills.js';
 import { aClaim, aJob, anInstance, opened } from '../support/port.js';
 import { freshPostgres, rawPool } from '../support/stores.js';

@@ -1,7 +1,7 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { systemClock } from '../../src/core/clock.js';
-import { Aside } from '../../src/reactive/aside.js';
-import { Troubles } from '../../src/reactive/troubles.js';
+import { Aside } from '../../src/reactive/planner/blocked-documents.js';
+import { Troubles } from '../../src/reactive/planner/troubles.js';
 import type { SetAside, TaskPlan } from '../../src/store/reactive.js';
 import { until } from '../support/mills.js';
 

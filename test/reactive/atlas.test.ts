@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { evolve, plansInForce, type InForce } from '../../src/reactive/atlas.js';
+import { evolve, plansInForce, type InForce } from '../../src/reactive/planner/plans-in-force.js';
 import { compileTask, type EvolutionConfig } from '../../src/reactive/definition.js';
 import type { Cluster } from '../../src/store/port.js';
 import type { PublishedPlan, TaskPlan, TaskState } from '../../src/store/reactive.js';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/core/clock.js';
-import { Bell, Peers } from '../../src/reactive/bell.js';
+import { Bell, Peers } from '../../src/reactive/peer-notifier.js';
 import { virtualClock } from '../../src/testing/index.js';
 import { aCluster } from '../engine/support.js';
 import { gate, until } from '../support/mills.js';

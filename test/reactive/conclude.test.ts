@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { FatalError } from '../../src/core/errors.js';
-import type { Finished, Outcome } from '../../src/core/outcome.js';
-import type { TaskRecord } from '../../src/core/task.js';
-import { concludeTask, type ConcludeOptions } from '../../src/reactive/conclude.js';
+import type { Finished, Outcome } from '../../src/core/records/outcome.js';
+import type { TaskRecord } from '../../src/core/records/task.js';
+import { concludeTask, type ConcludeOptions } from '../../src/reactive/run/conclude.js';
 import { retryRule } from '../../src/time/retry.js';
 
 const at = (ms: number): Date => new Date(ms);

@@ -1,6 +1,6 @@
 import { fork, type ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import type { Role } from '../../src/shift.js';
+import type { Role } from '../../src/mill/instance-runtime.js';
 import { until } from '../support/mills.js';
 import { Handled } from './mills.js';
 

@@ -1,5 +1,5 @@
 import type { MongoClient } from 'mongodb';
-import type { MillEvents } from '../../src/events.js';
+import type { MillEvents } from '../../src/mill/events.js';
 import type { Logger, Tidemill } from '../../src/index.js';
 
 /** What a handler saw of a document: its version. */

@@ -6,8 +6,8 @@ import {
   headPipeline,
   heldPipeline,
 } from '../../src/mongodb/reactive/claim.js';
-import { depthPipelines } from '../../src/mongodb/reactive/depths.js';
-import { planPipeline, unmatchPipeline } from '../../src/mongodb/reactive/plan.js';
+import { depthPipelines } from '../../src/mongodb/reactive/query/depths.js';
+import { planPipeline, unmatchPipeline } from '../../src/mongodb/reactive/plan/plan.js';
 import { taskIndexes, type Place } from '../../src/mongodb/reactive/sources.js';
 import type { TaskPlan } from '../../src/store/reactive.js';
 import { createIndexes } from '../../src/mongodb/indexes.js';

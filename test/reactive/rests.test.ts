@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Rests } from '../../src/reactive/rests.js';
+import { Rests } from '../../src/reactive/planner/backoffs.js';
 import { virtualClock } from '../../src/testing/index.js';
 
 describe('rests after a failure', () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { PageSize, Turns, type Chore } from '../../src/reactive/turns.js';
+import { PageSize, Turns, type Chore } from '../../src/reactive/planner/turns.js';
 
 async function* nothing(): AsyncGenerator<number, void> {
   // No page at all.

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { hider, safeUrl } from '../../src/cli/secrets.js';
-import { hideCredentials } from '../../src/core/credentials.js';
+import { hideCredentials } from '../../src/core/text/credentials.js';
 import { show } from '../../src/core/options.js';
 import { driverError } from '../../src/core/errors.js';
 import { Tidemill } from '../../src/index.js';

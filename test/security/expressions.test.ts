@@ -6,12 +6,12 @@ import { describe, expect, it } from 'vitest';
 import { milliseconds } from '../../src/cli/filters.js';
 import { clean, cleanLines, harmless, jsonText } from '../../src/cli/render/text.js';
 import { hider, safeUrl } from '../../src/cli/secrets.js';
-import { hideCredentials } from '../../src/core/credentials.js';
-import { groupFailures } from '../../src/core/failure-groups.js';
-import { shellWord } from '../../src/core/shell.js';
-import { Redactor } from '../../src/dashboard/redact.js';
-import { SECRETS } from '../../src/dashboard/secret-names.js';
-import { parseExact } from '../../src/sql/reactive/exact.js';
+import { hideCredentials } from '../../src/core/text/credentials.js';
+import { groupFailures } from '../../src/core/records/failure-groups.js';
+import { shellWord } from '../../src/core/text/shell.js';
+import { Redactor } from '../../src/dashboard/redaction/redact.js';
+import { SECRETS } from '../../src/dashboard/redaction/secret-names.js';
+import { parseExact } from '../../src/sql/tables/exact.js';
 import { growth, MOST_GROWTH } from './growth.js';
 
 const SRC = fileURLToPath(new URL('../../src/', import.meta.url));

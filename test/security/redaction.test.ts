@@ -10,8 +10,8 @@ import type {
   WorkItem,
   WorkPage,
 } from '../../src/dashboard/contract.js';
-import { Redactor } from '../../src/dashboard/redact.js';
-import { SECRETS, SecretNames } from '../../src/dashboard/secret-names.js';
+import { Redactor } from '../../src/dashboard/redaction/redact.js';
+import { SECRETS, SecretNames } from '../../src/dashboard/redaction/secret-names.js';
 import { FatalError } from '../../src/index.js';
 import { memory } from '../../src/memory/index.js';
 import { aClient } from '../dashboard/client.js';

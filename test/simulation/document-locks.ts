@@ -1,4 +1,4 @@
-import { idText } from '../../src/core/paths.js';
+import { idText } from '../../src/core/text/paths.js';
 import type { DocumentJobStore, DocumentWrite, Fenced } from '../../src/store/documents.js';
 import type { Judge } from './judge.js';
 import type { SimulatedProcess } from './process.js';

@@ -1,4 +1,4 @@
-import type { FailureKind } from '../../src/core/work.js';
+import type { FailureKind } from '../../src/core/records/work.js';
 import type { Lease, SettleAnswer } from '../../src/store/port.js';
 import type { SimulatedProcess } from './process.js';
 import type { Scheduler } from './scheduler.js';

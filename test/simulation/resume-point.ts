@@ -1,6 +1,6 @@
 import type { MemoryStore } from '../../src/memory/index.js';
-import type { TaskTable } from '../../src/memory/reactive/task-table.js';
-import { isEqual, textOf } from '../../src/memory/reactive/values.js';
+import type { TaskTable } from '../../src/memory/reactive/tasks/table.js';
+import { isEqual, textOf } from '../../src/memory/reactive/query/values.js';
 import type { TaskPlan } from '../../src/store/reactive.js';
 import type { Judge } from './judge.js';
 

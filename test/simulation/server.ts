@@ -1,8 +1,8 @@
 import type { MemoryStore, MemoryTransaction } from '../../src/memory/index.js';
 import { StoreError } from '../../src/core/errors.js';
-import type { JobRecord } from '../../src/core/job.js';
-import type { TaskRecord } from '../../src/core/task.js';
-import type { Work } from '../../src/core/work.js';
+import type { JobRecord } from '../../src/core/records/job.js';
+import type { TaskRecord } from '../../src/core/records/task.js';
+import type { Work } from '../../src/core/records/work.js';
 import type { JobStore, Lease, Registration, Settlement, WorkStore } from '../../src/store/port.js';
 import type {
   PlannerStore,

@@ -1,7 +1,7 @@
 import { pause } from '../../src/core/clock.js';
 import { Tidemill, type ReactiveTaskDefinition } from '../../src/index.js';
 import type { MemoryStore } from '../../src/memory/index.js';
-import { textOf } from '../../src/memory/reactive/values.js';
+import { textOf } from '../../src/memory/reactive/query/values.js';
 import type { Judge } from './judge.js';
 import type { SimulatedProcess } from './process.js';
 import type { Random } from './random.js';

@@ -1,6 +1,6 @@
 import type { Tidemill } from '../../src/index.js';
 import { memory, type MemoryStore } from '../../src/memory/index.js';
-import { textOf } from '../../src/memory/reactive/values.js';
+import { textOf } from '../../src/memory/reactive/query/values.js';
 import { FAULTS, strikes, type Fault } from './faults.js';
 import { Judge } from './judge.js';
 import { CALM, Network } from './network.js';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { run } from '../../src/sql/errors.js';
+import { run } from '../../src/sql/connection/errors.js';
 
 const failing = (code: string | undefined): (() => Promise<never>) => {
   return () => Promise.reject(Object.assign(new Error('refused'), { code }));

@@ -1,6 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { fromStored, isStorable, mayBeMarked, readable, timeText, toStored } from '../../src/sql/values.js';
+import {
+  fromStored,
+  isStorable,
+  mayBeMarked,
+  readable,
+  timeText,
+  toStored,
+} from '../../src/sql/connection/values.js';
 
 const key = fc.oneof(
   fc.string(),

@@ -1,5 +1,5 @@
 import { afterEach } from 'vitest';
-import type { JobRecord } from '../../src/core/job.js';
+import type { JobRecord } from '../../src/core/records/job.js';
 import {
   leaseOf,
   type ClaimRequest,

@@ -1,13 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { Tidemill, type Store } from '../../index.js';
-import { openStore } from '../../open-store.js';
+import { openStore } from '../../mill/open-store.js';
 import { bench, type Measure } from '../bench.js';
 import { confirmed } from '../confirm.js';
 import { outputFor, storeUrl, withStore, type StoreFlags } from '../context.js';
 import { CliError, Exit } from '../exit.js';
-import type { Frame } from '../frame.js';
+import type { Frame } from '../command-builder.js';
 import { safeUrl } from '../secrets.js';
-import type { World } from '../world.js';
+import type { World } from '../cli-env.js';
 
 interface Flags extends StoreFlags {
   readonly jobs: string;

@@ -4,7 +4,7 @@ import { onStore, withStore, type Session, type StoreFlags } from '../context.js
 import { CliError, Exit } from '../exit.js';
 import { inWords, jobsFilter, tasksFilter, withFilter, type FilterFlags } from '../filters.js';
 import { findWork } from '../find-work.js';
-import type { CommandTexts, Frame } from '../frame.js';
+import type { CommandTexts, Frame } from '../command-builder.js';
 import { progressBar } from '../render/progress.js';
 import { clean, plural } from '../render/text.js';
 

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import type { Frame } from '../frame.js';
+import type { Frame } from '../command-builder.js';
 
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
 type Shell = (typeof SHELLS)[number];

@@ -1,8 +1,8 @@
 import { once } from 'node:events';
-import { reasonOf } from '../../tools.js';
+import { reasonOf } from '../../mill/tools.js';
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
 import { CliError, Exit } from '../exit.js';
-import { gathered, type Frame } from '../frame.js';
+import { gathered, type Frame } from '../command-builder.js';
 import { cleanLines } from '../render/text.js';
 import { serveDashboard } from '../serve.js';
 

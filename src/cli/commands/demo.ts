@@ -3,7 +3,7 @@ import type { Role } from '../demo/crew.js';
 import { CHOICES, placeFor } from '../demo/place.js';
 import { runDemo } from '../demo/run.js';
 import { CliError, Exit } from '../exit.js';
-import type { Frame } from '../frame.js';
+import type { Frame } from '../command-builder.js';
 import { portOf } from './dashboard.js';
 
 interface Flags {

@@ -1,7 +1,7 @@
 import type { Finding } from '../../index.js';
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
 import { Exit } from '../exit.js';
-import { gathered, type Frame } from '../frame.js';
+import { gathered, type Frame } from '../command-builder.js';
 import { clean, plural, wrap, type Style } from '../render/text.js';
 
 interface Flags extends StoreFlags {

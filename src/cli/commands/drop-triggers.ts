@@ -1,7 +1,7 @@
 import { recorded } from '../audit.js';
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
 import { CliError, Exit } from '../exit.js';
-import type { Frame } from '../frame.js';
+import type { Frame } from '../command-builder.js';
 
 /** Only tables have triggers, so only the SQL stores have this. */
 interface WithTriggers {

@@ -1,9 +1,9 @@
-import { outcomeOf } from '../../dashboard/operations.js';
+import { outcomeOf } from '../../dashboard/actions/operations.js';
 import type { AuditEntry, DocumentsPage, DocumentState } from '../../index.js';
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
 import { CliError, Exit } from '../exit.js';
 import { jobsFilter, tasksFilter, withFilter, type FilterFlags } from '../filters.js';
-import type { Frame } from '../frame.js';
+import type { Frame } from '../command-builder.js';
 import {
   AUDIT_COLUMNS,
   DOCUMENT_COLUMNS,

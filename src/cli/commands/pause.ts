@@ -1,7 +1,7 @@
-import { shellArgument } from '../../tools.js';
+import { shellArgument } from '../../mill/tools.js';
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
 import type { Exit } from '../exit.js';
-import type { Frame } from '../frame.js';
+import type { Frame } from '../command-builder.js';
 import { kindOfName, NAME_KINDS, type NameKind } from '../names.js';
 import { recorded } from '../audit.js';
 

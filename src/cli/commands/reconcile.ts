@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { recorded } from '../audit.js';
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
 import { Exit } from '../exit.js';
-import type { Frame } from '../frame.js';
+import type { Frame } from '../command-builder.js';
 import { progressBar } from '../render/progress.js';
 import { clean, plural } from '../render/text.js';
 import { span } from '../render/time.js';

@@ -1,12 +1,12 @@
 import { readFileSync } from 'node:fs';
 import type { EnqueueOptions } from '../../index.js';
-import { shellArgument } from '../../tools.js';
+import { shellArgument } from '../../mill/tools.js';
 import { recorded, recordedAnswer } from '../audit.js';
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
 import { CliError, Exit } from '../exit.js';
 import { milliseconds } from '../filters.js';
 import { findWork } from '../find-work.js';
-import type { Frame } from '../frame.js';
+import type { Frame } from '../command-builder.js';
 import { knownNames } from '../names.js';
 import { cleanLines } from '../render/text.js';
 import { relative } from '../render/time.js';

@@ -2,7 +2,7 @@ import type { Attempt, FoundDocument, FoundTask, Job, Reason } from '../../index
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
 import { Exit } from '../exit.js';
 import { findWork, taskRef } from '../find-work.js';
-import type { Frame } from '../frame.js';
+import type { Frame } from '../command-builder.js';
 import { clean, cleanLines } from '../render/text.js';
 import { moment, span } from '../render/time.js';
 import { progressText, styleOf } from '../render/work.js';

@@ -1,6 +1,6 @@
 import { JobStatus, TaskStatus, type FailureGroup } from '../../index.js';
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
-import type { Frame } from '../frame.js';
+import type { Frame } from '../command-builder.js';
 import type { Column } from '../render/table.js';
 import { clean, plural } from '../render/text.js';
 import { relative, span } from '../render/time.js';

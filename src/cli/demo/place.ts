@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { Tidemill, type Store } from '../../index.js';
-import { openStore } from '../../open-store.js';
+import { openStore } from '../../mill/open-store.js';
 import { CliError, Exit } from '../exit.js';
 import type { Shop } from './shop.js';
 import { shopOf } from './shops.js';

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Tidemill, type Store } from '../../index.js';
-import { reasonOf } from '../../tools.js';
+import { reasonOf } from '../../mill/tools.js';
 import { clean } from '../render/text.js';
 import { serveDashboard } from '../serve.js';
-import type { World } from '../world.js';
+import type { World } from '../cli-env.js';
 import { Board } from './board.js';
 import type { Crew, CrewOptions } from './crew.js';
 import { sendEmail } from './jobs.js';

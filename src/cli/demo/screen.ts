@@ -1,5 +1,5 @@
 import { cut, painter, type Paint, type Style } from '../render/text.js';
-import type { Sink, World } from '../world.js';
+import type { Sink, World } from '../cli-env.js';
 
 export interface Row {
   readonly name: string;

@@ -1,4 +1,4 @@
-import type { Sink } from '../world.js';
+import type { Sink } from '../cli-env.js';
 
 export interface ProgressBar {
   /** How many are done; `total` where it has become known, or has changed. */

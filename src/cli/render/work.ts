@@ -1,6 +1,6 @@
 /** How each kind of work looks in a list. */
 import type { AuditEntry, FoundDocument, FoundTask, Job, MillInstance, Schedule } from '../../index.js';
-import { idText } from '../../tools.js';
+import { idText } from '../../mill/tools.js';
 import { bar } from './progress.js';
 import type { Column } from './table.js';
 import type { Style } from './text.js';

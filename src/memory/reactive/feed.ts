@@ -1,7 +1,7 @@
 import { StoreError } from '../../core/errors.js';
 import type { Feed, FeedEvent, FeedRequest } from '../../store/reactive.js';
 import type { ChangeLog } from './log.js';
-import { textOf } from './values.js';
+import { textOf } from './query/values.js';
 
 /** Reads the log from a position on. A resume token is such a position. */
 export class MemoryFeed implements Feed {

@@ -1,8 +1,8 @@
 /** Walks over documents and tasks, deletion of those whose time is over, and fresh sequences of attempts. */
 import type { Cleaned, IdPage, Source, TaskPlan } from '../../store/reactive.js';
-import { isRunning, type TaskRow } from './task-row.js';
-import type { TaskTable } from './task-table.js';
-import { compareValues, fromText, textOf } from './values.js';
+import { isRunning, type TaskRow } from './tasks/row.js';
+import type { TaskTable } from './tasks/table.js';
+import { compareValues, fromText, textOf } from './query/values.js';
 
 function pageOf(ids: readonly unknown[], after: string | undefined, limit: number): IdPage {
   const start = after === undefined ? undefined : fromText(after);

@@ -1,9 +1,9 @@
 /** Documents -> tasks. */
 import type { TraceContext } from '../../core/tracer.js';
 import type { Poisoned, TaskPlan } from '../../store/reactive.js';
-import { isRunning, newTaskRow, type TaskRow } from './task-row.js';
-import type { TaskTable } from './task-table.js';
-import { isEqual, textOf, type Plain } from './values.js';
+import { isRunning, newTaskRow, type TaskRow } from './tasks/row.js';
+import type { TaskTable } from './tasks/table.js';
+import { isEqual, textOf, type Plain } from './query/values.js';
 
 const after = (at: Date, ms: number): Date => new Date(at.getTime() + ms);
 const latest = (...times: readonly (Date | undefined)[]): Date =>

@@ -11,9 +11,9 @@ import type {
   TaskState,
   Term,
 } from '../../store/reactive.js';
-import { copyOf } from '../records.js';
+import { copyOf } from '../jobs/records.js';
 import type { ChangeLog } from './log.js';
-import { textOf } from './values.js';
+import { textOf } from './query/values.js';
 
 export interface RegistryOptions {
   readonly now: () => Date;

@@ -7,12 +7,12 @@ import type { ChangeLog } from './log.js';
 import * as maintaining from './maintain.js';
 import * as planning from './plan.js';
 import { MemoryRegistry } from './registry.js';
-import * as claiming from './task-claim.js';
-import * as finding from './task-find.js';
-import * as holding from './task-hold.js';
-import { cursorKey } from './task-row.js';
-import * as settling from './task-settle.js';
-import { TaskTable } from './task-table.js';
+import * as claiming from './tasks/claim.js';
+import * as finding from './tasks/find.js';
+import * as holding from './tasks/hold.js';
+import { cursorKey } from './tasks/row.js';
+import * as settling from './tasks/settle.js';
+import { TaskTable } from './tasks/table.js';
 import { unfinished } from './unfinished.js';
 
 export interface MemoryReactiveOptions {

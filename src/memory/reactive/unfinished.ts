@@ -1,7 +1,7 @@
 import type { ChangeLog } from './log.js';
 import type { MemoryRegistry } from './registry.js';
-import { cursorKey, isRunning, type TaskRow } from './task-row.js';
-import type { TaskTable } from './task-table.js';
+import { cursorKey, isRunning, type TaskRow } from './tasks/row.js';
+import type { TaskTable } from './tasks/table.js';
 
 /** What has still to happen at this moment, in words: changes to plan, documents to look at, tasks to run. */
 export function unfinished(table: TaskTable, registry: MemoryRegistry, log: ChangeLog): readonly string[] {

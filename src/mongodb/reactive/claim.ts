@@ -1,16 +1,16 @@
 import type { Document } from 'mongodb';
-import type { TaskRecord } from '../../core/task.js';
-import { fairShare } from '../../core/share.js';
+import type { TaskRecord } from '../../core/records/task.js';
+import { fairShare } from '../../core/batches/fair-share.js';
 import type { ClaimAnswer, ClaimRequest, Cluster, Glance, Instance, NameLimit } from '../../store/port.js';
 import type { Source, TaskPlan } from '../../store/reactive.js';
 import { literal, run } from '../context.js';
-import { hash } from '../document.js';
+import { hash } from '../jobs/document.js';
 import { isBadValue } from '../errors.js';
 import { aggregateExact, findExact } from '../exact.js';
-import { clusterPipeline, readTaskCluster } from '../look.js';
+import { clusterPipeline, readTaskCluster } from '../jobs/peek.js';
 import { OURS, TASK_VERSION, textOf, toRecord, type TaskKey } from './document.js';
-import { queryOf } from './filter.js';
-import { inHalves } from './halves.js';
+import { queryOf } from './plan/filter.js';
+import { inHalves } from './plan/bisect.js';
 import { lookUp, nameOfSource, type Place, type Sources } from './sources.js';
 
 export const RUNNING: readonly string[] = ['processing', 'processing_dirty'];

@@ -1,5 +1,5 @@
 import { BSON, Long, ObjectId, type Document } from 'mongodb';
-import type { TaskRecord, TaskStatus } from '../../core/task.js';
+import type { TaskRecord, TaskStatus } from '../../core/records/task.js';
 import { EXACT, exactText, OrderedDocument, readExact } from '../exact.js';
 import { isBsonRegExp, regExpOf } from '../values.js';
 

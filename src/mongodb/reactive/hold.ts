@@ -1,6 +1,6 @@
 /** What happens to a task between claim and settlement. */
 import type { Document } from 'mongodb';
-import type { TaskRecord } from '../../core/task.js';
+import type { TaskRecord } from '../../core/records/task.js';
 import type { Instance, Lease, StrayQuery } from '../../store/port.js';
 import type { Source } from '../../store/reactive.js';
 import { run } from '../context.js';

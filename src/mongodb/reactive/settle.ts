@@ -6,7 +6,7 @@ import { literal, run } from '../context.js';
 import { HAND_ON_MS, isTimeLimit, isTransient, isUnstorable, unconfirmedCount } from '../errors.js';
 import { findExact } from '../exact.js';
 import { writeOnce } from '../majority.js';
-import { noteSession } from '../sessions.js';
+import { noteSession } from '../cluster/sessions.js';
 import { RUNNING } from './claim.js';
 import { textOf, type TaskKey } from './document.js';
 import type { Sources } from './sources.js';

@@ -1,22 +1,22 @@
 import { StoreError } from '../../core/errors.js';
-import type { TaskRecord } from '../../core/task.js';
+import type { TaskRecord } from '../../core/records/task.js';
 import type { ClaimAnswer, ClaimRequest, Cluster, Glance, Instance } from '../../store/port.js';
 import type { TaskPlan } from '../../store/reactive.js';
-import { clusterJson, readCluster, type ClusterRow } from '../cluster.js';
-import type { Sql } from '../connection.js';
-import { run } from '../errors.js';
-import { ms } from '../record.js';
-import { rows } from '../rows.js';
-import { isStorable } from '../values.js';
-import { Arguments, pinned } from './arguments.js';
-import { isolated } from './isolate.js';
+import { clusterJson, readCluster, type ClusterRow } from '../cluster/cluster.js';
+import type { Sql } from '../connection/connection.js';
+import { run } from '../connection/errors.js';
+import { ms } from '../jobs/record.js';
+import { rows } from '../connection/rows.js';
+import { isStorable } from '../connection/values.js';
+import { Arguments, pinned } from '../tables/arguments.js';
+import { isolated } from './plan/isolate.js';
 import { found, given, holds, namesOf } from './place.js';
-import { whereOf } from './plan.js';
+import { whereOf } from './plan/plan.js';
 import { answering, COLUMNS, IS_RUNNING, leaseKey, records, toRecord, type ShapeOf } from './record.js';
-import type { Shape } from './shape.js';
+import type { Shape } from '../tables/shape.js';
 import type { Sources } from './sources.js';
 import { withShape } from './statements.js';
-import { conditionOf } from './translate.js';
+import { conditionOf } from '../tables/translate.js';
 
 export type Plans = ReadonlyMap<string, TaskPlan>;
 

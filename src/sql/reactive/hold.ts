@@ -1,9 +1,9 @@
 /** What happens to a task between claim and settlement. */
-import type { TaskRecord } from '../../core/task.js';
+import type { TaskRecord } from '../../core/records/task.js';
 import type { Instance, Lease, StrayQuery } from '../../store/port.js';
-import type { Sql } from '../connection.js';
-import { run } from '../errors.js';
-import { rows } from '../rows.js';
+import type { Sql } from '../connection/connection.js';
+import { run } from '../connection/errors.js';
+import { rows } from '../connection/rows.js';
 import { namesOf } from './place.js';
 import { answering, COLUMNS, IS_RUNNING, LEAN_COLUMNS, leaseKey, records, type ShapeOf } from './record.js';
 

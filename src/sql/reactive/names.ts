@@ -1,4 +1,4 @@
-import type { Names } from '../names.js';
+import type { Names } from '../schema/names.js';
 
 /** Quoted names of what reactive tasks keep in the schema. */
 export interface ReactiveNames {

@@ -1,9 +1,9 @@
 /** The pieces that statements on a watched table are made of. */
-import { quoted } from '../names.js';
-import type { Sql } from '../connection.js';
-import { keyText } from './capture.js';
+import { quoted } from '../schema/names.js';
+import type { Sql } from '../connection/connection.js';
+import { keyText } from './feed/capture.js';
 import { literal, reactiveNames, type ReactiveNames } from './names.js';
-import { tableOf, typeOf, type Shape } from './shape.js';
+import { tableOf, typeOf, type Shape } from '../tables/shape.js';
 
 /** Times are kept in milliseconds; rounded up, something would be due a moment before it is. */
 export const NOW = `date_trunc('milliseconds', statement_timestamp())`;

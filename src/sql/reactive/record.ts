@@ -1,10 +1,10 @@
-import type { Attempt } from '../../core/job.js';
-import type { TaskRecord } from '../../core/task.js';
-import type { Queryable } from '../driver.js';
-import { ms } from '../record.js';
-import { parseExact } from './exact.js';
+import type { Attempt } from '../../core/records/job.js';
+import type { TaskRecord } from '../../core/records/task.js';
+import type { Queryable } from '../connection/driver.js';
+import { ms } from '../jobs/record.js';
+import { parseExact } from '../tables/exact.js';
 import { RUNNING } from './place.js';
-import type { Column, Shape } from './shape.js';
+import type { Column, Shape } from '../tables/shape.js';
 
 /** What makes a task the one of its name for that row. */
 export interface TaskKey {

@@ -9,15 +9,15 @@ import type {
   TaskState,
   Term,
 } from '../../store/reactive.js';
-import { message } from '../bell.js';
-import type { Sql } from '../connection.js';
-import { run } from '../errors.js';
-import { ms } from '../record.js';
-import { rows } from '../rows.js';
-import { Ledger, Position } from './ledger.js';
+import { message } from '../cluster/notifier.js';
+import type { Sql } from '../connection/connection.js';
+import { run } from '../connection/errors.js';
+import { ms } from '../jobs/record.js';
+import { rows } from '../connection/rows.js';
+import { Ledger, Position } from './feed/sequence-gaps.js';
 import { namesOf, NOW } from './place.js';
 import type { Sources } from './sources.js';
-import { encoded, fromStoredPlan, storedFilter, toStoredPlan } from './stored-plan.js';
+import { encoded, fromStoredPlan, storedFilter, toStoredPlan } from './plan/stored-plan.js';
 
 const digest = (text: string): string => createHash('sha256').update(text).digest('hex').slice(0, 32);
 

@@ -1,14 +1,14 @@
 import type { SettleAnswer } from '../../store/port.js';
 import type { TaskSettlement } from '../../store/reactive.js';
-import { limitedRows, settleAround } from '../around-locks.js';
-import { checkBegun } from '../begun.js';
-import type { Sql } from '../connection.js';
-import type { Queryable } from '../driver.js';
-import { isTooMuch, refusalOf, run } from '../errors.js';
-import { storedAttempt } from '../record.js';
-import { rows } from '../rows.js';
-import { appended } from '../settle.js';
-import { readable, timeText } from '../values.js';
+import { limitedRows, settleAround } from '../connection/around-locks.js';
+import { checkBegun } from '../connection/require-transaction.js';
+import type { Sql } from '../connection/connection.js';
+import type { Queryable } from '../connection/driver.js';
+import { isTooMuch, refusalOf, run } from '../connection/errors.js';
+import { storedAttempt } from '../jobs/record.js';
+import { rows } from '../connection/rows.js';
+import { appended } from '../jobs/settle.js';
+import { readable, timeText } from '../connection/values.js';
 import { namesOf, NOW, RUNNING } from './place.js';
 import { leaseKey } from './record.js';
 

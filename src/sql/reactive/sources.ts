@@ -2,11 +2,11 @@ import { pause } from '../../core/clock.js';
 import { OptionError, StoreError } from '../../core/errors.js';
 import { show } from '../../core/options.js';
 import type { Source } from '../../store/reactive.js';
-import type { Sql } from '../connection.js';
-import type { Queryable } from '../driver.js';
-import { isLocked, sqlState } from '../errors.js';
-import { rows } from '../rows.js';
-import { captureStatements, dropUnusedFunctions, isCaptured } from './capture.js';
+import type { Sql } from '../connection/connection.js';
+import type { Queryable } from '../connection/driver.js';
+import { isLocked, sqlState } from '../connection/errors.js';
+import { rows } from '../connection/rows.js';
+import { captureStatements, dropUnusedFunctions, isCaptured } from './feed/capture.js';
 import { namesOf } from './place.js';
 import {
   captureOf,
@@ -17,8 +17,8 @@ import {
   readShape,
   signatureOf,
   type Shape,
-} from './shape.js';
-import { Suspects } from './suspects.js';
+} from '../tables/shape.js';
+import { Suspects } from './plan/suspects.js';
 
 /** Making a trigger waits for every open transaction on its table, and who comes after it waits as well. */
 const LOCK_MS = 2_000;

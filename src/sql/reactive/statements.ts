@@ -1,10 +1,10 @@
 /** How statements on watched tables are run: for a limited time, in turn, on the table as it is. */
 import type { Source } from '../../store/reactive.js';
-import { LOCK_MS } from '../around-locks.js';
-import type { Sql } from '../connection.js';
-import type { Queryable } from '../driver.js';
-import { sqlState } from '../errors.js';
-import type { Shape } from './shape.js';
+import { LOCK_MS } from '../connection/around-locks.js';
+import type { Sql } from '../connection/connection.js';
+import type { Queryable } from '../connection/driver.js';
+import { sqlState } from '../connection/errors.js';
+import type { Shape } from '../tables/shape.js';
 import type { Sources } from './sources.js';
 
 /** The statement itself is wrong by now: a table or a column is gone, or of another type. */

@@ -1,6 +1,6 @@
 import { OptionError } from '../../../src/core/errors.js';
 import { memory, type MemoryStore, type MemoryTransaction } from '../../../src/memory/index.js';
-import { newTaskRow, type TaskRow } from '../../../src/memory/reactive/task-row.js';
+import { newTaskRow, type TaskRow } from '../../../src/memory/reactive/tasks/row.js';
 import type { Database, StoredTask, Thing, Things } from './yards.js';
 
 function things(store: MemoryStore, name: string): Things {

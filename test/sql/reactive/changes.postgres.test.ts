@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
-import type { Sql } from '../../../src/sql/connection.js';
-import { namesIn } from '../../../src/sql/names.js';
-import { ChangeReader } from '../../../src/sql/reactive/changes.js';
-import { Ledger } from '../../../src/sql/reactive/ledger.js';
+import type { Sql } from '../../../src/sql/connection/connection.js';
+import { namesIn } from '../../../src/sql/schema/names.js';
+import { ChangeReader } from '../../../src/sql/reactive/feed/changes.js';
+import { Ledger } from '../../../src/sql/reactive/feed/sequence-gaps.js';
 import { Tables } from './tables.js';
 
 /** The tables of Tidemill, and nobody who reads them but the test. */

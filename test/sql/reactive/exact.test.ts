@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { parseExact } from '../../../src/sql/reactive/exact.js';
+import { parseExact } from '../../../src/sql/tables/exact.js';
 
 describe('numbers that JSON brings', () => {
   it.each([

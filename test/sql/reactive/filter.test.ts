@@ -2,10 +2,10 @@ import fc from 'fast-check';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { sql, type SqlFragment } from '../../../src/embedded/index.js';
 import { OptionError } from '../../../src/index.js';
-import { Arguments } from '../../../src/sql/reactive/arguments.js';
-import { checkFilter } from '../../../src/sql/reactive/filter.js';
-import { readShape, type Shape } from '../../../src/sql/reactive/shape.js';
-import { conditionOf } from '../../../src/sql/reactive/translate.js';
+import { Arguments } from '../../../src/sql/tables/arguments.js';
+import { checkFilter } from '../../../src/sql/reactive/plan/filter.js';
+import { readShape, type Shape } from '../../../src/sql/tables/shape.js';
+import { conditionOf } from '../../../src/sql/tables/translate.js';
 import { sharedEmbedded, useEmbedded } from '../../support/stores.js';
 
 type Row = Readonly<Record<string, unknown>>;

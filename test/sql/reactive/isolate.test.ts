@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { Choked } from '../../../src/core/halves.js';
-import { isolated } from '../../../src/sql/reactive/isolate.js';
-import { Suspects } from '../../../src/sql/reactive/suspects.js';
+import type { Choked } from '../../../src/core/batches/bisect.js';
+import { isolated } from '../../../src/sql/reactive/plan/isolate.js';
+import { Suspects } from '../../../src/sql/reactive/plan/suspects.js';
 
 const failure = (code: string): Error => Object.assign(new Error(`code ${code}`), { code });
 const keys = (count: number): string[] => Array.from({ length: count }, (_, at) => String(at));

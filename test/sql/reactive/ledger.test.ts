@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { Ledger, Position } from '../../../src/sql/reactive/ledger.js';
+import { Ledger, Position } from '../../../src/sql/reactive/feed/sequence-gaps.js';
 
 const read = (seqs: readonly number[]): Ledger => {
   const ledger = new Ledger();

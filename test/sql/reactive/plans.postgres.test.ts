@@ -1,14 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import type { TaskPlan } from '../../../src/store/reactive.js';
-import { readStatement } from '../../../src/sql/reactive/changes.js';
+import { readStatement } from '../../../src/sql/reactive/feed/changes.js';
 import { claimStatement, lookStatement, matchingStatement } from '../../../src/sql/reactive/claim.js';
-import { namesIn } from '../../../src/sql/names.js';
-import type { Sql } from '../../../src/sql/connection.js';
-import { depthsStatement } from '../../../src/sql/reactive/depths.js';
-import { documentsStatement } from '../../../src/sql/reactive/pages.js';
-import { planStatement } from '../../../src/sql/reactive/plan.js';
+import { namesIn } from '../../../src/sql/schema/names.js';
+import type { Sql } from '../../../src/sql/connection/connection.js';
+import { depthsStatement } from '../../../src/sql/reactive/query/depths.js';
+import { documentsStatement } from '../../../src/sql/reactive/plan/pages.js';
+import { planStatement } from '../../../src/sql/reactive/plan/plan.js';
 import { settleStatement } from '../../../src/sql/reactive/settle.js';
-import { readShape, type Shape } from '../../../src/sql/reactive/shape.js';
+import { readShape, type Shape } from '../../../src/sql/tables/shape.js';
 import { Tables } from './tables.js';
 
 const ROWS = 50_000;

@@ -1,12 +1,12 @@
 import fc from 'fast-check';
 import { MongoClient } from 'mongodb';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import { migrationsFrom } from '../../../src/sql/migrate.js';
-import { namesIn } from '../../../src/sql/names.js';
-import { Arguments } from '../../../src/sql/reactive/arguments.js';
+import { migrationsFrom } from '../../../src/sql/schema/migrate.js';
+import { namesIn } from '../../../src/sql/schema/names.js';
+import { Arguments } from '../../../src/sql/tables/arguments.js';
 import { reactiveNames } from '../../../src/sql/reactive/names.js';
-import { readShape, type Shape } from '../../../src/sql/reactive/shape.js';
-import { projected } from '../../../src/sql/reactive/snapshot.js';
+import { readShape, type Shape } from '../../../src/sql/tables/shape.js';
+import { projected } from '../../../src/sql/reactive/plan/snapshot.js';
 import { sharedEmbedded, useEmbedded } from '../../support/stores.js';
 
 useEmbedded();

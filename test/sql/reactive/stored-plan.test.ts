@@ -7,7 +7,7 @@ import {
   fromStoredPlan,
   storedFilter,
   toStoredPlan,
-} from '../../../src/sql/reactive/stored-plan.js';
+} from '../../../src/sql/reactive/plan/stored-plan.js';
 import { until } from '../../support/mills.js';
 import { Tables } from './tables.js';
 

@@ -1,0 +1,111 @@
+/** Failures that are alike: messages differ in ids and numbers, and mean the same. */
+import { checkInteger, checkKeys, checkText } from '../options.js';
+
+/** One failed piece of work, as far as grouping needs it. */
+export interface FailureLine {
+  readonly name: string;
+  readonly message: string;
+  readonly at: Date;
+}
+
+export interface FailureGroup {
+  readonly name: string;
+  /** The message, with ids and numbers taken out of it. */
+  readonly pattern: string;
+  /** The newest message, in full. */
+  readonly example: string;
+  /** The longest part that all messages of the group share, or `''`: a filter by error text that finds them all. */
+  readonly search: string;
+  readonly count: number;
+  readonly firstAt: Date;
+  readonly lastAt: Date;
+}
+
+/** What is put in the place of something that differs from one message to the next. */
+const GAP = '…';
+const LONGEST = 500;
+
+/** From the most particular to the plainest: an id is no number with letters around it. */
+const VARIABLE: readonly RegExp[] = [
+  /\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/giu,
+  /\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?/gu,
+  /\b0x[0-9a-f]+\b/giu,
+  /\b(?=[0-9a-f]*\d)[0-9a-f]{12,}\b/giu,
+  /\d+(?:\.\d+)*/gu,
+];
+
+/** The message without what makes it one of a kind. */
+export function patternOf(message: string): string {
+  const line = message.slice(0, LONGEST).trim();
+  return VARIABLE.reduce((text, variable) => text.replaceAll(variable, GAP), line);
+}
+
+const searchOf = (pattern: string): string =>
+  pattern
+    .split(GAP)
+    .reduce((longest, part) => (part.length > longest.length ? part : longest), '')
+    .trim();
+
+interface Gathered {
+  readonly name: string;
+  readonly pattern: string;
+  count: number;
+  newest: FailureLine;
+  oldest: FailureLine;
+}
+
+/** The groups, the most recent first. */
+export function groupFailures(lines: readonly FailureLine[]): readonly FailureGroup[] {
+  const groups = new Map<string, Gathered>();
+  for (const line of lines) {
+    const pattern = patternOf(line.message);
+    const key = JSON.stringify([line.name, pattern]);
+    const group = groups.get(key) ?? { name: line.name, pattern, count: 0, newest: line, oldest: line };
+    group.count += 1;
+    if (line.at > group.newest.at) group.newest = line;
+    if (line.at < group.oldest.at) group.oldest = line;
+    groups.set(key, group);
+  }
+  return [...groups.values()]
+    .map(({ name, pattern, count, newest, oldest }) => ({
+      name,
+      pattern,
+      example: newest.message,
+      search: searchOf(pattern),
+      count,
+      firstAt: oldest.at,
+      lastAt: newest.at,
+    }))
+    .sort((a, b) => b.lastAt.getTime() - a.lastAt.getTime() || b.count - a.count);
+}
+
+export interface ErrorsOptions {
+  /** Of one name only. Default: of all. */
+  readonly name?: string;
+  /** How many of the newest failures are looked at, from 1 to 20,000. Default: 5,000. */
+  readonly limit?: number;
+}
+
+export interface ErrorGroups {
+  readonly groups: readonly FailureGroup[];
+  /** There are more failures than were looked at. */
+  readonly partial: boolean;
+}
+
+export function checkErrorsOptions(
+  where: string,
+  options: ErrorsOptions,
+): { readonly limit: number; readonly name: string | undefined } {
+  checkKeys(where, options, ['name', 'limit']);
+  const { name, limit = 5_000 } = options;
+  return {
+    name: name === undefined ? undefined : checkText(where, 'name', name),
+    limit: checkInteger(where, 'limit', limit, 1, 20_000),
+  };
+}
+
+/** One line more than the limit tells that there are more. */
+export const groupsOf = (lines: readonly FailureLine[], limit: number): ErrorGroups => ({
+  groups: groupFailures(lines.slice(0, limit)),
+  partial: lines.length > limit,
+});

@@ -1,0 +1,111 @@
+import type { TraceContext } from '../tracer.js';
+import type { Work } from './work.js';
+
+/** The states of a job. docs/architecture.md has the diagram with every allowed move. */
+export const JobStatus = {
+  PENDING: 'pending',
+  PROCESSING: 'processing',
+  COMPLETED: 'completed',
+  FAILED: 'failed',
+  CANCELLED: 'cancelled',
+} as const;
+export type JobStatus = (typeof JobStatus)[keyof typeof JobStatus];
+
+export const JOB_STATUSES: readonly JobStatus[] = Object.values(JobStatus);
+export const FINISHED: readonly JobStatus[] = ['completed', 'failed', 'cancelled'];
+export const hasEnded = ({ status }: { readonly status: JobStatus }): boolean => FINISHED.includes(status);
+
+/** Lines of a job's own log that are kept. */
+export const LOG_LIMIT = 100;
+
+/** A paused schedule waits here; resuming computes its next time anew. */
+export const NEVER: Date = new Date('9999-12-31T23:59:59.999Z');
+
+/** Ids that begin with this are schedules'; nobody else may use them. */
+export const SCHEDULE_PREFIX = 'schedule:';
+
+/** Schedules have ids of their own making: the same name and key are the same schedule, whoever asks. */
+export const scheduleId = (name: string, key: string): string =>
+  `${SCHEDULE_PREFIX}${encodeURIComponent(name)}:${encodeURIComponent(key)}`;
+
+/** The copy of a run that used up its attempts. Its id follows from the run, so a repeat is harmless. */
+export const failedRunId = (schedule: string, scheduledFor: Date): string =>
+  `${schedule}@${scheduledFor.toISOString()}`;
+
+/** What to do with run times that passed while nobody ran. */
+export type MissedPolicy = 'once' | 'skip' | 'all';
+
+/** One attempt of a job, as its history keeps it. */
+export interface Attempt {
+  readonly attempt: number;
+  readonly status: 'completed' | 'failed' | 'crashed' | 'deferred' | 'released' | 'cancelled' | 'skipped';
+  readonly startedAt: Date;
+  readonly finishedAt: Date;
+  readonly durationMs: number;
+  readonly instanceId: string;
+  readonly error?: { readonly name: string; readonly message: string; readonly stack?: string };
+}
+
+export interface LogLine {
+  readonly at: Date;
+  readonly message: string;
+  readonly fields?: unknown;
+}
+
+/** A job as users see it: the stored fields, whatever the store. */
+export interface Job<T = unknown> {
+  readonly id: string;
+  readonly name: string;
+  readonly data: T;
+  readonly status: JobStatus;
+  readonly priority: number;
+  readonly nextRunAt: Date;
+  readonly createdAt: Date;
+  readonly updatedAt: Date;
+  readonly finishedAt?: Date;
+  readonly lockedAt: Date | null;
+  readonly claimedBy?: string;
+  readonly lastHeartbeat?: Date;
+  /** Milliseconds between two heartbeats of the holder. */
+  readonly heartbeatInterval?: number;
+  readonly failCount: number;
+  readonly failReason?: string;
+  readonly uniqueKey?: string;
+  readonly retryPolicy?: unknown;
+  readonly timeoutMs?: number;
+  readonly cancelRequestedAt?: Date;
+  readonly result?: unknown;
+  readonly progress?: unknown;
+  readonly logs?: readonly LogLine[];
+  readonly history?: readonly Attempt[];
+  /** Recurring jobs: the cron text. */
+  readonly repeatInterval?: string;
+  readonly timezone?: string;
+  readonly startAt?: Date;
+  readonly repeatUntil?: Date;
+  readonly missed?: MissedPolicy;
+  readonly paused?: boolean;
+  /** On a failed copy of one run of a recurring job: the schedule's id. */
+  readonly scheduleId?: string;
+  /** The run time that this run stands for, whatever its retries. */
+  readonly scheduledFor?: Date;
+  /** Where the request for it stands in a trace. */
+  readonly trace?: TraceContext;
+}
+
+/** A job with the fields that only the engine and the stores use. */
+export interface JobRecord extends Job, Work {
+  readonly id: string;
+  readonly name: string;
+  readonly lockedAt: Date | null;
+  readonly claimedBy?: string;
+  readonly trace?: TraceContext;
+  readonly firstFailedAt?: Date;
+  readonly scheduleRev?: number;
+}
+
+/** The user's view of a record. */
+export function toJob(record: JobRecord): Job {
+  const { key, leaseToken, startedToken, failKind, firstFailedAt, scheduleRev, part, ...job } = record;
+  return job;
+}

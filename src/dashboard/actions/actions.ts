@@ -1,0 +1,115 @@
+/** Everything that changes something. Each is in the audit log before it is done, and what came of it after. */
+import type { Asked } from '../request-context.js';
+import type { ActAnswer, Action, Count, Operation, WorkKind } from '../contract.js';
+import { acted } from './acted.js';
+import { badRequest, conflict } from '../http/errors.js';
+import type { Body } from '../http/body.js';
+import type { Chosen } from '../kinds/kind.js';
+import type { Operations } from './operations.js';
+import { REDACTED } from '../redaction/redact-text.js';
+import { Seal } from '../redaction/seal.js';
+import { inWords, readFilter } from '../http/parameters.js';
+import { actOnSchedule, scheduleTitle } from '../kinds/schedules.js';
+import { checkFields } from '../kinds/work.js';
+import { KIND } from '../http/session.js';
+
+const COUNT_LIMIT = 100_000;
+const MOST_IDS = 1_000;
+
+const ONE: Readonly<Record<WorkKind, string>> = { jobs: 'job', tasks: 'task', documents: 'document' };
+
+/** Everybody who may look reads the log: what is hidden in lists is hidden there. */
+const titled = (kind: WorkKind, given: string, title: string): { target: string; details?: unknown } =>
+  Seal.isClosed(given)
+    ? { target: `${ONE[kind]} ${REDACTED}`, details: { target: title } }
+    : { target: title };
+
+export async function actOnOne(asked: Asked, body: Body): Promise<ActAnswer> {
+  const kind = body.kind();
+  const [action, given] = [body.action(), body.text('id')];
+  const own = KIND[kind];
+  const id = asked.seal.open(given);
+  return acted(asked, { action, ...titled(kind, given, own.title(id)) }, () => own.act(asked, action, id));
+}
+
+export async function actOnScheduleRow(asked: Asked, body: Body): Promise<ActAnswer> {
+  const [action, id] = [body.action(), asked.seal.open(body.text('id'))];
+  return acted(asked, { action, ...scheduleTitle(id) }, () => actOnSchedule(asked, action, id));
+}
+
+const SAID: Readonly<Partial<Record<Action, [string, string]>>> = {
+  pause: ['paused', 'Nothing of this name is started until it is resumed, in the whole cluster.'],
+  resume: ['resumed', 'Work of this name is started again.'],
+  reconcile: ['requested', 'The planner looks at every document again.'],
+};
+
+export function actOnName(asked: Asked, body: Body): Promise<ActAnswer> {
+  const { mill } = asked;
+  const [kind, action, name] = [body.kind(), body.action(), body.text('name')];
+  const [outcome, message] = SAID[action] ?? [];
+  if (asked.redactor.text(name) !== name)
+    throw badRequest('This name is hidden, so nothing can be done to it here.');
+  if (!KIND[kind].nameActions.includes(action) || outcome === undefined || message === undefined)
+    throw badRequest(`Names of ${kind} have no action "${action}".`);
+  return acted(asked, { action, target: `${kind} of the name ${name}` }, async () => {
+    if (action === 'reconcile') await mill.tasks.reconcile(name);
+    else if (kind === 'tasks') await mill.tasks[action as 'pause' | 'resume'](name);
+    else await mill.jobs[action as 'pause' | 'resume'](name);
+    return { outcome, message };
+  });
+}
+
+interface Target {
+  readonly kind: WorkKind;
+  readonly chosen: Chosen;
+  readonly words: string;
+  /** What was asked for, in full, for the audit log. */
+  readonly exactly: { readonly ids: readonly string[] } | { readonly query: string };
+}
+
+async function targetOf(asked: Asked, body: Body): Promise<Target> {
+  body.only(['kind', 'ids', 'query']);
+  const kind = body.kind();
+  const given = body.texts('ids', MOST_IDS);
+  const ids = given?.map((id) => asked.seal.open(id));
+  const query = body.optional('query');
+  if (ids !== undefined && query !== undefined) throw badRequest('Give "ids" or "query", not both.');
+  if (ids !== undefined) {
+    const titles = ids.map((id) => KIND[kind].title(id));
+    const shown = titles.map((title, at) => titled(kind, given?.[at] ?? '', title).target);
+    const words = `${String(ids.length)} chosen: ${shown.join(', ')}`;
+    return { kind, chosen: { ids }, words, exactly: { ids: titles } };
+  }
+  if (query === undefined) throw badRequest('What is meant? Give "ids" or "query".');
+  const parameters = new URLSearchParams(query);
+  for (const key of ['cursor', 'limit', 'sort', 'order', 'kind']) parameters.delete(key);
+  parameters.set('kind', kind);
+  const filter = readFilter(parameters);
+  await checkFields(asked, filter);
+  return { kind, chosen: { filter }, words: inWords(filter), exactly: { query: parameters.toString() } };
+}
+
+export async function countTarget(asked: Asked, body: Body): Promise<Count> {
+  const { kind, chosen } = await targetOf(asked, body.without(['action']));
+  const action = body.has('action') ? body.action() : undefined;
+  const asOf = (await asked.mill.time()).toISOString();
+  const found = await KIND[kind].count(asked, chosen, action, COUNT_LIMIT + 1);
+  return { count: Math.min(found, COUNT_LIMIT), capped: found > COUNT_LIMIT, asOf };
+}
+
+export async function begin(asked: Asked, body: Body, operations: Operations): Promise<Operation> {
+  body.only(['action', 'target', 'expected', 'asOf']);
+  const action = body.action();
+  const { kind, chosen, words, exactly } = await targetOf(asked, body.inner('target'));
+  if (!KIND[kind].bulk.includes(action)) throw badRequest(`Many ${kind} cannot "${action}" at once.`);
+  const expected = body.number('expected');
+  const now = await asked.mill.time();
+  const asOf = body.date('asOf') ?? now;
+  if (asOf > now) throw badRequest('"asOf" is a time that has not come yet.');
+  const found = await KIND[kind].count(asked, chosen, action, COUNT_LIMIT + 1);
+  // Without a time of the count nothing else keeps the action to what was meant.
+  if (expected !== undefined && !body.has('asOf') && found > expected && found <= COUNT_LIMIT)
+    throw conflict(`It is ${String(found)} by now, and not ${String(expected)}; look again.`);
+  const total = found > COUNT_LIMIT ? null : found;
+  return operations.begin(asked, { action, kind, chosen, words, exactly, asOf, total });
+}

@@ -1,0 +1,49 @@
+import type { Right } from '../contract.js';
+import { Refusal } from './errors.js';
+import type { DashboardSettings, Granted } from '../options.js';
+
+/** A caller whom `authorize` let in. */
+export interface Viewer {
+  readonly rights: readonly Right[];
+  readonly actor: string;
+  /** Whether `authorize` said who it is. */
+  readonly isNamed: boolean;
+}
+
+const RIGHTS: readonly Right[] = ['view', 'payload', 'act'];
+
+const nobody = (): Refusal =>
+  new Refusal(401, 'unauthorized', 'You are not signed in, or may not look at this dashboard.');
+
+/** Only what is known counts: a word that was misspelt grants nothing. */
+function viewerOf(granted: Exclude<Granted, Response>): Viewer {
+  if (granted === null || granted === undefined || granted === false) throw nobody();
+  const { rights, actor } = Array.isArray(granted)
+    ? { rights: granted as readonly Right[], actor: undefined }
+    : (granted as { rights: readonly Right[]; actor?: string });
+  const known = RIGHTS.filter((right) => Array.isArray(rights) && rights.includes(right));
+  if (known.length === 0) throw nobody();
+  const isNamed = typeof actor === 'string' && actor !== '';
+  return { rights: known, actor: isNamed ? actor : 'somebody', isNamed };
+}
+
+/** Asks the host who this is. What it answers itself is passed on; where it throws, nobody gets in. */
+export async function admit(
+  { authorize, readOnly }: DashboardSettings,
+  request: Request,
+): Promise<Viewer | Response> {
+  const granted = await authorize(request);
+  if (granted instanceof Response) return granted;
+  const viewer = viewerOf(granted);
+  return readOnly ? { ...viewer, rights: viewer.rights.filter((right) => right !== 'act') } : viewer;
+}
+
+const WORDS: Readonly<Record<Right, string>> = {
+  view: 'look at this',
+  payload: 'see data',
+  act: 'change anything',
+};
+
+export function need({ rights }: Viewer, right: Right): void {
+  if (!rights.includes(right)) throw new Refusal(403, 'forbidden', `You may not ${WORDS[right]}.`);
+}

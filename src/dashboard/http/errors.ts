@@ -1,0 +1,66 @@
+/** What a caller hears of something that went wrong: never more than is its own business. */
+import { OptionError, StoreError, TidemillError } from '../../index.js';
+
+export interface Problem {
+  readonly status: number;
+  readonly code: string;
+  readonly message: string;
+}
+
+/** An answer other than the one that was asked for, in words that are meant for the caller. */
+export class Refusal extends Error implements Problem {
+  readonly status: number;
+  readonly code: string;
+
+  constructor(status: number, code: string, message: string) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+export const badRequest = (message: string): Refusal => new Refusal(400, 'bad_request', message);
+export const notFound = (message = 'There is nothing here.'): Refusal =>
+  new Refusal(404, 'not_found', message);
+export const conflict = (message: string): Refusal => new Refusal(409, 'conflict', message);
+
+export const tooLong = (): Refusal =>
+  new Refusal(503, 'too_long', 'Finding what matches took too long; narrow the filter.');
+
+export const stopped = (): Refusal => new Refusal(503, 'stopped', 'The mill has stopped.');
+
+const STATUS: Readonly<Record<string, number>> = {
+  SCHEDULE_MISSING: 404,
+  SCHEDULE_ENDED: 409,
+  TIME_LIMIT: 503,
+};
+
+const HIDDEN: Problem = {
+  status: 500,
+  code: 'internal',
+  message: 'Something went wrong. The log of the server says what.',
+};
+const AWAY: Problem = {
+  status: 503,
+  code: 'store',
+  message: 'The store does not answer as it should. The log of the server says why.',
+};
+
+/** Messages of a database have names and addresses in them: only the mill's own words about input are passed on. */
+export function problemOf(error: unknown): Problem {
+  if (error instanceof Refusal) return error;
+  if (error instanceof OptionError)
+    return error.cause === undefined
+      ? { status: 400, code: 'bad_request', message: error.message }
+      : { status: 400, code: 'bad_request', message: 'The database refused the values of this request.' };
+  if (error instanceof StoreError) return AWAY;
+  if (error instanceof TidemillError) {
+    const status = STATUS[error.code];
+    if (status !== undefined) return { status, code: error.code.toLowerCase(), message: error.message };
+  }
+  return HIDDEN;
+}
+
+/** True for what the host should hear of as well. */
+export const isInternal = (error: unknown): boolean =>
+  !(error instanceof Refusal) && problemOf(error).status >= 500;

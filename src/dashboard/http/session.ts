@@ -1,0 +1,47 @@
+import { may, type Asked } from '../request-context.js';
+import type { Action, Session, WorkKind } from '../contract.js';
+import { documents } from '../kinds/documents.js';
+import { jobs } from '../kinds/jobs.js';
+import type { Kind } from '../kinds/kind.js';
+import type { Mill } from '../options.js';
+import { STATUSES } from './parameters.js';
+import { tasks } from '../kinds/tasks.js';
+
+export const KIND: Readonly<Record<WorkKind, Kind>> = { jobs, tasks, documents };
+
+/** A store that was given as a URL is named by the URL's scheme. */
+const STORES: Readonly<Record<string, string>> = {
+  'mongodb+srv': 'mongodb',
+  postgresql: 'postgres',
+  file: 'embedded',
+};
+
+const storeOf = (mill: Mill): string => {
+  const { store } = mill.health();
+  return STORES[store] ?? store;
+};
+
+/** Documents have no work before somebody says where they are. */
+export const kindsOf = (mill: Mill): readonly WorkKind[] => [
+  'jobs',
+  'tasks',
+  ...(mill.documentSchedules().length === 0 ? [] : (['documents'] as const)),
+];
+
+export function sessionOf(asked: Asked, csrf: string, version: string): Session {
+  const offered = (of: (kind: Kind) => readonly Action[]): Record<WorkKind, readonly Action[]> => {
+    const actions = (kind: Kind): readonly Action[] => (may(asked, 'act') ? of(kind) : []);
+    return { jobs: actions(jobs), tasks: actions(tasks), documents: actions(documents) };
+  };
+  return {
+    rights: asked.viewer.rights,
+    readOnly: asked.settings.readOnly,
+    csrf,
+    store: storeOf(asked.mill),
+    kinds: kindsOf(asked.mill),
+    statuses: STATUSES,
+    version,
+    bulk: offered(({ bulk }) => bulk),
+    nameActions: offered(({ nameActions }) => nameActions),
+  };
+}

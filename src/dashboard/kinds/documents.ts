@@ -1,0 +1,241 @@
+import type {
+  DocumentsFilter,
+  DocumentState,
+  ErrorGroups,
+  FoundDocument,
+  NamedSchedule,
+} from '../../index.js';
+import { groupFailures, idText } from '../../mill/tools.js';
+import { iso, may, offered, present, type Asked } from '../request-context.js';
+import type { WorkDetail, WorkItem, WorkPage } from '../contract.js';
+import { countShown, searched, type Search } from '../pages/error-search.js';
+import { badRequest, notFound } from '../http/errors.js';
+import { factsOf } from '../pages/facts.js';
+import type { Kind } from './kind.js';
+import type { Mill } from '../options.js';
+import type { WorkFilter, WorkQuery } from '../http/parameters.js';
+import { REDACTED } from '../redaction/redact-text.js';
+import { partsOf, placesOf, refOfParts } from '../redaction/reference.js';
+
+const STATES: readonly DocumentState[] = ['due', 'waiting', 'failed', 'parked'];
+/** More than this of one state is "at least". */
+const COUNTED = 1_000;
+const FAILURES = 1_000;
+const SAMPLE = 10;
+const KEYS_MS = 60_000;
+
+function toFilter({ status, error, fields, time, from, to }: WorkFilter): DocumentsFilter {
+  if ((from !== undefined || to !== undefined) && time !== 'dueAt')
+    throw badRequest('Documents know only when they are due: use "time=dueAt".');
+  return {
+    ...(status.length === 0 ? {} : { state: status as readonly DocumentState[] }),
+    ...(error === undefined ? {} : { error }),
+    ...(Object.keys(fields).length === 0 ? {} : { data: fields }),
+    ...(from === undefined && to === undefined ? {} : { sleepUntil: present({ from, to }) }),
+  };
+}
+
+/** Whether its id is the value of a field that is hidden, or has it as a part. */
+function isNameHidden({ redactor }: Asked, { document, title, id }: FoundDocument): boolean {
+  const fields = Object.entries(document ?? {});
+  return fields.some(([key, value]) => {
+    if (value === null || value === undefined || !redactor.hides([key])) return false;
+    const text = idText(value);
+    return text !== '' && (title === text || title.includes(JSON.stringify(value)) || id.includes(text));
+  });
+}
+
+/** A link holds the whole key, also what its title leaves out. */
+const isHidden = (asked: Asked, document: FoundDocument): boolean =>
+  isNameHidden(asked, document) || asked.redactor.hidesIn(document.title);
+
+function toItem(asked: Asked, name: string, document: FoundDocument): WorkItem {
+  const { redactor, seal } = asked;
+  const { failure } = document;
+  const ref = refOfParts([name, document.id]);
+  return {
+    kind: 'documents',
+    id: isHidden(asked, document) ? seal.close(ref) : ref,
+    title: isNameHidden(asked, document) ? REDACTED : redactor.text(document.title),
+    name,
+    status: document.state,
+    dueAt: document.sleepUntil instanceof Date ? iso(document.sleepUntil) : null,
+    createdAt: null,
+    updatedAt: iso(failure?.at),
+    attempts: failure?.count ?? 0,
+    ...present({
+      error: failure ? redactor.text(failure.reason) : undefined,
+      recurring: typeof document.interval === 'string' && document.interval !== '' ? true : undefined,
+    }),
+  };
+}
+
+const scheduleOf = (mill: Mill, name: string): NamedSchedule => {
+  const found = mill.documentSchedules().find((one) => one.name === name);
+  if (found === undefined) throw notFound('There is no such schedule of documents in this process.');
+  return found;
+};
+
+const searchOf = (
+  mill: Mill,
+  name: string,
+  filter: DocumentsFilter,
+  order: 1 | -1,
+): Search<FoundDocument> => ({
+  error: filter.error,
+  textOf: ({ failure }) => failure?.reason,
+  find: (page) => scheduleOf(mill, name).schedule.find(filter, { ...page, order }),
+});
+
+/** One schedule at a time: documents of two places have no order among them. */
+async function find(asked: Asked, query: WorkQuery): Promise<WorkPage> {
+  const { mill } = asked;
+  const schedules = mill.documentSchedules();
+  const [name = schedules[0]?.name, ...others] = query.name;
+  if (others.length > 0) throw badRequest('Documents are listed by one name at a time.');
+  if (query.sort !== undefined && query.sort !== 'dueAt')
+    throw badRequest('Documents are sorted by "dueAt" only.');
+  if (name === undefined) return { items: [], next: null, previous: null, partial: false };
+  const search = searchOf(mill, name, toFilter(query), query.sort === undefined ? 1 : query.order);
+  const page = await searched(asked, search, query);
+  return {
+    items: page.items.map((document) => toItem(asked, name, document)),
+    ...placesOf(asked, query, page),
+    partial: page.partial === true,
+  };
+}
+
+async function detail(asked: Asked, ref: string): Promise<WorkDetail> {
+  const { mill, redactor } = asked;
+  const [name = '', id = ''] = partsOf(ref, 2);
+  const { schedule } = scheduleOf(mill, name);
+  const [document] = (await schedule.find({ id }, { limit: 1 })).items;
+  if (document === undefined) throw notFound('There is no such document (any more).');
+  const data = may(asked, 'payload');
+  return {
+    ...toItem(asked, name, document),
+    why: whyOf(document, schedule.isRunning()),
+    actions: offered(asked, ['run-now']),
+    timeline: [],
+    facts: factsOf({
+      interval: document.interval,
+      zone: document.timezone,
+      'repeat until': document.repeatUntil instanceof Date ? document.repeatUntil : undefined,
+      'removed when it has ended': document.autoRemove,
+      'first failure': document.failure?.firstAt,
+      'last failure': document.failure?.at,
+    }),
+    hidden: !data,
+    ...(data ? { payload: redactor.value(document.document) } : {}),
+  };
+}
+
+/** Only what this process knows: schedulers of documents keep no register. */
+function whyOf({ state, sleepUntil }: FoundDocument, isRunning: boolean): WorkDetail['why'] {
+  const idle = {
+    code: 'no-instance',
+    text: 'The scheduler of this collection does not run in this process; another one may run it.',
+  } as const;
+  if (state === 'waiting')
+    return [
+      {
+        code: 'not-due',
+        text: `It is not due until ${String(iso(sleepUntil))}; a document that runs has the end of its lock there.`,
+      },
+      ...(isRunning ? [] : [idle]),
+    ];
+  if (state !== 'due') return [];
+  return isRunning ? [{ code: 'waiting', text: 'It is due, and waits for its turn.' }] : [idle];
+}
+
+/** How many there are of each state, up to a thousand. */
+export async function documentCounts(mill: Mill): Promise<
+  readonly {
+    readonly kind: 'documents';
+    readonly name: string;
+    readonly counts: Readonly<Record<string, number>>;
+    readonly capped: readonly string[];
+  }[]
+> {
+  return Promise.all(
+    mill.documentSchedules().map(async ({ name, schedule }) => {
+      // A table that is gone, or a store that cannot count, must not take the whole page along.
+      const counts = await Promise.all(
+        STATES.map(
+          async (state) => [state, await schedule.count({ state }, { limit: COUNTED + 1 })] as const,
+        ),
+      ).catch(() => []);
+      return {
+        kind: 'documents' as const,
+        name,
+        counts: Object.fromEntries(counts.map(([state, count]) => [state, Math.min(count, COUNTED)])),
+        capped: counts.filter(([, count]) => count > COUNTED).map(([state]) => state),
+      };
+    }),
+  );
+}
+
+export async function documentErrors(mill: Mill): Promise<ErrorGroups> {
+  const pages = await Promise.all(
+    mill.documentSchedules().map(async ({ name, schedule }) => {
+      const { items, next } = await schedule
+        .find({ state: 'failed' }, { limit: FAILURES })
+        .catch(() => ({ items: [], next: null }));
+      const lines = items.flatMap(({ failure }) =>
+        failure ? [{ name, message: failure.reason, at: failure.at }] : [],
+      );
+      return { lines, more: next !== null };
+    }),
+  );
+  return {
+    groups: groupFailures(pages.flatMap(({ lines }) => lines)),
+    partial: pages.some(({ more }) => more),
+  };
+}
+
+/** Some documents of each state: one by itself may lack the field that is hidden. */
+async function sampleOf({ schedule }: NamedSchedule): Promise<readonly FoundDocument[]> {
+  const pages = await Promise.all(STATES.map((state) => schedule.find({ state }, { limit: SAMPLE })));
+  return pages.flatMap(({ items }) => items);
+}
+
+const SAID = {
+  due: 'It is due now.',
+  changed: 'Somebody else changed it meanwhile; it was left as it is.',
+  missing: 'It is not there (any more).',
+} as const;
+
+export const documents: Kind = {
+  bulk: [],
+  nameActions: [],
+  find,
+  detail,
+  title: (ref) => {
+    const [name = '', id = ''] = partsOf(ref, 2);
+    return `document ${id} of ${name}`;
+  },
+  hidesKeys: async (asked, { name }) => {
+    const { mill, answers } = asked;
+    const named = mill.documentSchedules().filter((one) => name.length === 0 || name.includes(one.name));
+    const samples = named.map((one) =>
+      answers.get(`key of documents ${one.name}`, () => sampleOf(one), KEYS_MS),
+    );
+    return (await Promise.all(samples)).flat().some((document) => isNameHidden(asked, document));
+  },
+  act: async ({ mill }, action, ref) => {
+    if (action !== 'run-now') throw badRequest(`Documents have no action "${action}".`);
+    const [name = '', id = ''] = partsOf(ref, 2);
+    const outcome = await scheduleOf(mill, name).schedule.runNow(id);
+    return { outcome, message: SAID[outcome] };
+  },
+  count: async (asked, chosen, _action, limit) => {
+    const { mill } = asked;
+    if ('ids' in chosen) return chosen.ids.length;
+    const [name = mill.documentSchedules()[0]?.name ?? ''] = chosen.filter.name;
+    const filter = toFilter(chosen.filter);
+    return filter.error === undefined
+      ? scheduleOf(mill, name).schedule.count(filter, { limit })
+      : countShown(asked, searchOf(mill, name, filter, 1), limit);
+  },
+  many: () => Promise.reject(badRequest('Documents are run one at a time.')),
+};

@@ -1,0 +1,236 @@
+import type { Job, JobsFilter, JobStatus } from '../../index.js';
+import { scheduleId } from '../../mill/tools.js';
+import { iso, may, offered, present, whyOf, type Asked } from '../request-context.js';
+import type { ActAnswer, Action, WorkDetail, WorkItem } from '../contract.js';
+import { countShown, eachShown, searched, type Search } from '../pages/error-search.js';
+import { badRequest, notFound } from '../http/errors.js';
+import { factsOf } from '../pages/facts.js';
+import type { Chosen, Kind } from './kind.js';
+import type { TimeField, WorkFilter } from '../http/parameters.js';
+import { REDACTED } from '../redaction/redact-text.js';
+import { idOf, placesOf, refOf } from '../redaction/reference.js';
+import { timelineOf } from '../pages/timeline.js';
+
+const FIELD: Readonly<Record<TimeField, 'createdAt' | 'updatedAt' | 'nextRunAt'>> = {
+  createdAt: 'createdAt',
+  updatedAt: 'updatedAt',
+  dueAt: 'nextRunAt',
+};
+
+/** A paused schedule is due at the end of time. */
+const LAST_YEAR = 9999;
+
+function toFilter({ name, status, error, fields, time, from, to }: WorkFilter): JobsFilter {
+  return {
+    ...(name.length === 0 ? {} : { name }),
+    ...(status.length === 0 ? {} : { status: status as readonly JobStatus[] }),
+    ...(error === undefined ? {} : { error }),
+    ...(Object.keys(fields).length === 0 ? {} : { data: fields }),
+    ...(from === undefined && to === undefined ? {} : { [FIELD[time]]: present({ from, to }) }),
+  };
+}
+
+const searchOf = (
+  { mill }: Asked,
+  filter: JobsFilter,
+  sort: Partial<Record<'createdAt' | 'updatedAt' | 'nextRunAt', 1 | -1>> = { createdAt: -1 },
+): Search<Job> => ({
+  error: filter.error,
+  textOf: ({ failReason }) => failReason,
+  find: (page) => mill.jobs.find(filter, { ...page, sort }),
+});
+
+const isRunning = ({ status }: Job): boolean => status === 'processing';
+const isPending = ({ status }: Job): boolean => status === 'pending';
+
+/** Callers may choose ids of their own, and the id of a schedule has its key, which is data unless it is the name. */
+function shownId(asked: Asked, { name }: Job, id: string): string {
+  const own = scheduleId(name, '');
+  const [key] = id.slice(own.length).split('@');
+  const isData = id.startsWith(own) && key !== encodeURIComponent(name);
+  return isData && !may(asked, 'payload') ? `${own}${REDACTED}` : asked.redactor.text(id);
+}
+
+const isHidden = (asked: Asked, job: Job): boolean => shownId(asked, job, job.id) !== job.id;
+
+function toItem(asked: Asked, job: Job): WorkItem {
+  const { redactor, seal } = asked;
+  const ref = refOf(job.id);
+  const due = isPending(job) && job.nextRunAt.getUTCFullYear() < LAST_YEAR ? job.nextRunAt : null;
+  const ended = job.status === 'completed' || isRunning(job) ? 1 : 0;
+  const shown = typeof job.progress === 'number' || may(asked, 'payload');
+  return {
+    kind: 'jobs',
+    id: isHidden(asked, job) ? seal.close(ref) : ref,
+    title: shownId(asked, job, job.id),
+    name: redactor.text(job.name),
+    status: job.status,
+    dueAt: iso(due),
+    createdAt: iso(job.createdAt),
+    updatedAt: iso(job.updatedAt),
+    attempts: job.failCount + ended,
+    ...present({
+      error: job.failReason === undefined ? undefined : redactor.text(job.failReason),
+      progress: shown ? redactor.value(job.progress) : undefined,
+      claimedBy: isRunning(job) ? job.claimedBy : undefined,
+      recurring: job.repeatInterval === undefined ? undefined : true,
+    }),
+  };
+}
+
+/** What may be asked for a job in this state. A schedule has its own page. */
+function actionsOf(job: Job): readonly Action[] {
+  if (job.repeatInterval !== undefined) return isRunning(job) ? ['cancel'] : [];
+  switch (job.status) {
+    case 'pending':
+      return ['run-now', 'cancel', 'remove'];
+    case 'processing':
+      return ['cancel'];
+    case 'completed':
+      return ['remove'];
+    default:
+      return ['retry', 'remove'];
+  }
+}
+
+async function detail(asked: Asked, ref: string): Promise<WorkDetail> {
+  const { mill, redactor } = asked;
+  const job = await mill.jobs.get(idOf(ref));
+  if (job === undefined) throw notFound('There is no such job (any more).');
+  const running = isRunning(job)
+    ? { attempt: job.failCount + 1, since: job.lockedAt, by: job.claimedBy }
+    : null;
+  const data = may(asked, 'payload');
+  return {
+    ...toItem(asked, job),
+    why: isRunning(job) || isPending(job) ? await whyOf(asked, { kind: 'jobs', id: job.id }) : [],
+    actions: offered(asked, actionsOf(job)),
+    timeline: timelineOf(job.history, running, redactor),
+    facts: factsOf({
+      priority: job.priority,
+      'unique key': data && job.uniqueKey !== undefined ? redactor.text(job.uniqueKey) : undefined,
+      'cancel requested': job.cancelRequestedAt,
+      finished: job.finishedAt,
+      'last heartbeat': job.lastHeartbeat,
+      'timeout (ms)': job.timeoutMs,
+      cron: job.repeatInterval,
+      zone: job.timezone,
+      'for the run of': job.scheduledFor,
+    }),
+    hidden: !data,
+    ...(data
+      ? {
+          payload: redactor.value(job.data),
+          ...present({
+            result: redactor.value(job.result),
+            logs: job.logs?.map(({ at, message, fields }) => ({
+              at: at.toISOString(),
+              message: redactor.text(message),
+              ...present({ fields: redactor.value(fields) }),
+            })),
+          }),
+        }
+      : {}),
+    ...(job.scheduleId === undefined ? {} : { scheduleId: shownId(asked, job, job.scheduleId) }),
+  };
+}
+
+const SAID: Readonly<Record<string, string>> = {
+  retried: 'It is due now, with a fresh sequence of attempts.',
+  live: 'Another job with its unique key is pending or running; it was left as it is.',
+  unfinished: 'It has not ended yet, so there is nothing to retry.',
+  finished: 'It has ended already.',
+  cancelled: 'It is cancelled.',
+  requested: 'Its handler was told to stop.',
+  removed: 'It is gone.',
+  running: 'It runs at this moment, and was left as it is.',
+  rescheduled: 'It is due now.',
+  missing: 'It is not there (any more).',
+};
+
+async function act({ mill }: Asked, action: Action, ref: string): Promise<ActAnswer> {
+  const id = idOf(ref);
+  const done = async (): Promise<{ readonly outcome: string }> => {
+    switch (action) {
+      case 'retry':
+        return mill.jobs.retry(id);
+      case 'cancel':
+        return mill.jobs.cancel(id);
+      case 'remove':
+        return mill.jobs.remove(id);
+      case 'run-now':
+        return mill.jobs.reschedule(id, 0);
+      default:
+        throw badRequest(`Jobs have no action "${action}".`);
+    }
+  };
+  const { outcome } = await done();
+  return { outcome, message: SAID[outcome] ?? outcome };
+}
+
+/** What each action touches. */
+const TOUCHED: Readonly<Partial<Record<Action, readonly JobStatus[]>>> = {
+  retry: ['failed', 'cancelled'],
+  cancel: ['pending', 'processing'],
+  remove: ['pending', 'completed', 'failed', 'cancelled'],
+};
+
+const chosenFilter = (chosen: Chosen): JobsFilter =>
+  'ids' in chosen ? { ids: chosen.ids.map(idOf) } : toFilter(chosen.filter);
+
+/** Null: nothing that matches is in a state that the action touches. */
+function touched(chosen: Chosen, action: Action | undefined): JobsFilter | null {
+  const filter = chosenFilter(chosen);
+  const states = action === undefined ? undefined : TOUCHED[action];
+  if (states === undefined) return filter;
+  const asked = filter.status as readonly JobStatus[] | undefined;
+  const status = asked === undefined ? states : states.filter((one) => asked.includes(one));
+  return status.length === 0 ? null : { ...filter, status };
+}
+
+export const jobs: Kind = {
+  bulk: ['retry', 'cancel', 'remove'],
+  nameActions: ['pause', 'resume'],
+  detail,
+  act,
+  title: (ref) => `job ${idOf(ref)}`,
+  hidesKeys: () => Promise.resolve(false),
+  find: async (asked, query) => {
+    const { sort = 'createdAt', order } = query;
+    const page = await searched(asked, searchOf(asked, toFilter(query), { [FIELD[sort]]: order }), query);
+    // A place in the list is said with the id of its last row.
+    const hidden = page.items.some((job) => isHidden(asked, job));
+    return {
+      items: page.items.map((job) => toItem(asked, job)),
+      ...placesOf(asked, query, page, hidden),
+      partial: page.partial === true,
+    };
+  },
+  count: async (asked, chosen, action, limit) => {
+    const filter = touched(chosen, action);
+    if (filter === null) return 0;
+    return filter.error === undefined
+      ? asked.mill.jobs.count(filter, { limit })
+      : countShown(asked, searchOf(asked, filter), limit);
+  },
+  many: async (asked, { action, chosen, asOf, signal, progress }) => {
+    const filter = touched(chosen, action);
+    if (filter === null) return 0;
+    const { from, to } = filter.updatedAt ?? {};
+    const until = to !== undefined && to < asOf ? to : asOf;
+    const bounded = { ...filter, updatedAt: { ...present({ from }), to: until } };
+    const call = { retry: 'retryMany', cancel: 'cancelMany', remove: 'removeMany' } as const;
+    const act = async (of: JobsFilter, before: number): Promise<number> => {
+      const options = { signal, onProgress: (count: number) => progress(before + count) };
+      return (await asked.mill.jobs[call[action as keyof typeof call]](of, options)).count;
+    };
+    if (bounded.error === undefined) return act(bounded, 0);
+    // Only what the viewer sees to match; each write looks again whether the job is as it was.
+    let count = 0;
+    for await (const found of eachShown(asked, searchOf(asked, bounded))) {
+      if (signal.aborted) break;
+      if (found.length > 0) count += await act({ ...bounded, ids: found.map(({ id }) => id) }, count);
+    }
+    return count;
+  },
+};

@@ -1,0 +1,92 @@
+import type { Schedule } from '../../index.js';
+import { may, present, type Asked } from '../request-context.js';
+import type { ActAnswer, Action, SchedulePage, ScheduleRow } from '../contract.js';
+import { badRequest } from '../http/errors.js';
+import { checkParameters, cursorOf, limitOf } from '../http/parameters.js';
+import { REDACTED } from '../redaction/redact-text.js';
+import { partsOf, refOfParts } from '../redaction/reference.js';
+import { entryOf } from '../pages/timeline.js';
+
+const RUNS = 10;
+
+/** A key may name a customer: it is data, and only its name's own key is not. */
+function isHidden(asked: Asked, { name, uniqueKey }: Schedule): boolean {
+  if (uniqueKey === name) return false;
+  return !may(asked, 'payload') || asked.redactor.text(uniqueKey) !== uniqueKey;
+}
+
+function toRow(asked: Asked, schedule: Schedule): ScheduleRow {
+  const { redactor } = asked;
+  const { name, uniqueKey, failReason, last } = schedule;
+  return {
+    id: placeOf(asked, schedule),
+    name: redactor.text(name),
+    key: isHidden(asked, schedule) ? REDACTED : uniqueKey,
+    cron: schedule.cron,
+    timezone: schedule.timezone,
+    paused: schedule.paused,
+    running: schedule.status === 'processing',
+    next: (schedule.runs ?? []).map((at) => at.toISOString()),
+    failCount: schedule.failCount,
+    ...present({
+      last: last === undefined ? undefined : entryOf(last, redactor),
+      error: failReason === undefined ? undefined : redactor.text(failReason),
+    }),
+  };
+}
+
+/** What identifies it in actions, and as a place in the list. */
+function placeOf(asked: Asked, schedule: Schedule): string {
+  const ref = refOfParts([schedule.name, schedule.uniqueKey]);
+  return isHidden(asked, schedule) ? asked.seal.close(ref) : ref;
+}
+
+/** In the order of names and keys; the cursor is the last one that was told. */
+export async function schedulePage(asked: Asked, query: URLSearchParams): Promise<SchedulePage> {
+  checkParameters(query, ['cursor', 'limit']);
+  const limit = limitOf(query);
+  const cursor = cursorOf(query);
+  const all = await asked.mill.schedules.list(undefined, { runs: RUNS });
+  const last = cursor === undefined ? -1 : all.findIndex((schedule) => placeOf(asked, schedule) === cursor);
+  const items = all.slice(last + 1, last + 1 + limit);
+  const end = items.at(-1);
+  const more = last + 1 + limit < all.length;
+  return {
+    items: items.map((schedule) => toRow(asked, schedule)),
+    next: more && end !== undefined ? placeOf(asked, end) : null,
+  };
+}
+
+/** For the audit log; a key of its own is data, and no part of what everybody reads there. */
+export const scheduleTitle = (ref: string): { target: string; details?: unknown } => {
+  const [name = '', key = ''] = partsOf(ref, 2);
+  return key === name
+    ? { target: `schedule ${name}` }
+    : { target: `schedule ${name}, one of its keys`, details: { key } };
+};
+
+export async function actOnSchedule({ mill }: Asked, action: Action, ref: string): Promise<ActAnswer> {
+  const [name = '', key = ''] = partsOf(ref, 2);
+  switch (action) {
+    case 'run-now': {
+      const { outcome } = await mill.schedules.runNow(name, key);
+      return outcome === 'due'
+        ? { outcome, message: 'One run is due now; the times of the schedule stay as they are.' }
+        : { outcome, message: 'A run is in progress; no other was asked for.' };
+    }
+    case 'pause':
+      await mill.schedules.pause(name, key);
+      return { outcome: 'paused', message: 'No run is started until the schedule is resumed.' };
+    case 'resume':
+      await mill.schedules.resume(name, key);
+      return { outcome: 'resumed', message: 'It goes on with its next run time.' };
+    case 'remove': {
+      const removed = await mill.schedules.remove(name, key);
+      return removed
+        ? { outcome: 'removed', message: 'The schedule is gone.' }
+        : { outcome: 'missing', message: 'It is not there (any more).' };
+    }
+    default:
+      throw badRequest(`Schedules have no action "${action}".`);
+  }
+}

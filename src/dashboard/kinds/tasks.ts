@@ -1,0 +1,178 @@
+import type { FoundTask, TasksFilter, TaskStatus } from '../../index.js';
+import { idText } from '../../mill/tools.js';
+import { iso, may, offered, present, whyOf, type Asked } from '../request-context.js';
+import type { Action, WorkDetail, WorkItem } from '../contract.js';
+import { countShown, isShown, searched, type Search } from '../pages/error-search.js';
+import { badRequest, notFound, tooLong } from '../http/errors.js';
+import { factsOf } from '../pages/facts.js';
+import type { Chosen, Kind, ManyRequest } from './kind.js';
+import type { TimeField, WorkFilter } from '../http/parameters.js';
+import { REDACTED } from '../redaction/redact-text.js';
+import { idOf, placesOf, refOf } from '../redaction/reference.js';
+import { timelineOf } from '../pages/timeline.js';
+
+const FIELD: Readonly<Record<TimeField, 'createdAt' | 'updatedAt' | 'scheduledAt'>> = {
+  createdAt: 'createdAt',
+  updatedAt: 'updatedAt',
+  dueAt: 'scheduledAt',
+};
+
+function toFilter({ name, status, error, fields, time, from, to }: WorkFilter): TasksFilter {
+  return {
+    ...(name.length === 0 ? {} : { task: name }),
+    ...(status.length === 0 ? {} : { status: status as readonly TaskStatus[] }),
+    ...(error === undefined ? {} : { errorMessage: error }),
+    ...(Object.keys(fields).length === 0 ? {} : { source: fields }),
+    ...(from === undefined && to === undefined ? {} : { [FIELD[time]]: present({ from, to }) }),
+  };
+}
+
+type Sort = Partial<Record<'createdAt' | 'updatedAt' | 'scheduledAt', 1 | -1>>;
+const DUE_DOWN: Sort = { scheduledAt: -1 };
+
+const searchOf = ({ mill }: Asked, filter: TasksFilter, sort: Sort): Search<FoundTask> => ({
+  error: typeof filter.errorMessage === 'string' ? filter.errorMessage : undefined,
+  textOf: ({ lastError }) => lastError,
+  find: (page) => mill.tasks.find(filter, { ...page, sort }),
+});
+
+const isRunning = ({ status }: FoundTask): boolean => status.startsWith('processing');
+
+/** A key of several columns has their names; one of a single column is its value. */
+const isNameHidden = ({ redactor }: Asked, { sourceKey }: FoundTask): boolean =>
+  sourceKey?.some((name) => redactor.hides([name])) === true;
+
+/** A link holds the whole key, also what its title leaves out. */
+const isHidden = (asked: Asked, task: FoundTask): boolean =>
+  isNameHidden(asked, task) || asked.redactor.hidesIn(idText(task.sourceDocId));
+
+function toItem(asked: Asked, task: FoundTask): WorkItem {
+  const { redactor, seal } = asked;
+  const ref = refOf(task.id);
+  return {
+    kind: 'tasks',
+    id: isHidden(asked, task) ? seal.close(ref) : ref,
+    title: isNameHidden(asked, task) ? REDACTED : redactor.text(idText(task.sourceDocId)),
+    name: redactor.text(task.task),
+    status: task.status,
+    dueAt: task.status === 'pending' ? iso(task.scheduledAt) : null,
+    createdAt: iso(task.createdAt),
+    updatedAt: iso(task.updatedAt),
+    attempts: task.attempts,
+    ...present({
+      error: task.lastError === undefined ? undefined : redactor.text(task.lastError),
+      claimedBy: isRunning(task) ? task.claimedBy : undefined,
+    }),
+  };
+}
+
+async function taskOf({ mill }: Asked, ref: string): Promise<FoundTask> {
+  const [task] = (await mill.tasks.find({ id: idOf(ref) }, { limit: 1 })).items;
+  if (task === undefined) throw notFound('There is no such task (any more).');
+  return task;
+}
+
+async function detail(asked: Asked, ref: string): Promise<WorkDetail> {
+  const { mill, redactor } = asked;
+  const task = await taskOf(asked, ref);
+  const running = isRunning(task)
+    ? { attempt: task.attempts, since: task.lockedAt, by: task.claimedBy }
+    : null;
+  const ended = task.status === 'completed' || task.status === 'failed';
+  const data = may(asked, 'payload');
+  const found = data ? await mill.tasks.document(task.id) : undefined;
+  return {
+    ...toItem(asked, task),
+    why: ended ? [] : await whyOf(asked, { kind: 'tasks', id: task.id }),
+    actions: offered(asked, ['retry']),
+    timeline: timelineOf(task.executionHistory, running, redactor),
+    facts: factsOf({
+      'first due': task.initialScheduledAt,
+      'first error': task.firstErrorAt,
+      'last success': task.lastSuccess?.at,
+      'last end': task.lastFinalizedAt,
+    }),
+    hidden: !data,
+    ...(data
+      ? {
+          payload: redactor.value(task.lastObservedValues),
+          source: { collection: found?.collection ?? '', document: redactor.value(found?.document ?? null) },
+        }
+      : {}),
+  };
+}
+
+/** Without a word about states, those are meant for which somebody asks for a retry. */
+function chosenFilter(chosen: Chosen, action: Action | undefined): TasksFilter {
+  if ('ids' in chosen) return { id: chosen.ids.map(idOf) };
+  const filter = toFilter(chosen.filter);
+  return action === undefined || filter.status !== undefined ? filter : { ...filter, status: 'failed' };
+}
+
+const BATCH = 500;
+const KEYS_MS = 60_000;
+
+/** From the latest due time down: what is reset is due now, which is behind. */
+async function many(asked: Asked, request: ManyRequest): Promise<number> {
+  const { mill } = asked;
+  const { action, chosen, asOf, signal, progress } = request;
+  const filter = chosenFilter(chosen, action);
+  const search = searchOf(asked, filter, DUE_DOWN);
+  let count = 0;
+  for (let cursor: string | null | undefined; cursor !== null && !signal.aborted;) {
+    const page = await search.find({ limit: BATCH, ...(cursor === undefined ? {} : { cursor }) });
+    const id = page.items
+      .filter((task) => isShown(asked, search, task))
+      .filter(({ updatedAt, lastFinalizedAt = updatedAt }) => lastFinalizedAt <= asOf && updatedAt <= asOf)
+      .map((task) => task.id);
+    // The state is asked for again: it may have changed since the page was read.
+    const again = { id, ...present({ status: filter.status }) };
+    if (id.length > 0) count += (await mill.tasks.retryMany(again)).count;
+    await progress(count);
+    if (page.partial === true) throw tooLong();
+    cursor = page.next;
+  }
+  return count;
+}
+
+/** One task of each name knows what the key of its source is called. */
+async function hidesKeys(asked: Asked, { name }: WorkFilter): Promise<boolean> {
+  const { mill, answers } = asked;
+  const names = name.length > 0 ? name : (await mill.tasks.stats()).map(({ task }) => task);
+  const keys = names.map((task) =>
+    answers.get(`key of ${task}`, async () => (await mill.tasks.find({ task }, { limit: 1 })).items, KEYS_MS),
+  );
+  return (await Promise.all(keys)).flat().some((task) => isNameHidden(asked, task));
+}
+
+export const tasks: Kind = {
+  bulk: ['retry'],
+  nameActions: ['pause', 'resume', 'reconcile'],
+  detail,
+  many,
+  title: (ref) => `task ${idOf(ref)}`,
+  hidesKeys,
+  find: async (asked, query) => {
+    const { sort = 'dueAt', order } = query;
+    const page = await searched(asked, searchOf(asked, toFilter(query), { [FIELD[sort]]: order }), query);
+    return {
+      items: page.items.map((task) => toItem(asked, task)),
+      ...placesOf(asked, query, page),
+      partial: page.partial === true,
+    };
+  },
+  act: async (asked, action, ref) => {
+    if (action !== 'retry') throw badRequest(`Tasks have no action "${action}".`);
+    const { id } = await taskOf(asked, ref);
+    const { count } = await asked.mill.tasks.retryMany({ id });
+    return count === 1
+      ? { outcome: 'retried', message: 'It is due now, or runs again when it has ended.' }
+      : { outcome: 'unplannable', message: 'Its document could not be planned; there is nothing to run.' };
+  },
+  count: (asked, chosen, action, limit) => {
+    const filter = chosenFilter(chosen, action);
+    return filter.errorMessage === undefined
+      ? asked.mill.tasks.count(filter, { limit })
+      : countShown(asked, searchOf(asked, filter, DUE_DOWN), limit);
+  },
+};

@@ -1,0 +1,39 @@
+import { may, type Asked } from '../request-context.js';
+import type { WorkDetail, WorkKind, WorkPage } from '../contract.js';
+import { notFound, Refusal } from '../http/errors.js';
+import { KINDS, readQuery, type WorkFilter } from '../http/parameters.js';
+import { openPlace } from '../redaction/reference.js';
+import { Seal } from '../redaction/seal.js';
+import { KIND } from '../http/session.js';
+
+/** Comparing with data tells about it: only whoever may see it may ask, and nobody about what is hidden. */
+export async function checkFields(asked: Asked, filter: WorkFilter): Promise<void> {
+  const paths = Object.keys(filter.fields);
+  if (paths.length > 0 && !may(asked, 'payload'))
+    throw new Refusal(403, 'forbidden', 'You may not see data, so you may not filter by it.');
+  // The store compares the whole text, which nobody sees here; what is found is compared with what is shown, too.
+  if (filter.error !== undefined && !may(asked, 'payload'))
+    throw new Refusal(403, 'forbidden', 'You may not see data, so you may not search in error texts.');
+  const hidden = paths.find((path) => asked.redactor.guards(path));
+  if (hidden !== undefined)
+    throw new Refusal(403, 'forbidden', `"${hidden}" is hidden, so it cannot be filtered by.`);
+  if (paths.includes('_id') && (await KIND[filter.kind].hidesKeys(asked, filter)))
+    throw new Refusal(403, 'forbidden', 'The key of these documents is hidden, so it cannot be filtered by.');
+}
+
+export async function workPage(asked: Asked, parameters: URLSearchParams): Promise<WorkPage> {
+  const { cursor, ...query } = readQuery(parameters);
+  await checkFields(asked, query);
+  const place = cursor === undefined ? undefined : openPlace(asked, query, cursor);
+  return KIND[query.kind].find(asked, { ...query, cursor: place });
+}
+
+export async function workDetail(asked: Asked, kind: string, ref: string): Promise<WorkDetail> {
+  const known = KINDS.find((one): one is WorkKind => one === kind);
+  if (known === undefined) throw notFound();
+  const detail = await KIND[known].detail(asked, asked.seal.open(ref));
+  // A link in the open to a key that is hidden is a guess: it is answered like one that is wrong.
+  if (Seal.isClosed(detail.id) && !Seal.isClosed(ref))
+    throw notFound(`There is no such ${known.slice(0, -1)} (any more).`);
+  return detail;
+}

@@ -1,0 +1,164 @@
+/**
+ * Searches in error texts. The store compares with the whole text, and a viewer sees it without its secrets: what only matches
+ * in a hidden part is passed over, or a search would tell what is there, letter by letter.
+ */
+import type { Asked } from '../request-context.js';
+import { tooLong } from '../http/errors.js';
+
+export interface Page<T> {
+  readonly items: readonly T[];
+  readonly next: string | null;
+  readonly previous: string | null;
+  readonly partial?: boolean;
+}
+
+interface PageRequest {
+  readonly limit: number;
+  readonly cursor?: string;
+}
+
+export interface Search<T> {
+  /** Undefined: nothing is searched for. */
+  readonly error: string | undefined;
+  readonly textOf: (item: T) => string | undefined;
+  readonly find: (page: PageRequest) => Promise<Page<T>>;
+}
+
+const BATCH = 500;
+const LONGEST_MS = 5_000;
+
+/** Whether the viewer would find the text in what is shown to them; as for the stores, case makes no difference. */
+export const isShown = <T>({ redactor }: Asked, { error, textOf }: Search<T>, item: T): boolean =>
+  error === undefined ||
+  redactor
+    .text(textOf(item) ?? '')
+    .toLowerCase()
+    .includes(error.toLowerCase());
+
+const request = (limit: number, cursor: string | null | undefined): PageRequest => ({
+  limit,
+  ...(cursor === null || cursor === undefined ? {} : { cursor }),
+});
+
+/** A part of a list, read in the direction of its cursor. */
+interface Batch<T> {
+  readonly from: string | undefined;
+  /** The first one read comes first, whichever the direction. */
+  readonly items: readonly T[];
+  readonly ahead: string | null;
+  readonly behind: string | null;
+  readonly partial: boolean;
+}
+
+/** An item that the viewer may know of, and where it was read. */
+interface Shown<T> {
+  readonly item: T;
+  readonly batch: Batch<T>;
+  readonly at: number;
+}
+
+/** The cursors of all kinds say which way they go. */
+function isBack(cursor: string | undefined): boolean {
+  try {
+    const place = JSON.parse(Buffer.from(cursor ?? '', 'base64url').toString()) as { back?: unknown } | null;
+    return place?.back === true;
+  } catch {
+    return false;
+  }
+}
+
+/** Reads a list in one direction. Its places are those of items that are shown: any other would tell of a hidden match. */
+class Walk<T> {
+  readonly #asked: Asked;
+  readonly #search: Search<T>;
+  readonly #back: boolean;
+
+  constructor(asked: Asked, search: Search<T>, back: boolean) {
+    this.#asked = asked;
+    this.#search = search;
+    this.#back = back;
+  }
+
+  /** Up to `limit` shown items and one more, which tells that there are more. `ended` is false if time ran out. */
+  async shown(
+    limit: number,
+    cursor: string | undefined,
+  ): Promise<{ readonly shown: readonly Shown<T>[]; readonly ended: boolean; readonly partial: boolean }> {
+    const end = performance.now() + LONGEST_MS;
+    let batch = await this.#read(limit, cursor);
+    const shown = this.#shownOf(batch);
+    while (batch.ahead !== null && !batch.partial && shown.length <= limit && performance.now() < end) {
+      batch = await this.#read(BATCH, batch.ahead);
+      shown.push(...this.#shownOf(batch));
+    }
+    return { shown, ended: batch.ahead === null || shown.length > limit, partial: batch.partial };
+  }
+
+  async ahead({ batch, at }: Shown<T>): Promise<string | null> {
+    const known = at === batch.items.length - 1;
+    return known ? batch.ahead : (await this.#read(at + 1, batch.from)).ahead;
+  }
+
+  async behind({ batch, at }: Shown<T>): Promise<string | null> {
+    if (at === 0) return batch.behind;
+    const { ahead } = await this.#read(at, batch.from);
+    return ahead === null ? null : (await this.#read(1, ahead)).behind;
+  }
+
+  #shownOf(batch: Batch<T>): Shown<T>[] {
+    return batch.items.flatMap((item, at) =>
+      isShown(this.#asked, this.#search, item) ? [{ item, batch, at }] : [],
+    );
+  }
+
+  async #read(limit: number, from: string | undefined): Promise<Batch<T>> {
+    const { items, next, previous, partial = false } = await this.#search.find(request(limit, from));
+    return this.#back
+      ? { from, items: [...items].reverse(), ahead: previous, behind: next, partial }
+      : { from, items, ahead: next, behind: previous, partial };
+  }
+}
+
+/** One page of what the viewer sees to match. What is hidden is passed over, to the end of the list if need be. */
+export async function searched<T>(
+  asked: Asked,
+  search: Search<T>,
+  { limit, cursor }: { readonly limit: number; readonly cursor: string | undefined },
+): Promise<Page<T>> {
+  if (search.error === undefined) return search.find(request(limit, cursor));
+  const back = isBack(cursor);
+  const walk = new Walk(asked, search, back);
+  const { shown, ended, partial } = await walk.shown(limit, cursor);
+  if (!ended && !partial && shown.length < limit) throw tooLong();
+  const kept = shown.slice(0, limit);
+  const [first, last] = [kept[0], kept.at(-1)];
+  const mayBeMore = shown.length > limit || !ended;
+  const ahead = last !== undefined && mayBeMore ? await walk.ahead(last) : null;
+  const behind = first !== undefined && cursor !== undefined ? await walk.behind(first) : null;
+  const items = kept.map(({ item }) => item);
+  return back
+    ? { items: items.reverse(), next: behind, previous: ahead, partial }
+    : { items, next: ahead, previous: behind, partial };
+}
+
+/** Everything that the viewer sees to match, a batch after the other. */
+export async function* eachShown<T>(asked: Asked, search: Search<T>): AsyncGenerator<readonly T[]> {
+  for (let next: string | null | undefined; next !== null;) {
+    const page: Page<T> = await search.find(request(BATCH, next));
+    if (page.partial === true) throw tooLong();
+    yield page.items.filter((item) => isShown(asked, search, item));
+    next = page.next;
+  }
+}
+
+/** How many the viewer sees to match, up to `limit`. */
+export async function countShown<T>(asked: Asked, search: Search<T>, limit: number): Promise<number> {
+  const end = performance.now() + LONGEST_MS;
+  let count = 0;
+  for await (const items of eachShown(asked, search)) {
+    count += items.length;
+    if (count >= limit) return limit;
+    if (performance.now() > end) throw tooLong();
+  }
+  return count;
+}

@@ -1,0 +1,175 @@
+import type { JobStats, MillInstance, Planning, TaskStats } from '../../index.js';
+import { may, type Asked } from '../request-context.js';
+import type { InstanceRow, NameRow, Overview, WorkKind } from '../contract.js';
+import { documentCounts } from '../kinds/documents.js';
+import type { Mill } from '../options.js';
+import { checkParameters, KINDS, one, oneOf } from '../http/parameters.js';
+import {
+  beginningOf,
+  RANGES,
+  runMs,
+  seriesOf,
+  sumOf,
+  toPoint,
+  waitMs,
+  type Point,
+  type Range,
+} from './series.js';
+import { kindsOf } from '../http/session.js';
+
+/** Counting up to the cap is the dearest part of the page. */
+const COUNTS_MS = 5_000;
+
+type Paused = Readonly<Record<'jobs' | 'tasks', ReadonlySet<string>>>;
+
+interface Counted {
+  readonly kind: WorkKind;
+  readonly name: string;
+  readonly counts: Readonly<Record<string, number>>;
+  readonly capped: readonly string[];
+}
+
+const jobCounts = ({ names, capped }: JobStats): readonly Counted[] =>
+  Object.entries(names).map(([name, counts]) => ({
+    kind: 'jobs',
+    name,
+    counts: { ...counts },
+    capped: capped.filter((one) => one.name === name).map(({ status }) => status),
+  }));
+
+const taskCounts = (stats: readonly TaskStats[]): readonly Counted[] =>
+  stats.map(({ task, counts, capped }) => ({ kind: 'tasks', name: task, counts: { ...counts }, capped }));
+
+/** Names without any work are there too, as long as somebody runs them or they are paused. */
+function rowsOf(
+  counted: readonly Counted[],
+  points: readonly Point[],
+  instances: readonly MillInstance[],
+  paused: Paused,
+): readonly NameRow[] {
+  const rows = new Map<string, Counted>();
+  const key = ({ kind, name }: Pick<Counted, 'kind' | 'name'>): string => JSON.stringify([kind, name]);
+  const add = (row: Counted): void => {
+    if (!rows.has(key(row))) rows.set(key(row), row);
+  };
+  for (const row of counted) add(row);
+  const known = (kind: 'jobs' | 'tasks', names: Iterable<string>): void => {
+    for (const name of names) add({ kind, name, counts: {}, capped: [] });
+  };
+  const alive = instances.filter((instance) => instance.alive);
+  for (const { names, tasks } of alive) {
+    known('jobs', names);
+    known('tasks', tasks);
+  }
+  known('jobs', paused.jobs);
+  known('tasks', paused.tasks);
+  const byName = new Map<string, Point[]>();
+  for (const point of points) byName.set(key(point), [...(byName.get(key(point)) ?? []), point]);
+  return [...rows.values()]
+    .map((row) => {
+      const sum = sumOf(byName.get(key(row)) ?? []);
+      const runs = ({ names, tasks }: MillInstance): boolean =>
+        (row.kind === 'tasks' ? tasks : names).includes(row.name);
+      return {
+        ...row,
+        paused: row.kind !== 'documents' && paused[row.kind].has(row.name),
+        done: sum.done,
+        failed: sum.failed,
+        waitMs: waitMs(sum),
+        runMs: runMs(sum),
+        instances: row.kind === 'documents' ? 0 : alive.filter(runs).length,
+      };
+    })
+    .sort((a, b) => KINDS.indexOf(a.kind) - KINDS.indexOf(b.kind) || (a.name < b.name ? -1 : 1));
+}
+
+const toInstance = (
+  { redactor }: Asked,
+  { slots, names, tasks, ...instance }: MillInstance,
+): InstanceRow => ({
+  ...instance,
+  names: names.map((name) => redactor.text(name)),
+  tasks: tasks.map((name) => redactor.text(name)),
+});
+
+/** What follows a colon may be a message of the database, with data in it. */
+function complaintOf(asked: Asked, text: string): string {
+  const colon = text.indexOf(': ');
+  return colon < 0 || may(asked, 'payload')
+    ? asked.redactor.text(text)
+    : `${asked.redactor.text(text.slice(0, colon))}: the right "payload" shows why`;
+}
+
+/** A process that only shows the dashboard need not work itself. */
+function healthOf(asked: Asked, instances: readonly MillInstance[]): Overview['health'] {
+  const { reasons, troubles, wakeUp } = asked.mill.health();
+  const shown = (texts: readonly string[]): string[] => texts.map((text) => complaintOf(asked, text));
+  const own = shown(reasons.filter((reason) => reason !== 'not started'));
+  const alone = instances.some(({ alive }) => alive) ? [] : ['no instance is alive: nothing runs'];
+  const all = [...own, ...alone];
+  return {
+    ok: all.length === 0,
+    reasons: all,
+    troubles: shown(troubles),
+    ...(wakeUp === undefined ? {} : { wakeUp }),
+  };
+}
+
+const plannerOf = (
+  { redactor }: Asked,
+  { leader, lagMs, reconciling }: Planning,
+): NonNullable<Overview['planner']> => ({
+  leader,
+  lagMs,
+  reconciling: reconciling.map(({ task, processed, total }) => ({
+    task: redactor.text(task),
+    done: processed,
+    total,
+  })),
+});
+
+/** The longer a range, the more minutes are read, and the less a moment matters. */
+async function pointsOf({ mill, answers }: Asked, now: Date, range: Range): Promise<readonly Point[]> {
+  const read = async (): Promise<readonly Point[]> =>
+    (await mill.metrics.series({ from: beginningOf(now, range), to: now })).map(toPoint);
+  return answers.get(`series ${range}`, read, RANGES[range].freshMs);
+}
+
+async function pausedOf(mill: Mill, hasTasks: boolean): Promise<Paused> {
+  const [jobs, tasks] = await Promise.all([mill.jobs.paused(), hasTasks ? mill.tasks.paused() : []]);
+  return { jobs: new Set(jobs), tasks: new Set(tasks.map(({ task }) => task)) };
+}
+
+export async function overview(asked: Asked, query: URLSearchParams): Promise<Overview> {
+  checkParameters(query, ['range', 'kind', 'name']);
+  const { mill } = asked;
+  const range = oneOf(query, 'range', Object.keys(RANGES) as Range[]) ?? '1h';
+  const [kind, name] = [oneOf(query, 'kind', KINDS), one(query, 'name')];
+  const now = await mill.time();
+  const hasTasks = kindsOf(mill).includes('tasks');
+  const [points, stats, taskStats, documents, instances, paused] = await Promise.all([
+    pointsOf(asked, now, range),
+    asked.answers.get('job counts', () => mill.jobs.stats(), COUNTS_MS),
+    hasTasks ? asked.answers.get('task counts', () => mill.tasks.stats(), COUNTS_MS) : [],
+    asked.answers.get('document counts', () => documentCounts(mill), COUNTS_MS),
+    mill.instances(),
+    pausedOf(mill, hasTasks),
+  ]);
+  const planning = hasTasks ? await mill.tasks.planning() : undefined;
+  const meant = points.filter(
+    (point) => (kind === undefined || point.kind === kind) && (name === undefined || point.name === name),
+  );
+  const counted = [...jobCounts(stats), ...taskCounts(taskStats), ...documents];
+  return {
+    now: now.toISOString(),
+    range,
+    series: seriesOf(meant, now, range),
+    names: rowsOf(counted, points, instances, paused).map((row) => ({
+      ...row,
+      name: asked.redactor.text(row.name),
+    })),
+    instances: instances.map((instance) => toInstance(asked, instance)),
+    health: healthOf(asked, instances),
+    ...(planning === undefined ? {} : { planner: plannerOf(asked, planning) }),
+  };
+}

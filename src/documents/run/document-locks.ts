@@ -1,0 +1,74 @@
+import type { Clock } from '../../core/clock.js';
+import type { DocumentJob } from '../../store/documents.js';
+import type { Lock } from './locked-document.js';
+import { asked, type Opened } from './writes.js';
+
+export interface LocksOptions<Doc> {
+  readonly opened: Opened<Doc>;
+  readonly clock: Clock;
+  readonly lockMs: number;
+  /** Learns the store's time anew, where that is due. */
+  readonly refresh: () => Promise<void>;
+  readonly stop: AbortSignal;
+}
+
+/** A lock is up to this much longer than asked for, and up to this share of it. */
+const MOST_MORE_MS = 1_000;
+const MORE = 0.05;
+
+/** Each of them, whatever happens to another: they are locked by now, and nobody else would run them. */
+function inTurn<T>(items: readonly T[], work: (item: T) => void): void {
+  const problems = items.flatMap((item) => {
+    try {
+      work(item);
+      return [];
+    } catch (problem) {
+      return [problem];
+    }
+  });
+  if (problems.length > 0) throw problems[0];
+}
+
+/** Makes the values that locks write, and locks documents with them. */
+export class Locks<Doc> {
+  readonly #options: LocksOptions<Doc>;
+  #last = -Infinity;
+
+  constructor(options: LocksOptions<Doc>) {
+    this.#options = options;
+  }
+
+  /** A value that this scheduler has not used before, and that another one hardly uses at the same time. */
+  mint(): Lock {
+    const { clock, lockMs } = this.#options;
+    if (lockMs === 0) return { until: new Date(clock.now()), endsAt: Infinity, fenced: false };
+    const more = Math.floor(Math.random() * Math.min(MOST_MORE_MS, lockMs * MORE));
+    this.#last = Math.max(clock.now() + lockMs + more, this.#last + 1);
+    return { until: new Date(this.#last), endsAt: clock.monotonic() + lockMs, fenced: true };
+  }
+
+  /** Locks up to `limit` documents; answers how many it got. */
+  async lock(limit: number, found: (job: DocumentJob<Doc>, lock: Lock) => void): Promise<number> {
+    const { opened, refresh, stop } = this.#options;
+    const { store, signal, marks } = opened;
+    await asked('read the clock', refresh);
+    if (limit > 1 && store.lockMany !== undefined) {
+      const lock = this.mint();
+      const jobs = await asked(
+        'lock documents',
+        async () => (await store.lockMany?.(lock.until, { limit, signal, marks })) ?? [],
+      );
+      inTurn(jobs, (job) => found(job, lock));
+      return jobs.length;
+    }
+    for (let count = 0; count < limit; count += 1) {
+      const lock = this.mint();
+      const job = stop.aborted
+        ? null
+        : await asked('lock a document', () => store.lockNext(lock.until, { signal, marks }));
+      if (job === null || job === undefined) return count;
+      found(job, lock);
+    }
+    return limit;
+  }
+}

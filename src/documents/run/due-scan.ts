@@ -1,0 +1,42 @@
+import { OptionError } from '../../core/errors.js';
+import type { Misfit } from '../../store/documents.js';
+import { misfitError } from './conclude.js';
+import type { Hooks } from './hooks.js';
+import { asked, type Opened } from './writes.js';
+
+/** Documents without a date that are remembered as reported. */
+const MOST_KNOWN = 1_000;
+
+/** Says what is due next, and speaks once of each document that can never be. */
+export class Lookout<Doc> {
+  readonly #opened: Opened<Doc>;
+  readonly #hooks: Hooks<Doc>;
+  #known: unknown[] = [];
+
+  constructor(opened: Opened<Doc>, hooks: Hooks<Doc>) {
+    this.#opened = opened;
+    this.#hooks = hooks;
+  }
+
+  /** Undefined where the store cannot look. */
+  get look(): ((withinMs: number) => Promise<number | null>) | undefined {
+    return this.#opened.store.look === undefined ? undefined : (withinMs) => this.#look(withinMs);
+  }
+
+  async #look(withinMs: number): Promise<number | null> {
+    const { store, signal } = this.#opened;
+    const known = this.#known;
+    const answer = await asked('look for documents', async () => store.look?.({ withinMs, known, signal }));
+    for (const misfit of answer?.misfits ?? []) await this.#report(misfit);
+    return answer?.dueInMs ?? null;
+  }
+
+  async #report({ id, value }: Misfit): Promise<void> {
+    if (this.#known.length >= MOST_KNOWN) return;
+    this.#known = [...this.#known, id];
+    await this.#hooks.error(misfitError(id, value), { where: 'sleepUntil' });
+    if (this.#known.length < MOST_KNOWN) return;
+    const most = `${String(MOST_KNOWN)} documents have no date in sleepUntil; further ones are not reported.`;
+    await this.#hooks.error(new OptionError(most), { where: 'sleepUntil' });
+  }
+}

@@ -1,0 +1,172 @@
+import { pause, type Clock } from '../../core/clock.js';
+import { StoreError } from '../../core/errors.js';
+import type { Wake } from '../../engine/claim/wake.js';
+import type { Grace } from './outage-grace.js';
+import type { PollMs, ScheduleSettings } from '../options.js';
+
+export interface LoopOptions {
+  readonly clock: Clock;
+  readonly wake: Wake;
+  readonly grace: Grace;
+  readonly settings: Pick<ScheduleSettings, 'nextMs' | 'idleMs'>;
+  readonly pollMs: () => PollMs;
+  /** How many documents may be started now. */
+  readonly room: () => number;
+  /** Locks up to that many and starts them; answers how many there were. */
+  readonly lock: (limit: number) => Promise<number>;
+  /** Milliseconds until the next document is due, if that is within the time given; null where none is. */
+  readonly look?: ((withinMs: number) => Promise<number | null>) | undefined;
+  /** True while a document runs or is being recorded. */
+  readonly busy: () => boolean;
+  /** There is nothing to do. */
+  readonly idle: () => Promise<void>;
+  readonly error: (error: unknown) => Promise<void>;
+}
+
+const FIRST_WAIT_MS = 100;
+const LONGEST_WAIT_MS = 5_000;
+/** Times that are remembered; the poll finds the others. */
+const MOST_PLANNED = 100;
+/** A process that wakes up this much later than it meant to was stopped for a while. */
+const MOST_LATE_MS = 60_000;
+/** How often a scheduler looks while it leaves documents to their holders. */
+const GRACE_LOOK_MS = 500;
+
+/** The seed's tick loop: wait, lock what there is room for and start it, or be idle for a while. */
+export class Loop {
+  readonly #options: LoopOptions;
+  /** The last look found less than there was room for. */
+  #quiet = false;
+  #idlePollMs = 0;
+  /** When documents that ran here are due again. */
+  #planned: number[] = [];
+  #failingAt: number | undefined;
+  #since: number;
+  /** When the next look is to be, at the latest; Infinity while every slot is taken. */
+  #lookBy = Infinity;
+
+  constructor(options: LoopOptions) {
+    this.#options = options;
+    this.#since = options.clock.now();
+  }
+
+  /** Since when it has looked without a break: neither did the store fail, nor was the process stopped. */
+  get since(): number {
+    return this.#since;
+  }
+
+  /** Milliseconds since the store first failed to answer; 0 where it does answer. */
+  get failingMs(): number {
+    return this.#failingAt === undefined ? 0 : this.#options.clock.monotonic() - this.#failingAt;
+  }
+
+  /** A document has ended: a reason to look where more may be due, or where nothing else runs. */
+  freed(): void {
+    const { wake, busy } = this.#options;
+    if (!this.#quiet || !busy()) wake.notify();
+  }
+
+  /** A document was given its next time. */
+  planned(at: Date): void {
+    const { clock, wake, settings, pollMs } = this.#options;
+    if (settings.idleMs > 0 || this.#planned.length === MOST_PLANNED) return;
+    this.#planned.push(at.getTime());
+    if (this.#quiet && at.getTime() - clock.now() < pollMs().max) wake.notify();
+  }
+
+  async run(stop: AbortSignal): Promise<void> {
+    const { clock, wake, error, settings, grace } = this.#options;
+    for (let failures = 0; !stop.aborted;) {
+      if (settings.nextMs > 0 && !(await pause(clock, settings.nextMs, stop))) return;
+      wake.clear();
+      const lateMs = clock.now() - this.#lookBy;
+      if (lateMs > MOST_LATE_MS) this.#since = clock.now();
+      if (failures === 0) grace.wasLate(lateMs);
+      const step = this.#step();
+      clock.track?.(step);
+      try {
+        const waitMs = await step;
+        if (failures > 0) this.#since = clock.now();
+        this.#lookBy = clock.now() + waitMs + settings.nextMs;
+        failures = 0;
+        this.#failingAt = undefined;
+        if (waitMs > 0) await wake.wait(waitMs, stop);
+      } catch (problem) {
+        failures += 1;
+        this.#failingAt ??= clock.monotonic();
+        await error(problem);
+        await pause(clock, Math.min(FIRST_WAIT_MS * 2 ** (failures - 1), LONGEST_WAIT_MS), stop);
+      }
+    }
+  }
+
+  /** Answers how long to wait afterwards. */
+  async #step(): Promise<number> {
+    const { room, settings } = this.#options;
+    const free = room();
+    // Whoever ends says so.
+    if (free === 0) return Infinity;
+    const graceMs = await this.#graceMs();
+    if (graceMs > 0) return Math.min(graceMs, GRACE_LOOK_MS);
+    if (this.#quiet && settings.idleMs === 0) {
+      const dueInMs = await this.#dueIn();
+      if (dueInMs > 0) return this.#rest(dueInMs);
+    }
+    const found = await this.#lock(free);
+    if (found > 0) this.#idlePollMs = 0;
+    this.#quiet = found < free;
+    return this.#quiet ? this.#rest() : 0;
+  }
+
+  async #lock(limit: number): Promise<number> {
+    const { lock, grace } = this.#options;
+    try {
+      const found = await lock(limit);
+      grace.answered(found > 0 ? 'a write' : 'a read');
+      return found;
+    } catch (problem) {
+      if (problem instanceof StoreError && problem.transient) grace.failed('a write');
+      throw problem;
+    }
+  }
+
+  async #look(withinMs: number): Promise<number | null> {
+    const { look, grace } = this.#options;
+    try {
+      const dueInMs = (await look?.(withinMs)) ?? null;
+      grace.answered('a read');
+      return dueInMs;
+    } catch (problem) {
+      grace.failed('a read');
+      throw problem;
+    }
+  }
+
+  /** Milliseconds that documents are still left to their holders. A store that cannot look cannot be asked without a lock. */
+  async #graceMs(): Promise<number> {
+    const { look, grace } = this.#options;
+    if (look === undefined || !grace.isInDoubt) return 0;
+    await this.#look(0);
+    return grace.leftMs;
+  }
+
+  /**
+   * Milliseconds until something is due; 0: now. A look costs less than a lock that finds nothing. A store that cannot look
+   * is always asked for more.
+   */
+  async #dueIn(): Promise<number> {
+    const { look, pollMs } = this.#options;
+    return look === undefined ? 0 : Math.max(0, (await this.#look(pollMs().max)) ?? Infinity);
+  }
+
+  async #rest(dueInMs = Infinity): Promise<number> {
+    const { clock, settings, pollMs, busy, idle } = this.#options;
+    if (!busy()) await idle();
+    if (settings.idleMs > 0) return settings.idleMs;
+    const { min, max } = pollMs();
+    this.#idlePollMs = Math.min(max, Math.max(min, this.#idlePollMs * 2));
+    const now = clock.now();
+    this.#planned = this.#planned.filter((at) => at > now);
+    return Math.min(this.#idlePollMs, Math.max(1, dueInMs), ...this.#planned.map((at) => at - now));
+  }
+}

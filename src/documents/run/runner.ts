@@ -1,0 +1,337 @@
+import { pause, within, type Clock } from '../../core/clock.js';
+import { asError, OptionError, StoppingError } from '../../core/errors.js';
+import type { Logger } from '../../core/logger.js';
+import type { Ended } from '../../core/meter.js';
+import type { Outcome } from '../../core/records/outcome.js';
+import { endOf, thrownOutcome, tracedEnd } from '../../engine/record/ending.js';
+import type { DocumentFailure, DocumentJob } from '../../store/documents.js';
+import type { Attention } from '../../time/recurrence.js';
+import {
+  afterCrash,
+  conclude,
+  misfitOf,
+  parked,
+  planOf,
+  type Circumstances,
+  type Conclusion,
+} from './conclude.js';
+import type { Grace } from './outage-grace.js';
+import { Held, type Ending, type Lock } from './locked-document.js';
+import type { Hooks } from './hooks.js';
+import { Intervals } from '../times/interval.js';
+import { Keeper } from './lock-keeper.js';
+import { isRetried, type Measures } from './measures.js';
+import { isSkipped } from '../times/next.js';
+import type { ScheduleErrorContext, ScheduleSettings } from '../options.js';
+import { Recorder } from './recorder.js';
+import type { Opened } from './writes.js';
+
+export interface RunnerOptions<Doc> {
+  readonly opened: Opened<Doc>;
+  readonly clock: Clock;
+  readonly settings: ScheduleSettings;
+  readonly hooks: Hooks<Doc>;
+  readonly log: Logger;
+  readonly measures: Measures;
+  readonly grace: Grace;
+  readonly mint: () => Lock;
+  /** How long a document may have waited for its turn here. */
+  readonly attention: () => Attention;
+  /** A slot is free, or a document is recorded. */
+  readonly freed: () => void;
+  /** A document runs again then. */
+  readonly planned: (at: Date) => void;
+}
+
+/** What a run came to, and what there is to be said about it. */
+interface Verdict<Doc> {
+  /** What it means for its document, by the schedule that this has now. */
+  readonly conclude: (job: DocumentJob<Doc>) => Conclusion | null;
+  readonly faults: readonly Fault[];
+  /** What it counts as, once it is recorded. */
+  readonly end?: (conclusion: Conclusion | null) => End;
+}
+
+interface End {
+  readonly as: Ended;
+  readonly runMs?: number;
+}
+
+interface Fault {
+  readonly error: unknown;
+  readonly where: ScheduleErrorContext['where'];
+}
+
+/** More unrecorded outcomes than this, and nothing new is locked. */
+const MOST_UNRECORDED = 2_000;
+/** How long handlers get to react to their signal at the end of a stop. */
+const LAST_GRACE_MS = 500;
+/** How long a stop waits for the store's answers. */
+const RECORD_LIMIT_MS = 10_000;
+
+/** The whole document, where its store did not bring it. */
+function documentOf<Doc>(job: DocumentJob<Doc>): Doc {
+  if (job.document !== undefined) return job.document;
+  const { data, document: _none, ...fields } = job;
+  return { ...fields, ...data } as Doc;
+}
+
+/** Runs documents that were locked. Duties: call the handler, keep the lock, record the end, and come to an end. */
+export class Runner<Doc> {
+  readonly #options: RunnerOptions<Doc>;
+  readonly #intervals = new Intervals();
+  readonly #keeper: Keeper<Doc>;
+  readonly #recorder: Recorder<Doc>;
+  /** Documents whose handlers run. */
+  readonly #running = new Set<Held<Doc>>();
+  /** Those, and the ones that are being recorded. */
+  readonly #open = new Set<Held<Doc>>();
+  #idleWaiters: (() => void)[] = [];
+
+  constructor(options: RunnerOptions<Doc>) {
+    this.#options = options;
+    const { opened, clock, settings, grace, mint } = options;
+    this.#keeper = new Keeper({
+      opened,
+      clock,
+      lockMs: settings.lockMs,
+      grace,
+      mint,
+      error: (error) => void options.hooks.error(error, { where: 'renew' }),
+    });
+    this.#recorder = new Recorder({
+      opened,
+      clock,
+      settled: () => this.#keeper.settled(),
+      error: (error, held) => void this.#report({ error, where: 'record' }, held),
+    });
+  }
+
+  get isBusy(): boolean {
+    return this.#open.size > 0;
+  }
+
+  /** How many documents may be started. One at a time means that it is recorded before the next one is locked. */
+  get room(): number {
+    const { concurrency } = this.#options.settings;
+    if (concurrency === 1) return this.isBusy ? 0 : 1;
+    return this.#open.size >= MOST_UNRECORDED ? 0 : concurrency - this.#running.size;
+  }
+
+  start(job: DocumentJob<Doc>, lock: Lock): void {
+    const running = this.#run(new Held(job, lock));
+    this.#options.clock.track?.(running);
+  }
+
+  /** It was locked, and is not to be run any more. */
+  release(job: DocumentJob<Doc>, lock: Lock): void {
+    this.#giveBack(new Held(job, lock));
+  }
+
+  /**
+   * Waits for handlers until the signal aborts. Then theirs abort, and the documents of those that still run are given
+   * back. Resolves when everything is recorded.
+   */
+  async end(hurry: AbortSignal): Promise<void> {
+    await this.#idle(Infinity, hurry);
+    for (const held of this.#running)
+      held.abort(new StoppingError('The scheduler is stopping and could not wait any longer.'));
+    await this.#idle(LAST_GRACE_MS);
+    const stuck = [...this.#running];
+    for (const held of stuck) {
+      held.isAbandoned = true;
+      this.#ended(held);
+      this.#giveBack(held);
+    }
+    const unrecorded = await this.#recorder.drain(RECORD_LIMIT_MS);
+    await within(this.#options.clock, RECORD_LIMIT_MS, this.#keeper.settled());
+    this.#mourn(stuck, unrecorded);
+  }
+
+  #mourn(stuck: readonly Held<Doc>[], unrecorded: number): void {
+    const { log } = this.#options;
+    const documents = stuck.map(({ id }) => id);
+    if (documents.length > 0)
+      log.warn({ documents }, `stopped before these had ended; they are due again: ${documents.join(', ')}`);
+    if (unrecorded > 0) {
+      const count = String(unrecorded);
+      log.error(
+        { count: unrecorded },
+        `${count} documents could not be recorded; they run again when their locks end`,
+      );
+    }
+  }
+
+  /** Resolves when no handler runs, after the limit, or when the signal aborts. */
+  async #idle(limitMs: number, hurry?: AbortSignal): Promise<void> {
+    if (this.#running.size === 0) return;
+    const idle = new AbortController();
+    this.#idleWaiters.push(() => idle.abort());
+    const signal = hurry === undefined ? idle.signal : AbortSignal.any([hurry, idle.signal]);
+    await pause(this.#options.clock, limitMs, signal);
+  }
+
+  #about(): Circumstances {
+    const { settings, clock, opened } = this.#options;
+    return { settings, intervals: this.#intervals, now: new Date(clock.now()), marks: opened.marks };
+  }
+
+  async #run(held: Held<Doc>): Promise<void> {
+    const { hooks, settings, freed } = this.#options;
+    hooks.busy();
+    this.#running.add(held);
+    this.#open.add(held);
+    const verdict = await this.#perform(held).catch((error: unknown): Verdict<Doc> => {
+      const outcome = { kind: 'threw', error: asError(error) } as const;
+      return {
+        conclude: (job) => conclude(job, outcome, this.#about()),
+        faults: [{ error, where: 'onDocument' }],
+      };
+    });
+    if (held.isAbandoned) return;
+    this.#ended(held);
+    if (settings.concurrency > 1) freed();
+    const recording = this.#record(held, verdict);
+    for (const fault of verdict.faults) await this.#report(fault, held);
+    await recording;
+    this.#open.delete(held);
+    freed();
+  }
+
+  #ended(held: Held<Doc>): void {
+    this.#keeper.delete(held);
+    this.#running.delete(held);
+    if (this.#running.size === 0) for (const waiter of this.#idleWaiters.splice(0)) waiter();
+  }
+
+  #giveBack(held: Held<Doc>): void {
+    const { ending } = conclude(held.job, { kind: 'released' }, this.#about()) as Conclusion;
+    this.#open.add(held);
+    void this.#recorder
+      .record(held, () => ending)
+      .then((recorded) => {
+        this.#open.delete(held);
+        if (recorded) this.#count({ as: 'released' });
+      });
+  }
+
+  /** Nothing is written of a run that failed without a policy: it counts as it is. */
+  async #record(held: Held<Doc>, { conclude, end }: Verdict<Doc>): Promise<void> {
+    const { name, meter } = this.#options.measures;
+    let conclusion = conclude(held.job);
+    const decide = (): Ending => {
+      conclusion = conclude(held.job) ?? conclusion;
+      return (conclusion as Conclusion).ending;
+    };
+    const recorded = conclusion === null || (await this.#recorder.record(held, decide));
+    const { next, dropped, problem } = conclusion ?? {};
+    if (problem !== undefined) await this.#report({ error: problem, where: 'interval' }, held);
+    if (!recorded) {
+      meter.lost('document', name);
+      return;
+    }
+    this.#count(end?.(conclusion));
+    if (next !== undefined) this.#options.planned(next);
+    if (dropped === true)
+      this.#options.log.warn(
+        { document: held.id },
+        `${held.id} had missed more runs than are made up for; the older ones are dropped`,
+      );
+  }
+
+  #report({ error, where }: Fault, held?: Held<Doc>): Promise<void> {
+    const about = held === undefined ? {} : { job: held.job, document: documentOf(held.job) };
+    return this.#options.hooks.error(error, { where, ...about });
+  }
+
+  async #perform(held: Held<Doc>): Promise<Verdict<Doc>> {
+    const misfit = misfitOf(held.job);
+    if (misfit !== undefined)
+      return {
+        conclude: () => ({ ending: parked(misfit, this.#about().now).ending }),
+        faults: [{ error: misfit, where: 'sleepUntil' }],
+      };
+    const crash = afterCrash(held.job, this.#about());
+    if (crash === null) return this.#attempt(held);
+    void this.#report({ error: crash.error, where: 'crash' }, held);
+    const { name, meter } = this.#options.measures;
+    meter.reclaimed('document', name);
+    if (crash.conclusion !== undefined) {
+      const again = (job: DocumentJob<Doc>): Conclusion | null =>
+        afterCrash(job, this.#about())?.conclusion ?? null;
+      return { conclude: again, faults: [], end: () => ({ as: 'failed' }) };
+    }
+    if (!(await this.#countCrash(held, crash.failure))) return { conclude: () => null, faults: [] };
+    this.#count({ as: 'retried' });
+    return this.#attempt(held);
+  }
+
+  /** Before it runs again, since it may kill this process, too. Answers whether it may be run: not where it was lost meanwhile. */
+  async #countCrash(held: Held<Doc>, failure: DocumentFailure): Promise<boolean> {
+    held.job = { ...held.job, failure };
+    const changes = { failure: { ...failure, lockedUntil: held.lockedUntil } };
+    return (await this.#recorder.record(held, () => ({ changes }))) && !held.isOver(this.#options.clock);
+  }
+
+  async #attempt(held: Held<Doc>): Promise<Verdict<Doc>> {
+    const { outcome, runMs } = this.#isSkipped(held.job)
+      ? { outcome: { kind: 'skipped' } as const, runMs: undefined }
+      : await this.#timed(held);
+    return {
+      conclude: (job) => conclude(job, outcome, this.#about()),
+      faults: outcome.kind === 'threw' ? [{ error: outcome.error, where: 'onDocument' }] : [],
+      end: (conclusion) => ({
+        as: endOf(outcome, isRetried(conclusion)),
+        ...(runMs === undefined ? {} : { runMs }),
+      }),
+    };
+  }
+
+  async #timed(held: Held<Doc>): Promise<{ readonly outcome: Outcome; readonly runMs: number }> {
+    const { clock, measures } = this.#options;
+    const { name, meter, tracer } = measures;
+    const beganAt = clock.now();
+    meter.began('document', name, held.job.sleepUntil?.getTime() ?? beganAt, beganAt);
+    const call = (): Promise<Outcome> => this.#call(held);
+    const about = {
+      kind: 'document',
+      name,
+      id: held.id,
+      attempt: (held.job.failure?.count ?? 0) + 1,
+    } as const;
+    const outcome = await (tracer()?.run(about, call, tracedEnd) ?? call());
+    return { outcome, runMs: clock.now() - beganAt };
+  }
+
+  #count(end: End | undefined): void {
+    if (end === undefined) return;
+    const { clock, measures } = this.#options;
+    measures.meter.ended('document', measures.name, end.as, clock.now(), end.runMs);
+  }
+
+  async #call(held: Held<Doc>): Promise<Outcome> {
+    const { job, signal } = held;
+    this.#keeper.add(held);
+    try {
+      return {
+        kind: 'returned',
+        result: await this.#options.hooks.onDocument(documentOf(job), { job, signal }),
+      };
+    } catch (thrown) {
+      return thrownOutcome(thrown, signal);
+    }
+  }
+
+  /** A run that is tried again was started once, and is not too late. What cannot be read is run, and parked then. */
+  #isSkipped(job: DocumentJob<Doc>): boolean {
+    if (this.#options.settings.missed !== 'skip' || job.failure?.ended === false) return false;
+    const about = this.#about();
+    try {
+      const plan = planOf(job, about);
+      return plan !== null && isSkipped(plan, about.now, this.#options.attention());
+    } catch (problem) {
+      if (problem instanceof OptionError) return false;
+      throw problem;
+    }
+  }
+}

@@ -1,0 +1,136 @@
+import { within, type Clock } from '../../core/clock.js';
+import type { Logger } from '../../core/logger.js';
+import { Wake } from '../../engine/claim/wake.js';
+import type { DocumentJobStore, DocumentWatch } from '../../store/documents.js';
+import { Grace } from './outage-grace.js';
+import type { Hooks } from './hooks.js';
+import { Locks } from './document-locks.js';
+import { Lookout } from './due-scan.js';
+import { Loop } from './loop.js';
+import type { Measures } from './measures.js';
+import type { PollMs, ScheduleSettings } from '../options.js';
+import { Runner } from './runner.js';
+import type { Opened } from './writes.js';
+
+export interface TurnOptions<Doc> {
+  readonly store: DocumentJobStore<Doc>;
+  readonly clock: Clock;
+  /** Learns the store's time anew, where that is due. */
+  readonly refresh: () => Promise<void>;
+  readonly settings: ScheduleSettings;
+  readonly pollMs: PollMs;
+  readonly hooks: Hooks<Doc>;
+  readonly log: Logger;
+  readonly measures: Measures;
+}
+
+/** How long a stop waits for a lock that is under way. */
+const LOCK_LIMIT_MS = 10_000;
+
+/** One turn of work, made by a start and ended by a stop. */
+export class Turn<Doc> {
+  readonly #options: TurnOptions<Doc>;
+  /** Ends the search for documents. */
+  readonly #stop = new AbortController();
+  /** Ends calls to the store. */
+  readonly #abort = new AbortController();
+  readonly #wake: Wake;
+  readonly #loop: Loop;
+  readonly #runner: Runner<Doc>;
+  #looping: Promise<void> = Promise.resolve();
+  #watch: DocumentWatch | undefined;
+
+  constructor(options: TurnOptions<Doc>) {
+    this.#options = options;
+    const { store, clock, settings, pollMs, hooks, log, measures, refresh } = options;
+    // A lock of no duration has no end to be marked.
+    const marks = settings.retry !== undefined && settings.lockMs > 0 && store.marks === true;
+    const opened: Opened<Doc> = { store, signal: this.#abort.signal, marks };
+    const { signal: stop } = this.#stop;
+    this.#wake = new Wake(clock);
+    const grace = new Grace(clock, settings.lockMs);
+    const locks = new Locks({ opened, clock, lockMs: settings.lockMs, refresh, stop });
+    this.#runner = new Runner({
+      opened,
+      clock,
+      settings,
+      hooks,
+      log,
+      measures,
+      grace,
+      mint: () => locks.mint(),
+      attention: () => ({
+        delayMs: settings.nextMs + (settings.idleMs > 0 ? settings.idleMs : pollMs.max),
+        since: this.#loop.since,
+      }),
+      freed: () => this.#loop.freed(),
+      planned: (at) => this.#loop.planned(at),
+    });
+    this.#loop = new Loop({
+      clock,
+      wake: this.#wake,
+      grace,
+      settings,
+      pollMs: () =>
+        this.#watch?.direct === true && store.look !== undefined ? { ...pollMs, max: Infinity } : pollMs,
+      room: () => this.#runner.room,
+      lock: (limit) =>
+        // What is locked after the end has come is given back.
+        locks.lock(limit, (job, lock) => this.#runner[stop.aborted ? 'release' : 'start'](job, lock)),
+      look: new Lookout(opened, hooks).look,
+      busy: () => this.#runner.isBusy,
+      idle: () => hooks.idle({ signal: stop }),
+      error: (error) => hooks.error(error, { where: 'lock' }),
+    });
+  }
+
+  get isBusy(): boolean {
+    return this.#runner.isBusy;
+  }
+
+  get failingMs(): number {
+    return this.#loop.failingMs;
+  }
+
+  /** How many documents are due, up to a limit, and for how long the first; undefined where the store cannot tell. */
+  async depth(limit: number): Promise<{ readonly due: number; readonly lagMs: number } | undefined> {
+    const { store } = this.#options;
+    const { signal } = this.#abort;
+    if (store.look === undefined || store.count === undefined) return undefined;
+    const [due, { dueInMs }] = await Promise.all([
+      store.count({ states: ['due'], limit }, { signal }),
+      store.look({ withinMs: 0, known: [], signal }),
+    ]);
+    return { due, lagMs: Math.max(0, -(dueInMs ?? 0)) };
+  }
+
+  begin(): void {
+    this.#looping = this.#loop.run(this.#stop.signal);
+    void this.#listen();
+  }
+
+  /** `hurry` aborts when handlers are not to be waited for any longer. */
+  async end(hurry: AbortSignal): Promise<void> {
+    const { clock, hooks } = this.#options;
+    this.#stop.abort();
+    // What a lock under way still brings is given back. A store that does not answer must not hold up the end: what it
+    // locked is free again when the lock ends.
+    await within(clock, LOCK_LIMIT_MS, this.#looping);
+    await this.#runner.end(hurry);
+    this.#abort.abort();
+    await this.#watch?.close().catch((error: unknown) => hooks.error(error, { where: 'watch' }));
+  }
+
+  /** Wake-ups cut a wait short; whoever set `idleDelay` wants it whole. */
+  async #listen(): Promise<void> {
+    const { store, settings, hooks } = this.#options;
+    if (store.watch === undefined || settings.idleMs > 0) return;
+    try {
+      const watch = await store.watch(() => this.#wake.notify());
+      if (this.#abort.signal.aborted) await watch.close();
+      else this.#watch = watch;
+    } catch (error) {
+      await hooks.error(error, { where: 'watch' });
+    }
+  }
+}

@@ -1,0 +1,91 @@
+import { StoreError, TidemillError, reasonOf } from '../../core/errors.js';
+import { fenceOf, type DocumentJobStore, type DocumentWrite, type Fenced } from '../../store/documents.js';
+import type { Ending, Held } from './locked-document.js';
+
+/** The store of a scheduler that runs, and what ends its calls. */
+export interface Opened<Doc> {
+  readonly store: DocumentJobStore<Doc>;
+  readonly signal: AbortSignal;
+  /** Locks leave a mark, so that a crash is seen. */
+  readonly marks: boolean;
+}
+
+/** What a store of somebody's own throws may be anything: waiting is what one can do about it. */
+export async function asked<T>(what: string, call: () => Promise<T>): Promise<T> {
+  try {
+    return await call();
+  } catch (error) {
+    if (error instanceof TidemillError) throw error;
+    throw new StoreError(`${what}: ${reasonOf(error)}`, { cause: error, transient: true });
+  }
+}
+
+/** In order. A store that answers nothing to a write has made it. */
+async function all<Doc>(
+  { store, signal }: Opened<Doc>,
+  writes: readonly DocumentWrite[],
+): Promise<boolean[]> {
+  if (store.settle !== undefined && writes.length > 1) return [...(await store.settle(writes, { signal }))];
+  const one = async ({ id, ...write }: DocumentWrite): Promise<boolean> => {
+    const options = { ...fenceOf(write), signal };
+    const answer: unknown =
+      'remove' in write ? await store.remove(id, options) : await store.update(id, write.changes, options);
+    return answer !== false;
+  };
+  return Promise.all(writes.map(one));
+}
+
+type Attempt<Doc> = (
+  items: readonly { readonly held: Held<Doc>; readonly fence: Fenced }[],
+) => Promise<boolean[]>;
+
+/** Tries each document under its likeliest precondition, and those that may have another one under that. */
+async function underAnyFence<Doc>(helds: readonly Held<Doc>[], attempt: Attempt<Doc>): Promise<boolean[]> {
+  const answers = helds.map(() => false);
+  let open = helds.map((held, at) => ({ held, at }));
+  for (let turn = 0; open.length > 0; turn += 1) {
+    const items = open.flatMap(({ held, at }) => {
+      const fence = held.fences[turn];
+      return fence === undefined ? [] : [{ held, at, fence }];
+    });
+    const written = items.length === 0 ? [] : await attempt(items);
+    for (const [index, { at }] of items.entries()) answers[at] = written[index] ?? false;
+    open = items.filter(({ at }) => answers[at] === false);
+  }
+  return answers;
+}
+
+/** Writes how runs have ended; false for those whose document somebody else has, or has changed. */
+export async function writeEndings<Doc>(
+  opened: Opened<Doc>,
+  endings: readonly { readonly held: Held<Doc>; readonly ending: Ending; readonly basis: Fenced }[],
+): Promise<boolean[]> {
+  const endingOf = new Map(endings.map(({ held, ending, basis }) => [held, { ...ending, ...basis }]));
+  return asked('record documents', () =>
+    underAnyFence([...endingOf.keys()], (items) =>
+      all(
+        opened,
+        items.map(({ held, fence }) => ({ id: held.key, ...fence, ...(endingOf.get(held) as Ending) })),
+      ),
+    ),
+  );
+}
+
+/** Moves the ends of locks. */
+export async function extendLocks<Doc>(
+  opened: Opened<Doc>,
+  helds: readonly Held<Doc>[],
+  until: Date,
+): Promise<boolean[]> {
+  const { store, signal, marks } = opened;
+  return asked('renew locks', () =>
+    underAnyFence(helds, async (items) => {
+      const locks = items.map(({ held, fence }) => ({ id: held.key, ...fence }));
+      if (store.renew !== undefined) return [...(await store.renew(locks, until, { signal, marks }))];
+      return all(
+        opened,
+        locks.map((lock) => ({ ...lock, changes: { sleepUntil: until } })),
+      );
+    }),
+  );
+}

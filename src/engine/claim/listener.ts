@@ -1,0 +1,171 @@
+import type { Clock, Timer } from '../../core/clock.js';
+import type { Hint, Store, WakeUp, Watch, WorkKind } from '../../store/port.js';
+
+export interface ListenerOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly error: (error: unknown) => void;
+  /** Definitions, leadership or requests have changed. */
+  readonly news: () => void;
+  /** Said once: only the poll finds work here, and why. */
+  readonly unavailable: (reason: string) => void;
+}
+
+/** One who waits for wake-ups of its own kind. */
+export interface Waiting {
+  readonly kind: WorkKind;
+  readonly wake: (hint?: Hint) => void;
+  readonly cancel: () => void;
+}
+
+/** Its place at the listener: says how much it has to do. */
+export interface Seat {
+  busy(): Promise<void>;
+  /** Resolves when a wake-up from now on would be heard, or when it is known that none will be. */
+  idle(): Promise<void>;
+}
+
+/** Listening costs the database something for every write, so while all are busy it stops: they have no use for it. */
+const BUSY_MS = 1_000;
+const REOPEN_MS = 1_000;
+const LONGEST_REOPEN_MS = 30_000;
+/** A server may be deaf for good, or so busy that it only seemed to be. */
+const UNHEARD_MS = 5_000;
+const LONGEST_UNHEARD_MS = 300_000;
+
+/** Listens for wake-ups while there is little to do, for everybody who waits in this instance. */
+export class Listener {
+  readonly #options: ListenerOptions;
+  readonly #waiting: Waiting[] = [];
+  readonly #busySince = new Map<Waiting, number>();
+  #watch: Watch | undefined;
+  #opening: Promise<void> | undefined;
+  /** Set after a failure: until then no channel is opened. */
+  #reopening: Timer | undefined;
+  #failures = 0;
+  #unheardTimes = 0;
+  #unavailable = false;
+  #retrying: Promise<void> | undefined;
+  #closed = false;
+
+  constructor(options: ListenerOptions) {
+    this.#options = options;
+  }
+
+  get wakeUp(): WakeUp {
+    return this.#unavailable ? 'poll' : this.#options.store.kind === 'memory' ? 'direct' : 'stream';
+  }
+
+  join(waiting: Waiting): Seat {
+    this.#waiting.push(waiting);
+    return { busy: () => this.#busy(waiting), idle: () => this.#idle(waiting) };
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#reopening?.cancel();
+    await this.#opening;
+    await this.#retrying;
+    await this.#shut();
+  }
+
+  async #busy(waiting: Waiting): Promise<void> {
+    const now = this.#options.clock.monotonic();
+    if (!this.#busySince.has(waiting)) this.#busySince.set(waiting, now);
+    const allBusy = this.#waiting.every((one) => now - (this.#busySince.get(one) ?? now) > BUSY_MS);
+    if (allBusy) await this.#shut();
+  }
+
+  #idle(waiting: Waiting): Promise<void> {
+    this.#busySince.delete(waiting);
+    // Whoever comes while it is being opened waits for the same opening.
+    this.#opening ??= this.#open().finally(() => (this.#opening = undefined));
+    return this.#opening;
+  }
+
+  async #open(): Promise<void> {
+    if (this.#watch !== undefined || this.#closed || this.#reopening !== undefined) return;
+    await this.#tryToOpen();
+  }
+
+  async #tryToOpen(): Promise<void> {
+    const broken = new AbortController();
+    try {
+      const watch = await this.#options.store.watch({
+        wake: (kind, hint) => this.#tell(kind, (one) => one.wake(hint)),
+        cancel: () => this.#tell('jobs', (one) => one.cancel()),
+        news: () => this.#options.news(),
+        broken: (problem) => {
+          if (broken.signal.aborted) return;
+          broken.abort();
+          this.#broken(problem);
+        },
+      });
+      // It broke while it was being opened: what came back is dead, and its successor is under way.
+      if (broken.signal.aborted) {
+        if ('close' in watch) await watch.close();
+      } else if ('unavailable' in watch) this.#unheard(watch.unavailable);
+      else this.#opened(watch);
+    } catch (problem) {
+      if (!broken.signal.aborted) this.#failed(problem);
+    }
+  }
+
+  #opened(watch: Watch): void {
+    this.#watch = watch;
+    this.#failures = 0;
+    this.#unheardTimes = 0;
+    this.#unavailable = false;
+  }
+
+  #tell(kind: WorkKind, what: (waiting: Waiting) => void): void {
+    for (const one of this.#waiting) if (one.kind === kind) what(one);
+  }
+
+  async #shut(): Promise<void> {
+    const watch = this.#watch;
+    this.#watch = undefined;
+    await watch?.close();
+  }
+
+  #broken(problem: unknown): void {
+    this.#watch = undefined;
+    this.#failed(problem);
+    // What was missed while nobody listened is found by a look.
+    this.#wakeAll();
+  }
+
+  /** Nobody waits for the next try: it takes a while to know that nothing is heard. */
+  #unheard(reason: string): void {
+    if (!this.#unavailable) this.#options.unavailable(reason);
+    this.#unavailable = true;
+    if (this.#closed) return;
+    const waitMs = Math.min(UNHEARD_MS * 2 ** this.#unheardTimes, LONGEST_UNHEARD_MS);
+    this.#unheardTimes += 1;
+    this.#reopening = this.#options.clock.timer(waitMs, () => {
+      this.#retrying = this.#tryToOpen().finally(() => {
+        if (this.#watch === undefined) return;
+        this.#reopening = undefined;
+        this.#wakeAll();
+      });
+    });
+  }
+
+  /** A look opens the next channel, and the poll may be as rare as once an hour: so they are woken for it. */
+  #failed(problem: unknown): void {
+    const { clock, error } = this.#options;
+    error(problem);
+    if (this.#closed) return;
+    const waitMs = Math.min(REOPEN_MS * 2 ** this.#failures, LONGEST_REOPEN_MS);
+    this.#failures += 1;
+    this.#reopening?.cancel();
+    this.#reopening = clock.timer(waitMs, () => {
+      this.#reopening = undefined;
+      this.#wakeAll();
+    });
+  }
+
+  #wakeAll(): void {
+    for (const one of this.#waiting) one.wake();
+  }
+}

@@ -1,0 +1,105 @@
+import type { Clock } from '../../core/clock.js';
+import type { Logger } from '../../core/logger.js';
+import type { Instance, Registration, Store } from '../../store/port.js';
+import { Slots } from '../claim/lanes.js';
+import { LeaseKeeper } from './lease-keeper.js';
+import { Listener } from '../claim/listener.js';
+
+export interface StationOptions {
+  readonly store: Store;
+  readonly instanceId: string;
+  readonly concurrency: number;
+  readonly leaseMs: number;
+  readonly log: Logger;
+  /** What the instance says of itself with each renewal. */
+  readonly describe: () => Pick<Registration, 'names' | 'policies' | 'tasks' | 'capacity'>;
+  readonly error: (error: unknown, where: string) => void;
+}
+
+/** One who lives with the instance's lease. */
+export interface Crew {
+  /** A slot of the instance is free that was not. */
+  slotFreed(): void;
+  leaseLost(reason: string): void;
+  leaseRegained(): void;
+  leaseRenewed(): void;
+  /** Definitions, leadership or requests have changed in the cluster. */
+  news?(): void;
+}
+
+/**
+ * What the engines of one instance share: its lease, its ear for wake-ups and its slots. Liveness belongs to the
+ * instance, so all its work lives and dies with one small lease.
+ */
+export class Station {
+  readonly keeper: LeaseKeeper;
+  readonly listener: Listener;
+  readonly slots: Slots;
+  readonly #clock: Clock;
+  readonly #crew: Crew[] = [];
+  #lastRenewalAt = -Infinity;
+
+  constructor(options: StationOptions) {
+    const { store, instanceId, leaseMs, concurrency, log, describe, error } = options;
+    this.#clock = store.clock;
+    this.slots = new Slots(concurrency);
+    this.keeper = new LeaseKeeper({
+      store: store.instances,
+      clock: store.clock,
+      instanceId,
+      leaseMs,
+      describe,
+      lost: (reason) => {
+        for (const one of this.#crew) one.leaseLost(reason);
+      },
+      regained: () => {
+        for (const one of this.#crew) one.leaseRegained();
+      },
+      renewed: () => {
+        this.#lastRenewalAt = this.#clock.monotonic();
+        for (const one of this.#crew) one.leaseRenewed();
+      },
+      error: (problem) => error(problem, 'renew'),
+    });
+    this.listener = new Listener({
+      store,
+      clock: store.clock,
+      error: (problem) => error(problem, 'watch'),
+      news: () => {
+        for (const one of this.#crew) one.news?.();
+      },
+      unavailable: (reason) => {
+        log.warn({ reason }, `no wake-ups: ${reason}; new work is found by polling`);
+      },
+    });
+  }
+
+  get self(): Instance {
+    return this.keeper.self;
+  }
+
+  /** Monotonic time of the last renewal that was answered. */
+  get lastRenewalAt(): number {
+    return this.#lastRenewalAt;
+  }
+
+  join(crew: Crew): void {
+    this.#crew.push(crew);
+  }
+
+  /** One of the crew has given a slot back: others may have waited for it. */
+  freed(by: Crew): void {
+    if (this.slots.free !== 1) return;
+    for (const one of this.#crew) if (one !== by) one.slotFreed();
+  }
+
+  async start(): Promise<void> {
+    await this.keeper.start();
+    this.#lastRenewalAt = this.#clock.monotonic();
+  }
+
+  /** After everybody else has ended. */
+  async stop(): Promise<void> {
+    await Promise.all([this.listener.close(), this.keeper.stop()]);
+  }
+}

@@ -1,0 +1,195 @@
+import { randomBytes } from 'node:crypto';
+import { hostname } from 'node:os';
+import { pause, type Clock, type Timer } from '../../core/clock.js';
+import { StoppingError, TidemillError } from '../../core/errors.js';
+import { FailureDetector } from './failure-detector.js';
+import type { Instance, InstanceStore, Registration, Rival } from '../../store/port.js';
+
+export interface LeaseKeeperOptions {
+  readonly store: InstanceStore;
+  readonly clock: Clock;
+  readonly instanceId: string;
+  readonly leaseMs: number;
+  /** What this instance runs, asked at each renewal. */
+  readonly describe: () => Pick<Registration, 'names' | 'policies' | 'tasks' | 'capacity'>;
+  /** The lease is gone, or could not be renewed in time: stop everything that runs under it. */
+  readonly lost: (reason: string) => void;
+  /** A lease is valid again. */
+  readonly regained: () => void;
+  readonly renewed: () => void;
+  readonly error: (error: unknown) => void;
+}
+
+/** Short enough that two renewals may fail before the lease ends. */
+const renewEvery = (leaseMs: number): number => leaseMs / 3;
+/** A failed renewal is tried again this soon: faster than others declare an instance dead whose lease has ended. */
+const RETRY_MS = 500;
+const retryAfter = (leaseMs: number): number => Math.min(RETRY_MS, leaseMs / 10);
+
+const taken = (instanceId: string, { host, pid }: Rival): TidemillError =>
+  new TidemillError(
+    'INSTANCE_ID_TAKEN',
+    `instanceId "${instanceId}" belongs to a live process on ${host} (pid ${String(pid)}); ` +
+      `this one is on ${hostname()} (pid ${String(process.pid)}). Give each process its own, or leave it out.`,
+  );
+
+/**
+ * Keeps this instance alive in the store: one small write per interval, on a timer of its own, whatever else goes on.
+ *
+ * States: `held` (work may be claimed) and `lost` (nothing may). held -> lost: the store says somebody fenced us, or
+ * no renewal succeeded for a whole lease. lost -> held: the old lease turned out to be untouched, or a new life began.
+ */
+export class LeaseKeeper {
+  readonly #options: LeaseKeeperOptions;
+  #life = '';
+  #held = false;
+  #token = 0;
+  #endsAt = -Infinity;
+  #deadline: Timer | undefined;
+  #renewing: Promise<void> | undefined;
+  readonly #stop = new AbortController();
+  /** Ends the wait for a rival; renewals go on. */
+  readonly #hurry = new AbortController();
+
+  constructor(options: LeaseKeeperOptions) {
+    this.#options = options;
+  }
+
+  get self(): Instance {
+    return { instanceId: this.#options.instanceId, life: this.#life };
+  }
+
+  /** By the clock as well: in a process that was paused, answers may come before the timer that ends the lease. */
+  get held(): boolean {
+    return this.leftMs > 0;
+  }
+
+  /** How long the lease holds at least, from now. */
+  get leftMs(): number {
+    return this.#held ? this.#endsAt - this.#options.clock.monotonic() : 0;
+  }
+
+  /** A new token; it names the life that minted it. */
+  mint(): string {
+    this.#token += 1;
+    return `${this.#life}.${String(this.#token)}`;
+  }
+
+  async start(): Promise<void> {
+    await this.#begin();
+    this.#renewing = this.#keep();
+  }
+
+  /** Says at once what this instance runs now. */
+  async announce(): Promise<void> {
+    if (this.#held) await this.#renew();
+  }
+
+  /** A start that waits for the lease of another process is not to wait any longer. */
+  hurry(): void {
+    this.#hurry.abort();
+  }
+
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    this.hurry();
+    this.#deadline?.cancel();
+    await this.#renewing;
+    this.#held = false;
+    await this.#options.store.deregister(this.self);
+  }
+
+  async #begin(): Promise<void> {
+    const { store, instanceId, clock, leaseMs } = this.#options;
+    this.#life = randomBytes(8).toString('hex');
+    const detector = new FailureDetector(clock, leaseMs);
+    for (let takeOver: string | undefined; ;) {
+      const sentAt = clock.monotonic();
+      const { refusedBy } = await store.register(this.#registration(), takeOver);
+      if (refusedBy === undefined) {
+        this.#arm(sentAt);
+        this.#held = true;
+        return;
+      }
+      if (!refusedBy.expired) throw taken(instanceId, refusedBy);
+      takeOver = await this.#watch(refusedBy, detector);
+    }
+  }
+
+  /**
+   * An outage ends the leases of live processes, too: one that has the same id gets as long to renew as any other. Returns
+   * its life once it may be fenced.
+   */
+  async #watch({ life }: Rival, detector: FailureDetector): Promise<string | undefined> {
+    const { clock, leaseMs, instanceId } = this.#options;
+    detector.renewed();
+    const rival = { instanceId, life, names: [], tasks: [], leftMs: 0, dead: false };
+    detector.observe({ instances: [rival], now: new Date(clock.now()) });
+    const waitMs = detector.waitMs({ life, leftMs: 0 });
+    if (waitMs === 0) return life;
+    await pause(clock, Math.min(waitMs, retryAfter(leaseMs)), this.#hurry.signal);
+    if (this.#hurry.signal.aborted) throw new StoppingError('stop() was called before the start had ended.');
+    return undefined;
+  }
+
+  #registration(): Registration {
+    const { leaseMs, describe } = this.#options;
+    return { ...this.self, ...describe(), host: hostname(), pid: process.pid, leaseMs };
+  }
+
+  /** The lease counts from when its renewal was sent: the store's own end of it can only be later. */
+  #arm(sentAt: number): void {
+    const { clock, leaseMs } = this.#options;
+    this.#deadline?.cancel();
+    this.#endsAt = sentAt + leaseMs;
+    this.#deadline = clock.timer(this.#endsAt - clock.monotonic(), () =>
+      this.#lose('it could not be renewed in time'),
+    );
+  }
+
+  #lose(reason: string): void {
+    if (!this.#held) return;
+    this.#held = false;
+    this.#options.lost(reason);
+  }
+
+  async #keep(): Promise<void> {
+    const { clock, leaseMs } = this.#options;
+    let waitMs = renewEvery(leaseMs);
+    while (await pause(clock, waitMs, this.#stop.signal)) {
+      const renewal = this.#renew();
+      clock.track?.(renewal);
+      waitMs = (await renewal) ? renewEvery(leaseMs) : retryAfter(leaseMs);
+    }
+  }
+
+  /** True where a lease is held afterwards. */
+  async #renew(): Promise<boolean> {
+    const { store, clock, error } = this.#options;
+    const sentAt = clock.monotonic();
+    try {
+      const answer = await store.renew(this.#registration());
+      if (this.#stop.signal.aborted) return true;
+      if (answer === 'renewed') this.#renewed(sentAt);
+      else await this.#beginAgain();
+      return true;
+    } catch (problem) {
+      error(problem);
+      return false;
+    }
+  }
+
+  #renewed(sentAt: number): void {
+    this.#arm(sentAt);
+    const wasHeld = this.#held;
+    this.#held = true;
+    if (!wasHeld) this.#options.regained();
+    this.#options.renewed();
+  }
+
+  async #beginAgain(): Promise<void> {
+    this.#lose('another instance took it over');
+    await this.#begin();
+    this.#options.regained();
+  }
+}

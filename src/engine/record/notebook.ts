@@ -1,0 +1,100 @@
+import type { Clock, Timer } from '../../core/clock.js';
+import { StoreError } from '../../core/errors.js';
+import { inHalves, type Blame } from '../../core/batches/bisect.js';
+import { LOG_LIMIT, type LogLine } from '../../core/records/job.js';
+import type { Lease, Note } from '../../store/port.js';
+import type { AttemptControl, Extra } from '../work-runner.js';
+
+const FLUSH_MS = 500;
+
+interface Entry {
+  readonly lease: Lease;
+  progress?: { value: unknown };
+  readonly logs: LogLine[];
+  readonly isHeld: () => boolean;
+}
+
+const blame = (error: unknown): Blame =>
+  error instanceof StoreError && error.transient ? 'again' : 'choked';
+
+/**
+ * Gathers progress and log lines, and writes them now and then, one write after the other; what is left goes with the
+ * settlement. Of lines that wait, the newest are kept, as many as a job keeps.
+ */
+export class Notebook {
+  readonly #clock: Clock;
+  readonly #write: (notes: readonly Note[]) => Promise<void>;
+  readonly #error: (error: unknown) => void;
+  readonly #entries = new Map<string, Entry>();
+  #timer: Timer | undefined;
+  #writing: Promise<void> | undefined;
+  #stopped = false;
+
+  constructor(
+    clock: Clock,
+    write: (notes: readonly Note[]) => Promise<void>,
+    error: (error: unknown) => void,
+  ) {
+    this.#clock = clock;
+    this.#write = write;
+    this.#error = error;
+  }
+
+  /** `isHeld`: keep it for the settlement. Asked when it could be written. */
+  add(lease: Lease, note: Parameters<AttemptControl['note']>[0], isHeld: () => boolean): void {
+    const entry = this.#entries.get(lease.id) ?? { lease, logs: [], isHeld };
+    if (note.progress !== undefined) entry.progress = note.progress;
+    if (note.log !== undefined) entry.logs.push({ at: new Date(this.#clock.now()), ...note.log });
+    if (entry.logs.length > LOG_LIMIT) entry.logs.shift();
+    this.#entries.set(lease.id, entry);
+    if (!isHeld()) this.#arm();
+  }
+
+  /** What has not been written yet of one attempt, for its settlement. */
+  async take(lease: Lease): Promise<Extra | undefined> {
+    const entry = this.#entries.get(lease.id);
+    this.#entries.delete(lease.id);
+    // What is being written must not be overtaken by the settlement, which would refuse it.
+    await this.#writing;
+    if (entry === undefined) return undefined;
+    return {
+      ...(entry.progress === undefined ? {} : { progress: entry.progress }),
+      ...(entry.logs.length === 0 ? {} : { logs: entry.logs }),
+    };
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    this.#timer?.cancel();
+    await this.#writing;
+  }
+
+  /** While one write is under way the next one waits, so that an older progress never comes last. */
+  #arm(): void {
+    if (this.#timer !== undefined || this.#writing !== undefined || this.#stopped) return;
+    this.#timer = this.#clock.timer(FLUSH_MS, () => this.#flush());
+  }
+
+  #flush(): void {
+    this.#timer = undefined;
+    const notes = [...this.#entries.values()].filter(({ isHeld }) => !isHeld());
+    for (const { lease } of notes) this.#entries.delete(lease.id);
+    if (notes.length === 0) return;
+    this.#writing = this.#send(notes).finally(() => {
+      this.#writing = undefined;
+      if ([...this.#entries.values()].some(({ isHeld }) => !isHeld())) this.#arm();
+    });
+    this.#clock.track?.(this.#writing);
+  }
+
+  /** Best effort; but what the database refuses of one job must not cost others theirs. */
+  async #send(notes: readonly Note[]): Promise<void> {
+    try {
+      const choked = await inHalves(notes, (part) => this.#write(part), blame);
+      for (const { item, reason } of choked)
+        this.#error(new StoreError(`note on ${item.lease.id}: ${reason}`));
+    } catch (error) {
+      this.#error(error);
+    }
+  }
+}

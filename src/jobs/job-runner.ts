@@ -1,0 +1,287 @@
+import type { Emitter } from '../core/emitter.js';
+import { LeaseLostError, TidemillError } from '../core/errors.js';
+import { toJob, type JobRecord } from '../core/records/job.js';
+import type { Logger } from '../core/logger.js';
+import type { Meter } from '../core/meter.js';
+import type { Finished, Outcome } from '../core/records/outcome.js';
+import { show } from '../core/options.js';
+import { checkPayload } from '../core/payload.js';
+import { afterTransaction, endOf, thrownOutcome } from '../engine/record/ending.js';
+import type { LaneOptions } from '../engine/claim/lanes.js';
+import type { About, AttemptControl, Conclusion, Trigger } from '../engine/work-runner.js';
+import type { Settlement, Store } from '../store/port.js';
+import { toInstant } from '../time/duration.js';
+import { CATCH_UP_LIMIT, isTooLate } from '../time/recurrence.js';
+import { bare, conclude, recurrenceOf, withExtra } from './conclude.js';
+import type { JobContext, AnyHandler } from './context.js';
+import { validated } from './definition.js';
+import type { JobEvents } from './events.js';
+import type { Registry } from './registry.js';
+
+export interface JobTriggerOptions {
+  readonly registry: Registry;
+  readonly store: Store;
+  readonly instanceId: string;
+  readonly historyLimit: number;
+  readonly pollMs: { readonly max: number; readonly maxWithoutWakeUp: number };
+  readonly events: Emitter<JobEvents>;
+  readonly log: Logger;
+  readonly meter: Meter;
+  /** Somebody in this process may be waiting for it. */
+  readonly ended: (id: string, job: () => JobRecord) => void;
+}
+
+/** Jobs, as the engine sees them: runs handlers, and says what their end means. */
+export class JobTrigger implements Trigger<JobRecord, Settlement> {
+  readonly #options: JobTriggerOptions;
+  /** Names whose handlers have called `complete` before: what their definitions do not say is learned. */
+  readonly #completing = new Set<string>();
+
+  constructor(options: JobTriggerOptions) {
+    this.#options = options;
+  }
+
+  /** What may be started once only is claimed when there is a slot for it, and not before. */
+  workers(): ReadonlyMap<string, LaneOptions> {
+    const workers = [...this.#options.registry.workers];
+    return new Map(
+      workers.map(([name, { work, compiled }]) => [
+        name,
+        { concurrency: work.concurrency, ahead: compiled.retry.maxAttempts > 1 },
+      ]),
+    );
+  }
+
+  mayComplete(job: JobRecord): boolean {
+    const worker = this.#options.registry.workers.get(job.name);
+    return this.#completing.has(job.name) || worker?.compiled.transactional === true;
+  }
+
+  maxAttempts(job: JobRecord): number {
+    return this.#options.registry.retryRule(job.name, job.retryPolicy, undefined).maxAttempts;
+  }
+
+  /** By what the instance that ran it knew: only that one decided whether the start was marked. */
+  isLastAttempt(job: JobRecord, policies: Readonly<Record<string, unknown>>): boolean {
+    const rule = this.#options.registry.foreignRule(job.name, job.retryPolicy, policies);
+    return rule !== undefined && this.attempt(job) >= rule.maxAttempts;
+  }
+
+  attempt(job: JobRecord): number {
+    return job.failCount + 1;
+  }
+
+  timeoutMs(job: JobRecord): number | undefined {
+    return job.timeoutMs ?? this.#options.registry.workers.get(job.name)?.compiled.timeoutMs;
+  }
+
+  async perform(job: JobRecord, attempt: AttemptControl): Promise<Outcome> {
+    const { registry, events, instanceId, store, meter } = this.#options;
+    const worker = registry.workers.get(job.name);
+    if (worker === undefined) return { kind: 'released' };
+    if (this.#tooLate(job)) return { kind: 'skipped' };
+    const run = new Run(
+      job,
+      attempt,
+      store,
+      (work, finished) => {
+        this.#completing.add(job.name);
+        return this.conclude(work, finished);
+      },
+      (progress) => {
+        events.emit('job:progress', { job: toJob(job), progress, instanceId });
+      },
+    );
+    meter.began('job', job.name, job.nextRunAt.getTime(), store.clock.now());
+    if (events.has('job:start')) events.emit('job:start', { job: toJob(job), instanceId });
+    return run.perform(worker.handler, (data) =>
+      validated(`job "${job.name}"`, worker.definition.schema, data),
+    );
+  }
+
+  #tooLate(job: JobRecord): boolean {
+    if (job.missed !== 'skip' || job.failCount > 0) return false;
+    const recurrence = recurrenceOf(job);
+    const now = new Date(job.lockedAt ?? this.#options.store.clock.now());
+    const { max, maxWithoutWakeUp } = this.#options.pollMs;
+    const attention = { delayMs: Math.max(max, maxWithoutWakeUp) };
+    return recurrence !== null && isTooLate(recurrence, job.nextRunAt, now, attention);
+  }
+
+  conclude(job: JobRecord, finished: Finished, about: About = {}): Conclusion<Settlement> {
+    const { registry, instanceId, historyLimit, log } = this.#options;
+    const { policies = {}, extra, refusals = 0 } = about;
+    const conclusion = conclude(job, finished, {
+      instanceId,
+      retry: registry.retryRule(job.name, job.retryPolicy, policies[job.name]),
+      retention: registry.retention(job.name),
+      historyLimit: registry.workers.get(job.name)?.work.historyLimit ?? historyLimit,
+      dropped: () => {
+        log.warn(
+          { job: job.id },
+          `schedule ${job.id} had missed more than ${String(CATCH_UP_LIMIT)} runs; older ones were dropped`,
+        );
+      },
+    });
+    if (refusals > 1) return bare(conclusion);
+    return extra === undefined ? conclusion : withExtra(conclusion, extra);
+  }
+
+  recorded(record: JobRecord, finished: Finished, conclusion: Conclusion<Settlement>): void {
+    const { events, ended, meter } = this.#options;
+    const { settlement, retryAt } = conclusion;
+    const { outcome, startedAt, finishedAt } = finished;
+    const runMs = startedAt === undefined ? undefined : finishedAt - startedAt;
+    const end = settlement.status === 'cancelled' ? 'cancelled' : endOf(outcome, retryAt !== undefined);
+    meter.ended('job', record.name, end, finishedAt, runMs);
+    if (HEARD.some((event) => events.has(event))) this.#tell(record, finished, conclusion);
+    if (settlement.status !== 'pending') {
+      ended(record.id, () => ({ ...record, ...settledView(settlement) }));
+    }
+  }
+
+  #tell(record: JobRecord, finished: Finished, { settlement, retryAt }: Conclusion<Settlement>): void {
+    const { events, instanceId } = this.#options;
+    const { outcome } = finished;
+    const job = toJob({ ...record, ...settledView(settlement) });
+    if (outcome.kind === 'returned' || outcome.kind === 'recorded') {
+      const durationMs = finished.finishedAt - (finished.startedAt ?? finished.finishedAt);
+      events.emit('job:complete', { job, result: outcome.result, durationMs, instanceId });
+    } else if ('error' in outcome && settlement.status !== 'cancelled') {
+      const willRetry = retryAt !== undefined;
+      events.emit('job:fail', {
+        job,
+        error: outcome.error,
+        attempt: record.failCount + 1,
+        willRetry,
+        instanceId,
+      });
+      if (retryAt !== undefined) events.emit('job:retry', { job, runAt: retryAt, instanceId });
+    }
+    if (settlement.status === 'cancelled') events.emit('job:cancel', { job, instanceId });
+  }
+}
+
+/** What the end of an attempt may be heard as; nothing is made up for an event that nobody listens to. */
+const HEARD = ['job:complete', 'job:fail', 'job:retry', 'job:cancel'] as const;
+
+function settledView({ set, status }: Settlement): Partial<JobRecord> {
+  // Null takes a field off, except where it is what the handler gave.
+  const given = (field: string): boolean => field === 'result' || field === 'progress';
+  const fields = Object.entries(set).filter(
+    ([field, value]) => value !== undefined && (value !== null || given(field)),
+  );
+  return { ...(Object.fromEntries(fields) as Partial<JobRecord>), status, lockedAt: null };
+}
+
+/** One call of a handler, and what it asked for on the way. */
+class Run {
+  readonly #job: JobRecord;
+  readonly #attempt: AttemptControl;
+  readonly #store: Store;
+  readonly #conclude: (work: JobRecord, finished: Finished) => Conclusion<Settlement>;
+  readonly #progressed: (value: unknown) => void;
+  readonly #startedAt: number;
+  #deferredTo: Date | undefined;
+  #completedWith: { readonly result: unknown } | undefined;
+
+  constructor(
+    job: JobRecord,
+    attempt: AttemptControl,
+    store: Store,
+    conclude: (work: JobRecord, finished: Finished) => Conclusion<Settlement>,
+    progressed: (value: unknown) => void,
+  ) {
+    this.#job = job;
+    this.#attempt = attempt;
+    this.#store = store;
+    this.#conclude = conclude;
+    this.#progressed = progressed;
+    this.#startedAt = store.clock.now();
+  }
+
+  async perform(handler: AnyHandler, validate: (data: unknown) => Promise<unknown>): Promise<Outcome> {
+    let outcome: Outcome;
+    try {
+      const data = await validate(this.#job.data);
+      const result = await (handler as (job: unknown) => unknown)(this.#context(data));
+      outcome = this.#returned(result);
+    } catch (thrown) {
+      outcome = thrownOutcome(thrown, this.#attempt.signal);
+    }
+    if (this.#completedWith === undefined) return outcome;
+    const { result } = this.#completedWith;
+    const { jobs, clock } = this.#store;
+    return afterTransaction(jobs, this.#attempt, clock, { outcome, result, call: 'complete()' });
+  }
+
+  #returned(result: unknown): Outcome {
+    if (this.#deferredTo !== undefined) return { kind: 'deferred', runAt: this.#deferredTo };
+    const kept = result === undefined ? undefined : this.#checked('result', result);
+    return { kind: 'returned', result: kept };
+  }
+
+  #checked(what: string, value: unknown): unknown {
+    return checkPayload(
+      `job "${this.#job.name}"`,
+      what,
+      value,
+      this.#store.payload,
+      this.#store.maxPayloadBytes,
+    );
+  }
+
+  #context(data: unknown): JobContext {
+    const { id, name, failCount, uniqueKey, scheduledFor } = this.#job;
+    const attempt = this.#attempt;
+    return {
+      id,
+      name,
+      data,
+      failCount,
+      attempt: failCount + 1,
+      get signal() {
+        return attempt.signal;
+      },
+      ...(uniqueKey === undefined ? {} : { uniqueKey }),
+      ...(scheduledFor === undefined ? {} : { scheduledFor }),
+      progress: (value) => {
+        const kept = this.#checked('progress', value);
+        this.#attempt.note({ progress: { value: kept } });
+        this.#progressed(kept);
+      },
+      log: (message, fields) => {
+        const kept = fields === undefined ? {} : { fields: this.#checked('log fields', fields) };
+        this.#attempt.note({
+          log: { message: typeof message === 'string' ? message : show(message), ...kept },
+        });
+      },
+      defer: (until) => {
+        this.#deferredTo = toInstant(`job "${name}"`, 'defer', until, this.#store.clock.now());
+      },
+      complete: (options) => this.#complete(options),
+    };
+  }
+
+  /** May be called again by a transaction that is tried again: each try writes anew. */
+  async #complete({ transaction, result }: { transaction: unknown; result?: unknown }): Promise<void> {
+    if (!this.#store.isTransaction(transaction)) {
+      const message = `complete() needs { transaction }: the handle of a ${this.#store.kind} transaction.`;
+      throw new TidemillError('BAD_OPTION', message);
+    }
+    const kept = result === undefined ? undefined : this.#checked('result', result);
+    this.#attempt.inTransaction = true;
+    const outcome = { kind: 'recorded', result: kept } as const;
+    const finished = { outcome, startedAt: this.#startedAt, finishedAt: this.#store.clock.now() };
+    const settle = async (work: JobRecord): Promise<boolean> =>
+      (await this.#store.jobs.settleIn(this.#conclude(work, finished).settlement, transaction)) === 'settled';
+    // A schedule may have been changed during the run: then what it is now decides, if it is still held.
+    if (!(await settle(this.#job))) {
+      const now = await this.#store.jobs.heldIn(this.#attempt.lease, transaction);
+      if (now === undefined || !(await settle(now))) {
+        throw new LeaseLostError(`${this.#job.name} ${this.#job.id} is not held by this attempt any more.`);
+      }
+    }
+    this.#completedWith = { result: kept };
+  }
+}

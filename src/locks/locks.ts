@@ -1,0 +1,133 @@
+import { randomBytes } from 'node:crypto';
+import { within } from '../core/clock.js';
+import { LockTakenError, TidemillError } from '../core/errors.js';
+import { checkFunction, checkKeys, checkName, show } from '../core/options.js';
+import { LockHold, type LockContext } from './lock-hold.js';
+import { waitForLock } from './lock-wait.js';
+import type { Store } from '../store/port.js';
+import { toMs, type Duration } from '../time/duration.js';
+
+export interface LockOptions {
+  /** How long to wait for a lock that is taken; 0 = not at all. Default: '3s'. */
+  readonly wait?: Duration;
+  /** How long the lock outlives a process that dies; at least 500 ms. It is renewed while the function runs. Default: '15s'. */
+  readonly lease?: Duration;
+}
+
+interface LockSettings {
+  readonly waitMs: number;
+  readonly leaseMs: number;
+}
+
+const LEAST_LEASE_MS = 500;
+/** How long functions get to react to their signal at the end of a stop. */
+const LAST_GRACE_MS = 500;
+
+function checkLock(key: unknown, work: unknown, options: LockOptions = {}): LockSettings {
+  const where = `withLock(${show(key)})`;
+  checkName(where, 'key', key);
+  checkFunction(where, 'the second argument', work);
+  checkKeys(where, options, ['wait', 'lease']);
+  const { wait = '3s', lease = '15s' } = options;
+  return {
+    waitMs: toMs(where, 'wait', wait),
+    leaseMs: toMs(where, 'lease', lease, LEAST_LEASE_MS),
+  };
+}
+
+/** One call of `withLock`: it waits, then it holds. */
+interface Call {
+  readonly waiting: AbortController;
+  hold?: LockHold;
+  ended: Promise<unknown>;
+}
+
+/** The locks that this mill waits for or holds, so that its stop can wait for them in turn. */
+export class Locks {
+  readonly #store: () => Promise<Store>;
+  readonly #instanceId: string;
+  readonly #fault: (error: unknown, where: string) => void;
+  readonly #calls = new Set<Call>();
+
+  constructor(
+    store: () => Promise<Store>,
+    instanceId: string,
+    fault: (error: unknown, where: string) => void,
+  ) {
+    this.#store = store;
+    this.#instanceId = instanceId;
+    this.#fault = fault;
+  }
+
+  async with<T>(key: string, work: (lock: LockContext) => T | Promise<T>, options?: LockOptions): Promise<T> {
+    const settings = checkLock(key, work, options);
+    const call: Call = { waiting: new AbortController(), ended: Promise.resolve() };
+    const running = this.#run(call, key, work, settings).finally(() => this.#calls.delete(call));
+    call.ended = running;
+    this.#calls.add(call);
+    return running;
+  }
+
+  /**
+   * Gives all calls `timeoutMs` to end. Then those that wait are refused, and the signals of the others abort. New calls
+   * are welcome all the while, since handlers that are to end may need them.
+   */
+  async stop(timeoutMs: number): Promise<void> {
+    if (!(await this.#idle(timeoutMs))) {
+      for (const call of this.#calls) this.#refuse(call);
+      for (const call of this.#calls) call.hold?.stop();
+      await this.#idle(LAST_GRACE_MS);
+    }
+  }
+
+  /** What is still there after a stop renews nothing any more. */
+  abandon(): void {
+    for (const call of this.#calls) this.#refuse(call);
+    for (const call of this.#calls) call.hold?.abandon();
+  }
+
+  #refuse(call: Call): void {
+    call.waiting.abort(new TidemillError('STOPPED', 'The mill was stopped while waiting for a lock.'));
+  }
+
+  async #run<T>(
+    call: Call,
+    key: string,
+    work: (lock: LockContext) => T | Promise<T>,
+    { waitMs, leaseMs }: LockSettings,
+  ): Promise<T> {
+    const { locks, clock } = await this.#store();
+    const owner = { instanceId: this.#instanceId, token: randomBytes(12).toString('hex') };
+    const request = { store: locks, clock, key, owner, leaseMs };
+    const { signal } = call.waiting;
+    try {
+      const acquired = await waitForLock({ ...request, waitMs }, signal);
+      // Aborted at this very moment: whoever stops must find either a call that waits or one that holds.
+      signal.throwIfAborted();
+      call.hold = new LockHold({ ...request, error: this.#fault }, acquired);
+    } catch (error) {
+      // Nobody knows what became of a request that was not answered: what it may have taken is given back.
+      if (!(error instanceof LockTakenError)) {
+        const released = locks.release(key, owner).catch(() => undefined);
+        // A stop waits for it: afterwards the store is closed, and the lock would be taken until its lease ends.
+        if (signal.aborted) await released;
+      }
+      throw error;
+    }
+    const running = call.hold.run(work);
+    clock.track?.(running);
+    return running;
+  }
+
+  /** True when no call is left, false after the limit. */
+  async #idle(limitMs: number): Promise<boolean> {
+    if (this.#calls.size === 0) return true;
+    // The calls that there are have opened it, or are about to.
+    const store = await this.#store().catch(() => undefined);
+    return store !== undefined && within(store.clock, limitMs, this.#allEnded());
+  }
+
+  async #allEnded(): Promise<void> {
+    while (this.#calls.size > 0) await Promise.allSettled([...this.#calls].map(({ ended }) => ended));
+  }
+}

@@ -1,0 +1,69 @@
+import type { JobRecord } from '../../core/records/job.js';
+import type { Claimant } from '../../store/port.js';
+
+/** A record that the store may change; what leaves the store is always a copy. */
+export type Row = { -readonly [K in keyof JobRecord]: JobRecord[K] } & {
+  expiresAt?: Date;
+  scheduleKey?: string;
+  serial: number;
+};
+
+/** Payloads are values: neither side sees the other's later changes. */
+export function copyOf<T>(value: T): T {
+  if (typeof value !== 'object' || value === null) return value;
+  if (value instanceof Date) return new Date(value.getTime()) as T;
+  if (Array.isArray(value)) return value.map(copyOf) as T;
+  const copy: Record<string, unknown> = {};
+  for (const [key, item] of Object.entries(value)) {
+    Object.defineProperty(copy, key, {
+      value: copyOf(item),
+      enumerable: true,
+      configurable: true,
+      writable: true,
+    });
+  }
+  return copy as T;
+}
+
+/** What users and the engine get of a row. */
+export function toRecord(row: Row): JobRecord {
+  const record: Record<string, unknown> = { ...row };
+  if (row.scheduleKey !== undefined) record['uniqueKey'] = row.scheduleKey;
+  delete record['expiresAt'];
+  delete record['scheduleKey'];
+  delete record['serial'];
+  return copyOf(record) as unknown as JobRecord;
+}
+
+/** Undefined and null mean "not there", as in a database; payload fields are left alone. */
+const OPTIONAL = [
+  'failReason',
+  'failKind',
+  'firstFailedAt',
+  'finishedAt',
+  'expiresAt',
+  'cancelRequestedAt',
+  'leaseToken',
+  'claimedBy',
+  'lastHeartbeat',
+  'heartbeatInterval',
+  'startedToken',
+] as const;
+
+export function assign(row: Row, fields: object): void {
+  Object.assign(row, copyOf(fields));
+  for (const field of OPTIONAL) if ((row[field] ?? null) === null) Reflect.deleteProperty(row, field);
+}
+
+/** What a claim writes besides the status. */
+export const claimFields = ({ instance, token, heartbeatMs }: Claimant, now: Date): object => ({
+  claimedBy: instance.instanceId,
+  leaseToken: token,
+  heartbeatInterval: heartbeatMs,
+  lockedAt: now,
+  lastHeartbeat: now,
+  updatedAt: now,
+});
+
+export const byTurn = (a: Row, b: Row): number =>
+  b.priority - a.priority || a.nextRunAt.getTime() - b.nextRunAt.getTime() || a.serial - b.serial;

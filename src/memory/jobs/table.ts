@@ -1,0 +1,101 @@
+import { randomBytes } from 'node:crypto';
+import type { Clock } from '../../core/clock.js';
+import type { JobRecord, JobStatus } from '../../core/records/job.js';
+import type { Cluster, Lease, NewJob } from '../../store/port.js';
+import type { Gate } from '../admission.js';
+import { assign, claimFields, copyOf, toRecord, type Row } from './records.js';
+
+export interface MemoryContext {
+  readonly clock: Clock;
+  readonly paused: Set<string>;
+  readonly gate: Gate;
+  readonly cluster: () => Cluster;
+  readonly wake: () => void;
+  readonly cancel: () => void;
+}
+
+export const isLive = (row: Row): boolean => row.status === 'pending' || row.status === 'processing';
+
+/** The jobs, with the index that claims need. What happens to them is in the files beside this one. */
+export class Table {
+  readonly context: MemoryContext;
+  readonly rows: Map<string, Row> = new Map();
+  /** Pending rows by name, so that finished ones cost a claim nothing. */
+  readonly pending: Map<string, Set<Row>> = new Map();
+  readonly #prefix = randomBytes(8).toString('hex');
+  #serial = 0;
+
+  constructor(context: MemoryContext) {
+    this.context = context;
+  }
+
+  now(): Date {
+    return new Date(this.context.clock.now());
+  }
+
+  all(predicate: (row: Row) => boolean): JobRecord[] {
+    return [...this.rows.values()].filter(predicate).map(toRecord);
+  }
+
+  rowsOf(jobs: readonly JobRecord[]): Row[] {
+    return jobs.flatMap((job) => this.rows.get(job.id) ?? []);
+  }
+
+  /** The row, if the lease still holds it. */
+  holding(lease: Lease): Row | undefined {
+    const row = this.rows.get(lease.id);
+    return row?.status === 'processing' && (row.leaseToken ?? null) === lease.token ? row : undefined;
+  }
+
+  /** Who has the unique key now. */
+  liveKey(name: string, uniqueKey: string): Row | undefined {
+    return [...this.rows.values()].find(
+      (row) => isLive(row) && row.name === name && row.uniqueKey === uniqueKey,
+    );
+  }
+
+  /** Who has the id or the unique key of a new job already. */
+  rival(job: NewJob): Row | undefined {
+    const same = job.id === undefined ? undefined : this.rows.get(job.id);
+    return same ?? (job.uniqueKey === undefined ? undefined : this.liveKey(job.name, job.uniqueKey));
+  }
+
+  /** Ids grow with time, so that ties are broken by age. */
+  newId(): string {
+    this.#serial += 1;
+    return this.#prefix + this.#serial.toString(16).padStart(8, '0');
+  }
+
+  newRow(job: NewJob): Row {
+    const { wake, ownId, claim, ...fields } = job;
+    this.#serial += 1;
+    const id = job.id ?? this.newId();
+    const base = { lockedAt: null, failCount: 0, updatedAt: job.createdAt };
+    const row: Row = { ...copyOf(fields), ...base, id, key: id, serial: this.#serial };
+    if (claim !== undefined && this.context.gate.admits(row.id))
+      assign(row, { status: 'processing', ...claimFields(claim, this.now()) });
+    return row;
+  }
+
+  keep(row: Row): void {
+    this.rows.set(row.id, row);
+    this.move(row, row.status);
+  }
+
+  /** The one place where a status changes, so that the index of pending rows is always right. */
+  move(row: Row, status: JobStatus): void {
+    row.status = status;
+    const pending = this.pending.get(row.name) ?? new Set();
+    this.pending.set(row.name, pending);
+    if (status !== 'pending') pending.delete(row);
+    else {
+      pending.add(row);
+      this.context.wake();
+    }
+  }
+
+  delete(row: Row): void {
+    this.rows.delete(row.id);
+    this.pending.get(row.name)?.delete(row);
+  }
+}

@@ -1,0 +1,83 @@
+import { fairShare } from '../../../core/batches/fair-share.js';
+import type { TaskRecord } from '../../../core/records/task.js';
+import type { ClaimAnswer, ClaimRequest, Glance, Instance } from '../../../store/port.js';
+import type { TaskPlan } from '../../../store/reactive.js';
+import { cursorKey, isRunning, toRecord, type TaskRow } from './row.js';
+import type { TaskTable } from './table.js';
+
+export type Plans = ReadonlyMap<string, TaskPlan>;
+
+/** Of the collection that the task's definition here names: one of that name elsewhere is another task. */
+const pendingOf = (table: TaskTable, plan: TaskPlan | undefined): TaskRow[] =>
+  plan === undefined ? [] : table.of(plan).filter(({ status }) => status === 'pending');
+
+export async function look(table: TaskTable, plans: Plans, tasks: readonly string[]): Promise<Glance> {
+  const nextDue = new Map<string, Date>();
+  for (const task of tasks) {
+    const times = pendingOf(table, plans.get(task)).map(({ scheduledAt }) => scheduledAt.getTime());
+    if (times.length > 0) nextDue.set(task, new Date(Math.min(...times)));
+  }
+  return { cluster: table.context.cluster(), nextDue, foreign: false };
+}
+
+const byTurn = (a: TaskRow, b: TaskRow): number => a.scheduledAt.getTime() - b.scheduledAt.getTime();
+
+export async function claim(
+  table: TaskTable,
+  plans: Plans,
+  request: ClaimRequest,
+): Promise<ClaimAnswer<TaskRecord>> {
+  const { now, admits, cluster } = table.context;
+  const { paused } = cluster();
+  const at = now();
+  const heads = new Map<string, TaskRow[]>();
+  for (const task of request.limits.keys()) {
+    if (paused.has(task)) continue;
+    const due = pendingOf(table, plans.get(task)).filter(
+      (row) => row.scheduledAt <= at && admits(cursorKey(row)),
+    );
+    heads.set(task, due.sort(byTurn));
+  }
+  const offers = [...heads].map(
+    ([task, due]) => [task, Math.min(due.length, request.limits.get(task)?.max ?? 0)] as const,
+  );
+  const shares = fairShare(new Map(offers), request.total);
+  const taken = [...heads].flatMap(([task, due]) => due.slice(0, shares.get(task) ?? 0));
+  for (const row of taken) take(row, request, at);
+  const more = [...heads].some(([task, due]) => due.length > (shares.get(task) ?? 0));
+  const jobs = taken.sort(byTurn).map((row) => matched(table, plans, row));
+  return { jobs, asked: taken.length, more, cluster: cluster() };
+}
+
+/** An attempt counts from here, and is taken back if it never was one. */
+function take(row: TaskRow, { instance, token }: ClaimRequest, now: Date): void {
+  Object.assign(row, {
+    status: 'processing',
+    claimedBy: instance.instanceId,
+    leaseToken: token,
+    lockedAt: now,
+    attempts: row.attempts + 1,
+    waitingSince: undefined,
+    deferredUntil: undefined,
+    touched: false,
+    overtaken: false,
+  });
+}
+
+/** With whether its document is there and matches. */
+function matched(table: TaskTable, plans: Plans, row: TaskRow): TaskRecord {
+  const plan = plans.get(row.task);
+  return toRecord(row, plan !== undefined && table.look(plan, row.sourceDocId).outcome === 'matches');
+}
+
+export async function claimedUnder(
+  table: TaskTable,
+  plans: Plans,
+  instance: Instance,
+  token: string,
+): Promise<readonly TaskRecord[]> {
+  return table
+    .all((row) => isRunning(row) && row.leaseToken === token && row.claimedBy === instance.instanceId)
+    .sort(byTurn)
+    .map((row) => matched(table, plans, row));
+}

@@ -1,0 +1,100 @@
+import { OptionError, reasonOf } from '../../../core/errors.js';
+import { show } from '../../../core/options.js';
+import type { Cluster, Lease } from '../../../store/port.js';
+import type { Source, TaskPlan } from '../../../store/reactive.js';
+import type { MemoryCollection } from '../../collection.js';
+import { compileProjection, type Projection } from '../query/projection.js';
+import { compileFilter, type Query } from '../query/query.js';
+import { isRunning, placeOf, type TaskRow } from './row.js';
+import type { Plain } from '../query/values.js';
+
+/** What the tasks need of the store that they live in. */
+export interface TaskContext {
+  readonly now: () => Date;
+  readonly collection: (name: string) => MemoryCollection;
+  /** Who is alive and what is paused, as it concerns tasks. */
+  readonly cluster: () => Cluster;
+  /** False for a task that a test holds back. */
+  readonly admits: (cursorKey: string) => boolean;
+  /** Tasks are pending that were not before. */
+  readonly wake: () => void;
+}
+
+interface Compiled {
+  readonly matches: Query;
+  readonly snapshot: Projection;
+}
+
+/** What a look at one document says. */
+export type Look =
+  | { readonly outcome: 'gone' | 'left' }
+  | { readonly outcome: 'matches'; readonly document: Plain; readonly snapshot: Plain }
+  | { readonly outcome: 'fails'; readonly reason: string };
+
+/** The tasks of all collections. What happens to them is in the files beside this one. */
+export class TaskTable {
+  readonly context: TaskContext;
+  readonly rows: Map<string, TaskRow> = new Map();
+  readonly #compiled = new WeakMap<TaskPlan, Compiled>();
+
+  constructor(context: TaskContext) {
+    this.context = context;
+  }
+
+  row({ task, source }: TaskPlan, id: unknown): TaskRow | undefined {
+    return this.rows.get(placeOf(source.collection, task, id));
+  }
+
+  keep(row: TaskRow): void {
+    this.rows.set(row.key, row);
+    if (row.status === 'pending') this.context.wake();
+  }
+
+  /** The row, if the lease still holds it. */
+  holding({ key, token }: Lease): TaskRow | undefined {
+    const row = this.rows.get(String(key));
+    return row !== undefined && isRunning(row) && (row.leaseToken ?? null) === token ? row : undefined;
+  }
+
+  of({ task, source }: TaskPlan): TaskRow[] {
+    return this.all((row) => row.task === task && row.collection === source.collection);
+  }
+
+  all(predicate: (row: TaskRow) => boolean): TaskRow[] {
+    return [...this.rows.values()].filter(predicate);
+  }
+
+  document({ collection }: Source, id: unknown): Plain | undefined {
+    return this.context.collection(collection).get(id);
+  }
+
+  /** Whether a document is there, matches, and what is watched of it. */
+  look(plan: TaskPlan, id: unknown): Look {
+    const document = this.document(plan.source, id);
+    if (document === undefined) return { outcome: 'gone' };
+    const scope = { document, now: this.context.now() };
+    const { matches, snapshot } = this.compile(plan);
+    try {
+      return matches(scope)
+        ? { outcome: 'matches', document, snapshot: snapshot(scope) }
+        : { outcome: 'left' };
+    } catch (error) {
+      return { outcome: 'fails', reason: reasonOf(error) };
+    }
+  }
+
+  /** Throws for a definition that cannot be evaluated in memory. */
+  compile(plan: TaskPlan, where: string = `reactiveTask(${show(plan.task)})`): Compiled {
+    const { database, collection } = plan.source;
+    if (database !== undefined)
+      throw new OptionError(
+        `${where}: the memory store has one database only; leave out database (got ${show(database)} for ${show(collection)}).`,
+      );
+    const compiled = this.#compiled.get(plan) ?? {
+      matches: compileFilter(`${where}: filter`, plan.filter),
+      snapshot: compileProjection(`${where}: watchProjection`, plan.watchProjection),
+    };
+    this.#compiled.set(plan, compiled);
+    return compiled;
+  }
+}

@@ -1,0 +1,377 @@
+import { within } from '../core/clock.js';
+import type { Emitter } from '../core/emitter.js';
+import { OptionError } from '../core/errors.js';
+import { toJob, type JobRecord } from '../core/records/job.js';
+import type { Logger } from '../core/logger.js';
+import type { Meter } from '../core/meter.js';
+import { checkOneOf, show } from '../core/options.js';
+import { toTask } from '../core/records/task.js';
+import type { Tracer } from '../core/tracer.js';
+import type { Work } from '../core/records/work.js';
+import { Engine } from '../engine/engine.js';
+import type { EngineState } from '../engine/options.js';
+import type { Reservation } from '../engine/claim/reservation.js';
+import { Station } from '../engine/lease/instance-context.js';
+import type { MillEvents } from './events.js';
+import type { Registry } from '../jobs/registry.js';
+import { JobTrigger } from '../jobs/job-runner.js';
+import { Cleaner } from '../maintenance/cleaner.js';
+import { FailureDetector } from '../engine/lease/failure-detector.js';
+import { Handover, type Recovered } from '../maintenance/handover.js';
+import { Reclaimer } from '../maintenance/reclaimer.js';
+import { clusterTurn } from '../maintenance/turn.js';
+import type { MillSettings } from './options.js';
+import { ReactiveCrew } from '../reactive/runtime.js';
+import type { Definitions } from '../reactive/definitions.js';
+import { reactiveOf } from '../reactive/reactive-of.js';
+import type { Vitals } from '../store/metrics.js';
+import type {
+  Capacity,
+  Cluster,
+  Glance,
+  Instance,
+  InstanceState,
+  Settlement,
+  Shortage,
+  Store,
+} from '../store/port.js';
+
+/** What an instance does: run handlers, plan reactive tasks, look after the cluster. */
+export type Role = 'work' | 'plan' | 'maintain';
+const ROLES: readonly Role[] = ['work', 'plan', 'maintain'];
+
+/** The roles of an instance; all where none are given. */
+export function rolesOf(given: readonly Role[] = ROLES): ReadonlySet<Role> {
+  if (!Array.isArray(given) || given.length === 0)
+    throw new OptionError(`start: roles must be a list of ${ROLES.join(', ')}; got ${show(given)}.`);
+  return new Set(given.map((role: Role) => checkOneOf('start', 'roles', role, ROLES)));
+}
+
+export interface ShiftOptions {
+  readonly settings: MillSettings;
+  readonly roles: ReadonlySet<Role>;
+  readonly store: Store;
+  readonly registry: Registry;
+  readonly definitions: Definitions;
+  readonly events: Emitter<MillEvents>;
+  readonly log: Logger;
+  readonly meter: Meter;
+  readonly tracer: () => Tracer | undefined;
+  /** A job has ended in this process. */
+  readonly ended: (id: string, job: () => JobRecord) => void;
+  /** An error that no caller sees. */
+  readonly fault: (error: unknown, where: string) => void;
+}
+
+const STOP_LIMIT_MS = 10_000;
+
+/** One turn of work, made by `start` and ended by `stop`: the engines, and those who look after the cluster. */
+export class Shift {
+  readonly #options: ShiftOptions;
+  readonly #station: Station;
+  readonly #trigger: JobTrigger;
+  readonly #engine: Engine<JobRecord, Settlement>;
+  readonly #detector: FailureDetector;
+  readonly #reclaimer: Reclaimer | undefined;
+  readonly #cleaner: Cleaner | undefined;
+  #crew: ReactiveCrew | undefined;
+  #started = false;
+  readonly #reportedForeign = new Set<string>();
+
+  constructor(options: ShiftOptions) {
+    this.#options = options;
+    const { settings, store, registry, definitions, roles, fault } = options;
+    this.#trigger = new JobTrigger({ ...options, ...settings });
+    this.#station = new Station({
+      ...settings,
+      store,
+      log: options.log,
+      describe: () => ({
+        names: roles.has('work') ? [...this.#trigger.workers().keys()] : [],
+        tasks: this.#crew?.adverts ?? [],
+        policies: { ...registry.policies(), ...definitions.policies() },
+        capacity: this.#capacity(),
+      }),
+      error: fault,
+    });
+    this.#detector = new FailureDetector(store.clock, settings.leaseMs);
+    this.#engine = this.#makeEngine();
+    const maintains = roles.has('maintain');
+    this.#reclaimer = settings.recoverStaleJobs && maintains ? this.#makeReclaimer() : undefined;
+    this.#cleaner =
+      store.jobs.sweep === undefined || !maintains
+        ? undefined
+        : new Cleaner(store, this.#turn('sweep'), (error) => fault(error, 'clean'));
+    this.#station.join({
+      slotFreed: () => undefined,
+      leaseLost: () => options.meter.leaseLost(),
+      leaseRegained: () => this.#detector.renewed(),
+      leaseRenewed: () => {
+        this.#detector.renewed();
+        this.#reclaimer?.renewed();
+      },
+    });
+  }
+
+  get state(): EngineState {
+    const jobs = this.#engine.state;
+    const tasks = this.#crew?.state;
+    if (tasks === undefined) return jobs;
+    return {
+      ...jobs,
+      running: jobs.running + tasks.running,
+      buffered: jobs.buffered + tasks.buffered,
+      unsettled: jobs.unsettled + tasks.unsettled,
+      refused: [...jobs.refused, ...tasks.refused],
+      abandoned: jobs.abandoned + tasks.abandoned,
+      stuckMs: Math.max(jobs.stuckMs, tasks.stuckMs),
+      silentMs: Math.min(jobs.silentMs, tasks.silentMs),
+      counters: {
+        claims: jobs.counters.claims + tasks.counters.claims,
+        empty: jobs.counters.empty + tasks.counters.empty,
+        short: jobs.counters.short + tasks.counters.short,
+      },
+    };
+  }
+
+  /** True while this instance plans reactive tasks. */
+  get leads(): boolean {
+    return this.#crew?.leads === true;
+  }
+
+  get self(): Instance {
+    return this.#station.self;
+  }
+
+  async vitals(): Promise<Vitals> {
+    const { running, buffered, abandoned, wakeUp } = this.state;
+    const planner = await this.#crew?.vitals();
+    return { running, buffered, abandoned, wakeUp, ...(planner === undefined ? {} : { planner }) };
+  }
+
+  get shortage(): Shortage | undefined {
+    return this.#options.store.shortage?.();
+  }
+
+  get troubles(): readonly string[] {
+    return this.#crew?.troubles ?? [];
+  }
+
+  async start(): Promise<void> {
+    const { roles, definitions, store } = this.#options;
+    // Who plans and does not work needs no definition of its own: the registry has those of others.
+    const plansOnly = roles.has('plan') && !roles.has('work') && store.reactive !== undefined;
+    if (definitions.tasks.size > 0 || plansOnly) await this.#recruit();
+    await this.#station.start();
+    this.#detector.renewed();
+    this.#started = true;
+    if (roles.has('work')) this.#engine.start();
+    this.#reclaimer?.start();
+    this.#cleaner?.start();
+    await this.#crew?.start();
+  }
+
+  /** A stop was asked for: a start that waits for another process gives up. */
+  hurry(): void {
+    this.#station.keeper.hurry();
+  }
+
+  /** A reactive task was defined while the instance runs. */
+  async taskAdded(): Promise<void> {
+    if (this.#crew !== undefined) {
+      await this.#crew.added();
+      return;
+    }
+    const crew = await this.#recruit();
+    if (!this.#started) return;
+    await this.#station.keeper.announce();
+    await crew.start();
+  }
+
+  async #recruit(): Promise<ReactiveCrew> {
+    const { settings, roles, store, definitions, events, log, meter, tracer, fault } = this.#options;
+    const crew = new ReactiveCrew({
+      store,
+      reactive: reactiveOf(store),
+      station: this.#station,
+      detector: this.#detector,
+      definitions,
+      settings: settings.reactive,
+      instanceId: settings.instanceId,
+      leaseMs: settings.leaseMs,
+      pollMs: settings.pollMs,
+      maxAbandoned: settings.maxAbandoned,
+      works: roles.has('work'),
+      plans: roles.has('plan'),
+      events,
+      log,
+      meter,
+      tracer,
+      error: fault,
+      leaseLost: (reason, tasks) => {
+        log.warn({ tasks: tasks.map(({ id }) => id) }, `lease lost: ${reason}`);
+        events.emit('lease:lost', {
+          reason,
+          jobs: [],
+          tasks: tasks.map(toTask),
+          instanceId: settings.instanceId,
+        });
+      },
+      recovered: (count) => {
+        events.emit('stale:recovered', { count, instanceId: settings.instanceId });
+      },
+      observed: (cluster, glance) => {
+        this.#reclaimer?.observe(cluster);
+        this.#reportForeign('tasks', glance);
+      },
+    });
+    this.#crew = crew;
+    await crew.prepare();
+    return crew;
+  }
+
+  /** Something may be due: new work, or a new name. */
+  notify(): void {
+    this.#engine.notify();
+  }
+
+  /** A slot for a job that is about to be stored; undefined where it has to queue. */
+  reserve(name: string, id: string): Reservation<JobRecord> | undefined {
+    return this.#engine.reserve(name, id);
+  }
+
+  async stop(timeoutMs: number): Promise<void> {
+    const { store, fault, log } = this.#options;
+    const resigned = this.#crew?.resign().catch((error: unknown) => fault(error, 'resign'));
+    // All at once: nothing new is started while leadership is handed over.
+    const [jobs, tasks] = await Promise.all([
+      this.#engine.stop(timeoutMs),
+      this.#crew?.stop(timeoutMs),
+      resigned === undefined ? undefined : within(store.clock, STOP_LIMIT_MS, resigned),
+    ]);
+    const ends = [jobs, tasks];
+    const handedBack = ends.flatMap((end): readonly Work[] => end?.handedBack ?? []);
+    const unrecorded = ends.reduce((sum, end) => sum + (end?.unrecorded ?? 0), 0);
+    const goodbye = this.#station.stop();
+    goodbye.catch((error: unknown) => fault(error, 'deregister'));
+    // Bounded: a store that does not answer must not hold up the end.
+    await within(store.clock, STOP_LIMIT_MS, goodbye);
+    if (this.#reclaimer !== undefined) await within(store.clock, STOP_LIMIT_MS, this.#reclaimer.stop());
+    this.#cleaner?.stop();
+    if (handedBack.length > 0) {
+      const named = handedBack.map(({ name, id }) => `${name} ${id}`).join(', ');
+      const jobs = handedBack.map(({ id }) => id);
+      log.warn({ jobs }, `stopped before these had ended; they go back to the queue: ${named}`);
+    }
+    if (unrecorded > 0) {
+      const count = String(unrecorded);
+      log.error({ count: unrecorded }, `${count} outcomes could not be recorded; that work will run again`);
+    }
+  }
+
+  #capacity(): Capacity {
+    const { settings, definitions, roles } = this.#options;
+    const most = settings.reactive.concurrency;
+    const tasks = [...definitions.tasks].map(([name, one]) => [name, one.concurrency ?? most] as const);
+    const jobs = [...this.#trigger.workers()].map(([name, { concurrency }]) => [name, concurrency] as const);
+    return {
+      slots: settings.concurrency,
+      ...(roles.has('work') ? { jobs, tasks } : { jobs: [], tasks: [] }),
+    };
+  }
+
+  #makeEngine(): Engine<JobRecord, Settlement> {
+    const { settings, store, log, meter, tracer, fault } = this.#options;
+    return new Engine({
+      ...settings,
+      kind: 'jobs',
+      station: this.#station,
+      store: store.jobs,
+      clock: store.clock,
+      log,
+      meter,
+      tracer,
+      trigger: this.#trigger,
+      paused: async (name) => (await store.instances.list()).paused.has(name),
+      events: {
+        error: fault,
+        leaseLost: (reason, works) => this.#leaseLost(reason, works),
+        observed: (cluster, glance) => this.#observed(cluster, glance),
+      },
+    });
+  }
+
+  #makeReclaimer(): Reclaimer {
+    const { settings, store, fault } = this.#options;
+    const jobs = new Handover({
+      store: store.jobs,
+      clock: store.clock,
+      conclude: (work, finished, policies) => this.#trigger.conclude(work, finished, { policies }),
+      isLastAttempt: (job, policies) => this.#trigger.isLastAttempt(job, policies),
+      turn: this.#turn('strays'),
+      unknown: () => this.#engine.unknown(),
+      recovered: (works) => this.#recovered(works),
+      error: (error) => fault(error, 'reclaim'),
+    });
+    return new Reclaimer({
+      store,
+      leaseMs: settings.leaseMs,
+      self: () => this.#station.self,
+      detector: this.#detector,
+      handovers: () => [jobs, ...(this.#crew === undefined ? [] : [this.#crew.handover])],
+      mayBury: (instance) => this.#mayBury(instance),
+      error: (error) => fault(error, 'reclaim'),
+    });
+  }
+
+  #turn(what: string): (periodMs: number) => Promise<boolean> {
+    const { store, settings } = this.#options;
+    return clusterTurn(store.locks, settings.instanceId, what);
+  }
+
+  /** An instance with jobs only cannot hand on tasks. It buries a dead instance that holds none, and leaves the others. */
+  async #mayBury(instance: InstanceState): Promise<boolean> {
+    const { store, definitions } = this.#options;
+    if (this.#crew !== undefined || instance.tasks.length === 0) return true;
+    const tasks = store.reactive?.tasks(() => definitions.plans);
+    // It may lack the right to read them.
+    const held = await tasks?.heldBy(instance, 1).catch(() => undefined);
+    return held?.length === 0;
+  }
+
+  #observed(cluster: Cluster, glance?: Glance): void {
+    this.#reclaimer?.observe(cluster);
+    this.#crew?.observe(cluster);
+    this.#reportForeign('jobs', glance);
+  }
+
+  #reportForeign(kind: 'jobs' | 'tasks', glance?: Glance): void {
+    if (glance?.foreign !== true || this.#reportedForeign.has(kind)) return;
+    this.#reportedForeign.add(kind);
+    const message = `there are pending ${kind} of a newer schema version; they are left alone until this process is upgraded`;
+    this.#options.log.warn({}, message);
+  }
+
+  #leaseLost(reason: string, works: readonly JobRecord[]): void {
+    const { events, log, settings } = this.#options;
+    log.warn({ jobs: works.map(({ id }) => id) }, `lease lost: ${reason}`);
+    events.emit('lease:lost', {
+      reason,
+      jobs: works.map(toJob),
+      tasks: [],
+      instanceId: settings.instanceId,
+    });
+  }
+
+  #recovered(works: readonly Recovered<JobRecord, Settlement>[]): void {
+    const { events, log, settings, meter } = this.#options;
+    const names = [...new Set(works.map(({ work }) => work.name))];
+    log.info({ names }, `${String(works.length)} jobs of a dead process were handed on`);
+    for (const { work, finished, settlement, retryAt } of works) {
+      meter.reclaimed('job', work.name);
+      this.#trigger.recorded(work, finished, { settlement, ...(retryAt === undefined ? {} : { retryAt }) });
+    }
+    events.emit('stale:recovered', { count: works.length, instanceId: settings.instanceId });
+    this.#engine.notify();
+  }
+}

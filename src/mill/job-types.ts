@@ -1,0 +1,43 @@
+import { OptionError } from '../core/errors.js';
+import type { Job } from '../core/records/job.js';
+import { show } from '../core/options.js';
+import type { JobDefinition } from '../jobs/definition.js';
+import type { EnqueuedJob, EnqueueOptions, Queue, ScheduleOptions } from '../jobs/enqueuer.js';
+
+/** A job type: its name with its payload's type, ready to be asked for. */
+export interface JobType<Input, Tx> {
+  readonly name: string;
+  enqueue(data: Input, options?: EnqueueOptions<Tx>): Promise<EnqueuedJob<Input>>;
+  enqueueMany(
+    items: readonly ({ readonly data: Input } & EnqueueOptions<Tx>)[],
+  ): Promise<EnqueuedJob<Input>[]>;
+  now(data: Input): Promise<EnqueuedJob<Input>>;
+  schedule(cron: string, data: Input, options?: ScheduleOptions): Promise<Job<Input>>;
+}
+
+/** A payload may be left out only where its type allows that. */
+export type Payload<Input, Rest extends readonly unknown[]> = undefined extends Input
+  ? [data?: Input, ...rest: Rest]
+  : [data: Input, ...rest: Rest];
+
+/** One job of `enqueueMany`. */
+export type NamedItem<Tx> = { readonly name: string; readonly data?: unknown } & EnqueueOptions<Tx>;
+
+export function checkItems<T extends object>(items: readonly T[]): readonly T[] {
+  const wrong = !Array.isArray(items) || items.some((item) => typeof item !== 'object' || item === null);
+  if (!wrong) return items as readonly T[];
+  throw new OptionError(`enqueueMany: expected a list of { name, data, ...options }, got ${show(items)}.`);
+}
+
+export function jobType<Input, Tx>({ name }: JobDefinition<Input>, queue: Queue<Tx>): JobType<Input, Tx> {
+  return {
+    name,
+    enqueue: (data, options) => queue.enqueue(name, data, options) as Promise<EnqueuedJob<Input>>,
+    enqueueMany: async (items) => {
+      const asked = checkItems(items).map(({ data, ...options }) => ({ target: name, data, options }));
+      return (await queue.enqueueMany(asked)) as EnqueuedJob<Input>[];
+    },
+    now: (data) => queue.enqueue(name, data) as Promise<EnqueuedJob<Input>>,
+    schedule: (cron, data, options) => queue.schedule(cron, name, data, options) as Promise<Job<Input>>,
+  };
+}

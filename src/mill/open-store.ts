@@ -1,0 +1,75 @@
+import { fileURLToPath } from 'node:url';
+import { OptionError } from '../core/errors.js';
+import { show } from '../core/options.js';
+import type { Store } from '../store/port.js';
+
+/** What a URL does not say. Each is for the stores that have such a thing, and nothing to the others. */
+export interface OpenOptions {
+  /** PostgreSQL and embedded: the schema. Default: `tidemill`. */
+  readonly schema?: string;
+  /** PostgreSQL: connections of the pool. Default: 10. */
+  readonly connections?: number;
+  /** MongoDB: the database, in the place of the URL's. */
+  readonly database?: string;
+  /** MongoDB: the names of collections. */
+  readonly collections?: Readonly<Partial<Record<'jobs' | 'globals' | 'metrics' | 'audit', string>>>;
+  /**
+   * For tools, which make neither indexes nor a schema. `work` refuses a schema that is not there, or not of this version;
+   * `inspect` takes what it finds. Default: neither, so that what is missing is made.
+   */
+  readonly visit?: 'work' | 'inspect';
+}
+
+/** A store from its URL. Drivers are loaded only here, and only the one that is needed. */
+export async function openStore(url: string, options: OpenOptions = {}): Promise<Store> {
+  const { schema, connections, database, collections, visit } = options;
+  const sql = {
+    ...(schema === undefined ? {} : { schema }),
+    ...(visit === undefined ? {} : { migrate: visit === 'work' ? false : ('unchecked' as const) }),
+  };
+  if (/^mongodb(?:\+srv)?:\/\//u.test(url)) {
+    const { mongodb } = await import('../mongodb/index.js').catch((cause: unknown) => {
+      throw new OptionError('The MongoDB store needs the driver: npm install mongodb', { cause });
+    });
+    return mongodb({
+      uri: url,
+      ...(database === undefined ? {} : { database }),
+      ...(collections === undefined ? {} : { collections }),
+      ...(visit === undefined ? {} : { createIndexes: 'unchecked' }),
+    });
+  }
+  if (/^postgres(?:ql)?:\/\//u.test(url)) {
+    const { postgres } = await import('../postgres/index.js').catch((cause: unknown) => {
+      throw new OptionError('The PostgreSQL store needs the driver: npm install pg', { cause });
+    });
+    return postgres({ url, ...(connections === undefined ? {} : { connections }), ...sql });
+  }
+  if (/^(?:file|embedded):/u.test(url)) {
+    const { embedded } = await import('../embedded/index.js').catch((cause: unknown) => {
+      throw new OptionError('The embedded store needs PGlite: npm install @electric-sql/pglite', { cause });
+    });
+    return embedded({ ...(url.startsWith('file:') ? { dir: folderOf(url) } : {}), ...sql });
+  }
+  const { memory } = await import('../memory/index.js');
+  return memory();
+}
+
+/** The folder of a `file:` URL: `file:./dir` and `file:dir` are relative to where the process runs; `file:///dir` is a URL like any other. */
+export const folderOf = (url: string): string =>
+  url.startsWith('file://') ? fileURLToPath(url) : url.slice('file:'.length);
+
+const KNOWN_URL = /^(?:mongodb(?:\+srv)?:\/\/.|postgres(?:ql)?:\/\/.|file:.|embedded:$|memory:)/u;
+
+/** Refuses what is neither a store nor a URL that `openStore` can open. */
+export function checkStore(store: unknown): void {
+  const known =
+    'an opened store (mongodb({ … }), postgres({ … }), embedded({ … }), memory()), or a URL: ' +
+    "'mongodb://host/db', 'postgres://host/db', 'file:./dir', 'embedded:' or 'memory:'";
+  if (typeof store === 'string' ? KNOWN_URL.test(store) : isStore(store)) return;
+  // A URL, or what was meant as one, may carry a password: only its beginning is shown.
+  const shown = typeof store === 'string' ? show(store.split(/[:/@]/u)[0] ?? '') : show(store);
+  throw new OptionError(`new Tidemill: store must be ${known}; got ${shown}.`);
+}
+
+const isStore = (value: unknown): boolean =>
+  typeof value === 'object' && value !== null && 'jobs' in value && 'instances' in value;

@@ -1,0 +1,12 @@
+/** What clients of the front door share with it. It is no part of the package's interface. */
+export { audited, type Done } from './audit.js';
+export { hideParameters, hideUserinfo, SECRET_PARAMETER, urlParts } from '../core/text/credentials.js';
+export { reasonOf } from '../core/errors.js';
+export { groupFailures, patternOf } from '../core/records/failure-groups.js';
+export { isFieldPath, type FieldValues, type Scalar } from '../core/fields.js';
+export { scheduleId } from '../core/records/job.js';
+export { forConsole } from '../core/logger.js';
+export { checkBoolean, checkFunction, checkInteger, checkKeys, checkText, show } from '../core/options.js';
+export { shellArgument } from '../core/text/shell.js';
+export { idText } from '../core/text/paths.js';
+export { versionOf } from './version.js';

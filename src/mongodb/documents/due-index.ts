@@ -1,0 +1,44 @@
+import type { Document } from 'mongodb';
+import { run } from '../context.js';
+import type { Documents } from './context.js';
+import { dueFilter } from './lock.js';
+
+/** Every stage of a plan, wherever it stands in what a server, or several shards, explain. */
+function stagesOf(plan: unknown): Document[] {
+  if (typeof plan !== 'object' || plan === null) return [];
+  const own = 'stage' in plan ? [plan as Document] : [];
+  const inner = Object.entries(plan).filter(([part]) => part !== 'rejectedPlans');
+  return [...own, ...inner.flatMap(([, part]) => stagesOf(part))];
+}
+
+/** An index that is read from its beginning to its end serves nobody. */
+function isTight(stage: Document, path: string): boolean {
+  const bounds = (stage['indexBounds'] as Document | undefined)?.[path] as readonly string[] | undefined;
+  return stage['stage'] === 'IXSCAN' && bounds !== undefined && !bounds.includes('[MinKey, MaxKey]');
+}
+
+/** What an index should begin with: values that the condition asks for, then the due time. */
+function advice({ fields, condition = {} }: Documents): Document {
+  const isValue = (value: unknown): boolean =>
+    typeof value !== 'object' || value === null || value instanceof Date;
+  const equal = Object.entries(condition).filter(([path, value]) => !path.startsWith('$') && isValue(value));
+  return { ...Object.fromEntries(equal.map(([path]) => [path, 1])), [fields.sleepUntil]: 1 };
+}
+
+/** Asked of the server itself, which knows best what it would do. */
+export async function documentIndexFaults(documents: Documents): Promise<readonly string[]> {
+  const { collection, fields } = documents;
+  const plan = await run('explain the search for documents', () =>
+    collection
+      .find(dueFilter(documents))
+      .sort({ [fields.sleepUntil]: 1 })
+      .limit(1)
+      .explain('queryPlanner'),
+  );
+  const { winningPlan } = plan['queryPlanner'] as Document;
+  if (stagesOf(winningPlan).some((stage) => isTight(stage, fields.sleepUntil))) return [];
+  const create = `db.getCollection(${JSON.stringify(collection.collectionName)}).createIndex(${JSON.stringify(advice(documents))})`;
+  return [
+    `${collection.collectionName}: no index serves the search for due documents, so each poll reads all of it; create one: ${create}`,
+  ];
+}

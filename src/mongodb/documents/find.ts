@@ -1,0 +1,127 @@
+import type { Document, Filter, FindOptions } from 'mongodb';
+import { valueAt } from '../../core/text/paths.js';
+import type { DocumentQuery, DocumentState } from '../../store/documents.js';
+import { run } from '../context.js';
+import type { Documents } from './context.js';
+import { DOCUMENT } from './read.js';
+import { isTimeLimit, refuseCount } from '../errors.js';
+import { findExact } from '../exact.js';
+import { fieldsQuery, rangeQuery } from '../fields.js';
+import { fromText, textOf } from '../reactive/document.js';
+
+/** Combinations that no index serves may take this long, and then answer what they have. */
+const TIME_LIMIT_MS = 5_000;
+
+const escaped = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/gu, String.raw`\$&`);
+
+function stateQuery({ fields, mongo }: Documents, states: readonly DocumentState[]): Document {
+  const { sleepUntil, failure } = fields;
+  const now = new Date(mongo.clock.now());
+  const ended = failure === null ? undefined : `${failure}.ended`;
+  const [due, waiting, failed, parked] = (['due', 'waiting', 'failed', 'parked'] as const).map((state) =>
+    states.includes(state),
+  );
+  if (due === true || waiting === true)
+    return {
+      [sleepUntil]: {
+        $type: 'date',
+        ...(due === true ? {} : { $gt: now }),
+        ...(waiting === true ? {} : { $lte: now }),
+      },
+    };
+  // One index finds both: documents without a time are few, or nobody looks at them.
+  const untimed = { [sleepUntil]: { $type: 'null' } };
+  if (failed === parked) return untimed;
+  if (ended === undefined) return failed === true ? { _id: { $in: [] } } : untimed;
+  return { ...untimed, [ended]: failed === true ? { $eq: true } : { $ne: true } };
+}
+
+function keyed(keys: readonly string[]): Document {
+  const ids = keys.flatMap((text) => {
+    try {
+      const id = fromText(text);
+      return id instanceof RegExp || Reflect.get(Object(id), '_bsontype') === 'BSONRegExp' ? [] : [id];
+    } catch {
+      return [];
+    }
+  });
+  return { _id: { $in: ids } };
+}
+
+/** After a document: later in the sort, ties by id. */
+function afterQuery({ fields }: Documents, { after, direction, states }: DocumentQuery): Document {
+  if (after === undefined) return {};
+  const [past, upTo] = direction === 1 ? ['$gt', '$gte'] : ['$lt', '$lte'];
+  const beyond = { $expr: { [past]: ['$_id', { $literal: fromText(after.key) }] } };
+  if (after.at === null || states === undefined) return beyond;
+  const { sleepUntil } = fields;
+  return { [sleepUntil]: { [upTo]: after.at }, $or: [{ [sleepUntil]: { [past]: after.at } }, beyond] };
+}
+
+const isTimed = ({ states }: DocumentQuery): boolean =>
+  states?.some((state) => state === 'due' || state === 'waiting') === true;
+
+function findDocumentsQuery(documents: Documents, query: DocumentQuery): Filter<Document> {
+  const { fields, condition } = documents;
+  const { states, keys, error, data, sleepUntil } = query;
+  const parts = [
+    ...(condition === undefined ? [] : [condition]),
+    ...(states === undefined ? [] : [stateQuery(documents, states)]),
+    ...(keys === undefined ? [] : [keyed(keys)]),
+    ...(error === undefined || fields.failure === null
+      ? []
+      : [{ [`${fields.failure}.reason`]: { $regex: escaped(error), $options: 'i' } }]),
+    ...(data === undefined ? [] : [fieldsQuery(data)]),
+    ...(sleepUntil === undefined ? [] : [{ [fields.sleepUntil]: rangeQuery(sleepUntil) }]),
+    afterQuery(documents, query),
+  ].filter((part) => Object.keys(part).length > 0);
+  return parts.length === 0 ? {} : { $and: parts };
+}
+
+export async function findDocuments(
+  documents: Documents,
+  query: DocumentQuery,
+): Promise<{ documents: readonly Document[]; more: boolean; partial: boolean }> {
+  const { collection, fields } = documents;
+  const { direction, limit } = query;
+  const options: FindOptions = {
+    sort: { ...(isTimed(query) ? { [fields.sleepUntil]: direction } : {}), _id: direction },
+    limit: limit + 1,
+    batchSize: limit + 2,
+    maxTimeMS: TIME_LIMIT_MS,
+  };
+  const cursor = findExact(collection, findDocumentsQuery(documents, query), options, DOCUMENT);
+  const rows: Document[] = [];
+  let partial = false;
+  await run('find documents', async () => {
+    try {
+      for await (const row of cursor) rows.push(row);
+    } catch (error) {
+      if (!isTimeLimit(error)) throw error;
+      partial = true;
+    }
+  });
+  return { documents: rows.slice(0, limit), more: rows.length > limit, partial };
+}
+
+/** A document by its id, whatever its state. */
+export async function readOne({ collection }: Documents, id: unknown): Promise<Document | null> {
+  const cursor = findExact(collection, { _id: id as never }, { limit: 1 }, DOCUMENT);
+  return (await run('read a document', () => cursor.toArray()))[0] ?? null;
+}
+
+export async function countDocuments(
+  documents: Documents,
+  query: Omit<DocumentQuery, 'direction' | 'after'>,
+): Promise<number> {
+  const { limit } = query;
+  const filter = findDocumentsQuery(documents, { ...query, direction: 1 });
+  const what = 'count documents';
+  return run(what, () =>
+    documents.collection
+      .countDocuments(filter, { limit, maxTimeMS: TIME_LIMIT_MS })
+      .catch((error: unknown) => refuseCount(what, TIME_LIMIT_MS, error)),
+  );
+}
+
+export const documentKey = (document: Document): string => textOf(valueAt(document, '_id'));

@@ -1,0 +1,208 @@
+import { ObjectId, type Document } from 'mongodb';
+import type { JobRecord } from '../../core/records/job.js';
+import { fairShare } from '../../core/batches/fair-share.js';
+import type { Claimant, ClaimAnswer, ClaimRequest, Hint, Instance, NameLimit } from '../../store/port.js';
+import { BSON_OPTIONS, literal, run, type Mongo } from '../context.js';
+import { hash, SCHEMA_VERSION, toRecord, toText, type JobDocument, type Key } from './document.js';
+import { aggregateExact, exactRow, findExact, RAW } from '../exact.js';
+import { clusterPipeline, readCluster } from './peek.js';
+
+/** More slices than this would read too much of the queue's head for one claim; further instances share them. */
+const MOST_SLICES = 4;
+
+const slicesOf = (limit: NameLimit): number => Math.min(limit.of, MOST_SLICES);
+
+/** The ids at the head of one name's queue, in order, as one row. */
+export function headPipeline(name: string, count: number): Document[] {
+  return [
+    {
+      $match: {
+        v: SCHEMA_VERSION,
+        name: { $eq: name },
+        status: 'pending',
+        $expr: { $lte: ['$nextRunAt', '$$NOW'] },
+      },
+    },
+    { $sort: { priority: -1, nextRunAt: 1, _id: 1 } },
+    { $limit: count },
+    { $group: { _id: literal(name), ids: { $push: '$_id' } } },
+  ];
+}
+
+/** No name needs to show more than twice its fair share: what is read and not taken is read in vain. */
+function fairLimits({ limits, total }: ClaimRequest): ReadonlyMap<string, NameLimit> {
+  const most = 2 * Math.ceil(total / limits.size);
+  return new Map([...limits].map(([name, limit]) => [name, { ...limit, max: Math.min(limit.max, most) }]));
+}
+
+function headsPipeline(mongo: Mongo, request: ClaimRequest): Document[] {
+  const [first = [], ...rest] = [...fairLimits(request)].map(([name, limit]) =>
+    headPipeline(name, windowOf(limit)),
+  );
+  return [
+    ...first,
+    ...rest.map((pipeline) => ({ $unionWith: { coll: mongo.jobs.collectionName, pipeline } })),
+    { $unionWith: { coll: mongo.globals.collectionName, pipeline: clusterPipeline } },
+  ];
+}
+
+/** Wider than the slices together, so that an uneven one is still likely to be full. */
+const windowOf = (limit: NameLimit): number =>
+  slicesOf(limit) === 1 ? limit.max : Math.ceil(limit.max * slicesOf(limit) * 1.25);
+
+/** Which slice an id belongs to: the same for everybody, whatever part of the queue they see. */
+function sliceOf(id: Key, slices: number): number {
+  const number = id instanceof ObjectId ? (id.id[11] ?? 0) ^ (id.id[10] ?? 0) : hash(toText(id));
+  return number % slices;
+}
+
+/**
+ * This instance's slice of the head, in order. Slices are by id and not by place: others see the head a moment
+ * earlier or later. Others' work is touched only where nothing of the own is in sight.
+ */
+function pick(ids: readonly Key[], limit: NameLimit): Key[] {
+  const slices = slicesOf(limit);
+  if (slices === 1) return ids.slice(0, limit.max);
+  const rank = limit.rank % slices;
+  const own = ids.filter((id) => sliceOf(id, slices) === rank).slice(0, limit.max);
+  if (own.length > 0) return own;
+  const others = ids.filter((id) => sliceOf(id, slices) !== rank);
+  while (own.length < limit.max && others.length > 0) {
+    own.push(...others.splice(Math.floor(Math.random() * others.length), 1));
+  }
+  return own;
+}
+
+/** Statement 1: candidates of each name, then a fair share of them by turns; what is being taken already aside. */
+async function candidates(
+  mongo: Mongo,
+  request: ClaimRequest,
+  hinted: readonly Hint[],
+): Promise<{ ids: Key[]; answer: Omit<ClaimAnswer, 'jobs'> }> {
+  const heading = { hint: 'tidemill_claim' };
+  const rows = await aggregateExact(
+    mongo.jobs,
+    headsPipeline(mongo, request),
+    heading,
+    ['ids'],
+    BSON_OPTIONS,
+  ).toArray();
+  const cluster = readCluster(rows, mongo.clock.now());
+  const except = new Set(hinted.map(({ key }) => toText(key)));
+  const heads = new Map(
+    rows
+      .filter((row) => row['ids'] !== undefined)
+      .map((row) => [row['_id'] as string, (row['ids'] as Key[]).filter((id) => !except.has(toText(id)))]),
+  );
+  const open = [...fairLimits(request)].filter(([name]) => heads.has(name) && !cluster.paused.has(name));
+  const picked = new Map(
+    open.map(([name, limit]) => {
+      const max = limit.max - hinted.filter((hint) => hint.name === name).length;
+      return [name, pick(heads.get(name) ?? [], { ...limit, max })];
+    }),
+  );
+  const offers = new Map([...picked].map(([name, ids]) => [name, ids.length]));
+  const shares = fairShare(offers, request.total - hinted.length);
+  const ids = [...picked].flatMap(([name, offered]) => offered.slice(0, shares.get(name) ?? 0));
+  const more = open.some(([name, limit]) => {
+    const seen = heads.get(name)?.length ?? 0;
+    return seen > (shares.get(name) ?? 0) || seen >= windowOf(limit);
+  });
+  return { ids, answer: { asked: ids.length, more, cluster } };
+}
+
+/** Up to this many are taken one by one, each with its document as the answer: two round trips instead of three. */
+const FEW = 4;
+
+/** Hints of names that may be claimed, as many as may be. */
+function usable({ hints = [], limits, total }: ClaimRequest): readonly Hint[] {
+  const room = new Map([...limits].map(([name, { max }]) => [name, max]));
+  return hints.slice(0, Math.min(total, FEW)).filter(({ name }) => {
+    const left = room.get(name) ?? 0;
+    room.set(name, left - 1);
+    return left > 0;
+  });
+}
+
+/** Every precondition is inside the write: still pending, still due, still of a known version. */
+const takeable = { status: 'pending' as const, v: SCHEMA_VERSION, $expr: { $lte: ['$nextRunAt', '$$NOW'] } };
+
+function taken(request: Claimant): Document {
+  return {
+    $set: {
+      status: 'processing',
+      claimedBy: request.instance.instanceId,
+      leaseToken: request.token,
+      heartbeatInterval: request.heartbeatMs,
+    },
+    $currentDate: { lockedAt: true, lastHeartbeat: true, updatedAt: true },
+  };
+}
+
+/** Takes what was found, in one statement, and reads what the token holds: that, and nothing else, was claimed. */
+async function takeMany(mongo: Mongo, ids: readonly Key[], request: ClaimRequest): Promise<JobDocument[]> {
+  const { matchedCount } = await mongo.jobs.updateMany(
+    { _id: { $in: [...ids] }, ...takeable },
+    taken(request),
+  );
+  if (matchedCount === 0) return [];
+  // A batch larger than the answer spares the round trip that would ask for the end of the cursor.
+  const filter = { _id: { $in: [...ids] }, leaseToken: request.token, status: 'processing' as const };
+  return findExact(mongo.jobs, filter, { batchSize: ids.length + 1 }, BSON_OPTIONS).toArray();
+}
+
+async function takeEach(mongo: Mongo, ids: readonly Key[], request: Claimant): Promise<JobDocument[]> {
+  const takes = await Promise.allSettled(
+    ids.map((_id) =>
+      mongo.jobs.findOneAndUpdate({ _id, ...takeable }, taken(request), { returnDocument: 'after', ...RAW }),
+    ),
+  );
+  // All of them have ended by now, so what the token holds can be read in peace where one has failed.
+  return takes.flatMap((take) => {
+    if (take.status === 'rejected') throw take.reason;
+    return take.value === null ? [] : [exactRow(BSON_OPTIONS)(take.value) as JobDocument];
+  });
+}
+
+export async function claim(mongo: Mongo, request: ClaimRequest): Promise<ClaimAnswer> {
+  return run('claim', async () => {
+    const hinted = mongo.sharded ? [] : usable(request);
+    // Until both have ended: what the token holds can be read in peace where one has failed.
+    const [heads, early] = await Promise.allSettled([
+      candidates(mongo, request, hinted),
+      takeEach(
+        mongo,
+        hinted.map(({ key }) => key as Key),
+        request,
+      ),
+    ]);
+    if (heads.status === 'rejected') throw heads.reason;
+    if (early.status === 'rejected') throw early.reason;
+    const { ids, answer } = heads.value;
+    const take = ids.length <= FEW && !mongo.sharded ? takeEach : takeMany;
+    const rest = ids.length === 0 ? [] : await take(mongo, ids, request);
+    const asked = answer.asked + early.value.length;
+    return { jobs: inOrder([...early.value, ...rest].map(toRecord)), ...answer, asked };
+  });
+}
+
+/** The order that the claim index has within a name; an `$in` does not keep it. */
+function inOrder(jobs: JobRecord[]): JobRecord[] {
+  return jobs.sort(
+    (a, b) =>
+      b.priority - a.priority || a.nextRunAt.getTime() - b.nextRunAt.getTime() || (a.id < b.id ? -1 : 1),
+  );
+}
+
+export async function claimedUnder(
+  mongo: Mongo,
+  instance: Instance,
+  token: string,
+): Promise<readonly JobRecord[]> {
+  const filter = { claimedBy: instance.instanceId, status: 'processing' as const, leaseToken: token };
+  return run('read a claim again', async () =>
+    inOrder(
+      (await findExact(mongo.jobs, filter, { hint: 'tidemill_held' }, BSON_OPTIONS).toArray()).map(toRecord),
+    ),
+  );
+}

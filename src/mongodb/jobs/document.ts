@@ -1,0 +1,148 @@
+import { BSON, ObjectId, type Document } from 'mongodb';
+import type { JobRecord, JobStatus } from '../../core/records/job.js';
+import type { Claimant, NewJob } from '../../store/port.js';
+import { exactText, isOrdered } from '../exact.js';
+import { readable } from '../values.js';
+
+/** The version of the shape below. Pending jobs of a later one are left alone and reported. */
+export const SCHEMA_VERSION = 1;
+
+/** Parts of a sharded collection; docs/sharding.md says why. */
+const PARTS = 4096;
+
+/** Ids are ObjectIds or texts; others are run as well, but only these can be asked for by id. */
+export type Key = ObjectId | string;
+
+/** A job as stored. Everything but the seeds' fields may be missing: other programs write here too. */
+export interface JobDocument extends Document {
+  _id: Key;
+  name: string;
+  status: JobStatus;
+}
+
+/** An id that looks like an ObjectId is one: hand-written documents have them, and `job.id` is their text. */
+const toKey = (id: string): Key => (/^[0-9a-f]{24}$/u.test(id) ? new ObjectId(id) : id);
+
+/** What an id given by a user may stand for in the collection. */
+export const keysFor = (id: string): Key[] => {
+  const key = toKey(id);
+  return typeof key === 'string' ? [key] : [key, id];
+};
+
+/** The text of an id; of one that is neither ObjectId nor text, in a form that no other id has. */
+export function toText(key: unknown): string {
+  if (key instanceof ObjectId) return key.toHexString();
+  if (typeof key === 'string') return key;
+  return isOrdered(key) ? exactText({ key }) : BSON.EJSON.stringify(key, { relaxed: false });
+}
+
+/** FNV-1a: spreads keys evenly, and gives the same part in every process. */
+export function hash(text: string): number {
+  let value = 0x811c9dc5;
+  for (let i = 0; i < text.length; i += 1) value = Math.imul(value ^ text.charCodeAt(i), 0x01000193);
+  return value >>> 0;
+}
+
+/** Work with a key must land where its twin would, or no unique index could hold them apart. */
+export function partOf(name: string, uniqueKey: string | undefined, id: string | undefined): number {
+  if (uniqueKey !== undefined) return hash(`${name}\0${uniqueKey}`) % PARTS;
+  return id === undefined ? Math.floor(Math.random() * PARTS) : hash(id) % PARTS;
+}
+
+export function toDocument(job: NewJob, sharded: boolean): JobDocument {
+  return {
+    _id: job.id === undefined ? new ObjectId() : toKey(job.id),
+    v: SCHEMA_VERSION,
+    name: job.name,
+    data: job.data,
+    status: job.claim === undefined ? job.status : 'processing',
+    priority: job.priority,
+    nextRunAt: job.nextRunAt,
+    lockedAt: null,
+    ...(job.claim === undefined ? {} : claimFields(job.claim, job.createdAt)),
+    failCount: 0,
+    createdAt: job.createdAt,
+    updatedAt: job.createdAt,
+    ...(sharded ? { part: partOf(job.name, job.uniqueKey, job.ownId === true ? job.id : undefined) } : {}),
+    ...(job.uniqueKey === undefined ? {} : { uniqueKey: job.uniqueKey }),
+    ...(job.retryPolicy === undefined ? {} : { retryPolicy: job.retryPolicy }),
+    ...(job.timeoutMs === undefined ? {} : { timeoutMs: job.timeoutMs }),
+    ...(job.trace === undefined ? {} : { trace: job.trace }),
+    ...(job.wake === true ? { wake: 1 } : {}),
+  };
+}
+
+/** By the producer's estimate of the server's time: an insert cannot ask for the time itself. */
+const claimFields = ({ instance, token, heartbeatMs }: Claimant, now: Date): object => ({
+  lockedAt: now,
+  lastHeartbeat: now,
+  claimedBy: instance.instanceId,
+  leaseToken: token,
+  heartbeatInterval: heartbeatMs,
+});
+
+/** Fields that stand in a record under the same name; null and missing are the same for them. */
+const PLAIN = [
+  'finishedAt',
+  'claimedBy',
+  'lastHeartbeat',
+  'heartbeatInterval',
+  'failReason',
+  'failKind',
+  'firstFailedAt',
+  'uniqueKey',
+  'retryPolicy',
+  'timeoutMs',
+  'cancelRequestedAt',
+  'history',
+  'repeatInterval',
+  'timezone',
+  'startAt',
+  'repeatUntil',
+  'missed',
+  'paused',
+  'scheduleId',
+  'scheduledFor',
+  'scheduleRev',
+  'leaseToken',
+  'startedToken',
+  'trace',
+  'part',
+] as const;
+
+/** Users' values; null is one of them. */
+const VALUES = ['data', 'result', 'progress', 'logs'] as const;
+
+/** Payloads come back as they went in. */
+const PAYLOAD = { references: 'plain' } as const;
+
+const date = (value: unknown, otherwise: Date): Date => (value instanceof Date ? value : otherwise);
+
+export function toRecord(document: JobDocument): JobRecord {
+  const createdAt = date(
+    document['createdAt'],
+    document._id instanceof ObjectId ? document._id.getTimestamp() : EPOCH,
+  );
+  const record: Record<string, unknown> = {
+    key: document._id,
+    id: toText(document._id),
+    name: document.name,
+    status: document.status,
+    priority: typeof document['priority'] === 'number' ? document['priority'] : 0,
+    nextRunAt: date(document['nextRunAt'], createdAt),
+    createdAt,
+    updatedAt: date(document['updatedAt'], createdAt),
+    lockedAt: document['lockedAt'] instanceof Date ? document['lockedAt'] : null,
+    failCount: typeof document['failCount'] === 'number' ? document['failCount'] : 0,
+  };
+  for (const field of PLAIN) {
+    const value: unknown = document[field];
+    if (value !== undefined && value !== null) record[field] = value;
+  }
+  if (document['scheduleKey'] !== undefined) record['uniqueKey'] = document['scheduleKey'];
+  for (const field of VALUES)
+    if (document[field] !== undefined) record[field] = readable(document[field], PAYLOAD);
+  return record as unknown as JobRecord;
+}
+
+const EPOCH = new Date(0);

@@ -1,0 +1,13 @@
+import { StoreError } from '../../../core/errors.js';
+import { inHalves as halved, type Choked } from '../../../core/batches/bisect.js';
+import { isTimeLimit, isTransient } from '../../errors.js';
+
+export const inHalves = <T>(
+  items: readonly T[],
+  statement: (items: readonly T[]) => Promise<void>,
+): Promise<readonly Choked<T>[]> =>
+  halved(items, statement, (error) => {
+    if (isTimeLimit(error)) return 'blocked';
+    const waits = error instanceof StoreError ? error.transient : isTransient(error);
+    return waits ? 'again' : 'choked';
+  });

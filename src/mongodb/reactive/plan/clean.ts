@@ -1,0 +1,88 @@
+/** Deletion of tasks whose time is over. Ids only, in batches. */
+import type { Document } from 'mongodb';
+import type { Cleaned, TaskPlan } from '../../../store/reactive.js';
+import { run } from '../../context.js';
+import { aggregateExact, findExact } from '../../exact.js';
+import { keyOf, OURS, textOf, type TaskKey } from '../document.js';
+import { queryOf } from './filter.js';
+import { inHalves } from './bisect.js';
+import { type Place, type Sources, withoutDocument } from '../sources.js';
+import { known } from './walk.js';
+
+/** Tasks that nobody runs, as far as they are known here. */
+const AT_REST: Document = { ...OURS, status: { $in: ['pending', 'completed', 'failed'] } };
+
+/** Long enough ago that nobody changed or ran it. */
+const old = (keepForMs: number): Document => ({
+  $lte: [
+    { $max: ['$updatedAt', { $ifNull: ['$lastFinalizedAt', '$updatedAt'] }] },
+    { $subtract: ['$$NOW', keepForMs] },
+  ],
+});
+
+/** Those of the keys whose document is gone, or does not match where that is enough. */
+function orphansPipeline(
+  plan: TaskPlan,
+  place: Place,
+  keys: readonly TaskKey[],
+  query: Document,
+): Document[] {
+  return [
+    { $match: { _id: { $in: keys }, ...AT_REST, $expr: old(plan.cleanup.keepForMs) } },
+    ...withoutDocument(place, query),
+  ];
+}
+
+/** Under a collation of its own the source is asked apart: the keys of tasks are compared letter by letter. */
+async function orphansOf(
+  place: Place,
+  plan: TaskPlan,
+  ids: readonly unknown[],
+  query: Document,
+): Promise<readonly TaskKey[]> {
+  if (place.collation === undefined) {
+    const keys = ids.map((id) => keyOf(plan.task, id));
+    const rows = await aggregateExact(place.tasks, orphansPipeline(plan, place, keys, query)).toArray();
+    return rows.map((row) => row['_id'] as TaskKey);
+  }
+  const found = await findExact(
+    place.source,
+    { $and: [{ _id: { $in: ids as never[] } }, query] },
+    { projection: { _id: 1 }, collation: place.collation as never },
+  ).toArray();
+  const still = new Set(found.map((row) => textOf(row['_id'])));
+  return ids.filter((id) => !still.has(textOf(id))).map((id) => keyOf(plan.task, id));
+}
+
+async function deleteOrphans(place: Place, plan: TaskPlan, ids: readonly unknown[]): Promise<number> {
+  const { deleteWhen, keepForMs } = plan.cleanup;
+  if (deleteWhen === 'never' || ids.length === 0) return 0;
+  const query = deleteWhen === 'sourceDocumentDeleted' ? {} : queryOf(plan);
+  const orphans: TaskKey[] = [];
+  // One on which the filter errors has a task that says so; that one is kept.
+  await inHalves(ids, async (some) => {
+    orphans.push(...(await orphansOf(place, plan, some, query)));
+  });
+  if (orphans.length === 0) return 0;
+  // A document that came back meanwhile was planned anew, which makes its task young again.
+  const { deletedCount } = await place.tasks.deleteMany({
+    _id: { $in: orphans as never[] },
+    ...AT_REST,
+    $expr: old(keepForMs),
+  });
+  return deletedCount;
+}
+
+export async function clean(
+  sources: Sources,
+  plan: TaskPlan,
+  scope: { ids: readonly unknown[] } | { after?: string; limit: number },
+): Promise<Cleaned> {
+  return run('clean up', async () => {
+    const place = await sources.open(plan.source);
+    if ('ids' in scope) return { deleted: await deleteOrphans(place, plan, scope.ids) };
+    const page = await known(sources, plan, scope.after, scope.limit);
+    const deleted = await deleteOrphans(place, plan, page.ids);
+    return { deleted, ...(page.after === undefined ? {} : { after: page.after }) };
+  });
+}

@@ -1,0 +1,86 @@
+/** Fresh sequences of attempts: asked for by hand, or by a new version of a handler. */
+import type { Document } from 'mongodb';
+import type { TaskFilter, TaskPlan } from '../../../store/reactive.js';
+import { run } from '../../context.js';
+import { aggregateExact } from '../../exact.js';
+import { OURS } from '../document.js';
+import { inBatches, selected, taken, type Located, type Selection } from '../query/select.js';
+import type { Sources } from '../sources.js';
+import { keysOf } from './walk.js';
+
+const BATCH = 1_000;
+
+/** Not what could not be planned: there is nothing to run it for until its document, or the definition, is another one. */
+const RESETTABLE: Document = { ...OURS, unplannable: { $ne: true } };
+
+/** Due now; what runs at this moment runs again. */
+const resetPipeline: readonly Document[] = [
+  {
+    $set: {
+      status: {
+        $cond: [{ $in: ['$status', ['processing', 'processing_dirty']] }, 'processing_dirty', 'pending'],
+      },
+      attempts: 0,
+      scheduledAt: '$$NOW',
+      initialScheduledAt: '$$NOW',
+      waitingSince: '$$NOW',
+      updatedAt: '$$NOW',
+      firstErrorAt: null,
+    },
+  },
+  { $unset: 'deferredUntil' },
+];
+
+export async function reprocess(
+  sources: Sources,
+  plan: TaskPlan,
+  which: 'reprocess_failed' | 'reprocess_all',
+): Promise<number> {
+  const { tasks } = sources.place(plan.source);
+  const statuses =
+    which === 'reprocess_failed' ? ['failed'] : ['failed', 'completed', 'processing', 'processing_dirty'];
+  const filter = { task: plan.task, status: { $in: statuses }, ...RESETTABLE };
+  const { modifiedCount } = await run('reprocess', () => tasks.updateMany(filter, [...resetPipeline]));
+  return modifiedCount;
+}
+
+/**
+ * The keys of one task in their own order, along which a reset moves nothing: every other index would bring back, further
+ * on, what has been reset already. Where completed ones are not meant, the rest is little: found by status, then ordered.
+ */
+function keysIn(
+  { place, own, joined }: Selection,
+  filter: TaskFilter,
+  task: string,
+): AsyncIterable<Document> {
+  const meant = { $match: { $and: [own, RESETTABLE, { _id: keysOf(task) }] } };
+  const few = filter.status?.includes('completed') === false;
+  const order = [...(few ? [{ $project: { sourceDocId: 1 } }] : []), { $sort: { _id: 1 } }];
+  return aggregateExact(place.tasks, [meant, ...order, ...joined, { $project: { _id: 1 } }], {
+    batchSize: BATCH,
+    allowDiskUse: true,
+    ...(few ? {} : { hint: { _id: 1 } }),
+  });
+}
+
+/** In batches of ids, so that a reset of millions is no single statement. */
+async function resetIn(selection: Selection, filter: TaskFilter): Promise<number> {
+  const { place, own, tasks } = selection;
+  let modified = 0;
+  for (const task of tasks) {
+    const keys = taken(selection, keysIn(selection, filter, task), BATCH);
+    for await (const batch of inBatches(keys, BATCH)) {
+      const still = { $and: [own, RESETTABLE, { _id: { $in: batch.map((row) => row['_id'] as never) } }] };
+      modified += (await place.tasks.updateMany(still, [...resetPipeline])).modifiedCount;
+    }
+  }
+  return modified;
+}
+
+export async function retryMany(sources: Sources, filter: TaskFilter, located: Located): Promise<number> {
+  return selected('retry tasks', sources, filter, located, async (selections) => {
+    let modified = 0;
+    for (const selection of selections) modified += await resetIn(selection, filter);
+    return modified;
+  });
+}

@@ -1,0 +1,68 @@
+import type { Document } from 'mongodb';
+import { TASK_STATUSES } from '../../../core/records/task.js';
+import { capFor, type Depth, type DepthRequest } from '../../../store/port.js';
+import { run } from '../../context.js';
+import { depthOf } from '../../jobs/depths.js';
+import { OURS } from '../document.js';
+import type { Located } from './select.js';
+import type { Sources } from '../sources.js';
+
+const STATUSES = TASK_STATUSES.filter((status) => status !== 'completed');
+/** Of those that are due first, so many are asked since when they wait; a deferral further off is not seen. */
+const LOOKED_AT = 1_000;
+
+const counted = (name: string): Document => ({ $group: { _id: name, count: { $sum: 1 } } });
+
+/** Each is a range of an index that has it in order, and ends at its limit. */
+export const depthPipelines = (task: string, cap: number): readonly Document[][] => [
+  [
+    { $match: { ...OURS, task: { $eq: task }, status: 'pending' } },
+    { $sort: { scheduledAt: 1, _id: 1 } },
+    { $limit: LOOKED_AT },
+    { $group: { _id: 'first', at: { $min: '$initialScheduledAt' } } },
+    { $project: { lagMs: { $subtract: ['$$NOW', '$at'] } } },
+  ],
+  [
+    {
+      $match: {
+        ...OURS,
+        task: { $eq: task },
+        status: 'pending',
+        $expr: { $lte: ['$scheduledAt', '$$NOW'] },
+      },
+    },
+    { $sort: { scheduledAt: 1, _id: 1 } },
+    { $limit: cap },
+    counted('due'),
+  ],
+  ...STATUSES.map((status) => [
+    { $match: { task: { $eq: task }, status } },
+    { $limit: cap },
+    counted(status),
+  ]),
+];
+
+export async function depths(
+  sources: Sources,
+  { cap, readPreference }: DepthRequest,
+  located: Located,
+): Promise<readonly Depth[]> {
+  const where = readPreference === undefined ? {} : { readPreference: readPreference as 'nearest' };
+  const each = capFor(cap, located.length);
+  return run('count tasks', () =>
+    Promise.all(
+      located.map(async ({ task, source }) => {
+        const { tasks } = sources.place(source);
+        const [first = [], ...rest] = depthPipelines(task, each);
+        const unions = rest.map((pipeline) => ({ $unionWith: { coll: tasks.collectionName, pipeline } }));
+        const rows = await tasks.aggregate([...first, ...unions], where).toArray();
+        const plain = rows.map((row) => ({
+          _id: String(row['_id']),
+          count: Number(row['count'] ?? 0),
+          lagMs: Number(row['lagMs'] ?? 0),
+        }));
+        return depthOf(task, plain, STATUSES, each);
+      }),
+    ),
+  );
+}

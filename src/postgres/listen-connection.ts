@@ -1,0 +1,124 @@
+import { realTimer, type Timer } from '../core/clock.js';
+import type { Listening, ListenHandlers } from '../sql/connection/driver.js';
+import { quoted } from '../sql/schema/names.js';
+import type { PostgresClient } from './client.js';
+import { answered } from './silence.js';
+
+/** A connection that only listens says nothing by itself: it is asked now and then whether it is still there. */
+const PING_MS = 15_000;
+const ANSWER_MS = 10_000;
+
+interface Heard {
+  readonly channel: string;
+  readonly payload?: string;
+}
+
+/** One connection that hears all channels, for everybody who listens. It is open while somebody does. */
+export class Ear {
+  readonly #connect: () => Promise<PostgresClient>;
+  #line: Promise<Line> | undefined;
+
+  constructor(connect: () => Promise<PostgresClient>) {
+    this.#connect = connect;
+  }
+
+  /** Hears the channel once it resolves. */
+  async listen(channel: string, handlers: ListenHandlers): Promise<Listening> {
+    const line = await (this.#line ??= this.#open());
+    return line.join(channel, handlers);
+  }
+
+  #open(): Promise<Line> {
+    const forget = (): void => {
+      if (this.#line === opening) this.#line = undefined;
+    };
+    const opening: Promise<Line> = this.#connect().then((client) => new Line(client, forget));
+    opening.catch(forget);
+    return opening;
+  }
+}
+
+/** One connection, from its opening until it breaks or nobody listens any more. */
+class Line {
+  readonly #client: PostgresClient;
+  readonly #forget: () => void;
+  readonly #handlers = new Map<string, Set<ListenHandlers>>();
+  /** Statements follow each other: a client runs one at a time. */
+  #turn: Promise<unknown> = Promise.resolve();
+  #ping: Timer;
+  #ended: Error | undefined;
+
+  constructor(client: PostgresClient, forget: () => void) {
+    this.#client = client;
+    this.#forget = forget;
+    client.on('notification', this.#onMessage);
+    client.on('error', this.#onBroken);
+    client.on('end', this.#onBroken);
+    this.#ping = this.#nextPing();
+  }
+
+  async join(channel: string, handlers: ListenHandlers): Promise<Listening> {
+    const all = this.#handlers.get(channel) ?? new Set();
+    this.#handlers.set(channel, all.add(handlers));
+    try {
+      // Also where others hear the channel already: it may have been given up a moment ago.
+      await this.#say(`listen ${quoted(channel)}`);
+    } catch (error) {
+      all.delete(handlers);
+      this.#onBroken(error);
+      throw error;
+    }
+    return { close: () => this.#leave(channel, handlers) };
+  }
+
+  async #leave(channel: string, handlers: ListenHandlers): Promise<void> {
+    const all = this.#handlers.get(channel);
+    if (all?.delete(handlers) !== true) return;
+    if (all.size === 0) this.#handlers.delete(channel);
+    if (this.#handlers.size === 0) this.#end(new Error('nobody listens any more'));
+    else if (all.size === 0) await this.#say(`unlisten ${quoted(channel)}`).catch(this.#onBroken);
+  }
+
+  #say(statement: string): Promise<unknown> {
+    const said = this.#turn.then(() => {
+      if (this.#ended !== undefined) throw this.#ended;
+      return answered(this.#client.query(statement), ANSWER_MS);
+    });
+    this.#turn = said.catch(() => undefined);
+    return said;
+  }
+
+  #nextPing(): Timer {
+    const timer = realTimer(PING_MS, () => {
+      this.#say('select 1').then(() => {
+        if (this.#ended === undefined) this.#ping = this.#nextPing();
+      }, this.#onBroken);
+    });
+    timer.unref?.();
+    return timer;
+  }
+
+  readonly #onMessage = (heard: unknown): void => {
+    const { channel, payload = '' } = heard as Heard;
+    for (const { message } of [...(this.#handlers.get(channel) ?? [])]) message(payload);
+  };
+
+  readonly #onBroken = (error?: unknown): void => {
+    const problem = error instanceof Error ? error : new Error('the listening connection was closed');
+    const all = [...this.#handlers.values()].flatMap((some) => [...some]);
+    if (this.#ended !== undefined) return;
+    this.#end(problem);
+    for (const { broken } of all) broken(problem);
+  };
+
+  /** Destroyed and not given back: a connection that listens must not serve anybody else. */
+  #end(reason: Error): void {
+    if (this.#ended !== undefined) return;
+    this.#ended = reason;
+    this.#ping.cancel();
+    this.#handlers.clear();
+    this.#forget();
+    this.#client.removeListener('notification', this.#onMessage);
+    this.#client.release(true);
+  }
+}

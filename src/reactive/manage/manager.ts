@@ -1,0 +1,240 @@
+import { OptionError } from '../../core/errors.js';
+import {
+  checkErrorsOptions,
+  groupsOf,
+  type ErrorGroups,
+  type ErrorsOptions,
+} from '../../core/records/failure-groups.js';
+import { checkBoolean, checkKeys, checkMost, checkName, checkText, show } from '../../core/options.js';
+import { toTask, type Task } from '../../core/records/task.js';
+import type { Store } from '../../store/port.js';
+import type { ReactiveStore, TaskPageRequest, TaskPlan, TaskStats, TaskStore } from '../../store/reactive.js';
+import { COUNT_CAP, planningOf, type Planning } from '../planner/planning.js';
+import { reactiveOf } from '../reactive-of.js';
+import { explicit, toTaskFilter, type TasksFilter } from './tasks-filter.js';
+
+export interface TasksPageOptions {
+  /** Default: 50, at most 1,000. */
+  readonly limit?: number;
+  /** Tasks to pass over; at most 10,000. A cursor has no limit. */
+  readonly skip?: number;
+  readonly cursor?: string;
+  /** One of scheduledAt, createdAt, updatedAt with 1 or -1. Default: `{ scheduledAt: -1 }`. */
+  readonly sort?: Partial<Record<TaskPageRequest['field'], 1 | -1>>;
+  /** Count all that match as well. Default: false. */
+  readonly total?: boolean;
+}
+
+/** A task with a text that identifies it, for the filter `id` and for links. */
+export interface FoundTask extends Task {
+  readonly id: string;
+}
+
+export interface TaskPage {
+  readonly items: readonly FoundTask[];
+  readonly next: string | null;
+  readonly previous: string | null;
+  readonly total?: number;
+  /** The time limit was reached: there may be more than was found. */
+  readonly partial?: true;
+}
+
+const FIELDS = ['scheduledAt', 'createdAt', 'updatedAt'] as const;
+const MOST_SKIPPED = 10_000;
+const ONE: TaskPageRequest = { field: 'scheduledAt', direction: -1, limit: 1, skip: 0 };
+
+interface Cursor {
+  readonly at: string;
+  readonly key: string;
+  readonly back: boolean;
+  readonly sort: string;
+}
+
+const encode = (cursor: Cursor): string => Buffer.from(JSON.stringify(cursor)).toString('base64url');
+
+function decode(where: string, text: unknown, sort: string): Cursor {
+  try {
+    const cursor = JSON.parse(Buffer.from(String(text), 'base64url').toString()) as Cursor;
+    if (cursor.sort === sort && !Number.isNaN(Date.parse(cursor.at)) && typeof cursor.key === 'string')
+      return cursor;
+  } catch {
+    // Refused below.
+  }
+  throw new OptionError(
+    `${where}: cursor must be one that this query answered, with the same sort; got ${show(text)}.`,
+  );
+}
+
+function sortOf(
+  where: string,
+  sort: TasksPageOptions['sort'] = { scheduledAt: -1 },
+): [TaskPageRequest['field'], 1 | -1] {
+  checkKeys(`${where}: sort`, sort, FIELDS);
+  const [entry, ...others] = Object.entries(sort) as [TaskPageRequest['field'], 1 | -1][];
+  if (entry === undefined || others.length > 0 || ![1, -1].includes(entry[1]))
+    throw new OptionError(
+      `${where}: sort must be one of ${FIELDS.join(', ')} with 1 or -1, got ${show(sort)}.`,
+    );
+  return entry;
+}
+
+/** A query in the place of an id would find the task of another document. */
+function checkDocId(where: string, docId: unknown): void {
+  if (typeof docId !== 'object' || docId === null) return;
+  const isPattern = docId instanceof RegExp || (docId as { _bsontype?: unknown })._bsontype === 'BSONRegExp';
+  const keys = docId instanceof Map ? [...docId.keys()].map(String) : Object.keys(docId);
+  const operator = keys.find((key) => key.startsWith('$'));
+  if (!isPattern && operator === undefined) return;
+  const got = operator === undefined ? 'a regular expression' : `an object with ${show(operator)}`;
+  throw new OptionError(
+    `${where}: docId must be the _id of a document, got ${got}. To search, use tasks.find({ sourceDocFilter }).`,
+  );
+}
+
+/** Managing reactive tasks: what is there, what failed, and running it again. */
+export class Tasks {
+  readonly #store: () => Promise<Store>;
+  readonly #plans: () => ReadonlyMap<string, TaskPlan>;
+  #tasks: TaskStore | undefined;
+
+  constructor(store: () => Promise<Store>, plans: () => ReadonlyMap<string, TaskPlan>) {
+    this.#store = store;
+    this.#plans = plans;
+  }
+
+  /** One page of tasks. */
+  async find(filter: TasksFilter = {}, options: TasksPageOptions = {}): Promise<TaskPage> {
+    const where = 'tasks.find';
+    const wanted = toTaskFilter(where, filter);
+    checkKeys(where, options, ['limit', 'skip', 'cursor', 'sort', 'total']);
+    const { limit = 50, skip = 0, cursor, total = false } = options;
+    checkBoolean(where, 'total', total);
+    for (const [name, value, most] of [
+      ['limit', limit, 1_000],
+      ['skip', skip, MOST_SKIPPED],
+    ] as const) {
+      const least = name === 'limit' ? 1 : 0;
+      if (!Number.isInteger(value) || value < least || value > most) {
+        const fix = name === 'skip' && value > most ? ' Use `cursor` to go further.' : '';
+        throw new OptionError(
+          `${where}: ${name} must be a whole number from ${String(least)} to ${String(most)}, got ${show(value)}.${fix}`,
+        );
+      }
+    }
+    const [field, direction] = sortOf(where, options.sort);
+    const sort = `${field}:${String(direction)}`;
+    const from = cursor === undefined ? undefined : decode(where, cursor, sort);
+    const back = from?.back === true;
+    const tasks = await this.#open();
+    const found = await tasks.find(wanted, {
+      field,
+      direction: back ? (-direction as 1 | -1) : direction,
+      limit,
+      skip,
+      ...(from === undefined ? {} : { after: { at: new Date(from.at), key: from.key } }),
+    });
+    const records = back ? [...found.tasks].reverse() : found.tasks;
+    const [first, last] = [records[0], records.at(-1)];
+    const hasNext = back || found.more;
+    const hasPrevious = back ? found.more : from !== undefined || skip > 0;
+    const cursorAt = (record: (typeof records)[number], backwards: boolean): string =>
+      encode({ at: record[field].toISOString(), key: tasks.cursorKey(record), back: backwards, sort });
+    return {
+      items: records.map((record) => ({ ...toTask(record), id: tasks.cursorKey(record) })),
+      next: hasNext && last !== undefined ? cursorAt(last, false) : null,
+      previous: hasPrevious && first !== undefined ? cursorAt(first, true) : null,
+      ...(total ? { total: await tasks.count(wanted) } : {}),
+      ...(found.partial ? { partial: true as const } : {}),
+    };
+  }
+
+  /** The task of one document. */
+  async get(task: string, docId: unknown): Promise<FoundTask | undefined> {
+    checkText('tasks.get', 'task', task);
+    checkDocId('tasks.get', docId);
+    const page = await this.find({ task, sourceDocFilter: { _id: docId } }, { limit: 1 });
+    if (page.items.length > 0) return page.items[0];
+    // A document that is gone still has its task.
+    return (await this.find({ task, _id: { task, id: docId } }, { limit: 1 })).items[0];
+  }
+
+  async count(filter: TasksFilter = {}, options: { readonly limit?: number } = {}): Promise<number> {
+    const wanted = toTaskFilter('tasks.count', filter);
+    const most = checkMost('tasks.count', options);
+    return (await this.#open()).count(wanted, most);
+  }
+
+  /** Counts by task and status, stopped at 100,000 of each status, shared among the tasks; and when the first is due. */
+  async stats(): Promise<readonly TaskStats[]> {
+    return (await this.#open()).stats(COUNT_CAP);
+  }
+
+  /** What failed tasks say, grouped by name and message; ids and numbers in messages make no difference. */
+  async errors(options: ErrorsOptions = {}): Promise<ErrorGroups> {
+    const { limit, name } = checkErrorsOptions('tasks.errors', options);
+    return groupsOf(await (await this.#open()).failures(limit + 1, name), limit);
+  }
+
+  /** The source document of a task as it is now, by the task's `id`; undefined where one of them is gone. */
+  async document(
+    id: string,
+  ): Promise<{ readonly collection: string; readonly document: unknown } | undefined> {
+    const tasks = await this.#open();
+    const { tasks: found } = await tasks.find(toTaskFilter('tasks.document', { id }), ONE);
+    return found[0] && tasks.document(found[0]);
+  }
+
+  /** Who plans, how far it is behind, and what it looks at again. */
+  async planning(): Promise<Planning> {
+    const tasks = await this.#open();
+    return planningOf(await this.#store(), (cap) => tasks.stats(cap));
+  }
+
+  /** Starts a fresh sequence of attempts; those that run at this moment run again afterwards. */
+  async retryMany(filter: TasksFilter | { readonly all: true }): Promise<{ readonly count: number }> {
+    const wanted = explicit('tasks.retryMany', filter);
+    const count = await (await this.#open()).retryMany(wanted);
+    if (count > 0) await (await this.#reactive()).planner.ring(false);
+    return { count };
+  }
+
+  /** No more tasks of this name are started, in the whole cluster, until `resume`. */
+  async pause(task: string): Promise<void> {
+    checkName('tasks.pause', 'task', task);
+    await (await this.#open()).pause(task);
+    await (await this.#reactive()).planner.ring(false);
+  }
+
+  /** The tasks that are paused, or throttled in the whole cluster until a time. */
+  async paused(): Promise<readonly { readonly task: string; readonly until: Date | null }[]> {
+    const pauses = await (await this.#open()).pauses();
+    return [...pauses].map(([task, until]) => ({ task, until })).sort((a, b) => (a.task < b.task ? -1 : 1));
+  }
+
+  async resume(task: string): Promise<void> {
+    checkText('tasks.resume', 'task', task);
+    await (await this.#open()).resume(task);
+    await (await this.#reactive()).planner.ring(false);
+  }
+
+  /** Asks the leader to look at every document again, for one task or for all. Answers which. */
+  async reconcile(task?: string): Promise<{ readonly tasks: readonly string[] }> {
+    if (task !== undefined) checkText('tasks.reconcile', 'task', task);
+    const { planner } = await this.#reactive();
+    const tasks = await planner.request(task === undefined ? undefined : [task], 'asked for');
+    if (task !== undefined && tasks.length === 0)
+      throw new OptionError(`tasks.reconcile: no task ${show(task)} is known to the database yet.`);
+    await planner.ring(true);
+    return { tasks };
+  }
+
+  async #reactive(): Promise<ReactiveStore> {
+    return reactiveOf(await this.#store());
+  }
+
+  async #open(): Promise<TaskStore> {
+    this.#tasks ??= (await this.#reactive()).tasks(this.#plans);
+    await this.#store();
+    return this.#tasks;
+  }
+}

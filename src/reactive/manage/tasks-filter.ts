@@ -1,0 +1,102 @@
+import { OptionError } from '../../core/errors.js';
+import { checkFieldValues, type FieldValues } from '../../core/fields.js';
+import { checkBoolean, checkKeys, checkOneOf, checkRange, checkText, show } from '../../core/options.js';
+import { isSqlFragment } from '../../core/text/sql-fragment.js';
+import { TASK_STATUSES, type TaskStatus } from '../../core/records/task.js';
+import type { TimeRange } from '../../store/port.js';
+import type { TaskFilter } from '../../store/reactive.js';
+
+export interface TasksFilter {
+  readonly task?: string | readonly string[];
+  readonly status?: TaskStatus | readonly TaskStatus[];
+  /** Text contained in the last error's message, whatever the case of its letters, or an expression that it matches. */
+  readonly errorMessage?: string | RegExp;
+  readonly hasError?: boolean;
+  /** A query on the source documents; on SQL comparisons, or sql`…`. */
+  readonly sourceDocFilter?: object;
+  readonly _id?: unknown;
+  readonly scheduledAt?: TimeRange;
+  readonly createdAt?: TimeRange;
+  readonly updatedAt?: TimeRange;
+  /** Texts of `id` that an earlier answer had. */
+  readonly id?: string | readonly string[];
+  /**
+   * Parts of the source documents and the values that they have, such as `{ 'customer.id': 5 }`; of a list one item will
+   * do. In the place of `sourceDocFilter`.
+   */
+  readonly source?: FieldValues;
+}
+
+const FILTER_KEYS = [
+  'task',
+  'status',
+  'errorMessage',
+  'hasError',
+  'sourceDocFilter',
+  '_id',
+  'id',
+  'source',
+  'scheduledAt',
+  'createdAt',
+  'updatedAt',
+];
+
+function listOf<T>(value: T | readonly T[]): readonly T[] {
+  return Array.isArray(value) ? (value as readonly T[]) : [value as T];
+}
+
+const TIMES = ['scheduledAt', 'createdAt', 'updatedAt'] as const;
+
+function ranges(where: string, filter: TasksFilter): Partial<Record<(typeof TIMES)[number], TimeRange>> {
+  const given = TIMES.filter((time) => filter[time] !== undefined);
+  return Object.fromEntries(given.map((time) => [time, checkRange(`${where}: ${time}`, filter[time])]));
+}
+
+export function toTaskFilter(where: string, filter: TasksFilter = {}): TaskFilter {
+  checkKeys(where, filter, FILTER_KEYS);
+  const { task, status, errorMessage, hasError, sourceDocFilter, _id, id, source } = filter;
+  if (errorMessage !== undefined && !(errorMessage instanceof RegExp))
+    checkText(where, 'errorMessage', errorMessage);
+  if (
+    sourceDocFilter !== undefined &&
+    (typeof sourceDocFilter !== 'object' ||
+      (sourceDocFilter as unknown) === null ||
+      Array.isArray(sourceDocFilter))
+  )
+    throw new OptionError(
+      `${where}: sourceDocFilter must be a query on the source documents, got ${show(sourceDocFilter)}.`,
+    );
+  if (source !== undefined && sourceDocFilter !== undefined)
+    throw new OptionError(`${where}: give source or sourceDocFilter, not both.`);
+  return {
+    ...(task === undefined ? {} : { task: listOf(task).map((name) => checkText(where, 'task', name)) }),
+    ...(status === undefined
+      ? {}
+      : { status: listOf(status).map((one) => checkOneOf(where, 'status', one, TASK_STATUSES)) }),
+    ...(errorMessage === undefined ? {} : { errorMessage }),
+    ...(hasError === undefined ? {} : { hasError: checkBoolean(where, 'hasError', hasError) }),
+    ...(sourceDocFilter === undefined ? {} : { sourceDocFilter }),
+    ...(_id === undefined ? {} : { _id: listOf(_id) }),
+    ...(id === undefined ? {} : { keys: listOf(id).map((text) => checkText(where, 'id', text)) }),
+    ...ranges(where, filter),
+    ...(source === undefined ? {} : { source: checkFieldValues(where, 'source', source) }),
+  };
+}
+
+/** For operations on many: what it is about must be said. */
+export function explicit(where: string, filter: TasksFilter | { readonly all: true }): TaskFilter {
+  if (typeof filter === 'object' && (filter as unknown) !== null && 'all' in filter) {
+    checkKeys(`${where}: filter`, filter, ['all']);
+    if (checkBoolean(where, 'filter.all', filter.all)) return {};
+  }
+  const wanted = toTaskFilter(where, filter as TasksFilter);
+  const { sourceDocFilter, source, ...rest } = wanted;
+  const says =
+    isSqlFragment(sourceDocFilter) ||
+    Object.keys(rest).length > 0 ||
+    Object.keys({ ...(sourceDocFilter ?? {}), ...source }).length > 0;
+  if (says) return wanted;
+  throw new OptionError(
+    `${where}: an empty filter would mean every task; say { all: true } if that is meant.`,
+  );
+}

@@ -1,0 +1,47 @@
+import type { Clock } from '../../core/clock.js';
+
+const FIRST_MS = 2_000;
+const LONGEST_MS = 60_000;
+
+interface Rest {
+  readonly until: number;
+  readonly lastsMs: number;
+  isOver: boolean;
+}
+
+/** Names that are left alone for a while after something went wrong with them: each time twice as long. */
+export class Rests {
+  readonly #clock: Clock;
+  readonly #rests = new Map<string, Rest>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  begin(name: string): void {
+    const lastsMs = Math.min((this.#rests.get(name)?.lastsMs ?? FIRST_MS / 2) * 2, LONGEST_MS);
+    this.#rests.set(name, { lastsMs, until: this.#clock.monotonic() + lastsMs, isOver: false });
+  }
+
+  /** It went well: the next rest is a short one again. */
+  end(name: string): void {
+    this.#rests.delete(name);
+  }
+
+  /** Ends the rests whose time is over. */
+  wake(): void {
+    const now = this.#clock.monotonic();
+    for (const rest of this.#rests.values()) rest.isOver ||= rest.until <= now;
+  }
+
+  isResting(name: string): boolean {
+    return this.#rests.get(name)?.isOver === false;
+  }
+
+  /** Milliseconds until the first of these may be woken; Infinity where none rests. */
+  nextIn(names: Iterable<string>): number {
+    const now = this.#clock.monotonic();
+    const open = [...names].flatMap((name) => this.#rests.get(name) ?? []).filter(({ isOver }) => !isOver);
+    return Math.min(Infinity, ...open.map(({ until }) => Math.max(0, until - now)));
+  }
+}

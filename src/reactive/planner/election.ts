@@ -1,0 +1,106 @@
+import type { Clock, Timer } from '../../core/clock.js';
+import type { FailureDetector } from '../../engine/lease/failure-detector.js';
+import type { Cluster, Instance, InstanceStore } from '../../store/port.js';
+import type { PlannerStore, Term } from '../../store/reactive.js';
+
+export interface ElectionOptions {
+  readonly planner: PlannerStore;
+  readonly instances: InstanceStore;
+  readonly clock: Clock;
+  readonly self: () => Instance;
+  /** Says when a leader whose lease has ended may be declared dead. */
+  readonly detector: Pick<FailureDetector, 'observe' | 'waitMs'>;
+  /** Only who holds its own lease may lead. */
+  readonly mayLead: () => boolean;
+  readonly gained: (term: Term) => void;
+  readonly lost: (term: Term, reason: string) => void;
+  readonly error: (error: unknown) => void;
+}
+
+/** A lease that ends is looked at this much later, so that the server agrees that it has ended. */
+const SLACK_MS = 50;
+
+/**
+ * Who plans. The leader's lease is that of its instance, so leading costs no write of its own: whoever sees that the
+ * leader has resigned, or that its instance is dead, fences it and takes the next term. A leader that was only cut off
+ * from the database, as all others were, gets time to renew.
+ */
+export class Election {
+  readonly #options: ElectionOptions;
+  #term: Term | undefined;
+  #running: Promise<void> | undefined;
+  #timer: Timer | undefined;
+  #closed = false;
+
+  constructor(options: ElectionOptions) {
+    this.#options = options;
+  }
+
+  get term(): Term | undefined {
+    return this.#term;
+  }
+
+  /** What a look at the cluster says about the leader. */
+  observe(cluster: Cluster): void {
+    if (this.#closed) return;
+    const { leader } = cluster;
+    const term = this.#term;
+    if (term !== undefined && leader !== undefined && leader.term > term.term)
+      this.lose('another instance leads');
+    if (this.#term !== undefined) return;
+    this.#timer?.cancel();
+    const { detector, clock, self } = this.#options;
+    detector.observe(cluster);
+    const holder = cluster.instances.find((one) => one.life === leader?.life && !one.dead);
+    // The lead may be its own from before its lease was lost for a while: then it takes the next term.
+    const mine = holder !== undefined && holder.life === self().life;
+    const waitMs = holder === undefined || mine ? 0 : detector.waitMs(holder);
+    if (holder === undefined || mine) this.#run(leader?.term, undefined);
+    else if (waitMs <= 0) this.#run(leader?.term, holder);
+    else this.#timer = clock.timer(waitMs + SLACK_MS, () => this.#lookAgain());
+  }
+
+  /** The instance has lost its own lease, or somebody else was seen to lead. */
+  lose(reason: string): void {
+    const term = this.#term;
+    this.#term = undefined;
+    if (term !== undefined) this.#options.lost(term, reason);
+  }
+
+  /** Hands leadership over at once. */
+  async resign(): Promise<void> {
+    this.#closed = true;
+    this.#timer?.cancel();
+    await this.#running;
+    const term = this.#term;
+    this.#term = undefined;
+    if (term === undefined) return;
+    await this.#options.planner.resign(term);
+    await this.#options.planner.ring(true);
+  }
+
+  #run(from: number | undefined, holder: Instance | undefined): void {
+    if (this.#running !== undefined || !this.#options.mayLead()) return;
+    this.#running = this.#campaign(from, holder)
+      .catch((error: unknown) => this.#options.error(error))
+      .finally(() => (this.#running = undefined));
+  }
+
+  async #campaign(from: number | undefined, holder: Instance | undefined): Promise<void> {
+    const { planner, instances, self, mayLead, gained } = this.#options;
+    // An instance that was only late may renew at this very moment: the fence decides.
+    if (holder !== undefined && (await instances.fence(holder)) === undefined) return;
+    const term = await planner.lead(self(), from);
+    if (term === undefined) return;
+    if (this.#closed || !mayLead() || self().life !== term.life) await planner.resign(term);
+    else {
+      this.#term = term;
+      gained(term);
+    }
+  }
+
+  #lookAgain(): void {
+    const { instances, error } = this.#options;
+    instances.list().then((cluster) => this.observe(cluster), error);
+  }
+}

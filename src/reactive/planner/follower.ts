@@ -1,0 +1,266 @@
+import { pause, type Clock } from '../../core/clock.js';
+import {
+  HistoryLostError,
+  type Feed,
+  type FeedEvent,
+  type FeedRequest,
+  type PlanStore,
+} from '../../store/reactive.js';
+
+export interface FollowerOptions extends FeedRequest {
+  readonly store: Pick<PlanStore, 'openFeed'>;
+  readonly clock: Clock;
+  /** Plans what a batch says; resolves only when that has succeeded. */
+  readonly plan: (events: readonly FeedEvent[]) => Promise<void>;
+  /** From here on, or from an earlier point, planning goes on after a crash. */
+  readonly reached: (token: unknown) => Promise<void>;
+  /** Changes were missed; the feed has been opened anew, from now. */
+  readonly historyLost: (error: Error) => Promise<void>;
+  /** The feed is open after it had not been. */
+  readonly opened: () => void;
+  readonly error: (error: unknown) => void;
+}
+
+/** Events that wait for their batch, all of them; a feed that brings more is not read on. A burst leaves few documents. */
+const MOST_WAITING = 5_000;
+const FIRST_WAIT_MS = 100;
+const LONGEST_WAIT_MS = 5_000;
+/** While nothing happens the resume point is kept fresh, so that the history does not run away from it. */
+const KEEP_TOKEN_MS = 60_000;
+
+/**
+ * Follows the changes of one database. The first change of a quiet spell is planned at once; what comes while a batch
+ * is being planned is gathered for the next one. The resume point moves only after its batch has succeeded.
+ */
+export class Follower {
+  readonly #options: FollowerOptions;
+  readonly #stop = new AbortController();
+  #feed: Feed | undefined;
+  #queue: FeedEvent[] = [];
+  #arrived: (() => void) | undefined;
+  #drained: (() => void) | undefined;
+  #broken: { readonly error: unknown } | undefined;
+  #token: unknown;
+  /** Changes were missed, and nobody was told yet. */
+  #lost: HistoryLostError | undefined;
+  #hasBrought = false;
+  /** How often the feed broke since it last brought something. */
+  #breaks = 0;
+  #following: Promise<void> = Promise.resolve();
+  /** What is being planned. */
+  #batch: readonly FeedEvent[] = [];
+  /** What the resume point means as a time. */
+  #resumeAt: number | undefined;
+  /** Since when nothing is heard. */
+  #deafSince: number | undefined;
+
+  #isOver(): boolean {
+    return this.#stop.signal.aborted;
+  }
+
+  constructor(options: FollowerOptions) {
+    this.#options = options;
+    this.#token = options.token;
+    this.#deafSince = options.clock.now();
+  }
+
+  get collections(): readonly string[] {
+    return this.#options.collections;
+  }
+
+  /** From here on no change is missed. */
+  get isOpen(): boolean {
+    return this.#feed !== undefined;
+  }
+
+  /** For how long the oldest change that is not planned yet has been waiting; a feed that is shut counts like one. */
+  get lagMs(): number {
+    const now = this.#options.clock.now();
+    const first = this.#batch.find(isChange) ?? this.#queue.find(isChange);
+    return Math.max(0, now - (first?.at.getTime() ?? this.#deafSince ?? now));
+  }
+
+  /** Up to when everything is planned, as far as a successor knows. */
+  get resumeAt(): number | undefined {
+    return this.#resumeAt;
+  }
+
+  /** Resolves when the feed is open, or could not be opened: then it goes on trying, and nobody has to wait. */
+  async start(): Promise<void> {
+    const open = await this.#tryToOpen();
+    this.#following = open ? this.#follow() : this.#open().then(() => this.#follow());
+  }
+
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    this.#arrived?.();
+    this.#drained?.();
+    await this.#feed?.close();
+    await this.#following;
+  }
+
+  async #open(): Promise<void> {
+    for (let waitMs = FIRST_WAIT_MS; !this.#isOver(); waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS)) {
+      if (await this.#tryToOpen()) {
+        this.#options.opened();
+        return;
+      }
+      await pause(this.#options.clock, waitMs, this.#stop.signal);
+    }
+  }
+
+  async #tryToOpen(): Promise<boolean> {
+    try {
+      await this.#openOnce();
+      return true;
+    } catch (error) {
+      this.#options.error(error);
+      return false;
+    }
+  }
+
+  async #openOnce(): Promise<void> {
+    const feed = await this.#openFeed();
+    try {
+      await this.#begin(feed);
+    } catch (error) {
+      await feed.close();
+      throw error;
+    }
+    this.#feed = feed;
+    this.#broken = undefined;
+    this.#deafSince = undefined;
+    // Stopped meanwhile: nobody else would close it.
+    if (this.#isOver()) await feed.close();
+    else void this.#pump(feed);
+  }
+
+  async #openFeed(): Promise<Feed> {
+    const { store, database, collections, term, since = [] } = this.#options;
+    const request = { database, collections, term };
+    try {
+      return await store.openFeed({
+        ...request,
+        token: this.#token,
+        // Once it has brought something, the resume point is what counts.
+        since: this.#hasBrought ? [] : since,
+      });
+    } catch (error) {
+      if (!(error instanceof HistoryLostError)) throw error;
+      // The dead point is given up at once, and everything is looked at again from a new one on.
+      this.#lost = error;
+      this.#token = undefined;
+      return store.openFeed({ ...request, token: undefined });
+    }
+  }
+
+  /** The new point is kept only after what was missed has been asked for: a crash in between meets the dead one again. */
+  async #begin(feed: Feed): Promise<void> {
+    const { historyLost, reached } = this.#options;
+    if (this.#lost !== undefined) await historyLost(this.#lost);
+    this.#lost = undefined;
+    if (this.#token !== undefined) return;
+    const { token } = feed;
+    // It began in the past, and has not come to an event yet.
+    if (token === undefined) return;
+    await reached(token);
+    this.#resumeAt = this.#options.clock.now();
+    this.#token = token;
+  }
+
+  async #pump(feed: Feed): Promise<void> {
+    try {
+      while (!this.#isOver() && feed === this.#feed) {
+        const event = await feed.next();
+        this.#breaks = 0;
+        this.#hasBrought = true;
+        this.#queue.push(event);
+        this.#arrived?.();
+        if (this.#queue.length >= MOST_WAITING)
+          await new Promise<void>((resolve) => (this.#drained = resolve));
+      }
+    } catch (error) {
+      if (feed !== this.#feed) return;
+      this.#broken = { error };
+      this.#arrived?.();
+    }
+  }
+
+  async #follow(): Promise<void> {
+    while (!this.#isOver()) {
+      const events = await this.#next();
+      if (this.#isOver()) return;
+      this.#batch = events;
+      if (events.length > 0) await this.#planned(events);
+      else if (this.#broken !== undefined) await this.#reopen(this.#broken.error);
+      else await this.#keepToken();
+    }
+  }
+
+  /** The next batch; empty where the feed broke, or nothing came for a while. */
+  async #next(): Promise<readonly FeedEvent[]> {
+    if (this.#queue.length === 0 && this.#broken === undefined) {
+      const arrival = new AbortController();
+      this.#arrived = () => arrival.abort();
+      await pause(this.#options.clock, KEEP_TOKEN_MS, arrival.signal);
+      this.#arrived = undefined;
+    }
+    const events = this.#queue.splice(0, MOST_WAITING);
+    this.#drained?.();
+    return events;
+  }
+
+  async #planned(events: readonly FeedEvent[]): Promise<void> {
+    const { plan, reached, clock, error } = this.#options;
+    const last = events.at(-1);
+    for (let waitMs = FIRST_WAIT_MS; !this.#isOver(); waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS)) {
+      try {
+        await plan(events);
+        this.#token = last?.token;
+        await reached(this.#token);
+        this.#resumeAt = events.findLast(isChange)?.at.getTime() ?? this.#resumeAt;
+        this.#batch = [];
+        return;
+      } catch (problem) {
+        // A step-down is enough for that: the batch is kept, and tried again.
+        error(problem);
+        await pause(clock, waitMs, this.#stop.signal);
+      }
+    }
+  }
+
+  async #reopen(problem: unknown): Promise<void> {
+    const feed = this.#feed;
+    this.#feed = undefined;
+    this.#broken = undefined;
+    this.#deafSince = this.#options.clock.now();
+    await feed?.close();
+    if (problem instanceof HistoryLostError) {
+      // A server may take a dead point and find out only when it looks for what came after it.
+      this.#lost = problem;
+      this.#token = undefined;
+    } else {
+      this.#options.error(problem);
+      await this.#rest();
+    }
+    await this.#open();
+  }
+
+  /** A feed that breaks again and again, before it has brought anything, is not opened in a hurry. */
+  async #rest(): Promise<void> {
+    const restMs = Math.min(FIRST_WAIT_MS * 2 ** this.#breaks, LONGEST_WAIT_MS);
+    if (this.#breaks > 0) await pause(this.#options.clock, restMs, this.#stop.signal);
+    this.#breaks += 1;
+  }
+
+  async #keepToken(): Promise<void> {
+    const token = this.#feed?.token;
+    if (this.#queue.length > 0 || token === undefined || token === this.#token) return;
+    this.#token = token;
+    this.#resumeAt = this.#options.clock.now();
+    await this.#options.reached(token).catch(this.#options.error);
+  }
+}
+
+const isChange = (event: FeedEvent): event is Extract<FeedEvent, { readonly kind: 'change' }> =>
+  event.kind === 'change';

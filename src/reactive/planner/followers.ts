@@ -1,0 +1,170 @@
+import type { Clock } from '../../core/clock.js';
+import type { FeedEvent, ReactiveStore, Term } from '../../store/reactive.js';
+import type { Aside } from './blocked-documents.js';
+import type { InForce } from './plans-in-force.js';
+import type { Planned } from './leader-maintenance.js';
+import { Follower } from './follower.js';
+import type { Troubles } from './troubles.js';
+
+export interface FollowersOptions {
+  readonly reactive: ReactiveStore;
+  readonly clock: Clock;
+  readonly term: Term;
+  readonly aside: Aside;
+  readonly troubles: Troubles;
+  readonly stop: AbortSignal;
+  /** Plans what a batch says; resolves only when that has succeeded. */
+  readonly plan: (database: string, events: readonly FeedEvent[]) => Promise<void>;
+  readonly historyLost: (database: string, error: Error) => Promise<void>;
+  readonly error: (error: unknown) => void;
+  readonly overtaken: () => void;
+  /** Requests were made, or a feed is open at last. */
+  readonly again: () => void;
+}
+
+/** The feeds of all watched databases, one each, and how far each has come. */
+export class Followers {
+  readonly #options: FollowersOptions;
+  readonly #followers = new Map<string, Follower>();
+  #tokens: Record<string, unknown> = {};
+  /** Databases whose resume point has moved since it was kept. */
+  readonly #unsaved = new Set<string>();
+
+  constructor(options: FollowersOptions) {
+    this.#options = options;
+  }
+
+  /** Where an earlier leader had come to. */
+  goOnFrom(tokens: Readonly<Record<string, unknown>>): void {
+    this.#tokens = { ...tokens };
+  }
+
+  isOpen(database: string): boolean {
+    return this.#followers.get(database)?.isOpen === true;
+  }
+
+  /** For how long the oldest change that is not planned yet has been waiting, over all databases. */
+  get lagMs(): number {
+    return Math.max(0, ...[...this.#followers.values()].map((follower) => follower.lagMs));
+  }
+
+  /** The time of the earliest resume point. */
+  get resumeAt(): number | undefined {
+    const times = [...this.#followers.values()].flatMap((follower) => follower.resumeAt ?? []);
+    return times.length === 0 ? undefined : Math.min(...times);
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all([...this.#followers.values()].map((follower) => follower.stop()));
+  }
+
+  /**
+   * One per database; where its collections change it goes on from where it is. For tasks that are new it goes back to
+   * before they were published: their first documents need not wait for a reconciliation.
+   */
+  async follow(next: ReadonlyMap<string, Planned>, newcomers: readonly InForce[]): Promise<void> {
+    const wanted = new Map<string, Set<string>>();
+    for (const { plan } of next.values()) {
+      const { database = '', collection } = plan.source;
+      wanted.set(database, (wanted.get(database) ?? new Set()).add(collection));
+    }
+    const since = pointsOf(newcomers);
+    for (const [database, follower] of this.#followers) {
+      if (!since.has(database) && sameSet(wanted.get(database), new Set(follower.collections))) continue;
+      await follower.stop();
+      this.#followers.delete(database);
+    }
+    const opening: Promise<void>[] = [];
+    for (const [database, collections] of wanted) {
+      if (this.#followers.has(database) || this.#options.stop.aborted) continue;
+      await this.#requestUnknown(database, next, new Set(newcomers.map(({ plan }) => plan.task)));
+      const follower = this.#make(database, [...collections], since.get(database) ?? []);
+      this.#followers.set(database, follower);
+      opening.push(follower.start());
+    }
+    await Promise.all(opening);
+  }
+
+  /**
+   * Planned before, and nobody knows up to where: what came in between is found by looking. Asked for before the feed
+   * is open, since from then on there is a resume point again, and nobody would know.
+   */
+  async #requestUnknown(
+    database: string,
+    next: ReadonlyMap<string, Planned>,
+    newcomers: ReadonlySet<string>,
+  ): Promise<void> {
+    // The first look at a newcomer has not begun; that of any other may have come halfway.
+    const known = [...next.values()].filter(
+      ({ plan }) => (plan.source.database ?? '') === database && !newcomers.has(plan.task),
+    );
+    if (this.#tokens[database] !== undefined || known.length === 0) return;
+    const tasks = known.map(({ plan }) => plan.task);
+    await this.#options.reactive.planner.request(tasks, 'no resume point');
+    this.#options.again();
+  }
+
+  #make(database: string, collections: readonly string[], since: readonly unknown[]): Follower {
+    const { reactive, clock, term, plan, historyLost, troubles, error, again } = this.#options;
+    const about = `the changes of ${database === '' ? 'the database' : database}`;
+    return new Follower({
+      store: reactive.planning,
+      clock,
+      term,
+      database: database === '' ? undefined : database,
+      collections,
+      token: this.#tokens[database],
+      since,
+      plan: (events) => plan(database, events),
+      reached: (token) => {
+        troubles.end(about);
+        return this.#reached(database, token);
+      },
+      historyLost: (problem) => historyLost(database, problem),
+      opened: () => {
+        troubles.end(about);
+        again();
+      },
+      error: (problem) => {
+        troubles.begin(about, problem);
+        error(problem);
+      },
+    });
+  }
+
+  async #reached(database: string, token: unknown): Promise<void> {
+    // What was set aside is on record first: from here on no successor meets its changes again.
+    await this.#options.aside.keep();
+    this.#tokens[database] = token;
+    this.#unsaved.add(database);
+    await this.#saveTokens();
+  }
+
+  async #saveTokens(): Promise<void> {
+    const { reactive, term, overtaken } = this.#options;
+    const databases = [...this.#unsaved];
+    if (databases.length === 0) return;
+    const tokens = Object.fromEntries(databases.map((database) => [database, this.#tokens[database]]));
+    if (!(await reactive.planner.saveTokens(term, tokens))) {
+      overtaken();
+      return;
+    }
+    // What has moved on meanwhile is kept by whoever moved it.
+    for (const database of databases)
+      if (this.#tokens[database] === tokens[database]) this.#unsaved.delete(database);
+  }
+}
+
+/** By database. */
+function pointsOf(newcomers: readonly InForce[]): ReadonlyMap<string, readonly unknown[]> {
+  const points = new Map<string, unknown[]>();
+  for (const { plan, published } of newcomers) {
+    if (published.since === undefined) continue;
+    const { database = '' } = plan.source;
+    points.set(database, [...(points.get(database) ?? []), published.since]);
+  }
+  return points;
+}
+
+const sameSet = (a: ReadonlySet<string> | undefined, b: ReadonlySet<string>): boolean =>
+  a !== undefined && a.size === b.size && [...a].every((one) => b.has(one));

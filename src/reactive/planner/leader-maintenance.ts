@@ -1,0 +1,386 @@
+import { pause, type Clock } from '../../core/clock.js';
+import type { Emitter } from '../../core/emitter.js';
+import { StoreError } from '../../core/errors.js';
+import type { Logger } from '../../core/logger.js';
+import type { Meter } from '../../core/meter.js';
+import type { ReactiveStore, Source, TaskPlan, TaskState, Term } from '../../store/reactive.js';
+import { nextTime } from '../definition.js';
+import type { Drafter } from './change-planner.js';
+import type { TaskEvents } from '../events.js';
+import { Reconciler } from './reconciler.js';
+import { Rests } from './backoffs.js';
+import { PageSize, Turns, type Chore } from './turns.js';
+
+/** A task that is planned by, and what the cluster knows of it. */
+export interface Planned {
+  readonly plan: TaskPlan;
+  readonly definition: string;
+  state: TaskState;
+}
+
+export interface ChoresOptions {
+  readonly reactive: ReactiveStore;
+  readonly drafter: Drafter;
+  readonly clock: Clock;
+  readonly term: Term;
+  readonly instanceId: string;
+  /** Milliseconds, or `CRON …`. */
+  readonly cleanupInterval: number | string;
+  readonly reconcileRate: number;
+  readonly events: Emitter<TaskEvents>;
+  readonly log: Logger;
+  readonly meter: Meter;
+  readonly stop: AbortSignal;
+  readonly plans: () => ReadonlyMap<string, Planned>;
+  /** True where the changes of a source are heard: only then may it be looked at, or what comes meanwhile is missed. */
+  readonly isFollowed: (source: Source) => boolean;
+  readonly error: (error: unknown, where: string) => void;
+  /** Something went wrong with a task, or is right again. */
+  readonly troubled: (task: string, problem: unknown) => void;
+  readonly untroubled: (task: string) => void;
+  /** Work was planned. */
+  readonly planned: () => void;
+  /** Records the documents that wait for a transaction. */
+  readonly keepAside: () => Promise<void>;
+  readonly overtaken: () => void;
+  /** The registry may say more by now. */
+  readonly again: () => void;
+  /** Something is done: when the next thing is due can be asked. */
+  readonly idle: () => void;
+}
+
+/** How far a cleanup has come is kept this often. */
+const SAVE_EVERY_MS = 1_000;
+/** Where the planner's own state could not be written, all is tried again after this. */
+const TROUBLE_MS = 2_000;
+const FIRST_WAIT_MS = 100;
+const LONGEST_WAIT_MS = 5_000;
+
+const sourceKey = ({ database = '', collection }: Source): string => `${database}\0${collection}`;
+const cleanupKey = ({ task }: TaskPlan): string => `cleanup\0${task}`;
+
+/**
+ * What a leader does now and then, beside the live changes: looks at everything again where that was asked for or is
+ * due, and deletes tasks whose time is over. These take turns page by page, the smallest first, so that a small
+ * collection never waits for a large one to end.
+ */
+export class Chores {
+  readonly #options: ChoresOptions;
+  /** Tasks that failed for a reason of their own: they are tried again later, and others do not wait for them. */
+  readonly #rests: Rests;
+  readonly #turns = new Turns();
+  #working: Promise<void> | undefined;
+  /** More may be due by now. */
+  #asked = false;
+  readonly #reconciling = new Map<string, { readonly collection: string; readonly by: Reconciler }>();
+
+  constructor(options: ChoresOptions) {
+    this.#options = options;
+    this.#rests = new Rests(options.clock);
+  }
+
+  /** What is being looked at as a whole, and how many of its documents have been. */
+  get reconciling(): readonly { readonly collection: string; readonly processed: number }[] {
+    return [...this.#reconciling.values()].map(({ collection, by }) => ({
+      collection,
+      processed: by.processed,
+    }));
+  }
+
+  /** Begins what is due, beside what is being done. */
+  start(): void {
+    this.#asked = true;
+    this.#rests.wake();
+    this.#working ??= this.#work().finally(() => {
+      this.#working = undefined;
+      if (this.#asked && !this.#options.stop.aborted) this.start();
+    });
+  }
+
+  /** Until the page under way has ended. */
+  async ended(): Promise<void> {
+    await this.#working;
+  }
+
+  /** Milliseconds until the next reconciliation or cleanup is due, or may be tried again. */
+  dueIn(): number {
+    const { plans, clock } = this.#options;
+    // What is due now is opened after the page under way, and then it is asked again.
+    if (this.#asked) return Infinity;
+    const times = [...plans().values()]
+      .filter(({ plan }) => !this.#rests.isResting(plan.task))
+      .flatMap((planned) => [
+        this.#isWanted(planned) ? null : this.#reconcileAt(planned),
+        this.#turns.has(cleanupKey(planned.plan)) ? null : this.#cleanAt(planned),
+      ]);
+    const next = Math.min(...times.map((time) => time?.getTime() ?? Infinity));
+    return Math.min(this.#rests.nextIn(plans().keys()), Math.max(0, next - clock.now()));
+  }
+
+  async #work(): Promise<void> {
+    const { stop, error } = this.#options;
+    while (!stop.aborted) {
+      try {
+        if (this.#asked) await this.#open();
+      } catch (problem) {
+        if (!isOver(stop)) error(problem, 'plan');
+        await this.#tryLater();
+      }
+      const chore = this.#turns.next();
+      if (chore !== undefined) await this.#turn(chore);
+      else if (!this.#asked) return;
+    }
+  }
+
+  /** What failed is tried again, but not in a hurry. */
+  async #tryLater(): Promise<void> {
+    const { clock, stop, again } = this.#options;
+    await pause(clock, TROUBLE_MS, stop);
+    again();
+  }
+
+  async #turn({ key, pages, isMeant, failed, over }: Chore): Promise<void> {
+    const { clock, stop, reconcileRate } = this.#options;
+    const began = clock.monotonic();
+    try {
+      const page = isMeant() ? await pages.next() : undefined;
+      if (page?.done === false) {
+        const restMs = (page.value / reconcileRate) * 1_000 - (clock.monotonic() - began);
+        if (restMs > 1) await pause(clock, restMs, stop);
+        return;
+      }
+    } catch (problem) {
+      if (!stop.aborted) failed(problem);
+    }
+    this.#turns.delete(key);
+    over();
+  }
+
+  /** Opens what is due and is not being done yet. */
+  async #open(): Promise<void> {
+    const { clock, plans, idle } = this.#options;
+    this.#asked = false;
+    const now = new Date(clock.now());
+    const awake = [...plans().values()].filter(({ plan }) => !this.#rests.isResting(plan.task));
+    for (const planned of awake) await this.#requestIfDue(planned, now);
+    for (const group of this.#groups(awake)) await this.#openReconciliation(group);
+    for (const planned of awake) if (this.#isCleaningDue(planned, now)) await this.#openCleanup(planned);
+    idle();
+  }
+
+  /** Tasks of one source go together. */
+  #groups(awake: readonly Planned[]): Iterable<readonly Planned[]> {
+    const groups = new Map<string, Planned[]>();
+    for (const { plan } of awake) {
+      // Requests, too, are written down in its state, which is replaced then.
+      const planned = this.#options.plans().get(plan.task);
+      if (planned === undefined || !this.#isWanted(planned)) continue;
+      const key = sourceKey(plan.source);
+      if (this.#turns.has(key) || !this.#options.isFollowed(plan.source)) continue;
+      groups.set(key, [...(groups.get(key) ?? []), planned]);
+    }
+    return groups.values();
+  }
+
+  async #openReconciliation(group: readonly Planned[]): Promise<void> {
+    const [{ plan }] = group as [Planned];
+    const key = sourceKey(plan.source);
+    const failed = new Set<string>();
+    const mark = group.map(({ plan: { task }, state }) => `${task}@${state.trigger}@${String(state.wanted)}`);
+    const by = this.#reconciler(failed, group, mark.sort());
+    this.#reconciling.set(key, { collection: plan.source.collection, by });
+    this.#turns.add({
+      key,
+      size: await this.#sizeOf(plan.source),
+      pages: this.#reconcile(group, by, failed),
+      isMeant: () => group.some((one) => this.#isMeant(one)),
+      failed: (problem) => {
+        for (const { plan: one } of group)
+          if (!failed.has(one.task)) this.#failed(one.task, problem, 'reconcile');
+      },
+      over: () => {
+        this.#reconciling.delete(key);
+        // Requests that came meanwhile are seen by the next refresh.
+        this.#options.again();
+      },
+    });
+  }
+
+  /** By the estimate of the server; what cannot be counted goes last. */
+  async #sizeOf(source: Source): Promise<number> {
+    try {
+      return await this.#options.reactive.planning.size(source);
+    } catch {
+      return Infinity;
+    }
+  }
+
+  async #openCleanup(planned: Planned): Promise<void> {
+    const { plan } = planned;
+    const key = cleanupKey(plan);
+    if (this.#turns.has(key)) return;
+    this.#turns.add({
+      key,
+      size: await this.#sizeOf(plan.source),
+      pages: this.#clean(planned),
+      isMeant: () => this.#isMeant(planned),
+      failed: (problem) => this.#failed(plan.task, problem, 'clean'),
+      over: this.#options.idle,
+    });
+  }
+
+  /** Still planned, and by the same filter and projection. */
+  #isMeant({ plan, state }: Planned): boolean {
+    return this.#options.plans().get(plan.task)?.state.trigger === state.trigger;
+  }
+
+  #isWanted({ state }: Planned): boolean {
+    return state.wanted > state.done;
+  }
+
+  #failed(task: string, problem: unknown, where: string): void {
+    const { stop, error, troubled } = this.#options;
+    if (stop.aborted) return;
+    this.#rests.begin(task);
+    troubled(task, problem);
+    error(problem, where);
+  }
+
+  #succeeded(task: string): void {
+    this.#rests.end(task);
+    this.#options.untroubled(task);
+  }
+
+  #reconcileAt({ plan, state }: Planned): Date | null {
+    if (plan.reconcileEvery === undefined || state.lastReconciledAt === undefined) return null;
+    return nextTime(plan.reconcileEvery, state.lastReconciledAt);
+  }
+
+  #cleanAt({ plan, state }: Planned): Date | null {
+    if (plan.cleanup.deleteWhen === 'never' || state.lastCleanedAt === undefined) return null;
+    return nextTime(this.#options.cleanupInterval, state.lastCleanedAt);
+  }
+
+  /** One that was begun goes on, whoever leads; a task that was never cleaned up is due as soon as it is known. */
+  #isCleaningDue(planned: Planned, now: Date): boolean {
+    if (planned.plan.cleanup.deleteWhen === 'never') return false;
+    if (planned.state.lastCleanedAt === undefined) return true;
+    const at = this.#cleanAt(planned);
+    return at !== null && at <= now;
+  }
+
+  async #requestIfDue(planned: Planned, now: Date): Promise<void> {
+    const { wanted } = planned.state;
+    const at = this.#reconcileAt(planned);
+    if (at === null || at > now || this.#isWanted(planned)) return;
+    await this.#save(planned, { wanted: wanted + 1, reason: 'reconcileEvery' });
+  }
+
+  /** A refresh may have replaced what is known of the task meanwhile: only these fields are touched. */
+  async #save({ plan: { task } }: Planned, fields: Partial<TaskState>): Promise<void> {
+    const { reactive, term, plans, overtaken } = this.#options;
+    const current = plans().get(task);
+    if (current !== undefined) current.state = { ...current.state, ...fields };
+    if (!(await reactive.planner.saveState(term, task, fields))) overtaken();
+  }
+
+  async *#reconcile(
+    group: readonly Planned[],
+    by: Reconciler,
+    failed: ReadonlySet<string>,
+  ): AsyncGenerator<number, void> {
+    const { clock, keepAside } = this.#options;
+    const asked = group.map((planned) => ({ planned, wanted: planned.state.wanted }));
+    yield* by.pages();
+    await keepAside();
+    const lastReconciledAt = new Date(clock.now());
+    for (const { planned, wanted } of asked) {
+      if (failed.has(planned.plan.task) || !this.#isMeant(planned)) continue;
+      this.#succeeded(planned.plan.task);
+      await this.#save(planned, { done: wanted, lastReconciledAt });
+    }
+    await by.complete();
+  }
+
+  /** A task whose statements are refused drops out (`failed`), and the others of its collection go on. */
+  #reconciler(failed: Set<string>, group: readonly Planned[], mark: readonly string[]): Reconciler {
+    const { reactive, drafter, reconcileRate, planned, stop } = this.#options;
+    const dropsOut = (task: string): boolean =>
+      failed.has(task) || !group.some((one) => one.plan.task === task && this.#isMeant(one));
+    const orFails = async ({ task }: TaskPlan, work: () => Promise<void>): Promise<void> => {
+      if (dropsOut(task)) {
+        // It has missed a page, so this pass says nothing of it, even if it comes back.
+        failed.add(task);
+        return;
+      }
+      try {
+        await this.#patiently(work);
+      } catch (problem) {
+        if (stop.aborted) throw problem;
+        failed.add(task);
+        this.#failed(task, problem, 'reconcile');
+        if (group.every((one) => dropsOut(one.plan.task))) throw problem;
+      }
+    };
+    const options = {
+      ...this.#options,
+      planning: reactive.planning,
+      planner: reactive.planner,
+      rate: reconcileRate,
+      plan: async (plans: readonly TaskPlan[], ids: readonly unknown[]): Promise<void> => {
+        await Promise.all(plans.map((one) => orFails(one, () => drafter.plan(one, ids))));
+        planned();
+      },
+      unmatch: (one: TaskPlan, ids: readonly unknown[]): Promise<void> =>
+        orFails(one, () => drafter.unmatch(one, ids)),
+    };
+    const plans = group.map(({ plan }) => plan);
+    const [{ source }] = plans as [TaskPlan];
+    return new Reconciler(options, { source, plans, mark });
+  }
+
+  /** A database that does not answer is asked again, for as long as this instance leads. */
+  async #patiently<T>(work: () => Promise<T>): Promise<T> {
+    const { clock, stop, error } = this.#options;
+    for (let waitMs = FIRST_WAIT_MS; ; waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS)) {
+      try {
+        return await work();
+      } catch (problem) {
+        if (stop.aborted || !(problem instanceof StoreError && problem.transient)) throw problem;
+        error(problem, 'reconcile');
+        await pause(clock, waitMs, stop);
+      }
+    }
+  }
+
+  /** A successor goes on from where it had come. */
+  async *#clean(planned: Planned): AsyncGenerator<number, void> {
+    const { clock, log, reactive, drafter } = this.#options;
+    const { plan, state } = planned;
+    const pageSize = new PageSize();
+    let after = state.cleanedUpTo ?? undefined;
+    let [total, savedAt] = [0, clock.monotonic()];
+    do {
+      const page = { limit: pageSize.size, ...(after === undefined ? {} : { after }) };
+      const began = clock.monotonic();
+      // In turn: a document that comes back between the look and the deletion would lose the task of its return.
+      const cleaned = await this.#patiently(() =>
+        drafter.inTurn(plan, () => reactive.planning.clean(plan, page)),
+      );
+      pageSize.took(clock.monotonic() - began);
+      total += cleaned.deleted;
+      after = cleaned.after;
+      if (after !== undefined && clock.monotonic() - savedAt >= SAVE_EVERY_MS) {
+        savedAt = clock.monotonic();
+        await this.#save(planned, { cleanedUpTo: after });
+      }
+      if (after !== undefined) yield 0;
+    } while (after !== undefined);
+    if (total > 0) log.info({ count: total }, `${plan.task}: ${String(total)} tasks cleaned up`);
+    this.#succeeded(plan.task);
+    await this.#save(planned, { lastCleanedAt: new Date(clock.now()), cleanedUpTo: null });
+  }
+}
+
+/** Asked anew after a wait: it may have come meanwhile. */
+const isOver = (stop: AbortSignal): boolean => stop.aborted;

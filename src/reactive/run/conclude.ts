@@ -1,0 +1,103 @@
+import { entryOf, textOf } from '../../core/records/history.js';
+import type { Finished, Outcome } from '../../core/records/outcome.js';
+import type { TaskRecord } from '../../core/records/task.js';
+import type { FailureKind } from '../../core/records/work.js';
+import type { Conclusion } from '../../engine/work-runner.js';
+import { leaseOf } from '../../store/port.js';
+import type { TaskSettlement } from '../../store/reactive.js';
+import { decideRetry, type RetryRule } from '../../time/retry.js';
+
+export interface ConcludeOptions {
+  readonly instanceId: string;
+  readonly retry: RetryRule;
+  readonly historyLimit: number;
+  readonly resetRetries: boolean;
+}
+
+type Failure = Extract<Outcome, { error: Error }>;
+type Decided = Pick<TaskSettlement, 'status'> &
+  Partial<Pick<TaskSettlement, 'scheduledAt' | 'takeBack' | 'deferred' | 'skipped' | 'failure' | 'success'>>;
+
+/** What the end of an attempt means for its task. Pure; a change that came meanwhile is the store's to weigh. */
+export function concludeTask(
+  task: TaskRecord,
+  finished: Finished,
+  options: ConcludeOptions,
+): Conclusion<TaskSettlement> {
+  const { outcome, finishedAt, startedAt = finishedAt } = finished;
+  switch (outcome.kind) {
+    case 'returned':
+    case 'recorded': {
+      const success = { at: new Date(finishedAt), durationMs: Math.max(0, finishedAt - startedAt) };
+      return settled(task, finished, options, { status: 'completed', success });
+    }
+    case 'skipped':
+      return settled(task, finished, options, { status: 'completed', skipped: true });
+    case 'deferred':
+      return settled(task, finished, options, {
+        status: 'pending',
+        scheduledAt: outcome.runAt,
+        takeBack: true,
+        deferred: true,
+      });
+    case 'cancelled':
+    case 'released':
+      return settled(task, finished, options, { status: 'pending', takeBack: true });
+    case 'threw':
+    case 'timedOut':
+    case 'crashed':
+      return failed(task, finished, outcome, options);
+  }
+}
+
+const KINDS: Readonly<Record<Failure['kind'], FailureKind>> = {
+  threw: 'error',
+  timedOut: 'timeout',
+  crashed: 'crashed',
+};
+
+function failed(
+  task: TaskRecord,
+  finished: Finished,
+  outcome: Failure,
+  options: ConcludeOptions,
+): Conclusion<TaskSettlement> {
+  const now = finished.finishedAt;
+  const firstErrorAt = task.firstErrorAt ?? new Date(now);
+  const facts = { failures: task.attempts, firstFailedAt: firstErrorAt, now, error: outcome.error };
+  // Of work that was claimed and never seen to start, nobody knows that it ran: it gets its run.
+  const unseen =
+    outcome.kind === 'crashed' && task.leaseToken !== undefined && task.startedToken !== task.leaseToken;
+  const retryAt = decideRetry(options.retry, facts) ?? (unseen ? new Date(now) : null);
+  const failure = { message: textOf(outcome.error.message), kind: KINDS[outcome.kind], firstErrorAt };
+  if (retryAt === null) return settled(task, finished, options, { status: 'failed', failure });
+  // Work of a dead process has waited for its lease to end: it has had its delay.
+  const scheduledAt = outcome.kind === 'crashed' ? new Date(now) : retryAt;
+  return {
+    ...settled(task, finished, options, { status: 'pending', scheduledAt, failure }),
+    retryAt: scheduledAt,
+  };
+}
+
+function settled(
+  task: TaskRecord,
+  finished: Finished,
+  { instanceId, historyLimit, resetRetries }: ConcludeOptions,
+  decided: Decided,
+): Conclusion<TaskSettlement> {
+  const entry = entryOf(task, task.attempts, finished, { instanceId, historyLimit });
+  return {
+    settlement: {
+      lease: leaseOf(task),
+      name: task.name,
+      takeBack: false,
+      deferred: false,
+      skipped: false,
+      resetRetries,
+      historyLimit,
+      by: 'holder',
+      ...decided,
+      ...(entry === undefined ? {} : { entry }),
+    },
+  };
+}

@@ -1,0 +1,404 @@
+import type { Timer } from '../../core/clock.js';
+import type { Emitter } from '../../core/emitter.js';
+import { LeaseLostError, TaskConditionFailedError, TidemillError } from '../../core/errors.js';
+import type { Logger } from '../../core/logger.js';
+import type { Meter } from '../../core/meter.js';
+import type { Finished, Outcome } from '../../core/records/outcome.js';
+import { checkKeys, checkOneOf } from '../../core/options.js';
+import { toTask, type TaskRecord } from '../../core/records/task.js';
+import { afterTransaction, endOf, thrownOutcome } from '../../engine/record/ending.js';
+import type { LaneOptions } from '../../engine/claim/lanes.js';
+import type { About, AttemptControl, Conclusion, Trigger } from '../../engine/work-runner.js';
+import type { Cluster, Store, TaskAdvert } from '../../store/port.js';
+import type { TaskSettlement, TaskStore } from '../../store/reactive.js';
+import { toInstant, type Duration } from '../../time/duration.js';
+import { retryRule, type RetryPolicy, type RetryRule } from '../../time/retry.js';
+import { concludeTask } from './conclude.js';
+import type { GetDocumentOptions, TaskContext } from './context.js';
+import type { CompiledTask } from '../definition.js';
+import type { TaskEvents } from '../events.js';
+
+export interface TaskTriggerOptions {
+  readonly store: Store;
+  readonly tasks: TaskStore;
+  readonly definitions: ReadonlyMap<string, CompiledTask>;
+  /** The definitions as they were published. */
+  readonly adverts: () => readonly TaskAdvert[];
+  readonly instanceId: string;
+  readonly concurrency: number;
+  /** Which tasks this instance runs, asked again and again. */
+  readonly filter: ((task: { readonly task: string }) => boolean) | undefined;
+  /** Wraps each run. */
+  readonly caller: ((run: () => Promise<void>) => unknown) | undefined;
+  readonly events: Emitter<TaskEvents>;
+  readonly log: Logger;
+  readonly meter: Meter;
+  readonly error: (error: unknown, where: string) => void;
+  /** What this instance runs has changed. */
+  readonly changed: () => void;
+}
+
+/** Reactive tasks, as the engine sees them. */
+export class TaskTrigger implements Trigger<TaskRecord, TaskSettlement> {
+  readonly #options: TaskTriggerOptions;
+  /** Names that this instance holds back, and until when. */
+  readonly #throttled = new Map<string, { readonly until: Date; readonly timer: Timer }>();
+  readonly #completing = new Set<string>();
+  #inForce: NonNullable<Cluster['inForce']> = new Map();
+  readonly #runs = new Map<string, RunCounter>();
+
+  constructor(options: TaskTriggerOptions) {
+    this.#options = options;
+  }
+
+  workers(): ReadonlyMap<string, LaneOptions> {
+    const { definitions, concurrency } = this.#options;
+    const run = [...definitions].filter(
+      ([task]) => !this.#throttled.has(task) && this.#isCurrent(task) && this.#wanted(task),
+    );
+    return new Map(
+      run.map(([task, definition]) => [
+        task,
+        { concurrency: definition.concurrency ?? concurrency, ahead: definition.retry.maxAttempts > 1 },
+      ]),
+    );
+  }
+
+  /**
+   * Documents are planned by one definition at a time. An instance that has another filter or projection, older or too
+   * new to be in force yet, would skip what it should run, and one with an older handler would undo what a newer one
+   * runs again: both leave the task to others.
+   */
+  #isCurrent(task: string): boolean {
+    const inForce = this.#inForce.get(task);
+    const own = this.#options.adverts().find((advert) => advert.task === task);
+    if (inForce === undefined || own === undefined) return true;
+    return inForce.trigger === own.trigger && inForce.version <= own.version;
+  }
+
+  /** By task, what a look at the cluster says is in force; answers whether that is news. */
+  observe(inForce: NonNullable<Cluster['inForce']> = new Map()): boolean {
+    const tasks = [...this.#options.definitions.keys()];
+    const before = tasks.map((task) => this.#isCurrent(task));
+    this.#inForce = inForce;
+    const changed = tasks.filter((task, index) => this.#isCurrent(task) !== before[index]);
+    for (const task of changed) this.#tell(task);
+    return changed.length > 0;
+  }
+
+  /** In a deployment this passes; two services that share a name by mistake would never know. */
+  #tell(task: string): void {
+    const { log } = this.#options;
+    if (this.#isCurrent(task))
+      log.info({ task }, `${task}: the definition of this instance is in force again`);
+    else {
+      log.warn(
+        { task },
+        `${task}: another instance's definition is in force, with a newer handlerVersion or another collection, filter or ` +
+          'projection. This instance runs none of its tasks meanwhile; if this is no deployment, give one of the two another name.',
+      );
+    }
+  }
+
+  #wanted(task: string): boolean {
+    const { filter, error } = this.#options;
+    if (filter === undefined) return true;
+    try {
+      return filter({ task });
+    } catch (problem) {
+      error(problem, 'reactive.filter');
+      return false;
+    }
+  }
+
+  mayComplete(task: TaskRecord): boolean {
+    const definition = this.#options.definitions.get(task.name);
+    return this.#completing.has(task.name) || definition?.transactional === true;
+  }
+
+  maxAttempts(task: TaskRecord): number {
+    return this.#options.definitions.get(task.name)?.retry.maxAttempts ?? Infinity;
+  }
+
+  /** By what the instance that ran it knew: only that one decided whether the start was marked. */
+  isLastAttempt(task: TaskRecord, policies: Readonly<Record<string, unknown>>): boolean {
+    const key = `task:${task.name}`;
+    return Object.hasOwn(policies, key) && this.attempt(task) >= foreignRule(policies[key]).maxAttempts;
+  }
+
+  attempt(task: TaskRecord): number {
+    return task.attempts;
+  }
+
+  timeoutMs(task: TaskRecord): number | undefined {
+    return this.#options.definitions.get(task.name)?.timeoutMs;
+  }
+
+  async perform(task: TaskRecord, attempt: AttemptControl): Promise<Outcome> {
+    const { definitions, events, instanceId, store, meter } = this.#options;
+    const definition = definitions.get(task.name);
+    if (definition === undefined) return { kind: 'released' };
+    // Asked with the claim: the document is gone or does not match any more, so there is nothing to run.
+    if (task.matches === false) return { kind: 'skipped' };
+    this.#countRun(task);
+    meter.began('task', task.name, task.scheduledAt.getTime(), store.clock.now());
+    if (events.has('task:start')) events.emit('task:start', { task: toTask(task), instanceId });
+    const run = new Run(task, attempt, definition, this.#options, {
+      throttle: (until) => this.throttle(task.name, until),
+      completing: () => this.#completing.add(task.name),
+      conclude: (finished) => this.conclude(task, finished),
+    });
+    return run.perform();
+  }
+
+  /** Starts no more of this name here until then; of several wishes the longest counts. */
+  throttle(task: string, until: Date): void {
+    const { store, changed } = this.#options;
+    const before = this.#throttled.get(task);
+    if (before !== undefined && before.until >= until) return;
+    before?.timer.cancel();
+    const timer = store.clock.timer(until.getTime() - store.clock.now(), () => {
+      this.#throttled.delete(task);
+      changed();
+    });
+    this.#throttled.set(task, { until, timer });
+    changed();
+  }
+
+  stop(): void {
+    for (const { timer } of this.#throttled.values()) timer.cancel();
+    this.#throttled.clear();
+  }
+
+  conclude(task: TaskRecord, finished: Finished, about: About = {}): Conclusion<TaskSettlement> {
+    const { definitions, instanceId } = this.#options;
+    const definition = definitions.get(task.name);
+    const conclusion = concludeTask(task, finished, {
+      instanceId,
+      retry: definition?.retry ?? foreignRule(about.policies?.[`task:${task.name}`]),
+      historyLimit: definition?.historyLimit ?? 5,
+      resetRetries: definition?.plan.resetRetriesOnDataChange ?? true,
+    });
+    if ((about.refusals ?? 0) < 2) return conclusion;
+    // The database will not even take the history: only the state is left.
+    const { entry, ...settlement } = conclusion.settlement;
+    return { ...conclusion, settlement };
+  }
+
+  recorded(
+    record: TaskRecord,
+    finished: Finished,
+    { settlement, retryAt }: Conclusion<TaskSettlement>,
+  ): void {
+    const { events, instanceId, changed, meter } = this.#options;
+    const { outcome, finishedAt, startedAt = finishedAt } = finished;
+    const task = (): ReturnType<typeof toTask> =>
+      toTask({ ...record, status: settlement.status, lockedAt: null });
+    const durationMs = finishedAt - startedAt;
+    const runMs = finished.startedAt === undefined ? undefined : durationMs;
+    meter.ended('task', record.name, endOf(outcome, retryAt !== undefined), finishedAt, runMs);
+    // It may be due again soon, by its own wish or because its document changed, and the poll has slowed down meanwhile.
+    if (retryAt !== undefined || outcome.kind === 'deferred' || durationMs >= SLOW_MS) changed();
+    if (outcome.kind === 'returned' || outcome.kind === 'recorded') {
+      if (events.has('task:complete')) events.emit('task:complete', { task: task(), durationMs, instanceId });
+    } else if (outcome.kind === 'skipped') {
+      if (events.has('task:skip')) events.emit('task:skip', { task: task(), instanceId });
+    } else if ('error' in outcome) {
+      const { error } = outcome;
+      const willRetry = retryAt !== undefined;
+      if (events.has('task:fail'))
+        events.emit('task:fail', {
+          task: task(),
+          error,
+          attempt: record.attempts,
+          willRetry,
+          durationMs,
+          instanceId,
+        });
+      if (retryAt !== undefined && events.has('task:retry'))
+        events.emit('task:retry', { task: task(), runAt: retryAt, instanceId });
+    } else if (outcome.kind === 'deferred' && events.has('task:defer')) {
+      events.emit('task:defer', { task: task(), runAt: outcome.runAt, instanceId });
+    }
+  }
+
+  /** A handler that writes what it watches runs for ever: said once a minute, with the document's id. */
+  #countRun(task: TaskRecord): void {
+    const now = this.#options.store.clock.now();
+    const counter = this.#runs.get(task.id);
+    if (counter === undefined || now - counter.since > LOOP_WINDOW_MS) {
+      if (this.#runs.size >= LOOP_MEMORY) this.#runs.clear();
+      this.#runs.set(task.id, { since: now, runs: 1, values: task.lastObservedValues });
+      return;
+    }
+    const fields = changedFields(counter.values, task.lastObservedValues);
+    // A retry, or a run that was deferred, changes nothing.
+    if (fields.length === 0) return;
+    counter.runs += 1;
+    if (counter.runs === LOOP_RUNS) {
+      const text =
+        `reactive task "${task.name}" ran ${String(LOOP_RUNS)} times within a minute for one document; ` +
+        `does its handler write what it watches (${fields.join(', ')})?`;
+      this.#options.log.warn({ task: task.name, docId: task.sourceDocId }, text);
+    }
+    counter.values = task.lastObservedValues;
+  }
+}
+
+/** Runs that are shorter end while the poll after their claim is still brisk. */
+const SLOW_MS = 100;
+const LOOP_WINDOW_MS = 60_000;
+const LOOP_RUNS = 10;
+/** Counters kept; beyond that counting begins anew. */
+const LOOP_MEMORY = 10_000;
+
+interface RunCounter {
+  readonly since: number;
+  runs: number;
+  values: unknown;
+}
+
+function changedFields(before: unknown, after: unknown): string[] {
+  const [a, b] = [before, after].map((value) => (typeof value === 'object' && value !== null ? value : {}));
+  const keys = new Set([...Object.keys(a as object), ...Object.keys(b as object)]);
+  const text = (value: unknown, key: string): string | undefined =>
+    JSON.stringify(Reflect.get(value as object, key));
+  return [...keys].filter((key) => text(a, key) !== text(b, key));
+}
+
+function foreignRule(policy: unknown): RetryRule {
+  const usable = typeof policy === 'object' && policy !== null ? (policy as RetryPolicy) : undefined;
+  try {
+    return retryRule('stored retryPolicy', usable, 5);
+  } catch {
+    return retryRule('default', undefined, 5);
+  }
+}
+
+interface RunHooks {
+  readonly throttle: (until: Date) => void;
+  readonly completing: () => void;
+  readonly conclude: (finished: Finished) => Conclusion<TaskSettlement>;
+}
+
+/** One call of a handler, and what it asked for on the way. */
+class Run {
+  readonly #task: TaskRecord;
+  readonly #attempt: AttemptControl;
+  readonly #definition: CompiledTask;
+  readonly #options: TaskTriggerOptions;
+  readonly #hooks: RunHooks;
+  readonly #startedAt: number;
+  #deferredTo: Date | undefined;
+  #completed = false;
+
+  constructor(
+    task: TaskRecord,
+    attempt: AttemptControl,
+    definition: CompiledTask,
+    options: TaskTriggerOptions,
+    hooks: RunHooks,
+  ) {
+    this.#task = task;
+    this.#attempt = attempt;
+    this.#definition = definition;
+    this.#options = options;
+    this.#hooks = hooks;
+    this.#startedAt = options.store.clock.now();
+  }
+
+  async perform(): Promise<Outcome> {
+    const { caller, tasks, store } = this.#options;
+    let outcome: Outcome;
+    try {
+      const call = async (): Promise<void> => {
+        await this.#definition.handler(this.#context());
+      };
+      await (caller === undefined ? call() : caller(call));
+      outcome =
+        this.#deferredTo === undefined
+          ? { kind: 'returned', result: undefined }
+          : { kind: 'deferred', runAt: this.#deferredTo };
+    } catch (thrown) {
+      outcome =
+        thrown instanceof TaskConditionFailedError
+          ? { kind: 'skipped' }
+          : thrownOutcome(thrown, this.#attempt.signal);
+    }
+    if (!this.#completed) return outcome;
+    return afterTransaction(tasks, this.#attempt, store.clock, {
+      outcome,
+      result: undefined,
+      call: 'markCompleted()',
+    });
+  }
+
+  #context(): TaskContext {
+    const { name, sourceDocId, attempts, lastObservedValues } = this.#task;
+    return {
+      docId: sourceDocId,
+      task: name,
+      attempt: attempts,
+      watchedValues: (lastObservedValues ?? {}) as Record<string, unknown>,
+      signal: this.#attempt.signal,
+      getDocument: (options) => this.#getDocument(options),
+      markCompleted: (options) => this.#markCompleted(options),
+      deferCurrent: (until) => {
+        this.#deferredTo = this.#instant('deferCurrent', until);
+      },
+      throttleAll: (until, options = {}) => this.#throttleAll(this.#instant('throttleAll', until), options),
+    };
+  }
+
+  #instant(what: string, until: Duration | Date): Date {
+    return toInstant(`task "${this.#task.name}"`, what, until, this.#options.store.clock.now());
+  }
+
+  #throttleAll(until: Date, options: { readonly scope?: 'instance' | 'cluster' }): void {
+    const where = `task "${this.#task.name}": throttleAll`;
+    checkKeys(where, options, ['scope']);
+    const scope = checkOneOf(where, 'scope', options.scope ?? 'instance', ['instance', 'cluster'] as const);
+    this.#hooks.throttle(until);
+    if (scope === 'instance') return;
+    const { tasks, error } = this.#options;
+    tasks.pause(this.#task.name, until).catch((problem: unknown) => error(problem, 'throttleAll'));
+  }
+
+  async #getDocument({
+    session,
+    transaction = session,
+    ...options
+  }: GetDocumentOptions = {}): Promise<never> {
+    if (transaction !== undefined) this.#attempt.inTransaction = true;
+    const fetched = await this.#options.tasks.fetch({
+      plan: this.#definition.plan,
+      lease: this.#attempt.lease,
+      options: options,
+      ...(transaction === undefined ? {} : { transaction }),
+    });
+    if ('document' in fetched) return fetched.document as never;
+    throw new TaskConditionFailedError(
+      `The document of task "${this.#task.name}" is gone, no longer matches, or its watched fields changed.`,
+    );
+  }
+
+  /** May be called again by a transaction that is tried again: each try writes anew. */
+  async #markCompleted(
+    options: { readonly session?: unknown; readonly transaction?: unknown } | undefined,
+  ): Promise<void> {
+    const { store, tasks } = this.#options;
+    const transaction = options?.transaction ?? options?.session;
+    if (!store.isTransaction(transaction)) {
+      const message = `markCompleted() needs { transaction } or { session }: the handle of a ${store.kind} transaction.`;
+      throw new TidemillError('BAD_OPTION', message);
+    }
+    this.#attempt.inTransaction = true;
+    this.#hooks.completing();
+    const outcome = { kind: 'recorded', result: undefined } as const;
+    const finished = { outcome, startedAt: this.#startedAt, finishedAt: store.clock.now() };
+    const answer = await tasks.settleIn(this.#hooks.conclude(finished).settlement, transaction);
+    if (answer !== 'settled')
+      throw new LeaseLostError(`The task "${this.#task.name}" is not held by this attempt any more.`);
+    this.#completed = true;
+  }
+}

@@ -1,0 +1,332 @@
+import type { Emitter } from '../core/emitter.js';
+import type { Logger } from '../core/logger.js';
+import type { Meter } from '../core/meter.js';
+import type { TaskRecord } from '../core/records/task.js';
+import type { Tracer } from '../core/tracer.js';
+import { Engine } from '../engine/engine.js';
+import type { EngineState } from '../engine/options.js';
+import type { Seat } from '../engine/claim/listener.js';
+import type { Crew, Station } from '../engine/lease/instance-context.js';
+import type { FailureDetector } from '../engine/lease/failure-detector.js';
+import { Handover, type Recovered } from '../maintenance/handover.js';
+import type { PlannerVitals } from '../store/metrics.js';
+import type { Cluster, Glance, Store, TaskAdvert } from '../store/port.js';
+import type { ReactiveStore, TaskPlan, TaskSettlement, TaskStore, Term } from '../store/reactive.js';
+import { Peers } from './peer-notifier.js';
+import type { Definitions } from './definitions.js';
+import { Election } from './planner/election.js';
+import type { TaskEvents } from './events.js';
+import type { ReactiveSettings } from './options.js';
+import { Planner } from './planner/planner.js';
+import { TaskTrigger } from './run/task-runner.js';
+
+export interface ReactiveCrewOptions {
+  readonly store: Store;
+  readonly reactive: ReactiveStore;
+  readonly station: Station;
+  readonly detector: FailureDetector;
+  readonly definitions: Definitions;
+  readonly settings: ReactiveSettings;
+  readonly instanceId: string;
+  readonly leaseMs: number;
+  readonly pollMs: { readonly min: number; readonly max: number; readonly maxWithoutWakeUp: number };
+  readonly maxAbandoned: number;
+  /** Runs handlers. */
+  readonly works: boolean;
+  /** May lead. */
+  readonly plans: boolean;
+  readonly events: Emitter<TaskEvents>;
+  readonly log: Logger;
+  readonly meter: Meter;
+  readonly tracer: () => Tracer | undefined;
+  readonly error: (error: unknown, where: string) => void;
+  readonly leaseLost: (reason: string, tasks: readonly TaskRecord[]) => void;
+  readonly recovered: (count: number) => void;
+  readonly observed: (cluster: Cluster, glance?: Glance) => void;
+}
+
+/** Reactive tasks on one instance: the engine that runs them, and the planner, while this instance leads. */
+export class ReactiveCrew implements Crew {
+  readonly tasks: TaskStore;
+  readonly handover: Handover<TaskRecord, TaskSettlement>;
+  readonly #options: ReactiveCrewOptions;
+  readonly #trigger: TaskTrigger;
+  readonly #engine: Engine<TaskRecord, TaskSettlement>;
+  readonly #election: Election;
+  #planner: Planner | undefined;
+  #seat: Seat | undefined;
+  #ending: Promise<void> = Promise.resolve();
+  /** Who was alive at the last look. */
+  #lives = '';
+  #adverts: readonly TaskAdvert[] = [];
+  readonly #peers: Peers;
+  readonly #published = new Set<TaskPlan>();
+
+  constructor(options: ReactiveCrewOptions) {
+    this.#options = options;
+    const { store, reactive, definitions, settings, station } = options;
+    this.#peers = new Peers(store.clock);
+    this.tasks = reactive.tasks(() => definitions.plans);
+    this.#trigger = new TaskTrigger({
+      ...settings,
+      store,
+      tasks: this.tasks,
+      definitions: definitions.tasks,
+      adverts: () => this.#adverts,
+      instanceId: options.instanceId,
+      events: options.events,
+      error: options.error,
+      log: options.log,
+      meter: options.meter,
+      changed: () => this.#engine.notify(),
+    });
+    this.#engine = this.#makeEngine();
+    this.#election = new Election({
+      planner: reactive.planner,
+      instances: store.instances,
+      clock: store.clock,
+      self: () => station.self,
+      detector: options.detector,
+      mayLead: () => station.keeper.held,
+      gained: (term) => this.#gained(term),
+      lost: (term, reason) => this.#lost(term, reason),
+      error: (error) => options.error(error, 'lead'),
+    });
+    this.handover = new Handover({
+      store: this.tasks,
+      clock: store.clock,
+      conclude: (work, finished, policies) => this.#trigger.conclude(work, finished, { policies }),
+      isLastAttempt: (task, policies) => this.#trigger.isLastAttempt(task, policies),
+      unknown: () => this.#engine.unknown(),
+      recovered: (works) => this.#recovered(works),
+      error: (error) => options.error(error, 'reclaim'),
+    });
+    station.join(this);
+  }
+
+  get state(): EngineState {
+    return this.#engine.state;
+  }
+
+  /** What this instance says of itself. */
+  get adverts(): readonly TaskAdvert[] {
+    return this.#adverts;
+  }
+
+  get leads(): boolean {
+    return this.#election.term !== undefined;
+  }
+
+  /** What has gone wrong with planning for a while, where this instance plans. */
+  get troubles(): readonly string[] {
+    return this.#planner?.troubles ?? [];
+  }
+
+  /** How planning goes, where this instance plans. */
+  async vitals(): Promise<PlannerVitals | undefined> {
+    return this.#planner?.vitals();
+  }
+
+  /** Definitions are stored and indexes exist; before the instance registers, so that it says what it runs. */
+  async prepare(): Promise<void> {
+    const { reactive, definitions } = this.#options;
+    const plans = [...definitions.plans.values()].filter((plan) => !this.#published.has(plan));
+    await reactive.prepare(plans);
+    this.#adverts = [...this.#adverts, ...(await reactive.planner.publish(plans))];
+    for (const plan of plans) this.#published.add(plan);
+  }
+
+  async start(): Promise<void> {
+    const { works, reactive, store, error } = this.#options;
+    if (works) this.#engine.start();
+    else this.#seat = this.#listen();
+    try {
+      this.observe(await store.instances.list());
+      // Whoever leads learns that there is somebody new.
+      await reactive.planner.ring(true);
+    } catch (problem) {
+      // The next renewal looks again; the leader looks now and then by itself.
+      error(problem, 'start');
+    }
+  }
+
+  /** Who only plans has no claim loop that listens. */
+  #listen(): Seat {
+    const seat = this.#options.station.listener.join({
+      kind: 'tasks',
+      wake: () => this.#listenAndLook(),
+      cancel: () => undefined,
+    });
+    void seat.idle().then(() => this.#lookAround());
+    return seat;
+  }
+
+  /** Listen first, then look: an instance that came before the channel was open is found by the look. */
+  #listenAndLook(): void {
+    void this.#seat?.idle().then(() => this.#lookAround());
+  }
+
+  /** A task was defined while the instance runs. */
+  async added(): Promise<void> {
+    const { station, reactive } = this.#options;
+    await this.prepare();
+    await station.keeper.announce();
+    this.#engine.notify();
+    await reactive.planner.ring(true);
+    this.#planner?.nudge();
+  }
+
+  /** Leadership goes first, so that the next leader need not wait for handlers. */
+  async resign(): Promise<void> {
+    this.#stopPlanner();
+    await this.#ending;
+    await this.#election.resign();
+  }
+
+  async stop(
+    timeoutMs: number,
+  ): Promise<{ readonly handedBack: readonly TaskRecord[]; readonly unrecorded: number }> {
+    this.#trigger.stop();
+    return this.#engine.stop(timeoutMs);
+  }
+
+  observe(cluster: Cluster): void {
+    // What was planned while this instance believed to be alone rang for nobody: who has come is told now.
+    if (this.#peers.observe(cluster, this.#options.station.self)) this.#planner?.ringElsewhere();
+    if (this.#options.plans) this.#election.observe(cluster);
+    this.#countAlive(cluster);
+  }
+
+  /** Which definitions are in force depends on who is alive: a rollback takes effect when the newer ones are gone. */
+  #countAlive(cluster: Cluster): void {
+    const alive = cluster.instances.filter((one) => !one.dead && one.leftMs > 0).map((one) => one.life);
+    const lives = alive.sort().join();
+    if (lives === this.#lives) return;
+    this.#lives = lives;
+    this.#planner?.nudge();
+  }
+
+  news(): void {
+    this.#planner?.nudge();
+    // Who has come must be woken from now on; who has gone may have been the leader.
+    this.#lookAround();
+  }
+
+  #lookAround(): void {
+    const { store, error, plans } = this.#options;
+    if (!plans) return;
+    store.instances.list().then(
+      (cluster) => this.observe(cluster),
+      (problem: unknown) => error(problem, 'lead'),
+    );
+  }
+
+  slotFreed(): void {
+    // The engine is a member of its own.
+  }
+
+  leaseLost(): void {
+    this.#election.lose('the lease of its instance was lost');
+  }
+
+  /** The next look at the cluster decides who leads. */
+  leaseRegained(): void {
+    this.#republish().catch((problem: unknown) => this.#options.error(problem, 'publish'));
+  }
+
+  /** The lease may have gone with the whole database: definitions and indexes would not come back by themselves. */
+  async #republish(): Promise<void> {
+    const { reactive } = this.#options;
+    const plans = [...this.#published];
+    await reactive.prepare(plans);
+    await reactive.planner.publish(plans);
+    await reactive.planner.ring(true);
+    this.#planner?.nudge();
+  }
+
+  leaseRenewed(): void {
+    if (this.#seat === undefined) return;
+    // Without a claim loop nobody else listens, or looks who leads.
+    this.#listenAndLook();
+  }
+
+  #makeEngine(): Engine<TaskRecord, TaskSettlement> {
+    const { store, station, settings, error, leaseLost, observed, ...rest } = this.#options;
+    return new Engine({
+      ...rest,
+      kind: 'tasks',
+      station,
+      store: this.tasks,
+      clock: store.clock,
+      trigger: this.#trigger,
+      concurrency: settings.concurrency,
+      paused: () => Promise.resolve(false),
+      events: {
+        error,
+        leaseLost,
+        observed: (cluster, glance) => {
+          if (this.#trigger.observe(cluster.inForce)) this.#engine.notify();
+          this.observe(cluster);
+          observed(cluster, glance);
+        },
+      },
+    });
+  }
+
+  #gained(term: Term): void {
+    const { store, reactive, settings, events, instanceId, log, meter, tracer } = this.#options;
+    const planner = new Planner({
+      ...settings,
+      reactive,
+      instances: store.instances,
+      clock: store.clock,
+      term,
+      instanceId,
+      leaseMs: this.#options.leaseMs,
+      leaseLeftMs: () => this.#options.station.keeper.leftMs,
+      events,
+      log,
+      meter,
+      tracer,
+      error: this.#options.error,
+      alone: () => this.#peers.none,
+      planned: () => this.#engine.notify(),
+      overtaken: () => this.#election.lose('another instance leads'),
+    });
+    this.#planner = planner;
+    log.info({ term: term.term }, 'this instance plans reactive tasks now');
+    events.emit('leader:gained', { term: term.term, instanceId });
+    void this.#ending.then(() => {
+      if (this.#planner === planner) planner.start();
+    });
+  }
+
+  #lost(term: Term, reason: string): void {
+    const { events, instanceId, log } = this.#options;
+    this.#stopPlanner();
+    log.warn({ term: term.term }, `this instance does not plan reactive tasks any more: ${reason}`);
+    events.emit('leader:lost', { term: term.term, reason, instanceId });
+  }
+
+  #stopPlanner(): void {
+    const planner = this.#planner;
+    this.#planner = undefined;
+    if (planner === undefined) return;
+    const { error } = this.#options;
+    this.#ending = this.#ending
+      .then(() => planner.stop())
+      .catch((problem: unknown) => error(problem, 'plan'));
+  }
+
+  #recovered(works: readonly Recovered<TaskRecord, TaskSettlement>[]): void {
+    const { log, recovered, meter } = this.#options;
+    const names = [...new Set(works.map(({ work }) => work.name))];
+    log.info({ names }, `${String(works.length)} tasks of a dead process were handed on`);
+    for (const { work, finished, settlement, retryAt } of works) {
+      meter.reclaimed('task', work.name);
+      this.#trigger.recorded(work, finished, { settlement, ...(retryAt === undefined ? {} : { retryAt }) });
+    }
+    recovered(works.length);
+    this.#engine.notify();
+  }
+}

@@ -1,0 +1,104 @@
+import type { Timer } from '../../core/clock.js';
+import { realTimer } from '../../core/clock.js';
+import type { WatchHandlers } from '../../store/port.js';
+import type { Driver, Queryable } from '../connection/driver.js';
+import type { Names } from '../schema/names.js';
+
+/** What instances tell each other on the channel of their schema. */
+export type Message =
+  | { readonly what: 'jobs'; readonly key?: string; readonly name?: string }
+  | { readonly what: 'tasks' | 'cancel' | 'news' }
+  | { readonly what: 'nonce'; readonly nonce: string };
+
+/**
+ * The end of a statement that may ring: $2 is the channel, $3 the message, empty for silence. It goes with the write,
+ * and PostgreSQL delivers it when that is committed.
+ */
+export const RING = `union all select pg_notify($2::text, $3::text)::text where $3::text <> ''`;
+
+/** A message holds 8,000 bytes; a job with a longer name wakes without being named. */
+const MOST_BYTES = 7_000;
+
+export function wakeMessage(job?: { readonly id: string; readonly name: string }): string {
+  const named = job === undefined ? {} : { key: job.id, name: job.name };
+  const hint = JSON.stringify({ what: 'jobs', ...named } satisfies Message);
+  return Buffer.byteLength(hint) <= MOST_BYTES ? hint : wakeMessage();
+}
+
+export const message = (what: 'tasks' | 'cancel' | 'news'): string =>
+  JSON.stringify({ what } satisfies Message);
+
+/** Tells the handlers what a message says; others' words on the channel are passed over. */
+export function hear(text: string, handlers: WatchHandlers): void {
+  const heard = parsed(text);
+  if (heard?.what === 'jobs') {
+    const { key, name } = heard;
+    handlers.wake('jobs', key === undefined || name === undefined ? undefined : { key, name });
+  } else if (heard?.what === 'tasks') handlers.wake('tasks');
+  else if (heard?.what === 'cancel') handlers.cancel();
+  else if (heard?.what === 'news') handlers.news();
+}
+
+export function parsed(text: string): Message | undefined {
+  try {
+    return JSON.parse(text) as Message;
+  } catch {
+    return undefined;
+  }
+}
+
+const EVERY_MS = 100;
+const FOR_MS = 1_000;
+
+/**
+ * Rings for jobs in transactions of others, whose commit is not seen here: a few times in the second after the insert.
+ * A notification inside the transaction would be exact, but those that carry one commit one after the other.
+ */
+export class Bell {
+  /** `notify: 'commit'`: a caller's transaction carries the notification itself. */
+  readonly ringsAtCommit: boolean;
+  readonly #driver: Driver;
+  readonly #names: Names;
+  /** Transactions of our own with jobs in them: their commit is seen, and rung for at once. */
+  readonly #awaited = new WeakSet<Queryable>();
+  #timer: Timer | undefined;
+  #endsAt = 0;
+
+  constructor(driver: Driver, names: Names, ringsAtCommit: boolean) {
+    this.#driver = driver;
+    this.#names = names;
+    this.ringsAtCommit = ringsAtCommit;
+  }
+
+  /** Jobs were put into a transaction that will be committed later. */
+  afterCommit(transaction: Queryable): void {
+    if (this.ringsAtCommit) return;
+    this.#awaited.add(transaction);
+    this.#endsAt = performance.now() + FOR_MS;
+    this.#timer ??= realTimer(EVERY_MS, () => this.#again());
+  }
+
+  /** A transaction of our own was committed. */
+  committed(transaction: Queryable): void {
+    if (this.#awaited.delete(transaction)) this.ring(wakeMessage());
+  }
+
+  /** Best effort: whoever is not woken finds the work by its poll. */
+  ring(text: string): void {
+    void this.#driver
+      .query('select pg_notify($1::text, $2::text)::text as json', [this.#names.channel, text])
+      .catch(() => undefined);
+  }
+
+  stop(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    this.#endsAt = 0;
+  }
+
+  #again(): void {
+    this.#timer = undefined;
+    this.ring(wakeMessage());
+    if (performance.now() < this.#endsAt) this.#timer = realTimer(EVERY_MS, () => this.#again());
+  }
+}

@@ -1,0 +1,55 @@
+import { randomBytes } from 'node:crypto';
+import { pause } from '../../core/clock.js';
+import type { TidemillError } from '../../core/errors.js';
+import type { Watch, WatchHandlers } from '../../store/port.js';
+import { hear, parsed, type Message } from './notifier.js';
+import type { Sql } from '../connection/connection.js';
+import { run, sorted } from '../connection/errors.js';
+
+/** A pooler that gives every statement another connection swallows what is said on the one that listens. */
+const HEARD_WITHIN_MS = 2_000;
+
+const DEAF =
+  'a notification that this process sent itself was not heard; is there a transaction pooler in between? ' +
+  'Give `listenUrl`, a URL that goes past it';
+
+/** Listens on the schema's channel. At first it says a word of its own, to be sure that it would hear others. */
+export async function watch(
+  sql: Sql,
+  handlers: WatchHandlers,
+): Promise<Watch | { readonly unavailable: string }> {
+  const { driver, names, clock } = sql;
+  const nonce = randomBytes(8).toString('hex');
+  const heard = new AbortController();
+  let broken: TidemillError | undefined;
+  const listening = await run('listen', () =>
+    driver.listen(names.channel, {
+      message: (text) => {
+        const said = parsed(text);
+        if (said?.what === 'nonce' && said.nonce === nonce) heard.abort();
+        else hear(text, handlers);
+      },
+      broken: (error) => {
+        broken = sorted('listen', error);
+        heard.abort();
+        handlers.broken(broken);
+      },
+    }),
+  );
+  if ('unavailable' in listening) return listening;
+  const text = JSON.stringify({ what: 'nonce', nonce } satisfies Message);
+  await run('listen', () =>
+    driver.query('select pg_notify($1::text, $2::text)::text as json', [names.channel, text]),
+  ).catch(async (error: unknown) => {
+    await listening.close();
+    throw error;
+  });
+  const unheard = await pause(clock, HEARD_WITHIN_MS, heard.signal);
+  // A connection that was lost meanwhile says nothing about a pooler.
+  if (broken !== undefined) throw broken;
+  if (unheard) {
+    await listening.close();
+    return { unavailable: DEAF };
+  }
+  return listening;
+}

@@ -1,0 +1,135 @@
+import { StoreError } from '../../core/errors.js';
+import { ServerClock } from '../../core/server-clock.js';
+import { Bell } from '../cluster/notifier.js';
+import type { Driver, Queryable } from './driver.js';
+import { run } from './errors.js';
+import { withRetries } from './conflicts.js';
+import { checkMigrated, migrate, versionOf } from '../schema/migrate.js';
+import type { Names } from '../schema/names.js';
+import { rows } from './rows.js';
+
+/** A database that was just opened, and what is particular to it. */
+export interface Opened {
+  readonly driver: Driver;
+  /** An expression: the time by which leases are given and judged. */
+  readonly leaseNow: () => string;
+  /** Called once a minute, where no worker of the server's own cleans up behind updates. */
+  readonly tidy?: (names: Names) => Promise<void>;
+  /** Called once, when the schema is there. */
+  readonly ready?: (names: Names) => Promise<void>;
+}
+
+/** What every query file needs. */
+export interface Sql {
+  readonly driver: Driver;
+  readonly names: Names;
+  readonly clock: ServerClock;
+  readonly bell: Bell;
+  readonly leaseNow: () => string;
+  readonly tidy: () => Promise<void>;
+  /** Handles of transactions that the store itself has begun, and not ended. */
+  readonly ownTransactions: WeakSet<Queryable>;
+}
+
+export interface ConnectionOptions {
+  readonly names: Names;
+  /** Whether the schema is brought up to date, only looked at, or taken as it is. */
+  readonly migrate: boolean | 'unchecked';
+  readonly notify: 'later' | 'commit';
+  readonly open: () => Promise<Opened>;
+}
+
+/** A producer that runs for long reads the server's time again this often. */
+const CLOCK_AGE_MS = 60_000;
+const CLOCK_READINGS = 3;
+
+/** Opens the database for the first holder, and closes it after the last one. */
+export class Connection {
+  readonly clock: ServerClock = new ServerClock();
+  readonly #options: ConnectionOptions;
+  readonly #holders = new Set<object>();
+  #opening: Promise<Sql> | undefined;
+  #open: Sql | undefined;
+
+  constructor(options: ConnectionOptions) {
+    this.#options = options;
+  }
+
+  get sql(): Sql {
+    if (this.#open !== undefined) return this.#open;
+    throw new StoreError('The store is closed; it opens again with the next call on a mill.', {
+      transient: true,
+    });
+  }
+
+  get isOpen(): boolean {
+    return this.#open !== undefined;
+  }
+
+  async acquire(holder: object): Promise<void> {
+    this.#holders.add(holder);
+    const opening = (this.#opening ??= this.#connect());
+    try {
+      this.#open = await opening;
+    } catch (error) {
+      if (this.#opening === opening) this.#opening = undefined;
+      throw error;
+    }
+    if (this.clock.age > CLOCK_AGE_MS) await this.#readClock(this.#open.driver);
+  }
+
+  async release(holder: object): Promise<void> {
+    this.#holders.delete(holder);
+    if (this.#holders.size > 0 || this.#opening === undefined) return;
+    const opening = this.#opening;
+    this.#opening = undefined;
+    this.#open = undefined;
+    const sql = await opening.catch(() => undefined);
+    sql?.bell.stop();
+    await sql?.driver.close();
+  }
+
+  async #connect(): Promise<Sql> {
+    const { names, open, notify } = this.#options;
+    return run('open the store', async () => {
+      const { leaseNow, tidy, ready, ...opened } = await open();
+      const driver = withRetries(opened.driver);
+      try {
+        const there = await this.#prepare(driver);
+        await this.#readClock(driver);
+        if (there) await ready?.(names);
+      } catch (error) {
+        await driver.close().catch(() => undefined);
+        throw error;
+      }
+      const bell = new Bell(driver, names, notify === 'commit');
+      return {
+        driver,
+        names,
+        clock: this.clock,
+        bell,
+        leaseNow,
+        tidy: async () => tidy?.(names),
+        ownTransactions: new WeakSet(),
+      };
+    });
+  }
+
+  /** False where there is no schema, which nobody may mind. */
+  async #prepare(driver: Driver): Promise<boolean> {
+    const { names, migrate: wanted } = this.#options;
+    if (wanted === 'unchecked') return (await versionOf(driver, names)) > 0;
+    await (wanted ? migrate(driver, names) : checkMigrated(driver, names));
+    return true;
+  }
+
+  async #readClock(driver: Driver): Promise<void> {
+    for (let reading = 0; reading < CLOCK_READINGS; reading += 1) {
+      const sentAt = performance.now();
+      const [ms] = await run('read the clock', () => rows<number>(driver, READ_CLOCK));
+      this.clock.learn(new Date(ms ?? 0), sentAt, performance.now());
+    }
+  }
+}
+
+const READ_CLOCK = `select round(extract(epoch from clock_timestamp()) * 1000)::text as json`;

@@ -1,0 +1,312 @@
+import type { FailureLine } from '../../core/records/failure-groups.js';
+import type { FieldValues } from '../../core/fields.js';
+import { FINISHED, JOB_STATUSES, type JobRecord, type JobStatus } from '../../core/records/job.js';
+import type { Ends, Found, JobFilter, NameCounts, Page, StatusCounts, TimeRange } from '../../store/port.js';
+import type { Sql } from '../connection/connection.js';
+import type { Queryable } from '../connection/driver.js';
+import { isTimeLimit, run } from '../connection/errors.js';
+import { answering, COLUMNS, LEAN_COLUMNS, ms, recordOf, records } from './record.js';
+import { rows } from '../connection/rows.js';
+import { limited, withinLimit } from '../connection/time-limit.js';
+import { isStorable, timeText } from '../connection/values.js';
+
+/** Combinations that no index serves may take this long. */
+const TIME_LIMIT_MS = 5_000;
+
+const COLUMN = { createdAt: 'created_at', updatedAt: 'updated_at', nextRunAt: 'next_run_at' } as const;
+
+/** Gathers the values of a statement, each under the next number. */
+class Parameters {
+  readonly values: (string | number | null)[] = [];
+
+  add(value: string | number, type: string): string {
+    this.values.push(value);
+    return `$${String(this.values.length)}::${type}`;
+  }
+
+  list(texts: readonly string[]): string {
+    return `array(select json_array_elements_text(${this.add(JSON.stringify(texts.filter(isStorable)), 'text')}::json))`;
+  }
+}
+
+/** The statuses that a filter leaves, apart from those that run: the lists' indexes leave them out. */
+const RESTING = JOB_STATUSES.filter((status) => status !== 'processing');
+const literal = (statuses: readonly JobStatus[]): string =>
+  statuses.map((status) => `'${status}'`).join(', ');
+
+function range(column: string, { from, to }: TimeRange, parameters: Parameters): string[] {
+  return [
+    ...(from === undefined ? [] : [`${column} >= ${parameters.add(timeText(from), 'text')}::timestamptz`]),
+    ...(to === undefined ? [] : [`${column} <= ${parameters.add(timeText(to), 'text')}::timestamptz`]),
+  ];
+}
+
+/** An allow-list of columns; every value is a parameter. Statuses are a closed set, and said apart. */
+function conditions(filter: JobFilter, parameters: Parameters): string[] {
+  const { ids, name, uniqueKey, createdAt, updatedAt, nextRunAt, error, data } = filter;
+  return [
+    ...(ids === undefined ? [] : [`id = any(${parameters.list(ids)})`]),
+    ...(name === undefined ? [] : [`name = any(${parameters.list(name)})`]),
+    ...(uniqueKey === undefined ? [] : [`unique_key = any(${parameters.list(uniqueKey)})`]),
+    ...(createdAt === undefined ? [] : range('created_at', createdAt, parameters)),
+    ...(updatedAt === undefined ? [] : range('updated_at', updatedAt, parameters)),
+    ...(nextRunAt === undefined ? [] : range('next_run_at', nextRunAt, parameters)),
+    ...(error === undefined
+      ? []
+      : [
+          isStorable(error)
+            ? `strpos(lower(fail_reason), lower(${parameters.add(error, 'text')})) > 0`
+            : 'false',
+        ]),
+    ...(data === undefined ? [] : fieldConditions('data', data, parameters)),
+  ];
+}
+
+/**
+ * Parts of a column of JSON. The path is text of a language of its own, so its keys are written as JSON texts; in its lax
+ * mode lists on the way and at the end are looked into. The value is a variable of that language.
+ */
+function fieldConditions(column: string, fields: FieldValues, parameters: Parameters): string[] {
+  return Object.entries(fields).map(([path, value]) => {
+    if (!isStorable(path) || (typeof value === 'string' && !isStorable(value))) return 'false';
+    const keys = path.split('.').map((key) => `.${JSON.stringify(key)}`);
+    const test = parameters.add(`$${keys.join('')} ? (@ == $value)`, 'text');
+    return `jsonb_path_exists(${column}, ${test}::jsonpath, ${parameters.add(JSON.stringify({ value }), 'text')}::jsonb, true)`;
+  });
+}
+
+const where = (all: readonly string[]): string => (all.length === 0 ? '' : `where ${all.join(' and ')}`);
+
+/** After a job: later in the sort, ties by id. */
+function after({ after: last, field, direction }: Page, parameters: Parameters): string[] {
+  if (last === undefined) return [];
+  const at = parameters.add(timeText(last.at), 'text');
+  const id = parameters.add(last.key, 'text');
+  return [`(${COLUMN[field]}, id) ${direction === 1 ? '>' : '<'} (${at}::timestamptz, ${id})`];
+}
+
+/**
+ * The statement of `find`. Each branch is a range that an index has in order and answers a page at most: one for each
+ * name and resting status, or for each status, and one for what runs, which is little. The first page of all of them
+ * together is the answer.
+ */
+export function findStatement(
+  { names: { jobs } }: Sql,
+  filter: JobFilter,
+  page: Page,
+): { text: string; values: (string | number | null)[] } {
+  const parameters = new Parameters();
+  const statuses = filter.status ?? JOB_STATUSES;
+  const { name, ...rest } = filter;
+  const among = byName(jobs, filter, page, parameters);
+  const shared = [
+    ...conditions(among === undefined ? filter : rest, parameters),
+    ...(among === undefined ? [] : ['j.name = n.name']),
+    ...after(page, parameters),
+  ];
+  const limit = parameters.add(page.limit + 1, 'integer');
+  const direction = page.direction === 1 ? 'asc' : 'desc';
+  const order = `order by ${COLUMN[page.field]} ${direction}, id ${direction}`;
+  const branch = (own: readonly string[]): string => {
+    const pageOf = `select j.* from ${jobs} j ${where([...own, ...shared])} ${order} limit ${limit}`;
+    return among === undefined
+      ? `(${pageOf})`
+      : `(select p.* from ${among} n cross join lateral (${pageOf}) p)`;
+  };
+  const branches = restingBranches(page, statuses).map(branch);
+  if (statuses.includes('processing')) branches.push(branch([`status = 'processing'`]));
+  const all = branches.length === 0 ? branch(['false']) : branches.join(' union all ');
+  return {
+    text: answering(COLUMNS, `(select * from (${all}) b ${order} limit ${limit}) page`),
+    values: parameters.values,
+  };
+}
+
+/** The names that each have their own range, where an index begins with the name. */
+function byName(jobs: string, filter: JobFilter, page: Page, parameters: Parameters): string | undefined {
+  const pendingOnly = filter.status?.length === 1 && filter.status[0] === 'pending';
+  if (page.field === 'updatedAt') return undefined;
+  if (filter.name !== undefined)
+    return `(select unnest(${parameters.list([...new Set(filter.name)])}) as name)`;
+  return page.field === 'nextRunAt' && pendingOnly ? `(${pendingNames(jobs)})` : undefined;
+}
+
+/** An index of the lists has each status in order by itself. */
+function restingBranches(page: Page, statuses: readonly JobStatus[]): string[][] {
+  const resting = RESTING.filter((status) => statuses.includes(status));
+  if (resting.length === RESTING.length && page.field === 'createdAt') return [[`status <> 'processing'`]];
+  const anyTime = page.field === 'nextRunAt' ? [`next_run_at > '-infinity'`] : [];
+  return resting.map((status) => [`status = '${status}'`, ...(status === 'pending' ? anyTime : [])]);
+}
+
+/** The names in a range of an index, by one key each. */
+export const distinctNames = (jobs: string, condition: string): string => `
+  with recursive named as (
+    (select name from ${jobs} where ${condition} order by name limit 1)
+    union all
+    select (select j.name from ${jobs} j where ${condition} and j.name > n.name order by j.name limit 1)
+    from named n where n.name is not null
+  )
+  select name from named where name is not null`;
+
+const pendingNames = (jobs: string): string =>
+  distinctNames(jobs, `status = 'pending' and next_run_at > '-infinity'`);
+
+export async function get({ driver, names }: Sql, id: string): Promise<JobRecord | undefined> {
+  const parameters = new Parameters();
+  const text = answering(COLUMNS, `${names.jobs} where id = any(${parameters.list([id])})`);
+  return (await run('read job', () => records(driver, text, parameters.values)))[0];
+}
+
+/** One statement, so that a job that ends meanwhile is neither in both answers nor in none. */
+export async function ends({ driver, names }: Sql, ids: readonly string[]): Promise<Ends> {
+  const parameters = new Parameters();
+  const asked = `${names.jobs} where id = any(${parameters.list(ids)}) and status`;
+  const finished = `in (${FINISHED.map((status) => `'${status}'`).join(', ')})`;
+  const live = `select json_build_object('live', id)::text from ${asked} not ${finished}`;
+  const text = `${answering(COLUMNS, `${asked} ${finished}`)} union all ${live}`;
+  const { rows } = await run('read jobs', () => driver.query(text, parameters.values));
+  const texts = rows.map(({ json }) => json as string);
+  const isLive = (json: string): boolean => json.startsWith('{"live"');
+  return {
+    ended: texts.filter((json) => !isLive(json)).map(recordOf),
+    live: texts.filter(isLive).map((json) => (JSON.parse(json) as { readonly live: string }).live),
+  };
+}
+
+export const cursorKey = (record: JobRecord): string => record.id;
+
+export async function find(sql: Sql, filter: JobFilter, page: Page): Promise<Found> {
+  const { text, values } = findStatement(sql, filter, page);
+  return run('find', async () => {
+    try {
+      const found = await limited(sql.driver, TIME_LIMIT_MS, (transaction) =>
+        records(transaction, text, values),
+      );
+      return {
+        jobs: inOrder(found, page).slice(0, page.limit),
+        more: found.length > page.limit,
+        partial: false,
+      };
+    } catch (error) {
+      if (isTimeLimit(error)) return { jobs: [], more: false, partial: true };
+      throw error;
+    }
+  });
+}
+
+/** As the statement sorted them; the columns that are answered hide that order from the last step of it. */
+function inOrder(jobs: readonly JobRecord[], { field, direction }: Page): JobRecord[] {
+  const byId = (a: JobRecord, b: JobRecord): number => Buffer.compare(Buffer.from(a.id), Buffer.from(b.id));
+  return [...jobs].sort((a, b) => direction * (a[field].getTime() - b[field].getTime() || byId(a, b)));
+}
+
+export async function count({ driver, names }: Sql, filter: JobFilter, most: number): Promise<number> {
+  const parameters = new Parameters();
+  const all = [
+    ...(filter.status === undefined ? [] : inAny(filter.status)),
+    ...conditions(filter, parameters),
+  ];
+  const limit = Number.isFinite(most) ? `limit ${parameters.add(most, 'bigint')}` : '';
+  const text = `select count(*)::text as json from (select from ${names.jobs} ${where(all)} ${limit}) counted`;
+  const counted = (on: Queryable): Promise<readonly number[]> => rows<number>(on, text, parameters.values);
+  const [number = 0] = await run('count', () =>
+    Number.isFinite(most) ? withinLimit(driver, 'count', TIME_LIMIT_MS, counted) : counted(driver),
+  );
+  return number;
+}
+
+const inAny = (statuses: readonly JobStatus[]): string[] =>
+  statuses.length === 0 ? ['false'] : [`status in (${literal(statuses)})`];
+
+/** Each failed job is one key of an index; of one name the newest by their birth, since that is what an index has in order. */
+function failuresStatement({ names: { jobs } }: Sql, name?: string): string {
+  const [own, order] = name === undefined ? ['', 'updated_at'] : ['and name = $2::text', 'created_at'];
+  return `select json_build_object('name', name, 'message', coalesce(fail_reason, ''), 'at', at)::text as json
+    from (select name, fail_reason, ${ms('updated_at')} as at from ${jobs} where status = 'failed' ${own}
+      order by ${order} desc, id desc limit $1::integer) f`;
+}
+
+export async function failures(sql: Sql, limit: number, name?: string): Promise<readonly FailureLine[]> {
+  if (name !== undefined && !isStorable(name)) return [];
+  const values = [limit, ...(name === undefined ? [] : [name])];
+  const found = await run('read failures', () =>
+    rows<{ name: string; message: string; at: number }>(sql.driver, failuresStatement(sql, name), values),
+  );
+  return found.map((line) => ({ ...line, at: new Date(line.at) }));
+}
+
+/** Reads matching jobs without their payload, in the order of their ids: what changes on the way never comes twice. */
+export async function* each(
+  { driver, names }: Sql,
+  filter: JobFilter,
+  size: number,
+): AsyncGenerator<readonly JobRecord[]> {
+  for (let last = ''; ;) {
+    const parameters = new Parameters();
+    const all = [
+      ...(filter.status === undefined ? [] : inAny(filter.status)),
+      ...conditions(filter, parameters),
+      `id > ${parameters.add(last, 'text')}`,
+    ];
+    const limit = parameters.add(size, 'integer');
+    const text = answering(LEAN_COLUMNS, `${names.jobs} ${where(all)} order by id limit ${limit}`);
+    const found = await run('find', () => records(driver, text, parameters.values));
+    if (found.length > 0) yield found;
+    if (found.length < size) return;
+    last = found.at(-1)?.id ?? '';
+  }
+}
+
+/**
+ * Counts stop at the cap, so that a million finished jobs cost no more than it. Each status of each name is a range by
+ * itself, and asked for in the order of its index: without that, reading the table from its beginning may look cheaper.
+ * What runs is little, and counted once for all names.
+ */
+export function statsStatement({ names: { jobs } }: Sql): string {
+  const counts = RESTING.map(
+    (status) => `select '${status}' as status, count(*) as count from (
+      select from ${jobs} where name = n.name and status = '${status}'
+      order by created_at desc, id desc limit budget.cap + 1) one`,
+  );
+  const running = `select 'processing', coalesce((select r.count from running r where r.name = n.name), 0)`;
+  return `
+  with running as materialized (
+    select name, count(*) as count from ${jobs} where status = 'processing' group by name
+  ), named as materialized (
+    (${distinctNames(jobs, `status <> 'processing'`)}) union select name from running
+  ), budget as (select greatest(1000, $1::bigint / greatest(1, count(*))) as cap from named)
+  select json_build_object('name', n.name, 'status', c.status, 'count', c.count, 'cap', budget.cap,
+    'rows', (select reltuples from pg_class where oid = $2::text::regclass))::text as json
+  from named n cross join budget cross join lateral (${[...counts, running].join(' union all ')}) c`;
+}
+
+interface Counted {
+  readonly name: string;
+  readonly status: JobStatus;
+  readonly count: number;
+  readonly cap: number;
+  readonly rows: number;
+}
+
+export async function stats(sql: Sql, cap: number): Promise<{ names: readonly NameCounts[]; total: number }> {
+  const counted = await run('stats', () =>
+    rows<Counted>(sql.driver, statsStatement(sql), [cap, sql.names.jobs]),
+  );
+  const byName = new Map<string, Counted[]>();
+  for (const one of counted) byName.set(one.name, [...(byName.get(one.name) ?? []), one]);
+  const names = [...byName].map(([name, ones]) => ({
+    name,
+    counts: Object.fromEntries(
+      ones.map(({ status, count: found, cap: most }) => [status, Math.min(most, found)]),
+    ) as StatusCounts,
+    capped: JOB_STATUSES.filter((status) => ones.some((one) => one.status === status && one.count > one.cap)),
+  }));
+  const sum = counted.reduce((total, one) => total + Math.min(one.cap, one.count), 0);
+  const isCapped = names.some(({ capped }) => capped.length > 0);
+  return {
+    names: names.sort((a, b) => (a.name < b.name ? -1 : 1)),
+    // The server's own estimate, where counting all of them would take too long.
+    total: isCapped ? Math.max(sum, Math.round(counted[0]?.rows ?? 0)) : sum,
+  };
+}

@@ -1,0 +1,207 @@
+import { pause } from '../../core/clock.js';
+import { StoreError } from '../../core/errors.js';
+import type { JobRecord } from '../../core/records/job.js';
+import type { Inserted, NewJob } from '../../store/port.js';
+import { LOCK_MS } from '../connection/around-locks.js';
+import { wakeMessage } from '../cluster/notifier.js';
+import type { Sql } from '../connection/connection.js';
+import type { Queryable } from '../connection/driver.js';
+import { isLocked, isRolledBack, sorted } from '../connection/errors.js';
+import { checked, winnersStatement, write, type Identified, type Writing } from './new-jobs.js';
+import { recordOfNew, toRecord, type Row } from './record.js';
+import { mayBeMarked } from '../connection/values.js';
+
+/** A key that was taken and is free again a moment later, this often in a row, is a fault and not a race. */
+const TRIES = 50;
+/** Another enqueue holds a key for a moment; what takes longer is a transaction that somebody keeps open. */
+const BRIEFLY_MS = 50;
+/** For one job at a time, where the moment has passed already. */
+const AT_ONCE_MS = 2;
+const LONGEST_PAUSE_MS = 1_000;
+/** How long a call waits for a key in all. */
+const PATIENCE_MS = 30_000;
+
+/** One call: its jobs, and what became of each so far. */
+class Insertion {
+  readonly answers: (Inserted | undefined)[];
+  readonly #sql: Sql;
+  readonly #asked: readonly Identified[];
+  /** True once something may be stored: then an error says nothing about the rest. */
+  #wrote = false;
+
+  constructor(sql: Sql, jobs: readonly NewJob[]) {
+    this.#sql = sql;
+    this.#asked = jobs.map((job) => checked(job, sql.clock.now()));
+    this.answers = new Array<Inserted | undefined>(jobs.length).fill(undefined);
+  }
+
+  /** Positions that have no answer yet. */
+  get open(): readonly number[] {
+    return this.#asked.map((_job, at) => at).filter((at) => this.answers[at] === undefined);
+  }
+
+  /** Only a key, or an id, that the caller chose can be in somebody's way. */
+  isPlain(at: number): boolean {
+    const { uniqueKey, ownId } = this.#job(at);
+    return uniqueKey === undefined && ownId !== true;
+  }
+
+  async insert(positions: readonly number[], writing: Writing): Promise<void> {
+    let open = positions;
+    for (let tries = 0; open.length > 0 && tries < TRIES; tries += 1) {
+      await this.#write(open, writing);
+      open = await this.#readWinners(writing.on, this.#unanswered(open));
+    }
+    if (open.length === 0) return;
+    throw new StoreError('enqueue: a unique key was taken and free again many times in a row; try again.', {
+      transient: true,
+      outcomeUnknown: this.#wrote,
+    });
+  }
+
+  /** Waits for keys that open transactions hold, without keeping a connection meanwhile. */
+  async insertPatiently(writing: Writing): Promise<void> {
+    const { clock } = this.#sql;
+    const until = clock.monotonic() + PATIENCE_MS;
+    for (let pauseMs = BRIEFLY_MS; ; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
+      try {
+        await this.insert(this.open, writing);
+        return;
+      } catch (error) {
+        if (!isLocked(error)) throw error;
+        if (clock.monotonic() > until) throw heldUp(error, this.#wrote);
+      }
+      await pause(clock, pauseMs);
+    }
+  }
+
+  /** What the driver threw, as an error of ours. One that says that nothing was sent is about a later statement. */
+  sorted(error: unknown): Error {
+    const known = sorted('enqueue', error, this.#wrote || !isRolledBack(error));
+    const isPart = this.#wrote && known instanceof StoreError && !known.outcomeUnknown;
+    return isPart ? partlyStored(known) : known;
+  }
+
+  #job(at: number): Identified {
+    return this.#asked[at] as Identified;
+  }
+
+  #unanswered(positions: readonly number[]): readonly number[] {
+    return positions.filter((at) => this.answers[at] === undefined);
+  }
+
+  async #write(positions: readonly number[], writing: Writing): Promise<void> {
+    const jobs = positions.map((at) => this.#job(at));
+    await write(this.#sql, jobs, writing, (ids) => {
+      const stored = new Set(ids);
+      this.#wrote ||= stored.size > 0;
+      // Twins in one call have different ids, unless the caller gave them the same one.
+      for (const at of this.#unanswered(positions)) {
+        const job = this.#job(at);
+        if (stored.delete(job.id)) this.answers[at] = { job: recordOfNew(job), outcome: 'created' };
+      }
+    });
+  }
+
+  /** Fills in the answers of refused jobs; those whose winner is gone already are to be tried again. */
+  async #readWinners(on: Queryable, refused: readonly number[]): Promise<readonly number[]> {
+    if (refused.length === 0) return [];
+    const given = refused.map((at) => {
+      const { id, name, uniqueKey } = this.#job(at);
+      return { at, id, name, unique_key: uniqueKey };
+    });
+    const answer = await on.query(winnersStatement(this.#sql), [JSON.stringify(given)]);
+    for (const { json } of answer.rows) {
+      const { at, job } = JSON.parse(json as string) as { at: number; job: Row };
+      const winner = toRecord(job, mayBeMarked(json as string));
+      this.answers[at] = { job: winner, outcome: outcomeOf(this.#job(at), winner) };
+    }
+    return this.#unanswered(refused);
+  }
+}
+
+const partlyStored = (cause: StoreError): StoreError =>
+  new StoreError(
+    `enqueue: a part of this call may have been stored before this error; a call with the same \`id\` is safe to repeat. ${cause.message}`,
+    { cause, transient: cause.transient, outcomeUnknown: true },
+  );
+
+const heldUp = (cause: unknown, outcomeUnknown: boolean): StoreError =>
+  new StoreError(
+    `enqueue: an open transaction has held a unique key, or an id, of this call for ${String(PATIENCE_MS / 1_000)} s. ` +
+      'Nothing was stored for it; end that transaction, or try again.',
+    { cause, transient: true, outcomeUnknown },
+  );
+
+/** An id that the store made can only have been stored by an earlier try of the same call. */
+const outcomeOf = (job: Identified, winner: JobRecord): Inserted['outcome'] =>
+  job.ownId !== true && winner.id === job.id ? 'created' : 'existing';
+
+const alone = (sql: Sql, lockMs: number): Writing => ({ on: sql.driver.often, rings: true, lockMs });
+
+export async function insert(sql: Sql, jobs: readonly NewJob[]): Promise<readonly Inserted[]> {
+  const insertion = new Insertion(sql, jobs);
+  try {
+    await insertion.insertPatiently(alone(sql, LOCK_MS));
+  } catch (error) {
+    throw insertion.sorted(error);
+  }
+  return insertion.answers as readonly Inserted[];
+}
+
+/**
+ * All that can be stored now: a job whose key an open transaction holds is left out. At first together; where that meets
+ * a lock, those without a key go together, and the others one by one.
+ */
+export async function insertFree(
+  sql: Sql,
+  jobs: readonly NewJob[],
+): Promise<readonly (Inserted | undefined)[]> {
+  const insertion = new Insertion(sql, jobs);
+  try {
+    const blocked = await leftOut(insertion, insertion.open, alone(sql, BRIEFLY_MS));
+    if (blocked.length > 0) await apart(sql, insertion);
+  } catch (error) {
+    throw insertion.sorted(error);
+  }
+  return insertion.answers;
+}
+
+async function apart(sql: Sql, insertion: Insertion): Promise<void> {
+  const { open } = insertion;
+  await insertion.insert(
+    open.filter((at) => insertion.isPlain(at)),
+    alone(sql, LOCK_MS),
+  );
+  for (const at of insertion.open) await leftOut(insertion, [at], alone(sql, AT_ONCE_MS));
+  // The one that was to wake others may be among those that wait.
+  sql.bell.ring(wakeMessage());
+}
+
+/** Inserts these; answers them all if one of them waits for a lock. */
+async function leftOut(
+  insertion: Insertion,
+  positions: readonly number[],
+  writing: Writing,
+): Promise<readonly number[]> {
+  try {
+    await insertion.insert(positions, writing);
+    return [];
+  } catch (error) {
+    if (!isLocked(error)) throw error;
+    return positions;
+  }
+}
+
+/** In the caller's transaction. Its errors are the driver's own, by which the caller knows what to do. */
+export async function insertIn(
+  sql: Sql,
+  jobs: readonly NewJob[],
+  transaction: Queryable,
+): Promise<readonly Inserted[]> {
+  if (jobs.some((job) => job.wake === true)) sql.bell.afterCommit(transaction);
+  const insertion = new Insertion(sql, jobs);
+  const on = sql.driver.limited(transaction);
+  await insertion.insert(insertion.open, { on, rings: sql.bell.ringsAtCommit });
+  return insertion.answers as readonly Inserted[];
+}

@@ -1,0 +1,188 @@
+/** Transitions that people ask for. Each reads the job, then writes with what it saw as the precondition. */
+import { StoreError } from '../../core/errors.js';
+import { FINISHED, type JobRecord } from '../../core/records/job.js';
+import { pause } from '../../core/clock.js';
+import type { JobStore, RetentionMs } from '../../store/port.js';
+import { message, RING, wakeMessage } from '../cluster/notifier.js';
+import type { Sql } from '../connection/connection.js';
+import { isLocked, isUnique, run } from '../connection/errors.js';
+import { get } from './find.js';
+import { answering, COLUMNS, records } from './record.js';
+import { rows } from '../connection/rows.js';
+import { timeText } from '../connection/values.js';
+
+type RetentionOf = (name: string) => RetentionMs;
+/** A job that changes state between reading and writing, this often in a row, is a fault and not a race. */
+const TRIES = 20;
+/** How long people wait for a job that somebody's open transaction holds. */
+const PATIENCE_MS = 2_000;
+
+/** Updates one job if its status is still the one that was seen; $1 is its id, $2 and $3 ring. */
+async function write(
+  sql: Sql,
+  job: JobRecord,
+  assignments: string,
+  ring: string,
+  values: (string | number)[] = [],
+): Promise<JobRecord | undefined> {
+  const text = `with written as (
+      update ${sql.names.jobs} set ${assignments}, updated_at = statement_timestamp()
+      where id = $1::text and status = '${job.status}' returning *
+    ) ${answering(COLUMNS, 'written')} ${RING}`;
+  return sql.driver.transaction(async (transaction) => {
+    await transaction.query(`select set_config('lock_timeout', $1::text, true)::text as json`, [
+      String(PATIENCE_MS),
+    ]);
+    const [written] = await records(transaction, text, [job.id, sql.names.channel, ring, ...values]);
+    return written;
+  });
+}
+
+/** Reads and tries until the state held still for one read and one write. */
+async function decide<T>(
+  sql: Sql,
+  id: string,
+  step: (job: JobRecord) => Promise<T | undefined>,
+): Promise<T | undefined> {
+  return run('manage a job', async () => {
+    for (let tries = 0; tries < TRIES; tries += 1) {
+      const job = await get(sql, id);
+      if (job === undefined) return undefined;
+      const answer = await step(job).catch((error: unknown) => {
+        throw isLocked(error) ? heldUp(id, error) : error;
+      });
+      if (answer !== undefined) return answer;
+    }
+    throw new Error(`job ${id} changed its state ${String(TRIES)} times in a row`);
+  });
+}
+
+const heldUp = (id: string, cause: unknown): StoreError =>
+  new StoreError(`job ${id} is held by an open transaction, probably one that completes it; try again.`, {
+    cause,
+    transient: true,
+  });
+
+const CANCELLED = (parameter: string): string => `status = 'cancelled', finished_at = statement_timestamp(),
+  expires_at = statement_timestamp() + ${parameter}::double precision * interval '1 millisecond'`;
+const ASKED = `cancel_requested_at = statement_timestamp()`;
+
+export const cancel = (sql: Sql, id: string, retention: RetentionOf): ReturnType<JobStore['cancel']> =>
+  decide(sql, id, async (job) => {
+    if (FINISHED.includes(job.status)) return { outcome: 'finished' as const, job };
+    if (job.status === 'processing') {
+      const asked = await write(sql, job, ASKED, message('cancel'));
+      return asked && { outcome: 'requested' as const, job: asked };
+    }
+    const cancelled = await write(sql, job, CANCELLED('$4'), '', [retention(job.name).cancelled]);
+    return cancelled && { outcome: 'cancelled' as const, job: cancelled };
+  });
+
+/** A fresh sequence of attempts; what the last one left behind goes, its history stays. */
+const retried = (
+  parameter: string,
+): string => `status = 'pending', next_run_at = ${parameter}::text::timestamptz,
+  fail_count = 0, locked_at = null, fail_kind = null, first_failed_at = null, finished_at = null, expires_at = null,
+  cancel_requested_at = null, lease_token = null, result = null, progress = null`;
+
+export const retry = (sql: Sql, id: string, now: Date): ReturnType<JobStore['retry']> =>
+  decide(sql, id, async (job) => {
+    if (job.status === 'completed') return { outcome: 'finished' as const, job };
+    if (!FINISHED.includes(job.status)) return { outcome: 'unfinished' as const, job };
+    try {
+      const again = await write(sql, job, retried('$4'), wakeMessage(job), [timeText(now)]);
+      return again && { outcome: 'retried' as const, job: again };
+    } catch (error) {
+      if (isUnique(error)) return { outcome: 'live' as const, job };
+      throw error;
+    }
+  });
+
+export const remove = (sql: Sql, id: string): ReturnType<JobStore['remove']> =>
+  decide(sql, id, async (job) => {
+    if (job.status === 'processing') return { outcome: 'running' as const, job };
+    return (await removeBatch(sql, [job])) === 1 ? { outcome: 'removed' as const, job } : undefined;
+  });
+
+export const reschedule = (sql: Sql, id: string, at: Date): ReturnType<JobStore['reschedule']> =>
+  decide(sql, id, async (job) => {
+    if (job.status === 'processing') return { outcome: 'running' as const, job };
+    if (job.status !== 'pending') return { outcome: 'finished' as const, job };
+    const moved = await write(sql, job, `next_run_at = $4::text::timestamptz`, wakeMessage(job), [
+      timeText(at),
+    ]);
+    return moved && { outcome: 'rescheduled' as const, job: moved };
+  });
+
+const given = `json_to_recordset($1::text::json) as g(id text, kept double precision)`;
+
+/** Waiting and running jobs alike. What a transaction holds is passed over: $1 jobs · $2 and $3 ring */
+const cancelStatement = (jobs: string): string => `
+  with free as materialized (
+    select j.id, j.status, g.kept from ${jobs} j join ${given} on j.id = g.id
+    where j.status = 'pending' or (j.status = 'processing' and j.cancel_requested_at is null)
+    for update of j skip locked
+  ), cancelled as (
+    update ${jobs} j set ${CANCELLED('f.kept')}, updated_at = statement_timestamp()
+    from free f where j.id = f.id and f.status = 'pending' returning j.id
+  ), asked as (
+    update ${jobs} j set ${ASKED}, updated_at = statement_timestamp()
+    from free f where j.id = f.id and f.status = 'processing' returning j.id
+  )
+  select to_json(id)::text as json from cancelled union all select to_json(id)::text from asked ${RING}`;
+
+/** Which of them could still be cancelled. */
+const liveStatement = (jobs: string): string => `
+  select to_json(j.id)::text as json from ${jobs} j join ${given} on j.id = g.id
+  where j.status = 'pending' or (j.status = 'processing' and j.cancel_requested_at is null)`;
+
+const AGAIN_MS = 50;
+
+/** A claim holds a job for a moment, and a user's transaction for as long as it likes: the latter is not waited for. */
+export async function cancelBatch(
+  sql: Sql,
+  jobs: readonly JobRecord[],
+  retention: RetentionOf,
+): Promise<number> {
+  const { driver, names, clock } = sql;
+  const cancelling = message('cancel');
+  return run('cancel many', async () => {
+    let count = 0;
+    let open = jobs.map(({ id, name }) => ({ id, kept: retention(name).cancelled }));
+    for (let waited = 0; waited < PATIENCE_MS; waited += AGAIN_MS) {
+      const values = [JSON.stringify(open), names.channel, cancelling];
+      count += (await rows(driver, cancelStatement(names.jobs), values)).length;
+      const live = new Set(await rows<string>(driver, liveStatement(names.jobs), [JSON.stringify(open)]));
+      open = open.filter(({ id }) => live.has(id));
+      if (open.length === 0) break;
+      await pause(clock, AGAIN_MS);
+    }
+    return count;
+  });
+}
+
+/** Jobs with a unique key may meet a live twin, so each is a write of its own; the rest go in one. */
+export async function retryBatch(sql: Sql, jobs: readonly JobRecord[], now: Date): Promise<number> {
+  const keyed = jobs.filter((job) => job.uniqueKey !== undefined);
+  const plain = jobs.filter((job) => job.uniqueKey === undefined);
+  const text = `with written as (
+      update ${sql.names.jobs} j set ${retried('$4')}, updated_at = statement_timestamp()
+      from ${given} where j.id = g.id and j.status in ('failed', 'cancelled') returning j.id
+    ) select to_json(id)::text as json from written ${RING}`;
+  const values = [
+    JSON.stringify(plain.map(({ id }) => ({ id }))),
+    sql.names.channel,
+    wakeMessage(),
+    timeText(now),
+  ];
+  let count = (await run('retry many', () => rows(sql.driver, text, values))).length;
+  for (const job of keyed) if ((await retry(sql, job.id, now))?.outcome === 'retried') count += 1;
+  return count;
+}
+
+export async function removeBatch({ driver, names }: Sql, jobs: readonly JobRecord[]): Promise<number> {
+  const text = `delete from ${names.jobs} j using ${given}
+    where j.id = g.id and j.status <> 'processing' returning to_json(j.id)::text as json`;
+  const values = [JSON.stringify(jobs.map(({ id }) => ({ id })))];
+  return (await run('remove many', () => rows(driver, text, values))).length;
+}

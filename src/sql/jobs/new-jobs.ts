@@ -1,0 +1,143 @@
+import { OptionError } from '../../core/errors.js';
+import type { NewJob } from '../../store/port.js';
+import { batchOf, type BatchColumn } from '../connection/batch.js';
+import { lockLimitOf } from '../connection/around-locks.js';
+import { RING, wakeMessage } from '../cluster/notifier.js';
+import type { Sql } from '../connection/connection.js';
+import type { Queryable } from '../connection/driver.js';
+import { COLUMNS, newId } from './record.js';
+import { rows } from '../connection/rows.js';
+import { refusesText, timeText, toStored } from '../connection/values.js';
+
+/** A statement's text stays far below what the server and JavaScript can hold in one piece. */
+const MOST_CHARACTERS = 50_000_000;
+
+const COLUMNS_GIVEN: readonly BatchColumn[] = [
+  ['id', 'text'],
+  ['name', 'text'],
+  ['data', 'jsonb'],
+  ['status', 'text'],
+  ['priority', 'smallint'],
+  ['next_run_at', 'timestamptz'],
+  ['created_at', 'timestamptz'],
+  ['unique_key', 'text'],
+  ['retry_policy', 'jsonb'],
+  ['timeout_ms', 'double precision'],
+  ['trace', 'jsonb'],
+  ['locked_at', 'timestamptz'],
+  ['claimed_by', 'text'],
+  ['lease_token', 'text'],
+  ['heartbeat_interval', 'double precision'],
+];
+
+export type Identified = NewJob & { readonly id: string };
+
+/** Statements that take their keys in the same order cannot wait for each other crosswise. Of twins, the one asked for first is stored. */
+const IN_ONE_ORDER = `name collate "C", unique_key collate "C", case when unique_key is null then id end collate "C", at`;
+
+/** Conflicts raise no error, so that a caller's transaction lives on; the job in the way is read afterwards. */
+const insertStatement = ({ names }: Sql, given: string): string => `
+  with given as (${given}), stored as (
+    insert into ${names.jobs} (id, name, data, status, priority, next_run_at, created_at, updated_at, unique_key,
+      retry_policy, timeout_ms, trace, locked_at, last_heartbeat, claimed_by, lease_token, heartbeat_interval)
+    select id, name, data, status, priority, next_run_at, created_at, created_at, unique_key,
+      retry_policy, timeout_ms, trace, locked_at, locked_at, claimed_by, lease_token, heartbeat_interval
+    from given order by ${IN_ONE_ORDER}
+    on conflict do nothing
+    returning id
+  )
+  select to_json(id)::text as json from stored ${RING}`;
+
+/** Who holds the id, or else the unique key, of each job that was not stored. */
+export const winnersStatement = ({ names }: Sql): string => `
+  select json_build_object('at', g.at, 'job', row_to_json(w))::text as json
+  from json_to_recordset($1::text::json) as g(at integer, id text, name text, unique_key text)
+  cross join lateral (
+    (select ${COLUMNS} from ${names.jobs} where id = g.id)
+    union all
+    (select ${COLUMNS} from ${names.jobs}
+     where name = g.name and unique_key = g.unique_key and status in ('pending', 'processing'))
+    limit 1
+  ) w`;
+
+function storedJob(job: Identified): Readonly<Record<string, unknown>> {
+  const { claim } = job;
+  return {
+    id: job.id,
+    name: job.name,
+    data: toStored(job.data),
+    status: claim === undefined ? job.status : 'processing',
+    priority: job.priority,
+    next_run_at: timeText(job.nextRunAt),
+    created_at: timeText(job.createdAt),
+    unique_key: job.uniqueKey,
+    retry_policy: toStored(job.retryPolicy),
+    timeout_ms: job.timeoutMs,
+    trace: job.trace,
+    // By the producer's estimate of the server's time, as `created_at` is.
+    ...(claim === undefined
+      ? {}
+      : {
+          locked_at: timeText(job.createdAt),
+          claimed_by: claim.instance.instanceId,
+          lease_token: claim.token,
+          heartbeat_interval: claim.heartbeatMs,
+        }),
+  };
+}
+
+export function checked(job: NewJob, now: number): Identified {
+  checkStorable('id', job.id);
+  checkStorable('name', job.name);
+  checkStorable('uniqueKey', job.uniqueKey);
+  return job.id === undefined ? { ...job, id: newId(now) } : (job as Identified);
+}
+
+function checkStorable(option: string, text: string | undefined): void {
+  const fault = text === undefined ? null : refusesText(text);
+  if (fault !== null) throw new OptionError(`enqueue: ${option} ${fault}; use another one.`);
+}
+
+/** How a statement of new jobs is run. */
+export interface Writing {
+  readonly on: Queryable;
+  /** Wakes others with the write itself. */
+  readonly rings: boolean;
+  /** How long it waits for a key that an open transaction holds; undefined: as long as that lasts. */
+  readonly lockMs?: number;
+}
+
+/** Writes jobs in as few statements as their size allows, each a transaction of its own; tells which ids each has stored. */
+export async function write(
+  sql: Sql,
+  jobs: readonly Identified[],
+  { on, rings, lockMs }: Writing,
+  stored: (ids: readonly string[]) => void,
+): Promise<void> {
+  const waking = rings ? jobs.find((job) => job.wake === true) : undefined;
+  const batch = batchOf(COLUMNS_GIVEN, jobs.map(storedJob));
+  const given =
+    lockMs === undefined ? batch.rows : `select r.* from (${lockLimitOf(lockMs)}) as l, (${batch.rows}) as r`;
+  for (const [from, to] of piecesOf(batch.sizes)) {
+    const message = waking !== undefined && to === jobs.length ? wakeMessage(waking) : '';
+    const { shared, own } = batch.values(from, to);
+    const values = [shared, sql.names.channel, message, ...own];
+    stored(await rows<string>(on, insertStatement(sql, given), values));
+  }
+}
+
+/** Where each piece begins and ends, so that it is short enough for one statement. */
+function piecesOf(sizes: readonly number[]): (readonly [from: number, to: number])[] {
+  const pieces: (readonly [number, number])[] = [];
+  let from = 0;
+  let length = 0;
+  for (const [at, size] of sizes.entries()) {
+    if (at > from && length + size > MOST_CHARACTERS) {
+      pieces.push([from, at]);
+      from = at;
+      length = 0;
+    }
+    length += size;
+  }
+  return [...pieces, [from, sizes.length]];
+}

@@ -1,0 +1,273 @@
+import { randomBytes } from 'node:crypto';
+import type { Attempt, JobRecord, LogLine } from '../../core/records/job.js';
+import type { NewJob } from '../../store/port.js';
+import type { Queryable } from '../connection/driver.js';
+import { fromStored, mayBeMarked, readable, timeText, toStored } from '../connection/values.js';
+
+/** A time as milliseconds: the text of a timestamptz follows the session's time zone, which may be anybody's. */
+export const ms = (expression: string): string => `(extract(epoch from ${expression}) * 1000)::bigint`;
+
+/** Columns that stand in a record as they are, by the names that records have for them. */
+const PLAIN = {
+  id: 'id',
+  name: 'name',
+  status: 'status',
+  priority: 'priority',
+  claimed_by: 'claimedBy',
+  lease_token: 'leaseToken',
+  started_token: 'startedToken',
+  heartbeat_interval: 'heartbeatInterval',
+  fail_count: 'failCount',
+  fail_reason: 'failReason',
+  fail_kind: 'failKind',
+  unique_key: 'uniqueKey',
+  timeout_ms: 'timeoutMs',
+  repeat_interval: 'repeatInterval',
+  timezone: 'timezone',
+  missed: 'missed',
+  paused: 'paused',
+  schedule_rev: 'scheduleRev',
+  schedule_id: 'scheduleId',
+  trace: 'trace',
+} as const;
+
+const TIMES = {
+  next_run_at: 'nextRunAt',
+  created_at: 'createdAt',
+  updated_at: 'updatedAt',
+  finished_at: 'finishedAt',
+  locked_at: 'lockedAt',
+  last_heartbeat: 'lastHeartbeat',
+  first_failed_at: 'firstFailedAt',
+  cancel_requested_at: 'cancelRequestedAt',
+  start_at: 'startAt',
+  repeat_until: 'repeatUntil',
+  scheduled_for: 'scheduledFor',
+} as const;
+
+/** A job as a statement answers it. */
+export type Row = Readonly<Record<string, unknown>>;
+
+const time = (column: string): string => `${ms(column)} as ${column}`;
+
+/** Columns that most jobs have. */
+const COMMON = [
+  'id, name, status, priority, fail_count, claimed_by, lease_token, heartbeat_interval',
+  ...['next_run_at', 'created_at', 'updated_at', 'locked_at', 'last_heartbeat'].map(time),
+];
+
+/** Columns that most jobs have nothing in: they are spelled out, together, only for those that do. */
+const RARE = [
+  ...Object.keys(PLAIN).filter((column) => !COMMON[0]?.split(', ').includes(column)),
+  ...Object.keys(TIMES).filter((column) => !COMMON.includes(time(column))),
+  'schedule_key',
+  'retry_policy',
+  'history',
+];
+const isTime = (column: string): boolean => Object.hasOwn(TIMES, column);
+const rareRow = RARE.map((column) => (isTime(column) ? time(column) : column)).join(', ');
+
+/** A condition: some of these are not null. */
+const isRare = (columns: readonly string[]): string => `num_nonnulls(${columns.join(', ')}) > 0`;
+
+const LEAN = [
+  ...COMMON,
+  `case when ${isRare(RARE)} then (select row_to_json(x) from (select ${rareRow}) x) end as rare`,
+];
+/** Null is a value too, and JSON has one null only: whether there is a result or progress is said beside it. */
+const VALUES = [
+  'data',
+  'result',
+  'progress',
+  'logs',
+  'result is not null as has_result',
+  'progress is not null as has_progress',
+];
+
+/** The columns of a whole record. */
+export const COLUMNS: string = [...LEAN, ...VALUES].join(', ');
+/** Judging work needs no payload. */
+export const LEAN_COLUMNS: string = LEAN.join(', ');
+
+/**
+ * What a claim answers of each job: what it has just written itself need not be told, and what most jobs have nothing
+ * in is told only of the others. A list without names is shorter for both sides.
+ */
+export const CLAIMED: string = `json_build_array(id, name, priority, fail_count, ${ms('next_run_at')},
+    ${ms('created_at')}, data, case when ${isRare([...RARE, 'result', 'progress', 'logs'])} then (select row_to_json(x)
+      from (select ${[rareRow, ...VALUES.slice(1)].join(', ')}) x) end)::text`;
+
+type ClaimedRow = readonly [
+  id: string,
+  name: string,
+  priority: number,
+  failCount: number,
+  nextRunAt: number,
+  createdAt: number,
+  data: unknown,
+  rest: Row | null,
+];
+
+/** Of one claim: who holds its jobs, by which token, since when. */
+export interface Holding {
+  readonly claimedBy: string;
+  readonly leaseToken: string;
+  readonly heartbeatInterval: number;
+  readonly at: Date;
+}
+
+/** A job that was just claimed. */
+export function claimedRecord(json: string, holding: Holding): JobRecord {
+  const [id, name, priority, failCount, nextRunAt, createdAt, data, rest] = JSON.parse(json) as ClaimedRow;
+  const { claimedBy, leaseToken, heartbeatInterval, at } = holding;
+  const marked = mayBeMarked(json);
+  const record = {
+    key: id,
+    id,
+    name,
+    status: 'processing' as const,
+    priority,
+    claimedBy,
+    leaseToken,
+    heartbeatInterval,
+    failCount,
+    nextRunAt: new Date(nextRunAt),
+    createdAt: new Date(createdAt),
+    updatedAt: at,
+    lockedAt: at,
+    lastHeartbeat: at,
+    data: marked ? fromStored(data) : data,
+  };
+  return rest === null ? record : { ...record, ...rareFields(rest, marked) };
+}
+
+/** Every statement that answers jobs ends like this: each is one text. */
+export const answering = (columns: string, from: string): string =>
+  `select row_to_json(r)::text as json from (select ${columns} from ${from}) r`;
+
+/** Reads jobs, whoever is asked. */
+export async function records(
+  on: Queryable,
+  text: string,
+  values: (string | number | null)[],
+): Promise<JobRecord[]> {
+  const answer = await on.query(text, values);
+  return answer.rows.flatMap(({ json }) => (typeof json === 'string' && json !== '' ? [recordOf(json)] : []));
+}
+
+export function recordOf(json: string): JobRecord {
+  return toRecord(JSON.parse(json) as Row, mayBeMarked(json));
+}
+
+export function toRecord(answer: Row, marked: boolean): JobRecord {
+  const row: Row = answer['rare'] === null ? answer : { ...answer, ...(answer['rare'] as Row) };
+  const data = marked ? fromStored(row['data']) : row['data'];
+  const record: Record<string, unknown> = {
+    key: row['id'],
+    lockedAt: null,
+    ...rareFields(row, marked),
+    ...(data === undefined ? {} : { data }),
+  };
+  return record as unknown as JobRecord;
+}
+
+/** Whatever of a job's fields, but its payload, is in a row. */
+function rareFields(row: Row, marked: boolean): Partial<JobRecord> {
+  const record: Record<string, unknown> = {};
+  for (const [column, field] of PLAIN_ENTRIES) {
+    const value = row[column];
+    if (value !== null && value !== undefined) record[field] = value;
+  }
+  for (const [column, field] of TIME_ENTRIES) {
+    const value = row[column];
+    if (typeof value === 'number') record[field] = new Date(value);
+  }
+  const value = (stored: unknown): unknown => (marked ? fromStored(stored) : stored);
+  if (row['schedule_key'] !== null && row['schedule_key'] !== undefined)
+    record['uniqueKey'] = row['schedule_key'];
+  if (row['retry_policy'] !== null && row['retry_policy'] !== undefined)
+    record['retryPolicy'] = value(row['retry_policy']);
+  if (row['has_result'] === true) record['result'] = value(row['result']);
+  if (row['has_progress'] === true) record['progress'] = value(row['progress']);
+  if (Array.isArray(row['history'])) record['history'] = row['history'].map(attemptOf);
+  if (Array.isArray(row['logs'])) record['logs'] = row['logs'].map(lineOf);
+  return record;
+}
+
+const PLAIN_ENTRIES = Object.entries(PLAIN);
+const TIME_ENTRIES = Object.entries(TIMES);
+
+/** An attempt for the history. Its texts come from anywhere, and must not keep its outcome from being recorded. */
+export function storedAttempt(entry: Attempt): unknown {
+  const { startedAt, finishedAt, error, attempt, status, durationMs, instanceId } = entry;
+  const times = { startedAt: timeText(startedAt), finishedAt: timeText(finishedAt) };
+  const stored = { attempt, status, durationMs, instanceId: readable(instanceId), ...times };
+  return error === undefined ? stored : { ...stored, error: mapTexts(error) };
+}
+
+const mapTexts = (error: object): object =>
+  Object.fromEntries(
+    Object.entries(error).map(([key, text]) => [key, typeof text === 'string' ? readable(text) : text]),
+  );
+
+const attemptOf = (stored: Attempt): Attempt => ({
+  ...stored,
+  startedAt: new Date(stored.startedAt),
+  finishedAt: new Date(stored.finishedAt),
+});
+
+export const storedLine = ({ at, message, fields }: LogLine): unknown => ({
+  at: at.toISOString(),
+  message: readable(message),
+  ...(fields === undefined ? {} : { fields: toStored(fields) }),
+});
+
+const lineOf = (stored: LogLine): LogLine => ({
+  ...stored,
+  at: new Date(stored.at),
+  ...(stored.fields === undefined ? {} : { fields: fromStored(stored.fields) }),
+});
+
+/** The record of a job that was just stored: nothing needs to be read to know it. */
+export function recordOfNew(job: NewJob & { readonly id: string }): JobRecord {
+  const { id, name, data, status, priority, nextRunAt, createdAt, claim } = job;
+  // Spelled out, since leaving fields out of a copy takes longer than all the rest of an insert of many.
+  const record: Writable<JobRecord> = {
+    key: id,
+    id,
+    name,
+    data,
+    status,
+    priority,
+    nextRunAt,
+    createdAt,
+    updatedAt: createdAt,
+    lockedAt: null,
+    failCount: 0,
+  };
+  if (job.uniqueKey !== undefined) record.uniqueKey = job.uniqueKey;
+  if (job.retryPolicy !== undefined) record.retryPolicy = job.retryPolicy;
+  if (job.timeoutMs !== undefined) record.timeoutMs = job.timeoutMs;
+  if (job.trace !== undefined) record.trace = job.trace;
+  if (claim === undefined) return record;
+  return {
+    ...record,
+    status: 'processing',
+    lockedAt: createdAt,
+    lastHeartbeat: createdAt,
+    claimedBy: claim.instance.instanceId,
+    leaseToken: claim.token,
+    heartbeatInterval: claim.heartbeatMs,
+  };
+}
+
+type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
+
+const own = randomBytes(5).toString('hex');
+let serial = 0;
+
+/** Ids grow with time, so that ties are broken by age and an index grows at its end. */
+export function newId(now: number): string {
+  serial = (serial + 1) % 0x10_0000;
+  return now.toString(16).padStart(11, '0') + serial.toString(16).padStart(5, '0') + own;
+}

@@ -1,0 +1,86 @@
+/** Deletion of tasks whose time is over, and resets of finished ones. */
+import type { Cleaned, TaskPlan } from '../../../store/reactive.js';
+import { run } from '../../connection/errors.js';
+import { rows } from '../../connection/rows.js';
+import { Arguments, pinned } from '../../tables/arguments.js';
+import { isolated } from './isolate.js';
+import { known } from './pages.js';
+import { namesOf, NOW, RUNNING } from '../place.js';
+import type { Shape } from '../../tables/shape.js';
+import type { Sources } from '../sources.js';
+import { withShape } from '../statements.js';
+import { stillThere } from './unmatch.js';
+
+/** At rest, and long enough ago that nobody changed or ran it. What somebody holds is left for another time. */
+function cleanStatement(
+  sources: Sources,
+  shape: Shape | undefined,
+  plan: TaskPlan,
+  keys: readonly string[],
+): { readonly text: string; readonly args: Arguments } {
+  const { tasks } = namesOf(sources.sql);
+  const { deleteWhen, keepForMs } = plan.cleanup;
+  const args = new Arguments();
+  const filter = deleteWhen === 'sourceDocumentDeleted' ? undefined : plan.filter;
+  const still = stillThere(shape, plan, keys, filter, args);
+  const task = args.add(plan.task, 'text');
+  const keep = args.add(String(keepForMs), 'double precision');
+  const text = `with ${still}, over as materialized (
+      select k.key from ${tasks} k join given g on g.key = k.key
+      where k.task = ${task} and k.status not in ${RUNNING} and k.key not in (select key from still)
+        and greatest(k.updated_at, k.last_finalized_at) <= statement_timestamp() - ${keep} * interval '1 millisecond'
+      order by k.key for update of k skip locked
+    ), gone as (
+      delete from ${tasks} k where k.task = ${task} and k.key in (select key from over) returning k.key
+    ) select to_json(key)::text from gone`;
+  return { text, args };
+}
+
+async function deleteOrphans(sources: Sources, plan: TaskPlan, ids: readonly unknown[]): Promise<number> {
+  if (plan.cleanup.deleteWhen === 'never' || ids.length === 0) return 0;
+  return withShape(sources, plan.source, async (shape) => {
+    let deleted = 0;
+    // One on which the filter errors has a task that says so; that one is kept.
+    await isolated(sources.suspects, `clean ${plan.task}`, ids as readonly string[], async (some) => {
+      const { text, args } = cleanStatement(sources, shape, plan, some);
+      const gone = await pinned<string>(sources.sql.driver, namesOf(sources.sql).pinned, text, args);
+      deleted += gone.length;
+      return true;
+    });
+    return deleted;
+  });
+}
+
+export async function clean(
+  sources: Sources,
+  plan: TaskPlan,
+  scope: { ids: readonly unknown[] } | { after?: string; limit: number },
+): Promise<Cleaned> {
+  return run('clean up', async () => {
+    if ('ids' in scope) return { deleted: await deleteOrphans(sources, plan, scope.ids) };
+    const page = await known(sources, plan, scope.after, scope.limit);
+    const deleted = await deleteOrphans(sources, plan, page.ids);
+    return { deleted, ...(page.after === undefined ? {} : { after: page.after }) };
+  });
+}
+
+/** A fresh sequence of attempts, due now; what runs at this moment runs again. */
+export const RESET: string = `status = case when status in ${RUNNING} then 'processing_dirty' else 'pending' end,
+  attempts = 0, scheduled_at = ${NOW}, initial_scheduled_at = ${NOW}, waiting_since = ${NOW}, updated_at = ${NOW},
+  first_error_at = null, deferred_until = null`;
+
+/** Not what could not be planned: there is nothing to run it for until its row, or the definition, is another one. */
+export const RESETTABLE = 'not (unplannable and not matched)';
+
+export async function reprocess(
+  { sql }: Sources,
+  { task }: TaskPlan,
+  which: 'reprocess_failed' | 'reprocess_all',
+): Promise<number> {
+  const statuses = which === 'reprocess_failed' ? `status = 'failed'` : `status <> 'pending'`;
+  const text = `with reset as (
+      update ${namesOf(sql).tasks} set ${RESET} where task = $1::text and ${statuses} and ${RESETTABLE} returning 1
+    ) select count(*)::text as json from reset`;
+  const [count = 0] = await run('reprocess', () => rows<number>(sql.driver, text, [task]));
+  return count;
+}

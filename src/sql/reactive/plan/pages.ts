@@ -1,0 +1,83 @@
+/** Keys, a page at a time, in an order that an index has. */
+import type { IdPage, Source, TaskPlan } from '../../../store/reactive.js';
+import { run } from '../../connection/errors.js';
+import { quoted } from '../../schema/names.js';
+import { rows } from '../../connection/rows.js';
+import { Arguments, pinned } from '../../tables/arguments.js';
+import { keyText } from '../feed/capture.js';
+import { namesOf } from '../place.js';
+import { tableOf, typeOf, type Shape } from '../../tables/shape.js';
+import type { Sources } from '../sources.js';
+import { withShape } from '../statements.js';
+
+function pageOf(keys: readonly string[], limit: number): IdPage {
+  const ids = keys.slice(0, limit);
+  const last = ids.at(-1);
+  return { ids, ...(keys.length > limit && last !== undefined ? { after: last } : {}) };
+}
+
+/** The next rows of a table, in the order of its primary key. */
+export function documentsStatement(
+  shape: Shape,
+  after: string | undefined,
+  limit: number,
+): { readonly text: string; readonly args: Arguments } {
+  const args = new Arguments();
+  const columns = shape.key.map(({ name }) => `t.${quoted(name)}`).join(', ');
+  const last = after === undefined ? '' : args.add(after, 'json');
+  const beyond = shape.key.map((column, at) => `(${last} ->> ${String(at)})::${typeOf(column)}`).join(', ');
+  const where = after === undefined ? '' : `where (${columns}) > (${beyond})`;
+  const text = `select to_json(key)::text from (
+      select ${keyText(shape.key, 't')} as key from ${tableOf(shape)} t ${where}
+      order by ${columns} limit ${args.add(String(limit), 'integer')}
+    ) page`;
+  return { text, args };
+}
+
+export async function documents(
+  sources: Sources,
+  source: Source,
+  after: string | undefined,
+  limit: number,
+): Promise<IdPage> {
+  // A pass over all of it often follows a change of the table.
+  if (after === undefined) sources.forget(source);
+  return run('read keys', () =>
+    withShape(sources, source, async (shape) => {
+      if (shape === undefined) return { ids: [] };
+      const { text, args } = documentsStatement(shape, after, limit + 1);
+      return pageOf(await pinned<string>(sources.sql.driver, namesOf(sources.sql).pinned, text, args), limit);
+    }),
+  );
+}
+
+/** The next keys that a task knows, in the order of their texts. */
+export async function known(
+  { sql }: Sources,
+  { task }: TaskPlan,
+  after: string | undefined,
+  limit: number,
+): Promise<IdPage> {
+  const text = `select to_json(key)::text as json from ${namesOf(sql).tasks}
+    where task = $1::text and key > $2::text order by key limit $3::integer`;
+  const keys = await run('read task keys', () =>
+    rows<string>(sql.driver, text, [task, after ?? '', limit + 1]),
+  );
+  return pageOf(keys, limit);
+}
+
+/** So few are counted; of more, the planner's own estimate is near enough. */
+const COUNTED = 10_000;
+
+/** About how many rows a table has. */
+export function size(sources: Sources, source: Source): Promise<number> {
+  return run('count rows', () =>
+    withShape(sources, source, async (shape) => {
+      if (shape === undefined) return 0;
+      const counted = `(select count(*) from (select from ${tableOf(shape)} limit ${String(COUNTED)}) few)`;
+      const estimate = `(select reltuples::bigint from pg_catalog.pg_class where oid = $1::text::regclass)`;
+      const text = `select to_json(greatest(${counted}, ${estimate}))::text as json`;
+      return (await rows<number>(sources.sql.driver, text, [tableOf(shape)]))[0] ?? 0;
+    }),
+  );
+}

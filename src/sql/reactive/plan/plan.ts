@@ -1,0 +1,182 @@
+/** Rows -> tasks. The server evaluates filter and projection, compares with the snapshot, and writes. */
+import type { TraceContext } from '../../../core/tracer.js';
+import type { Poisoned, TaskPlan } from '../../../store/reactive.js';
+import { aroundLocks } from '../../connection/around-locks.js';
+import type { Sql } from '../../connection/connection.js';
+import { run } from '../../connection/errors.js';
+import { readable } from '../../connection/values.js';
+import { Arguments, pinned } from '../../tables/arguments.js';
+import { isolated } from './isolate.js';
+import { docId, found, given, holds, namesOf, NOW, RUNNING } from '../place.js';
+import type { Shape } from '../../tables/shape.js';
+import { projected } from './snapshot.js';
+import type { Sources } from '../sources.js';
+import { inTurn, withShape } from '../statements.js';
+import { conditionOf } from '../../tables/translate.js';
+
+export const whereOf = ({ task }: TaskPlan): string => `reactiveTask(${JSON.stringify(task)})`;
+
+const running = `k.status in ${RUNNING}`;
+/** It was planned for the row of another table that has the same key: of that row nothing counts. */
+const moved = `(coalesce(k.source, (select origin from home), excluded.source) <> excluded.source)`;
+const changed = `(k.last_observed_values is distinct from excluded.last_observed_values or ${moved})`;
+const triggered = `(not k.matched or ${changed})`;
+const whenTriggered = (column: string, value: string): string =>
+  `${column} = case when ${triggered} then ${value} else k.${column} end`;
+
+const unlessMoved = (column: string): string =>
+  `${column} = case when ${moved} then null else k.${column} end`;
+
+/**
+ * What becomes of a task that is there already (`excluded` is what a new one would be). Nothing, unless the row comes to
+ * match or its snapshot changed; a row that is written as it was leaves no trace.
+ */
+function changedTask({ debounce, resetRetriesOnDataChange }: TaskPlan): string {
+  const ms = (value: number): string => `${String(value)} * interval '1 millisecond'`;
+  // A wait that has begun goes on; a retry's wait is not one.
+  const since = `(case when k.status in ('pending', 'processing_dirty') then coalesce(k.waiting_since, ${NOW}) else ${NOW} end)`;
+  const settled = `least(${NOW} + ${ms(debounce.waitMs)}, ${since} + ${ms(debounce.maxWaitMs)})`;
+  // A new sequence of attempts, unless the policy keeps the old one: then its delay is kept as well.
+  // An attempt under way may yet be the first to fail, so it counts.
+  const fresh = resetRetriesOnDataChange
+    ? 'true'
+    : `(${moved} or (not ${running} and k.first_error_at is null))`;
+  const due = `greatest(${settled}, ${NOW}, k.deferred_until, case when ${fresh} then null else k.scheduled_at end)`;
+  return [
+    whenTriggered('status', `case when ${running} then 'processing_dirty' else 'pending' end`),
+    whenTriggered('last_observed_values', 'excluded.last_observed_values'),
+    'matched = true',
+    whenTriggered('waiting_since', since),
+    whenTriggered('scheduled_at', due),
+    whenTriggered(
+      'initial_scheduled_at',
+      `case when k.deferred_until is null then ${due} else k.initial_scheduled_at end`,
+    ),
+    // The attempt under way was claimed for other values: its `getDocument` must not take these for them.
+    `overtaken = k.overtaken or (${running} and ${changed})`,
+    whenTriggered('attempts', `case when ${fresh} then 0 else k.attempts end`),
+    whenTriggered('first_error_at', `case when ${fresh} then null else k.first_error_at end`),
+    whenTriggered('updated_at', NOW),
+    whenTriggered('trace', 'excluded.trace'),
+    whenTriggered('source', 'excluded.source'),
+    whenTriggered('source_doc_id', 'excluded.source_doc_id'),
+    ...['last_error', 'fail_kind', 'last_success', 'last_finalized_at', 'execution_history'].map(unlessMoved),
+    'unplannable = false',
+    // It may be about to be skipped for a state that has passed: then its end must know that somebody looked since.
+    `touched = k.touched or (${running} and not ${triggered})`,
+  ].join(',\n      ');
+}
+
+/** The statement that plans a batch of one task; it answers the keys whose task somebody holds. */
+export function planStatement(
+  sql: Sql,
+  shape: Shape,
+  plan: TaskPlan,
+  keys: readonly string[],
+  skipLocked: boolean,
+  trace?: TraceContext,
+): { readonly text: string; readonly args: Arguments } {
+  const { tasks, states, picked } = namesOf(sql);
+  const args = new Arguments();
+  const where = whereOf(plan);
+  const task = args.add(plan.task, 'text');
+  const source = args.add(shape.name, 'text');
+  const kept = trace === undefined ? 'null' : args.add(JSON.stringify(trace), 'jsonb');
+  const due = `${NOW} + ${String(plan.debounce.waitMs)} * interval '1 millisecond'`;
+  const condition = holds(shape, conditionOf(where, shape, plan.filter, args));
+  const free = `, there as materialized (
+      select k.key from ${tasks} k where k.task = ${task} and k.key in (select key from needed)
+    ), free as materialized (
+      select k.key from ${tasks} k where k.task = ${task} and k.key in (select key from needed) for update skip locked
+    ), blocked as materialized (select key from there where key not in (select key from free))`;
+  const snapshot = projected(where, shape, plan.watchProjection, 'f.doc', args, picked);
+  const text = `with ${given(shape, args.json(keys))}, ${found(shape)}, home as materialized (
+      select origin from ${states} where task = ${task}
+    ), seen as materialized (
+      select f.key, ${docId(shape, '(f.doc)')} as id, ${snapshot} as snapshot
+      from found f where ${condition}
+    ), needed as materialized (
+      select s.* from seen s left join ${tasks} k on k.task = ${task} and k.key = s.key
+      where k.key is null or not k.matched or k.last_observed_values is distinct from s.snapshot or ${running}
+        or coalesce(k.source, (select origin from home), ${source}) <> ${source}
+    )${skipLocked ? free : ''}, written as (
+      insert into ${tasks} as k (task, key, source_doc_id, status, scheduled_at, initial_scheduled_at, waiting_since,
+        matched, last_observed_values, created_at, updated_at, trace, source)
+      select ${task}, n.key, n.id, 'pending', ${due}, ${due}, ${NOW}, true, n.snapshot, ${NOW}, ${NOW}, ${kept}, ${source}
+      from needed n ${skipLocked ? 'where n.key not in (select key from blocked)' : ''} order by n.key
+      on conflict (task, key) do update set
+      ${changedTask(plan)}
+      where ${triggered} or ${running}
+    )
+    select to_json(key)::text from ${skipLocked ? 'blocked' : 'needed where false'}`;
+  return { text, args };
+}
+
+const HELD = 'Its task is held by an open transaction.';
+export const blockedKeys = (keys: readonly string[]): readonly Poisoned[] =>
+  keys.map((key) => ({ id: key, key, reason: HELD, blocked: true }));
+
+export async function plan(
+  sources: Sources,
+  of: TaskPlan,
+  ids: readonly unknown[],
+  limitMs: number,
+  trace?: TraceContext,
+): Promise<readonly Poisoned[]> {
+  const { sql } = sources;
+  const once = (shape: Shape, some: readonly string[]): Promise<readonly string[]> =>
+    aroundLocks<readonly string[]>(
+      (skipLocked) => {
+        const { text, args } = planStatement(sql, shape, of, some, skipLocked, trace);
+        return inTurn(sql, of.task, limitMs, (on) => pinned<string>(on, namesOf(sql).pinned, text, args));
+      },
+      () => some,
+    );
+  return run('plan', () =>
+    withShape(sources, of.source, async (shape) => {
+      // A table that is gone has no rows; who looks after its tasks finds that out.
+      if (shape === undefined) return [];
+      const held: string[] = [];
+      const choked = await isolated(sources.suspects, of.task, ids as readonly string[], async (some) => {
+        const blocked = await once(shape, some);
+        held.push(...blocked);
+        return blocked.length < some.length;
+      });
+      return [
+        ...blockedKeys(held),
+        ...choked.map(({ item, reason, blocked }) => ({ id: item, key: item, reason, blocked })),
+      ];
+    }),
+  );
+}
+
+/** Ends the task of a row that cannot be planned; one that runs at this moment has its own end, which is better news. */
+export async function park(sources: Sources, of: TaskPlan, poisoned: readonly Poisoned[]): Promise<void> {
+  const { sql } = sources;
+  const { tasks, pinned: name } = namesOf(sql);
+  await run('park', () =>
+    withShape(sources, of.source, async (shape) => {
+      if (shape === undefined) return;
+      const args = new Arguments();
+      const reasons = args.json(
+        poisoned.map(({ id, reason }) => ({
+          key: id,
+          reason: `It could not be planned: ${readable(reason)}`,
+        })),
+      );
+      const text = `with ${given(shape, args.json(poisoned.map(({ id }) => id)))}, ${found(shape)}, written as (
+          insert into ${tasks} as k (task, key, source_doc_id, status, scheduled_at, initial_scheduled_at, matched,
+            created_at, updated_at, last_finalized_at, last_error, source, unplannable)
+          select ${args.add(of.task, 'text')}, f.key, ${docId(shape, '(f.doc)')}, 'failed', ${NOW}, ${NOW}, false,
+            ${NOW}, ${NOW}, ${NOW}, r.reason, ${args.add(shape.name, 'text')}, true
+          from found f join json_to_recordset(${reasons}) as r(key text, reason text) on r.key = f.key
+          order by f.key
+          on conflict (task, key) do update set status = 'failed', matched = false, updated_at = ${NOW},
+            last_finalized_at = ${NOW}, locked_at = null, last_error = excluded.last_error,
+            source = excluded.source, source_doc_id = excluded.source_doc_id, unplannable = true
+          where not (${running})
+        ) select null::text where false`;
+      await pinned(sql.driver, name, text, args);
+    }),
+  );
+}

@@ -1,0 +1,108 @@
+/** The watched part of a row, made and compared by the server. */
+import { OptionError } from '../../../core/errors.js';
+import { show } from '../../../core/options.js';
+import { quoted } from '../../schema/names.js';
+import { fieldOf, type Field } from '../../tables/fields.js';
+import { isPlain } from './filter.js';
+import type { Arguments } from '../../tables/arguments.js';
+import type { Shape } from '../../tables/shape.js';
+
+const FIX = "name columns or paths into JSON, such as { status: 1, 'address.city': 1 }";
+
+export function checkProjection(where: string, option: string, projection: unknown): void {
+  if (projection === undefined) return;
+  if (!isPlain(projection) || Object.keys(projection).length === 0)
+    throw new OptionError(`${where}: ${option} must ${FIX}; got ${show(projection)}.`);
+  for (const [field, value] of Object.entries(projection)) {
+    if (value === 1 || value === true) continue;
+    const what = value === 0 || value === false ? 'exclude' : 'compute';
+    throw new OptionError(`${where}: ${option} must not ${what} "${field}"; ${FIX}.`);
+  }
+}
+
+/** Keys with the keys below them; one without any is taken whole. */
+type Tree = Map<string, Tree>;
+
+function grow(tree: Tree, [key, ...rest]: readonly string[]): void {
+  if (key === undefined) return;
+  const known = tree.get(key);
+  // All of it is wanted already.
+  if (known?.size === 0) return;
+  const below: Tree = known ?? new Map<string, Tree>();
+  tree.set(key, below);
+  grow(below, rest);
+}
+
+/** Paths into one column, as the tree that they are. */
+function treeOf(paths: readonly (readonly string[])[]): Tree {
+  const tree: Tree = new Map<string, Tree>();
+  for (const path of [...paths].sort((a, b) => a.length - b.length)) grow(tree, path);
+  return tree;
+}
+
+const objectOf = (tree: Tree): object =>
+  Object.fromEntries([...tree].map(([key, below]) => [key, objectOf(below)]));
+
+/**
+ * What is missing is left out, so that it differs from null. Objects are taken apart by the expression itself; where an
+ * array is on the way, `picked` goes through it.
+ */
+function nested(value: string, tree: Tree, picked: string | undefined, args: Arguments): string {
+  const parts = [...tree].map(([key, below]) => {
+    const name = args.add(key, 'text');
+    const inner = `(${value} -> ${name})`;
+    const item = below.size === 0 ? inner : nested(inner, below, picked, args);
+    return `case when ${item} is null then '{}'::jsonb else jsonb_build_object(${name}, ${item}) end`;
+  });
+  const through =
+    picked === undefined
+      ? ''
+      : `when 'array' then ${picked}(${value}, ${args.add(JSON.stringify(objectOf(tree)), 'jsonb')})`;
+  return `(case jsonb_typeof(${value}) when 'object' then ${parts.join(' || ')} ${through} end)`;
+}
+
+/**
+ * An expression: the part of `row` that a projection names, or all of it. Without `picked` arrays on the path are left
+ * out, as snapshots of earlier versions have it.
+ */
+export function projected(
+  where: string,
+  shape: Shape,
+  projection: unknown,
+  row: string,
+  args: Arguments,
+  picked: string | undefined,
+): string {
+  if (projection === undefined) return `to_jsonb(${row})`;
+  const fields = Object.keys(projection as object).map((name) => fieldOf(where, shape, name));
+  const columns = new Map<string, Field[]>();
+  for (const field of fields)
+    columns.set(field.column.name, [...(columns.get(field.column.name) ?? []), field]);
+  const parts = [...columns].map(([name, of]) => {
+    const value = `to_jsonb((${row}).${quoted(name)})`;
+    const key = args.add(name, 'text');
+    if (of.some(({ path }) => path.length === 0)) return `jsonb_build_object(${key}, ${value})`;
+    const item = nested(value, treeOf(of.map(({ path }) => path)), picked, args);
+    return `case when ${item} is null then '{}'::jsonb else jsonb_build_object(${key}, ${item}) end`;
+  });
+  return `(${parts.join(' || ')})`;
+}
+
+/**
+ * An expression: whether a row still has the snapshot of its task, the row `h`. An instance of an earlier version, which
+ * says nothing of the table, has left out arrays.
+ */
+export function isAsPlanned(
+  where: string,
+  shape: Shape,
+  projection: unknown,
+  row: string,
+  args: Arguments,
+  picked: string,
+): string {
+  const now = projected(where, shape, projection, row, args, picked);
+  const isFlat = Object.keys(projection ?? {}).every((name) => fieldOf(where, shape, name).path.length === 0);
+  if (isFlat) return `${now} = h.snapshot`;
+  const before = projected(where, shape, projection, row, args, undefined);
+  return `(${now} = h.snapshot or (h.source is null and ${before} = h.snapshot))`;
+}

@@ -1,0 +1,53 @@
+import type { Clock } from '../../../core/clock.js';
+
+interface Record {
+  readonly since: number;
+  tries: number;
+  last: number;
+}
+
+/** Failed so often, and for so long: waiting does not help. */
+const TRIES = 5;
+const PATIENCE_MS = 5_000;
+/** What has not failed again for so long is forgotten: its row may be gone. */
+const FORGET_MS = 600_000;
+
+/**
+ * Rows and batches whose statements fail with an error that usually passes. Such an error is given time, but not for
+ * ever: a filter may raise any code for one row, as often as it is asked.
+ */
+export class Suspects {
+  readonly #clock: Pick<Clock, 'monotonic'>;
+  readonly #records = new Map<string, Record>();
+
+  constructor(clock: Pick<Clock, 'monotonic'>) {
+    this.#clock = clock;
+  }
+
+  /** Notes a failure of these rows, or of the task if there are none. True once it has lasted too long to pass by itself. */
+  failed(task: string, keys: readonly string[]): boolean {
+    const now = this.#clock.monotonic();
+    this.#forget(now);
+    const name = nameOf(task, keys);
+    const record = this.#records.get(name) ?? { since: now, tries: 0, last: now };
+    this.#records.set(name, record);
+    record.tries += 1;
+    record.last = now;
+    return record.tries >= TRIES && now - record.since >= PATIENCE_MS;
+  }
+
+  succeeded(task: string, keys: readonly string[]): void {
+    if (this.#records.size === 0) return;
+    this.#records.delete(nameOf(task, []));
+    this.#records.delete(nameOf(task, keys));
+    for (const key of keys) this.#records.delete(nameOf(task, [key]));
+  }
+
+  #forget(now: number): void {
+    for (const [name, { last }] of this.#records) if (now - last > FORGET_MS) this.#records.delete(name);
+  }
+}
+
+/** A batch that is tried again has the same first key and as many. */
+const nameOf = (task: string, keys: readonly string[]): string =>
+  JSON.stringify([task, keys[0] ?? null, keys.length]);

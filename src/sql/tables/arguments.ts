@@ -1,0 +1,41 @@
+import type { Queryable } from '../connection/driver.js';
+
+/** Gathers the values of a statement that runs under fixed settings. Each is a text, and cast where it is used. */
+export class Arguments {
+  readonly texts: (string | null)[] = [];
+  readonly expressions: string[] = [];
+
+  /** An expression: the value, as this type. */
+  add(value: string | null, type: string): string {
+    this.texts.push(value);
+    const expression = `($1[${String(this.texts.length)}]::${type})`;
+    this.expressions.push(expression);
+    return expression;
+  }
+
+  json(value: unknown): string {
+    return this.add(JSON.stringify(value), 'json');
+  }
+}
+
+/** Runs a statement that answers JSON texts under fixed settings; its own `$1` is the list of arguments. */
+export async function pinnedTexts(
+  on: Queryable,
+  name: string,
+  statement: string,
+  args: Arguments,
+): Promise<readonly string[]> {
+  const { rows } = await on.query(
+    `select answer as json from ${name}($1::text, array(select json_array_elements_text($2::text::json))) as answer`,
+    [statement, JSON.stringify(args.texts)],
+  );
+  return rows.map(({ json }) => json as string);
+}
+
+export const pinned = async <T>(
+  on: Queryable,
+  name: string,
+  statement: string,
+  args: Arguments,
+): Promise<readonly T[]> =>
+  (await pinnedTexts(on, name, statement, args)).map((text) => JSON.parse(text) as T);
