@@ -11,7 +11,7 @@ import type { JobDefinition, JobOptions, WorkOptions } from './jobs/definition.j
 import { readJob, readWork, type Handled } from './jobs/handler-arguments.js';
 import type { MillEvents } from './mill/events.js';
 import { Jobs } from './jobs/manager.js';
-import { Queue, type EnqueuedJob, type EnqueueOptions, type ScheduleOptions } from './jobs/enqueuer.js';
+import { Enqueuer, type EnqueuedJob, type EnqueueOptions, type ScheduleOptions } from './jobs/enqueuer.js';
 import { Registry } from './jobs/registry.js';
 import { Results } from './jobs/results.js';
 import { Schedules } from './jobs/schedules.js';
@@ -23,10 +23,10 @@ import {
 } from './mill/document-schedules.js';
 import { diagnose } from './mill/doctor.js';
 import { healthOf, type Health } from './mill/health.js';
-import { HeldStore } from './mill/store-handle.js';
+import { StoreHandle } from './mill/store-handle.js';
 import { instancesOf, type MillInstance } from './mill/instances.js';
 import { checkItems, jobType, type JobType, type NamedItem, type Payload } from './mill/job-types.js';
-import { Life, type StartOptions, type StopOptions } from './mill/lifecycle.js';
+import { Lifecycle, type StartOptions, type StopOptions } from './mill/lifecycle.js';
 import { Locks, type LockOptions } from './locks/locks.js';
 import { Monitor } from './metrics/monitor.js';
 import type { PrometheusRegistry } from './metrics/prometheus.js';
@@ -37,7 +37,7 @@ import { Definitions } from './reactive/definitions.js';
 import { Tasks, type TaskPage, type TasksPageOptions } from './reactive/manage/manager.js';
 import { reactiveOf } from './reactive/reactive-of.js';
 import type { TasksFilter } from './reactive/manage/tasks-filter.js';
-import { Shift, type Role } from './mill/instance-runtime.js';
+import { InstanceRuntime, type Role } from './mill/instance-runtime.js';
 import type { Finding } from './store/inspect.js';
 import type { Store, TransactionOf } from './store/port.js';
 import { Tracing } from './tracing/load.js';
@@ -60,15 +60,15 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   readonly #events: Emitter<MillEvents>;
   readonly #registry: Registry;
   readonly #definitions = new Definitions();
-  readonly #queue: Queue<TransactionOf<S>>;
+  readonly #enqueuer: Enqueuer<TransactionOf<S>>;
   readonly #results: Results;
   readonly #locks: Locks;
   readonly #why: Why;
   readonly #documents: DocumentSchedules;
-  readonly #life: Life;
+  readonly #lifecycle: Lifecycle;
   readonly #monitor: Monitor;
   readonly #tracing: Tracing;
-  readonly #store: HeldStore<S>;
+  readonly #store: StoreHandle<S>;
   #historyLost = 0;
 
   constructor(options: TidemillOptions<S>) {
@@ -79,13 +79,13 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     this.#events.on('history:lost', () => (this.#historyLost += 1));
     this.#registry = new Registry(this.#settings.retention);
     this.#tracing = new Tracing(this.#settings.tracing);
-    this.#store = new HeldStore(options.store, {
+    this.#store = new StoreHandle(options.store, {
       globals: this.#settings.reactive.globalsCollection,
       ready: this.#tracing.ready,
       opened: (store) => this.#monitor.opened(store),
     });
     const store = (): Promise<Store> => this.#store.open();
-    const due = (): void => this.#life.shift?.notify();
+    const due = (): void => this.#lifecycle.runtime?.notify();
     this.#results = new Results(store);
     this.#locks = new Locks(store, this.instanceId, (error, where) => this.#fault(error, where));
     this.#monitor = new Monitor({
@@ -95,8 +95,8 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
       store,
       plans: () => this.#definitions.plans,
       documents: (cap) => this.#documents.depths(cap),
-      self: () => this.#life.shift?.self,
-      vitals: async () => this.#life.shift?.vitals() ?? { running: 0, buffered: 0, abandoned: 0 },
+      self: () => this.#lifecycle.runtime?.self,
+      vitals: async () => this.#lifecycle.runtime?.vitals() ?? { running: 0, buffered: 0, abandoned: 0 },
     });
     this.#documents = new DocumentSchedules({
       settings: this.#settings,
@@ -106,7 +106,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
       tracer: () => this.#tracing.tracer,
       fault: (error, where) => this.#fault(error, where),
     });
-    this.#life = new Life({
+    this.#lifecycle = new Lifecycle({
       shutdownMs: this.#settings.shutdownMs,
       documents: this.#documents,
       locks: this.#locks,
@@ -117,9 +117,9 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
       started: () => this.#events.emit('start', { instanceId: this.instanceId }),
       stopping: (waitUntil) => this.#events.emit('stop', { instanceId: this.instanceId, waitUntil }),
     });
-    this.#queue = new Queue(() => this.#store.open(), this.#registry, {
+    this.#enqueuer = new Enqueuer(() => this.#store.open(), this.#registry, {
       due,
-      reserve: (name, id) => this.#life.shift?.reserve(name, id),
+      reserve: (name, id) => this.#lifecycle.runtime?.reserve(name, id),
       stored: (jobs) => this.stored?.(jobs),
       meter: this.#monitor.meter,
       tracer: () => this.#tracing.tracer,
@@ -141,7 +141,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
 
   /** True from the call of `start` until the end of `stop`. */
   get started(): boolean {
-    return this.#life.starting !== undefined;
+    return this.#lifecycle.starting !== undefined;
   }
 
   /** For subclasses that do something with jobs before their caller has them: see `tidemill/testing`. */
@@ -166,7 +166,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   ): JobType<unknown, TransactionOf<S>> {
     const handled = readJob(name, second, third);
     this.#work(handled);
-    return jobType(handled.worker.definition, this.#queue);
+    return jobType(handled.worker.definition, this.#enqueuer);
   }
 
   /** Gives a definition its handler on this instance. */
@@ -198,12 +198,12 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     data?: unknown,
     options?: EnqueueOptions<TransactionOf<S>>,
   ): Promise<EnqueuedJob> {
-    return this.#queue.enqueue(target, data, options);
+    return this.#enqueuer.enqueue(target, data, options);
   }
 
   /** Asks for many jobs in one write; answers in the same order. One that is invalid refuses the whole call. */
   async enqueueMany(items: readonly NamedItem<TransactionOf<S>>[]): Promise<EnqueuedJob[]> {
-    return this.#queue.enqueueMany(
+    return this.#enqueuer.enqueueMany(
       checkItems(items).map(({ name, data, ...options }) => ({ target: name, data, options })),
     );
   }
@@ -215,7 +215,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   ): Promise<EnqueuedJob<Input>>;
   now<T = unknown>(name: string, data?: T): Promise<EnqueuedJob<T>>;
   now(target: JobDefinition | string, data?: unknown): Promise<EnqueuedJob> {
-    return this.#queue.enqueue(target, data);
+    return this.#enqueuer.enqueue(target, data);
   }
 
   /** Makes or changes a recurring job; the same call from many instances makes one. */
@@ -225,7 +225,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     data?: NoInfer<Input>,
     options?: ScheduleOptions,
   ): Promise<Job<Input>> {
-    return this.#queue.schedule(cron, target, data, options) as Promise<Job<Input>>;
+    return this.#enqueuer.schedule(cron, target, data, options) as Promise<Job<Input>>;
   }
 
   /**
@@ -240,7 +240,8 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     const { plan } = compiled;
     if (given !== undefined) reactiveOf(given).check(`reactiveTask(${show(plan.task)})`, plan);
     this.#definitions.add(compiled);
-    const added = this.#life.starting?.then(() => this.#life.shift?.taskAdded()) ?? Promise.resolve();
+    const added =
+      this.#lifecycle.starting?.then(() => this.#lifecycle.runtime?.taskAdded()) ?? Promise.resolve();
     // Whoever does not wait for it hears of a failure all the same.
     added.catch((error: unknown) => {
       this.#definitions.remove(plan.task);
@@ -321,12 +322,12 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
    * `work` runs handlers, `plan` may plan reactive tasks, `maintain` hands on the work of dead instances. Default: all.
    */
   start(options: StartOptions = {}): Promise<void> {
-    return this.#life.start(options);
+    return this.#lifecycle.start(options);
   }
 
   /** Resolves when nothing runs any more and everything that was opened is closed. */
   stop(options: StopOptions = {}): Promise<void> {
-    return this.#life.stop(options);
+    return this.#lifecycle.stop(options);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -359,23 +360,23 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   }
 
   health(): Health {
-    const { leads: leader = false, troubles = [] } = this.#life.shift ?? {};
+    const { leads: leader = false, troubles = [] } = this.#lifecycle.runtime ?? {};
     const planning = {
       leader,
       troubles: [...troubles, ...this.#documents.troubles],
       historyLost: this.#historyLost,
     };
-    const { state, shortage } = this.#life.shift ?? {};
+    const { state, shortage } = this.#lifecycle.runtime ?? {};
     return healthOf(this.#store.kind, state, planning, this.#settings, shortage);
   }
 
   #work({ where, worker }: Handled): void {
     this.#registry.add(where, worker);
-    this.#life.shift?.notify();
+    this.#lifecycle.runtime?.notify();
   }
 
-  async #makeShift(roles: ReadonlySet<Role>): Promise<Shift> {
-    return new Shift({
+  async #makeShift(roles: ReadonlySet<Role>): Promise<InstanceRuntime> {
+    return new InstanceRuntime({
       settings: this.#settings,
       roles,
       store: await this.#store.open(),

@@ -2,7 +2,7 @@
 import { fileURLToPath } from 'node:url';
 import { ServerError, startMongo, startPostgres } from '@tidemill/servers';
 import { runProgram } from '../../src/cli/program.js';
-import { realWorld } from '../../src/cli/cli-env.js';
+import { processTerminal } from '../../src/cli/terminal.js';
 import { ensurePage } from './page.js';
 
 const entry = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
@@ -17,7 +17,7 @@ try {
   const url = server === undefined ? undefined : 'uri' in server ? server.uri : server.url;
   try {
     const told = args.map((arg, i) => (url !== undefined && i === at ? url : arg));
-    process.exitCode = await runProgram(['demo', ...told], { ...realWorld(), entry });
+    process.exitCode = await runProgram(['demo', ...told], { ...processTerminal(), entry });
   } finally {
     await server?.stop();
   }

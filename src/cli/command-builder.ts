@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { Exit } from './exit.js';
-import type { World } from './cli-env.js';
+import type { Terminal } from './terminal.js';
 
 export interface CommandTexts {
   readonly summary: string;
@@ -11,13 +11,13 @@ export interface CommandTexts {
 }
 
 /** What commands are hung onto: it makes them alike, and keeps the exit code of the one that ran. */
-export class Frame {
-  readonly world: World;
+export class CommandBuilder {
+  readonly terminal: Terminal;
   readonly program: Command;
   exit: Exit = Exit.OK;
 
-  constructor(world: World, program: Command) {
-    this.world = world;
+  constructor(terminal: Terminal, program: Command) {
+    this.terminal = terminal;
     this.program = program;
   }
 

@@ -4,14 +4,14 @@ import { clean } from './render/text.js';
 
 /** Asks before something that touches much. Without somebody to ask, only `--yes` goes on. */
 export async function confirmed(
-  { world, out }: Pick<Session, 'world' | 'out'>,
+  { terminal, out }: Pick<Session, 'terminal' | 'out'>,
   question: string,
   yes: boolean | undefined,
 ): Promise<boolean> {
   if (yes === true) return true;
-  if (!world.interactive)
+  if (!terminal.interactive)
     throw new CliError(Exit.USAGE, `${question}\nNobody is there to ask: say --yes if that is meant.`);
-  const answer = await world.ask(`${clean(question)} [y/N] `);
+  const answer = await terminal.ask(`${clean(question)} [y/N] `);
   if (/^y(?:es)?$/iu.test(answer.trim())) return true;
   out.note('Nothing was changed.');
   return false;

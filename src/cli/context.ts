@@ -6,7 +6,7 @@ import { folderOf, openStore, type OpenOptions } from '../mill/open-store.js';
 import { CliError, Exit } from './exit.js';
 import { Output } from './output.js';
 import { hider, safeUrl } from './secrets.js';
-import type { World } from './cli-env.js';
+import type { Terminal } from './terminal.js';
 
 /** What every command that opens a store is given. */
 export interface StoreFlags {
@@ -23,7 +23,7 @@ export interface Session {
   readonly mill: Tidemill;
   readonly store: Store;
   readonly out: Output;
-  readonly world: World;
+  readonly terminal: Terminal;
   /** The store's URL, without what nobody may see. */
   readonly place: string;
 }
@@ -45,8 +45,8 @@ const withOutput = (command: Command): Command =>
     .option('--json', 'JSON on stdout and nothing else; lists as one line for each item')
     .option('--no-color', 'no colours, which only a terminal gets anyway');
 
-export function storeUrl(flags: StoreFlags, world: World): string {
-  const url = flags.store ?? world.env['TIDEMILL_STORE'] ?? '';
+export function storeUrl(flags: StoreFlags, terminal: Terminal): string {
+  const url = flags.store ?? terminal.env['TIDEMILL_STORE'] ?? '';
   if (url !== '') return url;
   throw new CliError(
     Exit.USAGE,
@@ -57,24 +57,24 @@ export function storeUrl(flags: StoreFlags, world: World): string {
 
 export const outputFor = (
   flags: Pick<StoreFlags, 'json' | 'color'>,
-  world: World,
+  terminal: Terminal,
   urls: readonly string[],
-): Output => new Output(world, { json: flags.json ?? false, color: flags.color, hide: hider(urls) });
+): Output => new Output(terminal, { json: flags.json ?? false, color: flags.color, hide: hider(urls) });
 
 /** Opens the store for the time of `work`, and closes it. Makes nothing there, unless `visit` is left out. */
 export async function onStore<T>(
   flags: StoreFlags,
-  world: World,
+  terminal: Terminal,
   visit: OpenOptions['visit'],
   work: (session: Session) => Promise<T>,
 ): Promise<T> {
-  const url = storeUrl(flags, world);
-  const out = outputFor(flags, world, [url]);
+  const url = storeUrl(flags, terminal);
+  const out = outputFor(flags, terminal, [url]);
   checkPlace(url, visit);
   const store = await openStore(impatient(url), openOptions(flags, visit));
   // Nothing of the log belongs to a command's answer.
   await using mill = new Tidemill({ store, logger: false });
-  return await work({ mill, store, out, world, place: safeUrl(url) });
+  return await work({ mill, store, out, terminal, place: safeUrl(url) });
 }
 
 /** Nobody waits half a minute in front of a terminal to hear that a host is wrong, as MongoDB's driver would have it. */

@@ -10,7 +10,7 @@ function same(given: string, wanted: string): boolean {
   return timingSafeEqual(digest(given), digest(wanted));
 }
 
-export interface Asked {
+export interface LoginRequest {
   readonly method: string;
   /** Path and query. */
   readonly url: string;
@@ -25,7 +25,7 @@ export interface Refused {
   readonly body: string;
 }
 
-export class Gate {
+export class LoginGate {
   readonly #port: number;
   readonly #used: () => void;
   readonly #sessions: string[] = [];
@@ -47,7 +47,7 @@ export class Gate {
   }
 
   /** Undefined for a caller who may go on. */
-  check({ method, url, host, cookie }: Asked): Refused | undefined {
+  check({ method, url, host, cookie }: LoginRequest): Refused | undefined {
     // A name that somebody else's server gives to this address would make their page one of ours.
     if (!this.#hosts.includes(host ?? ''))
       return plain(421, 'This address is not the one that the dashboard was opened at.');

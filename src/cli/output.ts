@@ -1,6 +1,6 @@
 import { facts, table, type Column } from './render/table.js';
 import { harmless, jsonText, painter, type Paint } from './render/text.js';
-import type { World } from './cli-env.js';
+import type { Terminal } from './terminal.js';
 
 export interface OutputOptions {
   readonly json: boolean;
@@ -15,17 +15,17 @@ export class Output {
   readonly paint: Paint;
   /** Of the terminal; undefined where stdout is none. */
   readonly width: number | undefined;
-  readonly #world: World;
+  readonly #terminal: Terminal;
   readonly #hide: (text: string) => string;
   readonly #painted: boolean;
 
-  constructor(world: World, { json, color, hide }: OutputOptions) {
+  constructor(terminal: Terminal, { json, color, hide }: OutputOptions) {
     this.json = json;
-    this.#world = world;
+    this.#terminal = terminal;
     this.#hide = hide;
-    this.paint = painter(world.stdout, world.env, color);
+    this.paint = painter(terminal.stdout, terminal.env, color);
     this.#painted = this.paint('bold', '') !== '';
-    this.width = world.stdout.isTTY === true ? (world.stdout.columns ?? 80) : undefined;
+    this.width = terminal.stdout.isTTY === true ? (terminal.stdout.columns ?? 80) : undefined;
   }
 
   /** The text without credentials; what is printed for people goes through it by itself. */
@@ -36,7 +36,7 @@ export class Output {
   /** For people; nothing where JSON was asked for. */
   print(...lines: readonly string[]): void {
     if (!this.json)
-      for (const line of lines) this.#world.stdout.write(`${harmless(this.#hide(line), this.#painted)}\n`);
+      for (const line of lines) this.#terminal.stdout.write(`${harmless(this.#hide(line), this.#painted)}\n`);
   }
 
   table<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): void {
@@ -49,16 +49,16 @@ export class Output {
 
   /** One JSON document; nothing where it was not asked for. */
   document(value: unknown): void {
-    if (this.json) this.#world.stdout.write(`${jsonText(value, 2)}\n`);
+    if (this.json) this.#terminal.stdout.write(`${jsonText(value, 2)}\n`);
   }
 
   /** Lists: one line of JSON for each. */
   lines(values: readonly unknown[]): void {
-    if (this.json) for (const value of values) this.#world.stdout.write(`${jsonText(value)}\n`);
+    if (this.json) for (const value of values) this.#terminal.stdout.write(`${jsonText(value)}\n`);
   }
 
   /** A word to whoever sits there; it is no part of the answer. */
   note(text: string): void {
-    this.#world.stderr.write(`${harmless(this.#hide(text), false)}\n`);
+    this.#terminal.stderr.write(`${harmless(this.#hide(text), false)}\n`);
   }
 }

@@ -15,10 +15,10 @@ import { addRun } from './commands/run.js';
 import { addShow } from './commands/show.js';
 import { addStats } from './commands/stats.js';
 import { Exit, exitOf } from './exit.js';
-import { Frame } from './command-builder.js';
+import { CommandBuilder } from './command-builder.js';
 import { cleanLines, harmless, painter } from './render/text.js';
 import { hider } from './secrets.js';
-import type { World } from './cli-env.js';
+import type { Terminal } from './terminal.js';
 
 const ABOUT = `Looks into, and manages, the background work of a Tidemill store.
 
@@ -30,8 +30,8 @@ Exit codes: 0 all is well · 1 it failed · 2 wrong usage · 3 nothing was found
 Documentation: docs/cli.md`;
 
 /** The whole tree of commands. */
-function buildProgram(world: World): Frame {
-  const hide = hiderFor([], world);
+function buildProgram(terminal: Terminal): CommandBuilder {
+  const hide = hiderFor([], terminal);
   const program = new Command('tidemill')
     .description(ABOUT)
     .version(versionOf(), '-V, --version', 'the version of tidemill')
@@ -42,34 +42,34 @@ function buildProgram(world: World): Frame {
     .showHelpAfterError('(--help says more)')
     .exitOverride()
     .configureOutput({
-      writeOut: (text) => void world.stdout.write(text),
-      writeErr: (text) => void world.stderr.write(harmless(hide(text), false)),
-      getOutHelpWidth: () => world.stdout.columns ?? 80,
-      getErrHelpWidth: () => world.stderr.columns ?? 80,
+      writeOut: (text) => void terminal.stdout.write(text),
+      writeErr: (text) => void terminal.stderr.write(harmless(hide(text), false)),
+      getOutHelpWidth: () => terminal.stdout.columns ?? 80,
+      getErrHelpWidth: () => terminal.stderr.columns ?? 80,
       getOutHasColors: () => false,
       getErrHasColors: () => false,
     });
-  const frame = new Frame(world, program);
+  const builder = new CommandBuilder(terminal, program);
   program.commandsGroup('Begin:');
-  addDemo(frame);
-  addDoctor(frame);
-  addBench(frame);
+  addDemo(builder);
+  addDoctor(builder);
+  addBench(builder);
   program.commandsGroup('Look:');
-  addDashboard(frame);
-  addStats(frame);
-  addLs(frame);
-  addShow(frame);
+  addDashboard(builder);
+  addStats(builder);
+  addLs(builder);
+  addShow(builder);
   program.commandsGroup('Change:');
-  addRun(frame);
-  addRetry(frame);
-  addCancel(frame);
-  addPause(frame);
-  addResume(frame);
-  addReconcile(frame);
-  addDropTriggers(frame);
+  addRun(builder);
+  addRetry(builder);
+  addCancel(builder);
+  addPause(builder);
+  addResume(builder);
+  addReconcile(builder);
+  addDropTriggers(builder);
   program.commandsGroup('Shell:');
-  addCompletion(frame);
-  return frame;
+  addCompletion(builder);
+  return builder;
 }
 
 /** That there are options goes without saying. */
@@ -83,35 +83,35 @@ const termOf = (command: Command): string =>
   ].join(' ');
 
 /** Every text that may be a URL: an error may quote any of them. */
-const hiderFor = (args: readonly string[], { env }: World): ((text: string) => string) => {
+const hiderFor = (args: readonly string[], { env }: Terminal): ((text: string) => string) => {
   const texts = [env['TIDEMILL_STORE'] ?? '', ...args.map((arg) => arg.replace(/^--[\w-]+=/u, ''))];
   return hider(texts.filter((text) => text.includes('://') || /^(?:mongodb|postgres)/u.test(text)));
 };
 
 /** Runs one command line; answers the exit code. */
-export async function runProgram(args: readonly string[], given: World): Promise<number> {
+export async function runProgram(args: readonly string[], given: Terminal): Promise<number> {
   const hide = hiderFor(args, given);
-  const world: World = {
+  const terminal: Terminal = {
     ...given,
     stderr: { ...sinkOf(given), write: (text) => given.stderr.write(hide(text)) },
   };
-  const frame = buildProgram(world);
+  const builder = buildProgram(terminal);
   if (args.length === 0) {
-    frame.program.outputHelp();
+    builder.program.outputHelp();
     return Exit.OK;
   }
   try {
-    await frame.program.parseAsync([...args], { from: 'user' });
-    return frame.exit;
+    await builder.program.parseAsync([...args], { from: 'user' });
+    return builder.exit;
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? Exit.OK : Exit.USAGE;
     const paint = painter(given.stderr, given.env, !args.includes('--no-color'));
-    world.stderr.write(`${paint('red', 'error:')} ${cleanLines(reasonOf(error))}\n`);
+    terminal.stderr.write(`${paint('red', 'error:')} ${cleanLines(reasonOf(error))}\n`);
     return exitOf(error);
   }
 }
 
-const sinkOf = ({ stderr }: World): Pick<World['stderr'], 'isTTY' | 'columns'> => ({
+const sinkOf = ({ stderr }: Terminal): Pick<Terminal['stderr'], 'isTTY' | 'columns'> => ({
   ...(stderr.isTTY === undefined ? {} : { isTTY: stderr.isTTY }),
   ...(stderr.columns === undefined ? {} : { columns: stderr.columns }),
 });

@@ -3,7 +3,7 @@ import { createDashboard, toNodeHandler } from '../dashboard/index.js';
 import type { Tidemill } from '../index.js';
 import { actor } from './audit.js';
 import { CliError, Exit } from './exit.js';
-import { Gate } from './login-gate.js';
+import { LoginGate } from './login-gate.js';
 
 export interface ServeOptions {
   readonly mill: Tidemill;
@@ -39,7 +39,7 @@ export async function serveDashboard({
   };
   const server = createServer();
   const at = await listen(server, port);
-  const gate = new Gate(at, used);
+  const gate = new LoginGate(at, used);
   const { basePath } = gate;
   const dashboard = createDashboard({ mill, readOnly, basePath, authorize: () => granted, onError });
   const answer = toNodeHandler(dashboard);

@@ -1,7 +1,7 @@
 import { need } from './http/access.js';
 import { actOnName, actOnOne, actOnScheduleRow, begin, countTarget } from './actions/actions.js';
-import type { Answers } from './response-cache.js';
-import type { Asked } from './request-context.js';
+import type { ResponseCache } from './response-cache.js';
+import type { RequestContext } from './request-context.js';
 import { auditPage } from './pages/audit.js';
 import { Body } from './http/body.js';
 import { checkCsrf, session } from './http/csrf.js';
@@ -17,7 +17,7 @@ import { sessionOf } from './http/session.js';
 import { workDetail, workPage } from './kinds/work.js';
 
 export interface ApiParts {
-  readonly answers: Answers;
+  readonly cache: ResponseCache;
   readonly live: Live;
   readonly operations: Operations;
   readonly version: string;
@@ -33,7 +33,7 @@ const operationId = (id: string): string => {
 
 /** Answers that may be read, shared and followed. Undefined: there is no such path. */
 function reading(
-  asked: Asked,
+  context: RequestContext,
   { operations }: ApiParts,
   path: string,
   query: URLSearchParams,
@@ -41,50 +41,52 @@ function reading(
   const [page, first, second, ...others] = path.split('/');
   if (others.length > 0) return undefined;
   if (second !== undefined)
-    return page === 'work' && first !== undefined ? async () => workDetail(asked, first, second) : undefined;
+    return page === 'work' && first !== undefined
+      ? async () => workDetail(context, first, second)
+      : undefined;
   if (first !== undefined)
-    return page === 'operations' ? async () => operations.get(asked, operationId(first)) : undefined;
+    return page === 'operations' ? async () => operations.get(context, operationId(first)) : undefined;
   switch (page) {
     case 'overview':
-      return async () => overview(asked, query);
+      return async () => overview(context, query);
     case 'work':
-      return async () => workPage(asked, query);
+      return async () => workPage(context, query);
     case 'schedules':
-      return async () => schedulePage(asked, query);
+      return async () => schedulePage(context, query);
     case 'failures':
-      return async () => failures(asked, query);
+      return async () => failures(context, query);
     case 'audit':
-      return async () => auditPage(asked, query);
+      return async () => auditPage(context, query);
     default:
       return undefined;
   }
 }
 
 /** The same for all who may see the same; how the query was written makes no difference. */
-function keyOf({ viewer }: Asked, path: string, query: URLSearchParams): string {
+function keyOf({ viewer }: RequestContext, path: string, query: URLSearchParams): string {
   const sorted = new URLSearchParams(query);
   sorted.sort();
   return JSON.stringify([viewer.rights, path, sorted.toString()]);
 }
 
 function shared(
-  asked: Asked,
+  context: RequestContext,
   parts: ApiParts,
   path: string,
   query: URLSearchParams,
 ): { readonly key: string; readonly make: () => Promise<unknown> } {
-  const make = reading(asked, parts, path, query);
+  const make = reading(context, parts, path, query);
   if (make === undefined) throw notFound();
-  const key = keyOf(asked, path, query);
-  return { key, make: () => parts.answers.get(key, make) };
+  const key = keyOf(context, path, query);
+  return { key, make: () => parts.cache.get(key, make) };
 }
 
-async function follow(asked: Asked, parts: ApiParts, query: URLSearchParams): Promise<Response> {
+async function follow(context: RequestContext, parts: ApiParts, query: URLSearchParams): Promise<Response> {
   checkParameters(query, ['path']);
   const [path = '', search = ''] = (one(query, 'path', LONGEST_PATH) ?? '').split('?', 2);
   if (path === '') throw badRequest('"path" is missing.');
-  const { key, make } = shared(asked, parts, path, new URLSearchParams(search));
-  const whose = asked.viewer.isNamed ? asked.viewer.actor : undefined;
+  const { key, make } = shared(context, parts, path, new URLSearchParams(search));
+  const whose = context.viewer.isNamed ? context.viewer.actor : undefined;
   // Before the store is asked anything.
   parts.live.check(whose);
   // A refusal is an answer by itself, and no stream of refusals.
@@ -92,24 +94,29 @@ async function follow(asked: Asked, parts: ApiParts, query: URLSearchParams): Pr
   return parts.live.follow(key, whose, make);
 }
 
-async function get(asked: Asked, parts: ApiParts, request: Request, path: string): Promise<Response> {
+async function get(
+  context: RequestContext,
+  parts: ApiParts,
+  request: Request,
+  path: string,
+): Promise<Response> {
   const { searchParams } = new URL(request.url);
   if (path === 'session') {
-    const { token, cookie } = session(request, asked.settings);
-    return json(sessionOf(asked, token, parts.version), 200, { 'set-cookie': cookie });
+    const { token, cookie } = session(request, context.settings);
+    return json(sessionOf(context, token, parts.version), 200, { 'set-cookie': cookie });
   }
-  if (path === 'live') return follow(asked, parts, searchParams);
-  return json(await shared(asked, parts, path, searchParams).make());
+  if (path === 'live') return follow(context, parts, searchParams);
+  return json(await shared(context, parts, path, searchParams).make());
 }
 
-type Change = (asked: Asked, parts: ApiParts, body: Body) => Promise<unknown>;
+type Change = (context: RequestContext, parts: ApiParts, body: Body) => Promise<unknown>;
 
 const CHANGES: Readonly<Record<string, Change>> = {
-  act: (asked, _parts, body) => actOnOne(asked, body),
-  names: (asked, _parts, body) => actOnName(asked, body),
-  schedules: (asked, _parts, body) => actOnScheduleRow(asked, body),
-  count: (asked, _parts, body) => countTarget(asked, body),
-  actions: (asked, { operations }, body) => begin(asked, body, operations),
+  act: (context, _parts, body) => actOnOne(context, body),
+  names: (context, _parts, body) => actOnName(context, body),
+  schedules: (context, _parts, body) => actOnScheduleRow(context, body),
+  count: (context, _parts, body) => countTarget(context, body),
+  actions: (context, { operations }, body) => begin(context, body, operations),
 };
 
 function changing(path: string): Change {
@@ -117,24 +124,34 @@ function changing(path: string): Change {
   if (change !== undefined) return change;
   const [page, id, verb, ...others] = path.split('/');
   if (page === 'operations' && id !== undefined && verb === 'stop' && others.length === 0)
-    return (asked, { operations }) => operations.stop(asked, operationId(id));
+    return (context, { operations }) => operations.stop(context, operationId(id));
   throw notFound();
 }
 
-async function post(asked: Asked, parts: ApiParts, request: Request, path: string): Promise<Response> {
+async function post(
+  context: RequestContext,
+  parts: ApiParts,
+  request: Request,
+  path: string,
+): Promise<Response> {
   const change = changing(path);
-  checkCsrf(request, asked.settings);
-  need(asked.viewer, 'act');
-  const answer = await change(asked, parts, await Body.read(request));
+  checkCsrf(request, context.settings);
+  need(context.viewer, 'act');
+  const answer = await change(context, parts, await Body.read(request));
   // Whoever acted looks again, and must see what came of it.
-  parts.answers.clear();
+  parts.cache.clear();
   return json(answer);
 }
 
 /** Whatever is below `api/`. */
-export async function api(asked: Asked, parts: ApiParts, request: Request, path: string): Promise<Response> {
-  need(asked.viewer, 'view');
-  if (request.method === 'GET') return get(asked, parts, request, path);
-  if (request.method === 'POST') return post(asked, parts, request, path);
+export async function api(
+  context: RequestContext,
+  parts: ApiParts,
+  request: Request,
+  path: string,
+): Promise<Response> {
+  need(context.viewer, 'view');
+  if (request.method === 'GET') return get(context, parts, request, path);
+  if (request.method === 'POST') return post(context, parts, request, path);
   throw new Refusal(405, 'bad_request', 'Only GET and POST are known here.');
 }

@@ -1,6 +1,6 @@
 import { versionOf } from '../mill/tools.js';
 import { admit } from './http/access.js';
-import { Answers } from './response-cache.js';
+import { ResponseCache } from './response-cache.js';
 import { api, type ApiParts } from './api.js';
 import { Assets } from './http/assets.js';
 import { isInternal, notFound, problemOf, Refusal, stopped } from './http/errors.js';
@@ -47,9 +47,9 @@ class Handler {
     this.#redactor = new Redactor(settings.redact);
     this.#seal = new Seal(settings.secret);
     this.#assets = new Assets(settings.basePath);
-    const answers = new Answers();
+    const cache = new ResponseCache();
     this.parts = {
-      answers,
+      cache,
       live: new Live({
         everyMs: EVERY_MS,
         lastsMs: LASTS_MS,
@@ -57,7 +57,7 @@ class Handler {
         onError,
         most: settings.maxStreams,
       }),
-      operations: new Operations(() => answers.clear()),
+      operations: new Operations(() => cache.clear()),
       version: versionOf(),
     };
     mill.on('stop', ({ waitUntil }) => waitUntil(this.#stop()));
@@ -97,14 +97,14 @@ class Handler {
     if (!isApi) return this.#page(request, path);
     if (this.#stopped) throw stopped();
     const { mill } = this.#settings;
-    const { answers } = this.parts;
+    const { cache } = this.parts;
     const asked = {
       mill,
       settings: this.#settings,
       redactor: this.#redactor,
       seal: this.#seal,
       viewer,
-      answers,
+      cache,
     };
     return api(asked, this.parts, request, path.slice('api/'.length));
   }

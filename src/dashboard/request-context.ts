@@ -1,30 +1,33 @@
 import type { Reason, WhyTarget } from '../index.js';
 import type { Viewer } from './http/access.js';
-import type { Answers } from './response-cache.js';
+import type { ResponseCache } from './response-cache.js';
 import type { Action, Right } from './contract.js';
 import type { DashboardSettings, Mill } from './options.js';
 import type { Redactor } from './redaction/redact.js';
 import type { Seal } from './redaction/seal.js';
 
 /** What every answer is made of: whose mill, who asks, and what must not be shown. */
-export interface Asked {
+export interface RequestContext {
   readonly mill: Mill;
   readonly settings: DashboardSettings;
   readonly redactor: Redactor;
   readonly seal: Seal;
   readonly viewer: Viewer;
   /** What was read a moment ago, for whoever asks next. */
-  readonly answers: Answers;
+  readonly cache: ResponseCache;
 }
 
-export const may = ({ viewer }: Asked, right: Right): boolean => viewer.rights.includes(right);
+export const may = ({ viewer }: RequestContext, right: Right): boolean => viewer.rights.includes(right);
 
 /** Without the right to act there is nothing to offer. */
-export const offered = (asked: Asked, actions: readonly Action[]): readonly Action[] =>
-  may(asked, 'act') ? actions : [];
+export const offered = (context: RequestContext, actions: readonly Action[]): readonly Action[] =>
+  may(context, 'act') ? actions : [];
 
 /** Why work waits, in words that have names in them. */
-export const whyOf = async ({ mill, redactor }: Asked, target: WhyTarget): Promise<readonly Reason[]> =>
+export const whyOf = async (
+  { mill, redactor }: RequestContext,
+  target: WhyTarget,
+): Promise<readonly Reason[]> =>
   (await mill.why(target)).map((reason) => ({ ...reason, text: redactor.text(reason.text) }));
 
 export const iso = (at: Date | null | undefined): string | null => at?.toISOString() ?? null;

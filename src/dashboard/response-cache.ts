@@ -10,7 +10,7 @@ interface Kept {
   until: number;
 }
 
-export class Answers {
+export class ResponseCache {
   readonly #kept = new Map<string, Kept>();
 
   /** What `make` answers, or answered a moment ago. A failure is not kept. */

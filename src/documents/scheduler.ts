@@ -23,7 +23,7 @@ import {
   type ScheduleSettings,
 } from './options.js';
 import { timeOf, type Time } from './times/time.js';
-import { Turn } from './run/scheduler-run.js';
+import { SchedulerRun } from './run/scheduler-run.js';
 
 export interface StopOptions {
   /** How long to wait for handlers; then their signals abort, and their documents are due again. Default: for ever. */
@@ -78,7 +78,7 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
   /** Aborts when a stop is not to wait for handlers any longer. */
   #hurry = new AbortController();
   #clock: Clock;
-  #turn: Turn<Doc> | undefined;
+  #run: SchedulerRun<Doc> | undefined;
 
   constructor(options: SchedulerOptions<Doc>, extras: SchedulerExtras = {}) {
     this.#where = extras.where ?? WHERE;
@@ -101,7 +101,7 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
 
   /** True while a document runs, or its end is being recorded. */
   isProcessing(): boolean {
-    return this.#turn?.isBusy === true;
+    return this.#run?.isBusy === true;
   }
 
   /** True when the last look found nothing to do, until something is found. */
@@ -111,12 +111,12 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
 
   /** Milliseconds since the store first failed to answer; 0 where it does answer. */
   get failingMs(): number {
-    return this.#turn?.failingMs ?? 0;
+    return this.#run?.failingMs ?? 0;
   }
 
   /** How much is due, up to a limit, and for how long the first; undefined where it does not run, or nobody can tell. */
   async depth(limit: number): Promise<{ readonly due: number; readonly lagMs: number } | undefined> {
-    return this.#turn?.depth(limit);
+    return this.#run?.depth(limit);
   }
 
   /** Resolves when `onStart` has; called again, it does nothing. `signal` stops the scheduler when it aborts. */
@@ -233,7 +233,7 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
       this.#clock = time.clock;
       await time.refresh();
       await this.#hooks.start({ signal: this.#stop.signal });
-      this.#turn = new Turn({
+      this.#run = new SchedulerRun({
         store,
         ...time,
         settings: this.#settings,
@@ -242,7 +242,7 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
         log: this.#log,
         measures: this.#measures,
       });
-      this.#turn.begin();
+      this.#run.begin();
       this.#advise(store);
     } catch (error) {
       this.#isRunning = false;
@@ -255,11 +255,11 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
 
   async #end(): Promise<void> {
     await this.#starting?.catch(() => undefined);
-    if (this.#turn !== undefined) {
-      await this.#turn.end(this.#hurry.signal);
+    if (this.#run !== undefined) {
+      await this.#run.end(this.#hurry.signal);
       await this.#hooks.stop({ signal: this.#stop.signal });
     }
-    this.#turn = undefined;
+    this.#run = undefined;
     this.#starting = undefined;
     await this.#close();
   }

@@ -70,7 +70,7 @@ export function borrowed(database: EmbeddedDatabase): Driver {
   return {
     checkOutside,
     query,
-    often: { query },
+    prepared: { query },
     unhurried: { query },
     vital: () => ({ query }),
     transaction,

@@ -3,7 +3,7 @@ import { AttemptTimeoutError } from '../core/errors.js';
 import type { Finished, Outcome } from '../core/records/outcome.js';
 import type { Work } from '../core/records/work.js';
 import { leaseOf, type Lease } from '../store/port.js';
-import type { AttemptControl, Trigger } from './work-runner.js';
+import type { AttemptControl, WorkRunner } from './work-runner.js';
 
 /** One run of one handler, with its signal. */
 export class Attempt<W extends Work = Work> implements AttemptControl {
@@ -37,7 +37,7 @@ export class Attempt<W extends Work = Work> implements AttemptControl {
 
 export interface AttemptOptions<W extends Work> {
   readonly clock: Clock;
-  readonly trigger: Pick<Trigger<W, unknown>, 'perform' | 'timeoutMs'>;
+  readonly runner: Pick<WorkRunner<W, unknown>, 'perform' | 'timeoutMs'>;
   /** The handler ignored its timeout and goes on; called again when it ends at last. */
   readonly abandoned: (attempt: Attempt<W>, handler: Promise<unknown>) => void;
 }
@@ -50,9 +50,9 @@ export async function runAttempt<W extends Work>(
   attempt: Attempt<W>,
   options: AttemptOptions<W>,
 ): Promise<Finished> {
-  const { clock, trigger } = options;
-  const handler = trigger.perform(attempt.work, attempt);
-  const timeoutMs = trigger.timeoutMs(attempt.work);
+  const { clock, runner } = options;
+  const handler = runner.perform(attempt.work, attempt);
+  const timeoutMs = runner.timeoutMs(attempt.work);
   const outcome =
     timeoutMs === undefined ? await handler : await withTimeout(attempt, handler, timeoutMs, options);
   return { outcome, startedAt: attempt.startedAt, finishedAt: clock.now() };

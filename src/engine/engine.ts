@@ -9,12 +9,12 @@ import { CancelWatch } from './cancel-watch.js';
 import { ClaimLoop } from './claim/claim-loop.js';
 import { tracedEnd } from './record/ending.js';
 import { Lanes } from './claim/lanes.js';
-import type { Seat } from './claim/listener.js';
+import type { WakeSubscription } from './claim/listener.js';
 import { Notebook } from './record/notebook.js';
 import type { EngineOptions, EngineState } from './options.js';
 import { Reservations, type Reservation } from './claim/reservation.js';
 import { Settler, type SettlerOptions } from './record/settler.js';
-import type { Crew, Station } from './lease/instance-context.js';
+import type { LeaseListener, InstanceContext } from './lease/instance-context.js';
 import { Wake } from './claim/wake.js';
 
 /** More unrecorded outcomes than this, and nothing new is claimed. */
@@ -37,16 +37,16 @@ const measured = (kind: WorkKind): 'job' | 'task' => (kind === 'jobs' ? 'job' : 
  * One kind of work on one instance. Duties: claim, run, record, and come to an orderly end. It knows nothing of any
  * database, nor of what the work is.
  */
-export class Engine<W extends Work, S> implements Crew {
+export class Engine<W extends Work, S> implements LeaseListener {
   readonly #options: EngineOptions<W, S>;
   readonly #clock: Clock;
-  readonly #station: Station;
+  readonly #context: InstanceContext;
   readonly #lanes: Lanes<W>;
   readonly #wake: Wake;
   readonly #settler: Settler<W, S>;
   /** For work that a user's open transaction may have locked: its record waits for that, and others must not. */
   readonly #apart: Settler<W, S>;
-  readonly #seat: Seat;
+  readonly #subscription: WakeSubscription;
   readonly #notebook: Notebook;
   readonly #abandoned: Abandoned;
   readonly #loop: ClaimLoop<W>;
@@ -64,11 +64,11 @@ export class Engine<W extends Work, S> implements Crew {
   #ageTimer: Timer | undefined;
 
   constructor(options: EngineOptions<W, S>) {
-    const { kind, station, store, clock, trigger, events } = options;
+    const { kind, context, store, clock, runner, events } = options;
     this.#options = options;
     this.#clock = clock;
-    this.#station = station;
-    this.#lanes = new Lanes(options.concurrency, station.slots);
+    this.#context = context;
+    this.#lanes = new Lanes(options.concurrency, context.slots);
     this.#wake = new Wake(clock);
     const error = (where: string) => (problem: unknown) => events.error(problem, where);
     const wake = (hint?: Hint): void => {
@@ -80,7 +80,7 @@ export class Engine<W extends Work, S> implements Crew {
     const settler: SettlerOptions<W, S> = {
       store,
       clock,
-      trigger,
+      runner,
       lost: (work) => {
         options.meter.lost(measured(kind), work.name);
         events.leaseLost('its outcome was refused: somebody else holds it now, or it was removed', [work]);
@@ -106,13 +106,13 @@ export class Engine<W extends Work, S> implements Crew {
       needed: () => this.#attempts.size > 0,
       error: error('cancel'),
     });
-    this.#seat = station.listener.join({ kind, wake, cancel: () => void this.#cancels.check() });
-    station.join(this);
+    this.#subscription = context.listener.join({ kind, wake, cancel: () => void this.#cancels.check() });
+    context.join(this);
   }
 
   #makeLoop(error: (problem: unknown) => void): ClaimLoop<W> {
     const { store, leaseMs, pollMs, events } = this.#options;
-    const { keeper, listener } = this.#station;
+    const { keeper, listener } = this.#context;
     return new ClaimLoop({
       store,
       clock: this.#clock,
@@ -131,11 +131,11 @@ export class Engine<W extends Work, S> implements Crew {
       },
       start: () => this.#startWaiting(),
       release: (jobs) => this.#release(jobs),
-      observed: (cluster, glance) => {
+      observed: (cluster, summary) => {
         for (const name of cluster.paused) this.#release(this.#lanes.drain(name));
-        events.observed(cluster, glance);
+        events.observed(cluster, summary);
       },
-      mood: (mood) => this.#seat[mood](),
+      mood: (mood) => this.#subscription[mood](),
       error,
     });
   }
@@ -144,7 +144,7 @@ export class Engine<W extends Work, S> implements Crew {
     const { leaseMs, paused } = this.#options;
     return new Reservations({
       clock: this.#clock,
-      keeper: this.#station.keeper,
+      keeper: this.#context.keeper,
       heartbeatMs: leaseMs / BEATS_PER_LEASE,
       stop: this.#stop.signal,
       paused,
@@ -159,7 +159,7 @@ export class Engine<W extends Work, S> implements Crew {
   /** Takes over the names that are run here now; what was taken ahead of others goes back. */
   #define(): readonly string[] {
     const crowded = this.#crowded();
-    const workers = new Map([...this.#options.trigger.workers()].filter(([name]) => !crowded.has(name)));
+    const workers = new Map([...this.#options.runner.workers()].filter(([name]) => !crowded.has(name)));
     this.#heldBack = crowded.size;
     this.#lanes.define(workers);
     this.#release(this.#lanes.drainUndefined());
@@ -178,11 +178,11 @@ export class Engine<W extends Work, S> implements Crew {
   }
 
   get #mayClaim(): boolean {
-    return this.#station.keeper.held && !this.#abandoned.tooMany && this.#unsettled < MOST_UNSETTLED;
+    return this.#context.keeper.held && !this.#abandoned.tooMany && this.#unsettled < MOST_UNSETTLED;
   }
 
   get state(): EngineState {
-    const lastContact = Math.max(this.#loop.lastContactAt, this.#station.lastRenewalAt);
+    const lastContact = Math.max(this.#loop.lastContactAt, this.#context.lastRenewalAt);
     return {
       running: this.#lanes.running,
       buffered: this.#lanes.buffered,
@@ -190,9 +190,9 @@ export class Engine<W extends Work, S> implements Crew {
       refused: this.#refused,
       stuckMs: Math.max(this.#loop.stepMs, this.#settler.writingMs),
       abandoned: this.#abandoned.count,
-      leaseHeld: this.#station.keeper.held,
+      leaseHeld: this.#context.keeper.held,
       silentMs: this.#clock.monotonic() - lastContact,
-      wakeUp: this.#station.listener.wakeUp,
+      wakeUp: this.#context.listener.wakeUp,
       counters: this.#loop.counters,
     };
   }
@@ -246,7 +246,7 @@ export class Engine<W extends Work, S> implements Crew {
   #giveSlotBack(name: string): void {
     this.#lanes.free(name);
     this.slotFreed();
-    this.#station.freed(this);
+    this.#context.freed(this);
   }
 
   /**
@@ -291,7 +291,7 @@ export class Engine<W extends Work, S> implements Crew {
 
   #startWaiting(): void {
     // A process that was paused for longer than its lease must not begin what others may have taken over.
-    if (!this.#station.keeper.held) return;
+    if (!this.#context.keeper.held) return;
     for (let work = this.#lanes.next(); work !== undefined; work = this.#lanes.next()) this.#launch(work);
     if (this.#ageTimer === undefined && this.#lanes.buffered > 0)
       this.#ageTimer = this.#clock.timer(AGE_CHECK_MS, () => this.#handBackAged());
@@ -317,7 +317,7 @@ export class Engine<W extends Work, S> implements Crew {
         this.#notebook.add(self.lease, note, () => self.inTransaction);
     });
     const began = this.#clock.monotonic();
-    attempt.inTransaction = this.#options.trigger.mayComplete(work);
+    attempt.inTransaction = this.#options.runner.mayComplete(work);
     this.#attempts.set(work.id, attempt);
     this.#cancels.start();
     try {
@@ -335,22 +335,22 @@ export class Engine<W extends Work, S> implements Crew {
 
   /** Of most work nobody needs to know whether it began; of some, a crash must tell (see docs/adr/0008). */
   #isMarked(work: W): boolean {
-    const { trigger } = this.#options;
-    return work.failKind === 'crashed' || trigger.attempt(work) >= trigger.maxAttempts(work);
+    const { runner } = this.#options;
+    return work.failKind === 'crashed' || runner.attempt(work) >= runner.maxAttempts(work);
   }
 
   #attempt(attempt: Attempt<W>): Promise<Finished> {
-    const { trigger, kind, tracer } = this.#options;
+    const { runner, kind, tracer } = this.#options;
     const run = (): Promise<Finished> =>
       runAttempt(attempt, {
         clock: this.#clock,
-        trigger,
+        runner,
         abandoned: (late, handler) => this.#abandoned.add(late, handler),
       });
     const spans = tracer();
     if (spans === undefined) return run();
     const { id, name, trace } = attempt.work;
-    const about = { kind: measured(kind), id, name, attempt: trigger.attempt(attempt.work) };
+    const about = { kind: measured(kind), id, name, attempt: runner.attempt(attempt.work) };
     return spans.run(trace === undefined ? about : { ...about, trace }, run, ({ outcome }) =>
       tracedEnd(outcome),
     );
@@ -361,10 +361,10 @@ export class Engine<W extends Work, S> implements Crew {
       this.#interrupted.push(attempt.work);
     const extra = await this.#notebook.take(attempt.lease);
     const settling = { work: attempt.work, finished, ...(extra === undefined ? {} : { extra }) };
-    const { trigger } = this.#options;
+    const { runner } = this.#options;
     // Recorded inside the caller's transaction: there is nothing left to write.
     if (finished.outcome.kind === 'recorded') {
-      trigger.recorded(attempt.work, finished, trigger.conclude(attempt.work, finished));
+      runner.recorded(attempt.work, finished, runner.conclude(attempt.work, finished));
     } else (attempt.inTransaction ? this.#apart : this.#settler).push(settling);
   }
 
@@ -380,7 +380,7 @@ export class Engine<W extends Work, S> implements Crew {
       this.#startWaiting();
       if (worthAClaim) this.#loop.room();
     }
-    this.#station.freed(this);
+    this.#context.freed(this);
     if (this.#attempts.size > 0) return;
     for (const waiter of this.#idleWaiters.splice(0)) waiter();
   }
@@ -413,11 +413,11 @@ export class Engine<W extends Work, S> implements Crew {
   leaseRenewed(): void {
     const { store } = this.#options;
     if (!this.#stop.signal.aborted) this.#startWaiting();
-    if (this.#attempts.size === 0 || store.beat === undefined) return;
+    if (this.#attempts.size === 0 || store.heartbeat === undefined) return;
     const except = [...this.#attempts.values()]
       .filter((attempt) => attempt.inTransaction)
       .map((attempt) => attempt.lease);
-    const beat = store.beat(this.#station.self, except).catch(() => undefined);
+    const beat = store.heartbeat(this.#context.self, except).catch(() => undefined);
     this.#clock.track?.(beat);
   }
 

@@ -3,18 +3,18 @@ import type { Logger } from '../core/logger.js';
 import type { Meter } from '../core/meter.js';
 import type { Tracer } from '../core/tracer.js';
 import type { Work } from '../core/records/work.js';
-import type { Cluster, Glance, WakeUp, WorkKind, WorkStore } from '../store/port.js';
+import type { Cluster, DueSummary, WakeUp, WorkKind, WorkStore } from '../store/port.js';
 import type { ClaimCounters } from './claim/claim-loop.js';
 import type { RefusedOutcome } from './record/refused-outcomes.js';
-import type { Station } from './lease/instance-context.js';
-import type { Trigger } from './work-runner.js';
+import type { InstanceContext } from './lease/instance-context.js';
+import type { WorkRunner } from './work-runner.js';
 
 export interface EngineOptions<W extends Work, S> {
   readonly kind: WorkKind;
-  readonly station: Station;
+  readonly context: InstanceContext;
   readonly store: WorkStore<W, S>;
   readonly clock: Clock;
-  readonly trigger: Trigger<W, S>;
+  readonly runner: WorkRunner<W, S>;
   readonly concurrency: number;
   readonly leaseMs: number;
   readonly pollMs: { readonly min: number; readonly max: number; readonly maxWithoutWakeUp: number };
@@ -31,7 +31,7 @@ interface EngineEvents<W extends Work> {
   readonly error: (error: unknown, where: string) => void;
   readonly leaseLost: (reason: string, works: readonly W[]) => void;
   /** What every look and claim brings along, for those who look after the cluster. */
-  readonly observed: (cluster: Cluster, glance?: Glance) => void;
+  readonly observed: (cluster: Cluster, summary?: DueSummary) => void;
 }
 
 export interface EngineState {

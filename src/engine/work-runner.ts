@@ -5,7 +5,7 @@ import type { FailedRun, Lease } from '../store/port.js';
 import type { LaneOptions } from './claim/lanes.js';
 
 /** What the engine asks of a source of work. Jobs are one, reactive tasks another; it knows no other word about them. */
-export interface Trigger<W extends Work, S> {
+export interface WorkRunner<W extends Work, S> {
   /** The names that have a handler here, with the most that may run of each at once. */
   workers(): ReadonlyMap<string, LaneOptions>;
   /** Runs the handler. It never rejects: whatever happens is an outcome. */

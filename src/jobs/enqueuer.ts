@@ -12,7 +12,7 @@ import { toMs, type Duration } from '../time/duration.js';
 import { slotAfter } from '../time/recurrence.js';
 import { retryRule, type RetryPolicy } from '../time/retry.js';
 import { checkPriority, isDefinition, validated, type JobDefinition } from './definition.js';
-import { Inserter } from './insert-batcher.js';
+import { InsertBatcher } from './insert-batcher.js';
 import type { Registry } from './registry.js';
 
 export interface EnqueueOptions<Tx = unknown> {
@@ -105,11 +105,11 @@ export interface Local {
 }
 
 /** Where work is asked for: checks everything first, then writes once. */
-export class Queue<Tx> {
+export class Enqueuer<Tx> {
   readonly #store: () => Promise<Store<Tx>>;
   readonly #registry: Registry;
   readonly #local: Local;
-  readonly #inserter = new Inserter<Tx>();
+  readonly #inserts = new InsertBatcher<Tx>();
   #wakes = WAKE_BURST;
   #wokeAt = -Infinity;
 
@@ -151,7 +151,7 @@ export class Queue<Tx> {
     const reservation = mayStart ? this.#local.reserve(job.name, job.id) : undefined;
     if (reservation !== undefined) return this.#insertClaimed(store, job, reservation);
     const [asked = job] = this.#withWake([job], store.clock);
-    const inserted = await this.#inserter.insert(store, asked);
+    const inserted = await this.#inserts.insert(store, asked);
     this.#local.due();
     return inserted;
   }
@@ -176,7 +176,7 @@ export class Queue<Tx> {
     };
     try {
       // A slot is not kept for a job that has to wait for an open transaction.
-      const inserted = await this.#inserter.insert(store, { ...job, claim }, () => giveBack('not'));
+      const inserted = await this.#inserts.insert(store, { ...job, claim }, () => giveBack('not'));
       if (inserted.job.leaseToken === claim.token) reservation.fulfil(inserted.job);
       else giveBack('not');
       return inserted.outcome === 'created' ? { ...inserted, job: asAsked(inserted.job) } : inserted;

@@ -22,7 +22,7 @@ interface Request {
  * Gathers jobs that are asked for one by one at the same time, so that a flood of calls is a few writes. A job that has to
  * wait for an open transaction waits apart: the others do not wait with it.
  */
-export class Inserter<Tx> {
+export class InsertBatcher<Tx> {
   #waiting: Request[] = [];
   #underWay = 0;
   #aside: Request[] = [];

@@ -8,7 +8,7 @@ import { show } from '../core/options.js';
 import { checkPayload } from '../core/payload.js';
 import { afterTransaction, endOf, thrownOutcome } from '../engine/record/ending.js';
 import type { LaneOptions } from '../engine/claim/lanes.js';
-import type { About, AttemptControl, Conclusion, Trigger } from '../engine/work-runner.js';
+import type { About, AttemptControl, Conclusion, WorkRunner } from '../engine/work-runner.js';
 import type { Settlement, Store } from '../store/port.js';
 import { toInstant } from '../time/duration.js';
 import { CATCH_UP_LIMIT, isTooLate } from '../time/recurrence.js';
@@ -18,7 +18,7 @@ import { validated } from './definition.js';
 import type { JobEvents } from './events.js';
 import type { Registry } from './registry.js';
 
-export interface JobTriggerOptions {
+export interface JobRunnerOptions {
   readonly registry: Registry;
   readonly store: Store;
   readonly instanceId: string;
@@ -32,12 +32,12 @@ export interface JobTriggerOptions {
 }
 
 /** Jobs, as the engine sees them: runs handlers, and says what their end means. */
-export class JobTrigger implements Trigger<JobRecord, Settlement> {
-  readonly #options: JobTriggerOptions;
+export class JobRunner implements WorkRunner<JobRecord, Settlement> {
+  readonly #options: JobRunnerOptions;
   /** Names whose handlers have called `complete` before: what their definitions do not say is learned. */
   readonly #completing = new Set<string>();
 
-  constructor(options: JobTriggerOptions) {
+  constructor(options: JobRunnerOptions) {
     this.#options = options;
   }
 

@@ -1,6 +1,6 @@
 import type { Clock } from '../core/clock.js';
 import { StoreError, TidemillError } from '../core/errors.js';
-import { inHalves, type Blame } from '../core/batches/bisect.js';
+import { bisect, type Blame } from '../core/batches/bisect.js';
 import type { Finished } from '../core/records/outcome.js';
 import { inPieces, type Tried } from '../core/batches/pieces.js';
 import type { FailureKind, Work } from '../core/records/work.js';
@@ -132,7 +132,7 @@ export class Handover<W extends Work, S extends { readonly by: 'holder' | 'recla
     if (all.length === 0) return true;
     const attempt = async (part: readonly Recovered<W, S>[]): Promise<Tried<Recovered<W, S>>> => {
       try {
-        for (const { item, reason } of await inHalves(part, statement, blame)) this.#refused(item, reason);
+        for (const { item, reason } of await bisect(part, statement, blame)) this.#refused(item, reason);
         return { left: [] };
       } catch (error) {
         if (!isTransient(error)) throw error;

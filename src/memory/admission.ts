@@ -1,5 +1,5 @@
 /** Who may be claimed. For tests that decide by themselves what runs: everything, unless somebody says otherwise. */
-export class Gate {
+export class Admission {
   /** To be called when somebody may be admitted who was not before. */
   readonly changed: () => void;
   #admits: (id: string) => boolean = () => true;

@@ -14,7 +14,7 @@ import type { DocumentJobStore, DocumentPlace } from '../store/documents.js';
 import { MemoryAudit } from './cluster/audit.js';
 import { MemoryCollection, type MemoryDocument } from './collection.js';
 import { memoryDocuments } from './documents/store.js';
-import { Gate } from './admission.js';
+import { Admission } from './admission.js';
 import { MemoryInstances } from './cluster/instances.js';
 import { memoryJobs } from './jobs/store.js';
 import { MemoryLocks } from './cluster/locks.js';
@@ -45,7 +45,7 @@ export class MemoryStore implements Store<MemoryTransaction> {
   readonly audit: AuditStore;
   readonly reactive: MemoryReactive;
   /** For `tidemill/testing`. */
-  readonly gate: Gate = new Gate(() => this.#tell((listener) => listener.wake('jobs')));
+  readonly admission: Admission = new Admission(() => this.#tell((listener) => listener.wake('jobs')));
   readonly #listeners = new Set<WatchHandlers>();
   readonly #collections = new Map<string, MemoryCollection>();
   /** What became of documents, for reactive tasks. */
@@ -63,7 +63,7 @@ export class MemoryStore implements Store<MemoryTransaction> {
     this.jobs = memoryJobs({
       clock: this.clock,
       paused,
-      gate: this.gate,
+      admission: this.admission,
       cluster: () => instances.cluster(),
       wake: () => this.#tell((listener) => listener.wake('jobs')),
       cancel: () => this.#tell((listener) => listener.cancel()),
@@ -73,7 +73,7 @@ export class MemoryStore implements Store<MemoryTransaction> {
       log: this.#log,
       collection: (name) => this.collection(name),
       cluster: () => instances.cluster(),
-      admits: (key) => this.gate.admits(key),
+      admits: (key) => this.admission.admits(key),
       wake: () => this.#tell((listener) => listener.wake('tasks')),
       news: () => this.#tell((listener) => listener.news()),
     });

@@ -58,7 +58,7 @@ const seriesOf = (kind: MeasuredKind, name: string): string => `${kind}:${name}`
  * Counts, in this process, and nothing else: each call raises a few numbers. Whoever wants to know reads them, at
  * leisure. Counts only grow; the minutes that have ended are kept until somebody has taken them over.
  */
-export class Ledger implements Meter {
+export class Counters implements Meter {
   readonly #bounds: Bounds;
   /** Something has happened, after a time in which nothing had. */
   readonly #stirred: () => void;

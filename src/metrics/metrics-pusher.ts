@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import type { Counts, MetricsStore, Vitals } from '../store/metrics.js';
-import { growth, type Ledger, type Minute } from './counters.js';
+import { growth, type Counters, type Minute } from './counters.js';
 
-export interface TellerOptions {
-  readonly ledger: Ledger;
+export interface MetricsPusherOptions {
+  readonly counters: Counters;
   readonly instanceId: string;
   readonly everyMs: number;
   readonly vitals: () => Promise<Vitals>;
@@ -16,8 +16,8 @@ const MOST_UNSAVED = 60;
  * Tells the store what was counted here. What was sent and not answered is sent again as it was, under its number, before
  * anything newer: so it is counted once, whether it had arrived or not.
  */
-export class Teller {
-  readonly #options: TellerOptions;
+export class MetricsPusher {
+  readonly #options: MetricsPusherOptions;
   readonly #id = randomBytes(16).toString('hex');
   /** What the store knows of. */
   #told: Counts = new Map();
@@ -27,7 +27,7 @@ export class Teller {
   #unsaved: readonly Minute[] = [];
   #turn: Promise<unknown> = Promise.resolve();
 
-  constructor(options: TellerOptions) {
+  constructor(options: MetricsPusherOptions) {
     this.#options = options;
   }
 
@@ -39,14 +39,14 @@ export class Teller {
   push(store: MetricsStore): Promise<void> {
     return this.#inTurn(async () => {
       if (this.#unanswered !== undefined) await this.#send(store, this.#unanswered);
-      const counts = this.#options.ledger.counts();
+      const counts = this.#options.counters.counts();
       await this.#send(store, { counts, growth: growth(counts, this.#told) });
     });
   }
 
   async save(store: MetricsStore): Promise<void> {
     await this.#inTurn(async () => {
-      const minutes = [...this.#unsaved, ...this.#options.ledger.takeMinutes()];
+      const minutes = [...this.#unsaved, ...this.#options.counters.takeMinutes()];
       // A minute may have gone on since it could not be saved: what was said last is the whole of it.
       const last = new Map(minutes.map((minute) => [minute.at.getTime(), minute]));
       this.#unsaved = [...last.values()].slice(-MOST_UNSAVED);
@@ -60,7 +60,7 @@ export class Teller {
   async end(store: MetricsStore, pushes: boolean): Promise<void> {
     await this.save(store);
     if (!pushes) return;
-    const isNews = growth(this.#options.ledger.counts(), this.#told).size > 0;
+    const isNews = growth(this.#options.counters.counts(), this.#told).size > 0;
     if (isNews) await this.push(store);
     if (this.#isKnown) await store.leave(this.#id);
     this.#isKnown = false;

@@ -6,10 +6,10 @@ import { MINUTE_MS, type Shared, type Vitals } from '../store/metrics.js';
 import type { Instance, Store } from '../store/port.js';
 import { census, speaks, waitingOf, type CensusOptions } from './census.js';
 import { families, type View } from './families.js';
-import { Ledger } from './counters.js';
+import { Counters } from './counters.js';
 import type { MonitoringSettings } from './options.js';
 import { Prometheus, type PrometheusRegistry } from './prometheus.js';
-import { Teller } from './metrics-pusher.js';
+import { MetricsPusher } from './metrics-pusher.js';
 
 export interface MonitorOptions extends CensusOptions {
   readonly settings: MonitoringSettings;
@@ -40,8 +40,8 @@ const END_MS = 5_000;
 export class Monitor {
   readonly meter: Meter;
   readonly #options: MonitorOptions;
-  readonly #teller: Teller;
-  readonly #ledger: Ledger;
+  readonly #pusher: MetricsPusher;
+  readonly #counters: Counters;
   readonly #prometheus: Prometheus;
   #open: Store | undefined;
   #isWorking = false;
@@ -54,9 +54,14 @@ export class Monitor {
   constructor(options: MonitorOptions) {
     this.#options = options;
     const { settings, instanceId, vitals, log } = options;
-    this.#ledger = new Ledger(settings.bounds, () => this.#stirred());
-    this.meter = settings.enabled ? this.#ledger : noMeter;
-    this.#teller = new Teller({ ledger: this.#ledger, instanceId, everyMs: settings.pushMs, vitals });
+    this.#counters = new Counters(settings.bounds, () => this.#stirred());
+    this.meter = settings.enabled ? this.#counters : noMeter;
+    this.#pusher = new MetricsPusher({
+      counters: this.#counters,
+      instanceId,
+      everyMs: settings.pushMs,
+      vitals,
+    });
     this.#prometheus = new Prometheus(log);
   }
 
@@ -88,7 +93,7 @@ export class Monitor {
     await within(
       store.clock,
       END_MS,
-      this.#try(() => this.#teller.end(store.metrics, this.#pushes)),
+      this.#try(() => this.#pusher.end(store.metrics, this.#pushes)),
     );
   }
 
@@ -104,7 +109,7 @@ export class Monitor {
 
   /** Only from what the store knows, own counts included: whoever answers next must not know less. */
   async #clusterView(store: Store): Promise<View> {
-    await this.#teller.push(store.metrics);
+    await this.#pusher.push(store.metrics);
     const [{ counts, shares }, cluster] = await Promise.all([store.metrics.read(), this.#census(store)]);
     const alive = shares.filter(({ ageMs, everyMs }) => ageMs <= MISSED * everyMs);
     const planner = lastPlanner(shares);
@@ -115,13 +120,13 @@ export class Monitor {
   async #localView(store: Store): Promise<View> {
     const { settings, instanceId, vitals, self } = this.#options;
     const own: Shared = {
-      id: this.#teller.id,
+      id: this.#pusher.id,
       instanceId,
       everyMs: settings.pushMs,
       vitals: await vitals(),
       ageMs: 0,
     };
-    const view = { counts: this.#ledger.counts(), shares: [own], bounds: settings.bounds };
+    const view = { counts: this.#counters.counts(), shares: [own], bounds: settings.bounds };
     const instance = self();
     if (instance === undefined || !speaks(await store.instances.list(), instance)) return view;
     const planner = own.vitals.planner === undefined ? {} : { planner: own };
@@ -138,7 +143,7 @@ export class Monitor {
     if (store === undefined) return;
     this.#saving ??= timer(store.clock, SAVE_MS, () => {
       this.#saving = undefined;
-      this.#run(store, () => this.#teller.save(store.metrics));
+      this.#run(store, () => this.#pusher.save(store.metrics));
     });
     this.#armPush();
   }
@@ -148,7 +153,7 @@ export class Monitor {
     if (store === undefined || !this.#pushes) return;
     this.#pushing ??= timer(store.clock, this.#options.settings.pushMs, () => {
       this.#pushing = undefined;
-      this.#run(store, () => this.#teller.push(store.metrics));
+      this.#run(store, () => this.#pusher.push(store.metrics));
       // While it works, an instance says that it lives, also where nothing happens.
       if (this.#isWorking) this.#armPush();
     });

@@ -11,24 +11,24 @@ import type { Work } from '../core/records/work.js';
 import { Engine } from '../engine/engine.js';
 import type { EngineState } from '../engine/options.js';
 import type { Reservation } from '../engine/claim/reservation.js';
-import { Station } from '../engine/lease/instance-context.js';
+import { InstanceContext } from '../engine/lease/instance-context.js';
 import type { MillEvents } from './events.js';
 import type { Registry } from '../jobs/registry.js';
-import { JobTrigger } from '../jobs/job-runner.js';
+import { JobRunner } from '../jobs/job-runner.js';
 import { Cleaner } from '../maintenance/cleaner.js';
 import { FailureDetector } from '../engine/lease/failure-detector.js';
 import { Handover, type Recovered } from '../maintenance/handover.js';
 import { Reclaimer } from '../maintenance/reclaimer.js';
 import { clusterTurn } from '../maintenance/turn.js';
 import type { MillSettings } from './options.js';
-import { ReactiveCrew } from '../reactive/runtime.js';
+import { ReactiveRuntime } from '../reactive/runtime.js';
 import type { Definitions } from '../reactive/definitions.js';
 import { reactiveOf } from '../reactive/reactive-of.js';
 import type { Vitals } from '../store/metrics.js';
 import type {
   Capacity,
   Cluster,
-  Glance,
+  DueSummary,
   Instance,
   InstanceState,
   Settlement,
@@ -47,7 +47,7 @@ export function rolesOf(given: readonly Role[] = ROLES): ReadonlySet<Role> {
   return new Set(given.map((role: Role) => checkOneOf('start', 'roles', role, ROLES)));
 }
 
-export interface ShiftOptions {
+export interface InstanceRuntimeOptions {
   readonly settings: MillSettings;
   readonly roles: ReadonlySet<Role>;
   readonly store: Store;
@@ -66,29 +66,29 @@ export interface ShiftOptions {
 const STOP_LIMIT_MS = 10_000;
 
 /** One turn of work, made by `start` and ended by `stop`: the engines, and those who look after the cluster. */
-export class Shift {
-  readonly #options: ShiftOptions;
-  readonly #station: Station;
-  readonly #trigger: JobTrigger;
+export class InstanceRuntime {
+  readonly #options: InstanceRuntimeOptions;
+  readonly #context: InstanceContext;
+  readonly #runner: JobRunner;
   readonly #engine: Engine<JobRecord, Settlement>;
   readonly #detector: FailureDetector;
   readonly #reclaimer: Reclaimer | undefined;
   readonly #cleaner: Cleaner | undefined;
-  #crew: ReactiveCrew | undefined;
+  #reactive: ReactiveRuntime | undefined;
   #started = false;
   readonly #reportedForeign = new Set<string>();
 
-  constructor(options: ShiftOptions) {
+  constructor(options: InstanceRuntimeOptions) {
     this.#options = options;
     const { settings, store, registry, definitions, roles, fault } = options;
-    this.#trigger = new JobTrigger({ ...options, ...settings });
-    this.#station = new Station({
+    this.#runner = new JobRunner({ ...options, ...settings });
+    this.#context = new InstanceContext({
       ...settings,
       store,
       log: options.log,
       describe: () => ({
-        names: roles.has('work') ? [...this.#trigger.workers().keys()] : [],
-        tasks: this.#crew?.adverts ?? [],
+        names: roles.has('work') ? [...this.#runner.workers().keys()] : [],
+        tasks: this.#reactive?.adverts ?? [],
         policies: { ...registry.policies(), ...definitions.policies() },
         capacity: this.#capacity(),
       }),
@@ -102,7 +102,7 @@ export class Shift {
       store.jobs.sweep === undefined || !maintains
         ? undefined
         : new Cleaner(store, this.#turn('sweep'), (error) => fault(error, 'clean'));
-    this.#station.join({
+    this.#context.join({
       slotFreed: () => undefined,
       leaseLost: () => options.meter.leaseLost(),
       leaseRegained: () => this.#detector.renewed(),
@@ -115,7 +115,7 @@ export class Shift {
 
   get state(): EngineState {
     const jobs = this.#engine.state;
-    const tasks = this.#crew?.state;
+    const tasks = this.#reactive?.state;
     if (tasks === undefined) return jobs;
     return {
       ...jobs,
@@ -136,16 +136,16 @@ export class Shift {
 
   /** True while this instance plans reactive tasks. */
   get leads(): boolean {
-    return this.#crew?.leads === true;
+    return this.#reactive?.leads === true;
   }
 
   get self(): Instance {
-    return this.#station.self;
+    return this.#context.self;
   }
 
   async vitals(): Promise<Vitals> {
     const { running, buffered, abandoned, wakeUp } = this.state;
-    const planner = await this.#crew?.vitals();
+    const planner = await this.#reactive?.vitals();
     return { running, buffered, abandoned, wakeUp, ...(planner === undefined ? {} : { planner }) };
   }
 
@@ -154,7 +154,7 @@ export class Shift {
   }
 
   get troubles(): readonly string[] {
-    return this.#crew?.troubles ?? [];
+    return this.#reactive?.troubles ?? [];
   }
 
   async start(): Promise<void> {
@@ -162,38 +162,38 @@ export class Shift {
     // Who plans and does not work needs no definition of its own: the registry has those of others.
     const plansOnly = roles.has('plan') && !roles.has('work') && store.reactive !== undefined;
     if (definitions.tasks.size > 0 || plansOnly) await this.#recruit();
-    await this.#station.start();
+    await this.#context.start();
     this.#detector.renewed();
     this.#started = true;
     if (roles.has('work')) this.#engine.start();
     this.#reclaimer?.start();
     this.#cleaner?.start();
-    await this.#crew?.start();
+    await this.#reactive?.start();
   }
 
   /** A stop was asked for: a start that waits for another process gives up. */
   hurry(): void {
-    this.#station.keeper.hurry();
+    this.#context.keeper.hurry();
   }
 
   /** A reactive task was defined while the instance runs. */
   async taskAdded(): Promise<void> {
-    if (this.#crew !== undefined) {
-      await this.#crew.added();
+    if (this.#reactive !== undefined) {
+      await this.#reactive.added();
       return;
     }
-    const crew = await this.#recruit();
+    const reactive = await this.#recruit();
     if (!this.#started) return;
-    await this.#station.keeper.announce();
-    await crew.start();
+    await this.#context.keeper.announce();
+    await reactive.start();
   }
 
-  async #recruit(): Promise<ReactiveCrew> {
+  async #recruit(): Promise<ReactiveRuntime> {
     const { settings, roles, store, definitions, events, log, meter, tracer, fault } = this.#options;
-    const crew = new ReactiveCrew({
+    const reactive = new ReactiveRuntime({
       store,
       reactive: reactiveOf(store),
-      station: this.#station,
+      context: this.#context,
       detector: this.#detector,
       definitions,
       settings: settings.reactive,
@@ -220,14 +220,14 @@ export class Shift {
       recovered: (count) => {
         events.emit('stale:recovered', { count, instanceId: settings.instanceId });
       },
-      observed: (cluster, glance) => {
+      observed: (cluster, summary) => {
         this.#reclaimer?.observe(cluster);
-        this.#reportForeign('tasks', glance);
+        this.#reportForeign('tasks', summary);
       },
     });
-    this.#crew = crew;
-    await crew.prepare();
-    return crew;
+    this.#reactive = reactive;
+    await reactive.prepare();
+    return reactive;
   }
 
   /** Something may be due: new work, or a new name. */
@@ -242,17 +242,17 @@ export class Shift {
 
   async stop(timeoutMs: number): Promise<void> {
     const { store, fault, log } = this.#options;
-    const resigned = this.#crew?.resign().catch((error: unknown) => fault(error, 'resign'));
+    const resigned = this.#reactive?.resign().catch((error: unknown) => fault(error, 'resign'));
     // All at once: nothing new is started while leadership is handed over.
     const [jobs, tasks] = await Promise.all([
       this.#engine.stop(timeoutMs),
-      this.#crew?.stop(timeoutMs),
+      this.#reactive?.stop(timeoutMs),
       resigned === undefined ? undefined : within(store.clock, STOP_LIMIT_MS, resigned),
     ]);
     const ends = [jobs, tasks];
     const handedBack = ends.flatMap((end): readonly Work[] => end?.handedBack ?? []);
     const unrecorded = ends.reduce((sum, end) => sum + (end?.unrecorded ?? 0), 0);
-    const goodbye = this.#station.stop();
+    const goodbye = this.#context.stop();
     goodbye.catch((error: unknown) => fault(error, 'deregister'));
     // Bounded: a store that does not answer must not hold up the end.
     await within(store.clock, STOP_LIMIT_MS, goodbye);
@@ -273,7 +273,7 @@ export class Shift {
     const { settings, definitions, roles } = this.#options;
     const most = settings.reactive.concurrency;
     const tasks = [...definitions.tasks].map(([name, one]) => [name, one.concurrency ?? most] as const);
-    const jobs = [...this.#trigger.workers()].map(([name, { concurrency }]) => [name, concurrency] as const);
+    const jobs = [...this.#runner.workers()].map(([name, { concurrency }]) => [name, concurrency] as const);
     return {
       slots: settings.concurrency,
       ...(roles.has('work') ? { jobs, tasks } : { jobs: [], tasks: [] }),
@@ -285,18 +285,18 @@ export class Shift {
     return new Engine({
       ...settings,
       kind: 'jobs',
-      station: this.#station,
+      context: this.#context,
       store: store.jobs,
       clock: store.clock,
       log,
       meter,
       tracer,
-      trigger: this.#trigger,
+      runner: this.#runner,
       paused: async (name) => (await store.instances.list()).paused.has(name),
       events: {
         error: fault,
         leaseLost: (reason, works) => this.#leaseLost(reason, works),
-        observed: (cluster, glance) => this.#observed(cluster, glance),
+        observed: (cluster, summary) => this.#observed(cluster, summary),
       },
     });
   }
@@ -306,8 +306,8 @@ export class Shift {
     const jobs = new Handover({
       store: store.jobs,
       clock: store.clock,
-      conclude: (work, finished, policies) => this.#trigger.conclude(work, finished, { policies }),
-      isLastAttempt: (job, policies) => this.#trigger.isLastAttempt(job, policies),
+      conclude: (work, finished, policies) => this.#runner.conclude(work, finished, { policies }),
+      isLastAttempt: (job, policies) => this.#runner.isLastAttempt(job, policies),
       turn: this.#turn('strays'),
       unknown: () => this.#engine.unknown(),
       recovered: (works) => this.#recovered(works),
@@ -316,9 +316,9 @@ export class Shift {
     return new Reclaimer({
       store,
       leaseMs: settings.leaseMs,
-      self: () => this.#station.self,
+      self: () => this.#context.self,
       detector: this.#detector,
-      handovers: () => [jobs, ...(this.#crew === undefined ? [] : [this.#crew.handover])],
+      handovers: () => [jobs, ...(this.#reactive === undefined ? [] : [this.#reactive.handover])],
       mayBury: (instance) => this.#mayBury(instance),
       error: (error) => fault(error, 'reclaim'),
     });
@@ -332,21 +332,21 @@ export class Shift {
   /** An instance with jobs only cannot hand on tasks. It buries a dead instance that holds none, and leaves the others. */
   async #mayBury(instance: InstanceState): Promise<boolean> {
     const { store, definitions } = this.#options;
-    if (this.#crew !== undefined || instance.tasks.length === 0) return true;
+    if (this.#reactive !== undefined || instance.tasks.length === 0) return true;
     const tasks = store.reactive?.tasks(() => definitions.plans);
     // It may lack the right to read them.
     const held = await tasks?.heldBy(instance, 1).catch(() => undefined);
     return held?.length === 0;
   }
 
-  #observed(cluster: Cluster, glance?: Glance): void {
+  #observed(cluster: Cluster, summary?: DueSummary): void {
     this.#reclaimer?.observe(cluster);
-    this.#crew?.observe(cluster);
-    this.#reportForeign('jobs', glance);
+    this.#reactive?.observe(cluster);
+    this.#reportForeign('jobs', summary);
   }
 
-  #reportForeign(kind: 'jobs' | 'tasks', glance?: Glance): void {
-    if (glance?.foreign !== true || this.#reportedForeign.has(kind)) return;
+  #reportForeign(kind: 'jobs' | 'tasks', summary?: DueSummary): void {
+    if (summary?.foreign !== true || this.#reportedForeign.has(kind)) return;
     this.#reportedForeign.add(kind);
     const message = `there are pending ${kind} of a newer schema version; they are left alone until this process is upgraded`;
     this.#options.log.warn({}, message);
@@ -369,7 +369,7 @@ export class Shift {
     log.info({ names }, `${String(works.length)} jobs of a dead process were handed on`);
     for (const { work, finished, settlement, retryAt } of works) {
       meter.reclaimed('job', work.name);
-      this.#trigger.recorded(work, finished, { settlement, ...(retryAt === undefined ? {} : { retryAt }) });
+      this.#runner.recorded(work, finished, { settlement, ...(retryAt === undefined ? {} : { retryAt }) });
     }
     events.emit('stale:recovered', { count: works.length, instanceId: settings.instanceId });
     this.#engine.notify();

@@ -2,7 +2,7 @@ import { OptionError } from '../core/errors.js';
 import type { Job } from '../core/records/job.js';
 import { show } from '../core/options.js';
 import type { JobDefinition } from '../jobs/definition.js';
-import type { EnqueuedJob, EnqueueOptions, Queue, ScheduleOptions } from '../jobs/enqueuer.js';
+import type { EnqueuedJob, EnqueueOptions, Enqueuer, ScheduleOptions } from '../jobs/enqueuer.js';
 
 /** A job type: its name with its payload's type, ready to be asked for. */
 export interface JobType<Input, Tx> {
@@ -29,15 +29,18 @@ export function checkItems<T extends object>(items: readonly T[]): readonly T[] 
   throw new OptionError(`enqueueMany: expected a list of { name, data, ...options }, got ${show(items)}.`);
 }
 
-export function jobType<Input, Tx>({ name }: JobDefinition<Input>, queue: Queue<Tx>): JobType<Input, Tx> {
+export function jobType<Input, Tx>(
+  { name }: JobDefinition<Input>,
+  enqueuer: Enqueuer<Tx>,
+): JobType<Input, Tx> {
   return {
     name,
-    enqueue: (data, options) => queue.enqueue(name, data, options) as Promise<EnqueuedJob<Input>>,
+    enqueue: (data, options) => enqueuer.enqueue(name, data, options) as Promise<EnqueuedJob<Input>>,
     enqueueMany: async (items) => {
       const asked = checkItems(items).map(({ data, ...options }) => ({ target: name, data, options }));
-      return (await queue.enqueueMany(asked)) as EnqueuedJob<Input>[];
+      return (await enqueuer.enqueueMany(asked)) as EnqueuedJob<Input>[];
     },
-    now: (data) => queue.enqueue(name, data) as Promise<EnqueuedJob<Input>>,
-    schedule: (cron, data, options) => queue.schedule(cron, name, data, options) as Promise<Job<Input>>,
+    now: (data) => enqueuer.enqueue(name, data) as Promise<EnqueuedJob<Input>>,
+    schedule: (cron, data, options) => enqueuer.schedule(cron, name, data, options) as Promise<Job<Input>>,
   };
 }

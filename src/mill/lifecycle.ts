@@ -4,17 +4,17 @@ import type { DocumentSchedules } from './document-schedules.js';
 import type { Results } from '../jobs/results.js';
 import type { Locks } from '../locks/locks.js';
 import type { Monitor } from '../metrics/monitor.js';
-import { rolesOf, type Role, type Shift } from './instance-runtime.js';
+import { rolesOf, type Role, type InstanceRuntime } from './instance-runtime.js';
 import { toMs, type Duration } from '../time/duration.js';
 
-export interface LifeOptions {
+export interface LifecycleOptions {
   readonly shutdownMs: number;
   readonly documents: DocumentSchedules;
   readonly locks: Locks;
   readonly results: Results;
   readonly monitor: Monitor;
   /** Makes a turn of work, with the store opened, and starts nothing. */
-  readonly shift: (roles: ReadonlySet<Role>) => Promise<Shift>;
+  readonly shift: (roles: ReadonlySet<Role>) => Promise<InstanceRuntime>;
   /** Lets go of the store. */
   readonly close: () => Promise<void>;
   readonly started: () => void;
@@ -34,21 +34,21 @@ export interface StopOptions {
  * Starting and stopping of a mill. Both may be called at any time and again: a second start joins the first, a start
  * after a stop waits for its end, a stop waits for the start under way.
  */
-export class Life {
-  readonly #options: LifeOptions;
-  #shift: Shift | undefined;
+export class Lifecycle {
+  readonly #options: LifecycleOptions;
+  #runtime: InstanceRuntime | undefined;
   /** The shift whose start is, or was, under way. */
-  #beginning: Shift | undefined;
+  #beginning: InstanceRuntime | undefined;
   #starting: Promise<void> | undefined;
   #stopping: Promise<void> | undefined;
 
-  constructor(options: LifeOptions) {
+  constructor(options: LifecycleOptions) {
     this.#options = options;
   }
 
   /** The turn of work; undefined while nothing runs. */
-  get shift(): Shift | undefined {
-    return this.#shift;
+  get runtime(): InstanceRuntime | undefined {
+    return this.#runtime;
   }
 
   /** The start that was made, or is under way; undefined where there is none. */
@@ -72,11 +72,11 @@ export class Life {
 
   async #begin(roles: ReadonlySet<Role>): Promise<void> {
     try {
-      const shift = await this.#options.shift(roles);
-      this.#beginning = shift;
-      if (this.#stopping !== undefined) shift.hurry();
-      await shift.start();
-      this.#shift = shift;
+      const runtime = await this.#options.shift(roles);
+      this.#beginning = runtime;
+      if (this.#stopping !== undefined) runtime.hurry();
+      await runtime.start();
+      this.#runtime = runtime;
       this.#options.monitor.start();
       if (roles.has('work')) await this.#options.documents.start();
       this.#options.started();
@@ -84,8 +84,8 @@ export class Life {
       this.#starting = undefined;
       this.#beginning = undefined;
       // A schedule of documents that cannot start ends what was begun before it.
-      await this.#shift?.stop(0);
-      this.#shift = undefined;
+      await this.#runtime?.stop(0);
+      this.#runtime = undefined;
       throw error;
     }
   }
@@ -101,12 +101,12 @@ export class Life {
     this.#beginning = undefined;
     await Promise.all([
       documents.stop(timeoutMs),
-      this.#shift?.stop(timeoutMs),
+      this.#runtime?.stop(timeoutMs),
       locks.stop(timeoutMs),
       others.length === 0 ? undefined : within(systemClock, timeoutMs, Promise.allSettled(others)),
     ]);
     locks.abandon();
-    this.#shift = undefined;
+    this.#runtime = undefined;
     this.#starting = undefined;
     results.stop();
     // The last words, while the store is open.

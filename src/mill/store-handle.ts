@@ -2,7 +2,7 @@ import { openStore } from './open-store.js';
 import { reactiveOf } from '../reactive/reactive-of.js';
 import type { Store, TransactionOf } from '../store/port.js';
 
-export interface HeldStoreOptions {
+export interface StoreHandleOptions {
   /** Where coordination documents live, as the mill was told; else the store decides. */
   readonly globals: string | undefined;
   /** What has to have ended before the first call goes on. */
@@ -12,13 +12,13 @@ export interface HeldStoreOptions {
 }
 
 /** The store of one mill: opened with the first call that needs it, and again after a stop. */
-export class HeldStore<S extends Store> {
+export class StoreHandle<S extends Store> {
   readonly #given: S | string;
-  readonly #options: HeldStoreOptions;
+  readonly #options: StoreHandleOptions;
   #resolved: Promise<Store<TransactionOf<S>>> | undefined;
   #isReady = false;
 
-  constructor(given: S | string, options: HeldStoreOptions) {
+  constructor(given: S | string, options: StoreHandleOptions) {
     this.#given = given;
     this.#options = options;
   }

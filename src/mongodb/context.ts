@@ -9,7 +9,7 @@ import type {
 import { OptionError } from '../core/errors.js';
 import type { ServerClock } from '../core/server-clock.js';
 import type { JobDocument } from './jobs/document.js';
-import { sorted } from './errors.js';
+import { classifyError } from './errors.js';
 
 /** What every query file needs: the open collections and the facts about the server. */
 export interface Mongo {
@@ -89,7 +89,7 @@ export async function run<T>(what: string, statement: () => Promise<T>, outcomeU
   try {
     return await statement();
   } catch (error) {
-    throw sorted(what, error, outcomeUnknown);
+    throw classifyError(what, error, outcomeUnknown);
   }
 }
 

@@ -116,7 +116,7 @@ export function duplicatesOf(error: unknown): readonly number[] {
 }
 
 /** A driver's error as one of ours; ours pass through. */
-export function sorted(what: string, error: unknown, outcomeUnknown: boolean): TidemillError {
+export function classifyError(what: string, error: unknown, outcomeUnknown: boolean): TidemillError {
   if (error instanceof TidemillError) return error;
   if (isTooLarge(error)) {
     const message = `${what}: MongoDB refused it as too large: ${reasonOf(error)}`;

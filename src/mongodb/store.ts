@@ -43,7 +43,7 @@ import { jobStore } from './jobs/store.js';
 import { lockStore } from './cluster/locks.js';
 import { metricsIndexes, metricsStore } from './cluster/metrics.js';
 import { ownCollections } from './own-collections.js';
-import { Sources, taskIndexes } from './reactive/sources.js';
+import { MongodbSources, taskIndexes } from './reactive/sources.js';
 import { reactiveStore } from './reactive/store.js';
 import { watch } from './cluster/watch.js';
 
@@ -129,7 +129,7 @@ export class MongodbStore implements Store<ClientSession> {
   readonly #options: MongodbOptions;
   readonly #holders = new Set<object>();
   readonly #tasksOf: (collection: string) => string;
-  readonly #sources: Sources;
+  readonly #sources: MongodbSources;
   #globals = '_tidemill_globals';
   #opening: Promise<Connection> | undefined;
   #open: Connection | undefined;
@@ -143,7 +143,7 @@ export class MongodbStore implements Store<ClientSession> {
     this.metrics = metricsStore(() => this.#mongo());
     this.audit = auditStore(() => this.#mongo().audit);
     this.#tasksOf = options.collections?.tasks ?? ((collection) => `${collection}_tasks`);
-    this.#sources = new Sources(() => this.#mongo(), this.#tasksOf, options.createIndexes ?? true);
+    this.#sources = new MongodbSources(() => this.#mongo(), this.#tasksOf, options.createIndexes ?? true);
     this.reactive = reactiveStore(
       () => this.#mongo(),
       this.#sources,

@@ -13,7 +13,7 @@ const keptOf = (size: number): number => (size >= 4 ? 2 : size >= 2 ? 1 : 0);
  * Turns at the connections of a pool, first come, first served. Transactions of callers never take all of them: a statement that a
  * handler makes while it holds one would wait for a connection that another handler holds for the same reason.
  */
-export class Turns {
+export class ConnectionTurns {
   readonly #inUse: Record<Use, number> = { own: 0, lent: 0 };
   readonly #size: number;
   readonly #queue: Waiting[] = [];

@@ -6,7 +6,7 @@ import type { Shortage } from '../store/port.js';
 import { checkedOut } from './checked-out.js';
 import type { PostgresClient, PostgresPool } from './client.js';
 import { answered, SilentError } from './silence.js';
-import { Turns, type Use } from './connection-turns.js';
+import { ConnectionTurns, type Use } from './connection-turns.js';
 
 export interface ConnectionsOptions {
   /** How many the pool has at most; Infinity where it does not say. */
@@ -57,7 +57,7 @@ function cutOff(client: PostgresClient): void {
 export class Connections<C extends PostgresClient = PostgresClient> {
   readonly #pool: PoolOf<C>;
   readonly #options: ConnectionsOptions;
-  readonly #turns: Turns;
+  readonly #turns: ConnectionTurns;
   /** Who waits, be it here or in the pool itself, the longest first. */
   readonly #waiting = new Set<{ readonly use: Use; readonly since: number }>();
   readonly #inside = new AsyncLocalStorage<true>();
@@ -71,7 +71,7 @@ export class Connections<C extends PostgresClient = PostgresClient> {
   constructor(pool: PoolOf<C>, options: ConnectionsOptions) {
     this.#pool = pool;
     this.#options = options;
-    this.#turns = new Turns(options.size);
+    this.#turns = new ConnectionTurns(options.size);
     this.#patience = options.patience ?? PATIENCE;
   }
 

@@ -4,7 +4,7 @@ import { besideOf, type Beside } from './beside.js';
 import { checkedOut } from './checked-out.js';
 import type { PostgresClient, PostgresPool } from './client.js';
 import { Connections } from './connections.js';
-import { Ear } from './listen-connection.js';
+import { ListenConnection } from './listen-connection.js';
 import { connectAlone, ownPool } from './own-pool.js';
 import { Prepared } from './prepared.js';
 import { inTransaction, limitedIn } from './transaction.js';
@@ -18,7 +18,7 @@ interface Parts<C extends PostgresClient> {
   readonly main: Connections<C>;
   /** Undefined where nobody knows how to make a connection like those of the pool. */
   readonly beside: Beside | undefined;
-  readonly ear: Ear;
+  readonly listening: ListenConnection;
   readonly often?: (limitMs: () => number) => Queryable;
   readonly close: () => Promise<void>;
 }
@@ -37,7 +37,7 @@ export function opened(url: string, size: number, listenUrl?: string): Driver {
   return driverOf({
     main,
     beside,
-    ear: earOf(beside, pool, listenUrl),
+    listening: earOf(beside, pool, listenUrl),
     often: (limitMs) => new Prepared(main, limitMs),
     close: async () => {
       await Promise.all([end(), beside.end()]);
@@ -65,8 +65,8 @@ export function borrowed(pool: PostgresPool, listenUrl?: string): Driver {
     shared.delete(pool);
     await parts.close();
   };
-  const ear = listenUrl === undefined ? parts.ear : earOf(parts.beside, pool, listenUrl);
-  return driverOf({ ...parts, ear, close });
+  const listening = listenUrl === undefined ? parts.listening : earOf(parts.beside, pool, listenUrl);
+  return driverOf({ ...parts, listening, close });
 }
 
 function partsOf(pool: PostgresPool): Parts<PostgresClient> {
@@ -76,7 +76,7 @@ function partsOf(pool: PostgresPool): Parts<PostgresClient> {
   const remedy = 'raise `max` of your pool';
   const main = new Connections(pool, { size, remedy, silent: () => beside?.connections.distrust() });
   beside?.onSilence(() => main.distrust());
-  return { main, beside, ear: earOf(beside, pool), close: async () => beside?.end() };
+  return { main, beside, listening: earOf(beside, pool), close: async () => beside?.end() };
 }
 
 /** How a pool of node-postgres makes its connections, with the password, which it hides from copies. */
@@ -85,12 +85,12 @@ function configOf({ options, totalCount }: PostgresPool): PoolConfig | undefined
   return Object.defineProperties({}, Object.getOwnPropertyDescriptors(options));
 }
 
-function earOf(beside: Beside | undefined, pool: PostgresPool, listenUrl?: string): Ear {
-  if (listenUrl !== undefined) return new Ear(() => connectAlone(listenUrl));
-  return new Ear(() => checkedOut<PostgresClient>(beside?.pool ?? pool));
+function earOf(beside: Beside | undefined, pool: PostgresPool, listenUrl?: string): ListenConnection {
+  if (listenUrl !== undefined) return new ListenConnection(() => connectAlone(listenUrl));
+  return new ListenConnection(() => checkedOut<PostgresClient>(beside?.pool ?? pool));
 }
 
-function driverOf<C extends PostgresClient>({ main, beside, ear, often, close }: Parts<C>): Driver {
+function driverOf<C extends PostgresClient>({ main, beside, listening, often, close }: Parts<C>): Driver {
   let limitMs = STATEMENT_MS;
   const asking =
     (withinMs: () => number): Queryable['query'] =>
@@ -99,7 +99,7 @@ function driverOf<C extends PostgresClient>({ main, beside, ear, often, close }:
   const query = asking(() => limitMs);
   return {
     query,
-    often: often?.(() => limitMs) ?? { query },
+    prepared: often?.(() => limitMs) ?? { query },
     unhurried: { query: asking(() => Infinity) },
     vital: (withinMs) => ({
       query: (text, values) => {
@@ -110,7 +110,7 @@ function driverOf<C extends PostgresClient>({ main, beside, ear, often, close }:
     transaction: (work, pace) => inTransaction(main, 'own', work, pace === 'unhurried' ? Infinity : limitMs),
     lend: (work) => inTransaction(main, 'lent', work, limitMs),
     limited: (transaction) => limitedIn(main, transaction, limitMs),
-    listen: (channel, handlers) => ear.listen(channel, handlers),
+    listen: (channel, handlers) => listening.listen(channel, handlers),
     leaseOf: (leaseMs) => void (limitMs = Math.min(limitMs, Math.max(leaseMs, SHORTEST_MS))),
     shortage: () => main.shortage(),
     close,

@@ -14,7 +14,7 @@ interface Heard {
 }
 
 /** One connection that hears all channels, for everybody who listens. It is open while somebody does. */
-export class Ear {
+export class ListenConnection {
   readonly #connect: () => Promise<PostgresClient>;
   #line: Promise<Line> | undefined;
 

@@ -1,7 +1,7 @@
 import { pause, type Clock } from '../core/clock.js';
 import type { Cluster, Instance } from '../store/port.js';
 
-export interface BellOptions {
+export interface PeerNotifierOptions {
   readonly clock: Clock;
   readonly stop: AbortSignal;
   readonly ring: () => Promise<void>;
@@ -15,17 +15,17 @@ const EVERY_MS = 20;
  * Wakes instances elsewhere. A ring that comes before the notification is sent goes with it; one that comes later needs
  * a notification of its own, because whoever heard the first may have looked before this work was there.
  */
-export class Bell {
-  readonly #options: BellOptions;
+export class PeerNotifier {
+  readonly #options: PeerNotifierOptions;
   #rangAt = -Infinity;
   #wanted = false;
   #ringing: Promise<void> | undefined;
 
-  constructor(options: BellOptions) {
+  constructor(options: PeerNotifierOptions) {
     this.#options = options;
   }
 
-  ring(): void {
+  notify(): void {
     this.#wanted = true;
     this.#ringing ??= this.#ringWhileWanted();
   }

@@ -5,12 +5,12 @@ import type { TaskRecord } from '../core/records/task.js';
 import type { Tracer } from '../core/tracer.js';
 import { Engine } from '../engine/engine.js';
 import type { EngineState } from '../engine/options.js';
-import type { Seat } from '../engine/claim/listener.js';
-import type { Crew, Station } from '../engine/lease/instance-context.js';
+import type { WakeSubscription } from '../engine/claim/listener.js';
+import type { LeaseListener, InstanceContext } from '../engine/lease/instance-context.js';
 import type { FailureDetector } from '../engine/lease/failure-detector.js';
 import { Handover, type Recovered } from '../maintenance/handover.js';
 import type { PlannerVitals } from '../store/metrics.js';
-import type { Cluster, Glance, Store, TaskAdvert } from '../store/port.js';
+import type { Cluster, DueSummary, Store, TaskAdvert } from '../store/port.js';
 import type { ReactiveStore, TaskPlan, TaskSettlement, TaskStore, Term } from '../store/reactive.js';
 import { Peers } from './peer-notifier.js';
 import type { Definitions } from './definitions.js';
@@ -18,12 +18,12 @@ import { Election } from './planner/election.js';
 import type { TaskEvents } from './events.js';
 import type { ReactiveSettings } from './options.js';
 import { Planner } from './planner/planner.js';
-import { TaskTrigger } from './run/task-runner.js';
+import { TaskRunner } from './run/task-runner.js';
 
-export interface ReactiveCrewOptions {
+export interface ReactiveRuntimeOptions {
   readonly store: Store;
   readonly reactive: ReactiveStore;
-  readonly station: Station;
+  readonly context: InstanceContext;
   readonly detector: FailureDetector;
   readonly definitions: Definitions;
   readonly settings: ReactiveSettings;
@@ -42,19 +42,19 @@ export interface ReactiveCrewOptions {
   readonly error: (error: unknown, where: string) => void;
   readonly leaseLost: (reason: string, tasks: readonly TaskRecord[]) => void;
   readonly recovered: (count: number) => void;
-  readonly observed: (cluster: Cluster, glance?: Glance) => void;
+  readonly observed: (cluster: Cluster, summary?: DueSummary) => void;
 }
 
 /** Reactive tasks on one instance: the engine that runs them, and the planner, while this instance leads. */
-export class ReactiveCrew implements Crew {
+export class ReactiveRuntime implements LeaseListener {
   readonly tasks: TaskStore;
   readonly handover: Handover<TaskRecord, TaskSettlement>;
-  readonly #options: ReactiveCrewOptions;
-  readonly #trigger: TaskTrigger;
+  readonly #options: ReactiveRuntimeOptions;
+  readonly #runner: TaskRunner;
   readonly #engine: Engine<TaskRecord, TaskSettlement>;
   readonly #election: Election;
   #planner: Planner | undefined;
-  #seat: Seat | undefined;
+  #subscription: WakeSubscription | undefined;
   #ending: Promise<void> = Promise.resolve();
   /** Who was alive at the last look. */
   #lives = '';
@@ -62,12 +62,12 @@ export class ReactiveCrew implements Crew {
   readonly #peers: Peers;
   readonly #published = new Set<TaskPlan>();
 
-  constructor(options: ReactiveCrewOptions) {
+  constructor(options: ReactiveRuntimeOptions) {
     this.#options = options;
-    const { store, reactive, definitions, settings, station } = options;
+    const { store, reactive, definitions, settings, context } = options;
     this.#peers = new Peers(store.clock);
     this.tasks = reactive.tasks(() => definitions.plans);
-    this.#trigger = new TaskTrigger({
+    this.#runner = new TaskRunner({
       ...settings,
       store,
       tasks: this.tasks,
@@ -85,9 +85,9 @@ export class ReactiveCrew implements Crew {
       planner: reactive.planner,
       instances: store.instances,
       clock: store.clock,
-      self: () => station.self,
+      self: () => context.self,
       detector: options.detector,
-      mayLead: () => station.keeper.held,
+      mayLead: () => context.keeper.held,
       gained: (term) => this.#gained(term),
       lost: (term, reason) => this.#lost(term, reason),
       error: (error) => options.error(error, 'lead'),
@@ -95,13 +95,13 @@ export class ReactiveCrew implements Crew {
     this.handover = new Handover({
       store: this.tasks,
       clock: store.clock,
-      conclude: (work, finished, policies) => this.#trigger.conclude(work, finished, { policies }),
-      isLastAttempt: (task, policies) => this.#trigger.isLastAttempt(task, policies),
+      conclude: (work, finished, policies) => this.#runner.conclude(work, finished, { policies }),
+      isLastAttempt: (task, policies) => this.#runner.isLastAttempt(task, policies),
       unknown: () => this.#engine.unknown(),
       recovered: (works) => this.#recovered(works),
       error: (error) => options.error(error, 'reclaim'),
     });
-    station.join(this);
+    context.join(this);
   }
 
   get state(): EngineState {
@@ -139,7 +139,7 @@ export class ReactiveCrew implements Crew {
   async start(): Promise<void> {
     const { works, reactive, store, error } = this.#options;
     if (works) this.#engine.start();
-    else this.#seat = this.#listen();
+    else this.#subscription = this.#listen();
     try {
       this.observe(await store.instances.list());
       // Whoever leads learns that there is somebody new.
@@ -151,26 +151,26 @@ export class ReactiveCrew implements Crew {
   }
 
   /** Who only plans has no claim loop that listens. */
-  #listen(): Seat {
-    const seat = this.#options.station.listener.join({
+  #listen(): WakeSubscription {
+    const subscription = this.#options.context.listener.join({
       kind: 'tasks',
       wake: () => this.#listenAndLook(),
       cancel: () => undefined,
     });
-    void seat.idle().then(() => this.#lookAround());
-    return seat;
+    void subscription.idle().then(() => this.#lookAround());
+    return subscription;
   }
 
   /** Listen first, then look: an instance that came before the channel was open is found by the look. */
   #listenAndLook(): void {
-    void this.#seat?.idle().then(() => this.#lookAround());
+    void this.#subscription?.idle().then(() => this.#lookAround());
   }
 
   /** A task was defined while the instance runs. */
   async added(): Promise<void> {
-    const { station, reactive } = this.#options;
+    const { context, reactive } = this.#options;
     await this.prepare();
-    await station.keeper.announce();
+    await context.keeper.announce();
     this.#engine.notify();
     await reactive.planner.ring(true);
     this.#planner?.nudge();
@@ -186,13 +186,13 @@ export class ReactiveCrew implements Crew {
   async stop(
     timeoutMs: number,
   ): Promise<{ readonly handedBack: readonly TaskRecord[]; readonly unrecorded: number }> {
-    this.#trigger.stop();
+    this.#runner.stop();
     return this.#engine.stop(timeoutMs);
   }
 
   observe(cluster: Cluster): void {
     // What was planned while this instance believed to be alone rang for nobody: who has come is told now.
-    if (this.#peers.observe(cluster, this.#options.station.self)) this.#planner?.ringElsewhere();
+    if (this.#peers.observe(cluster, this.#options.context.self)) this.#planner?.ringElsewhere();
     if (this.#options.plans) this.#election.observe(cluster);
     this.#countAlive(cluster);
   }
@@ -245,29 +245,29 @@ export class ReactiveCrew implements Crew {
   }
 
   leaseRenewed(): void {
-    if (this.#seat === undefined) return;
+    if (this.#subscription === undefined) return;
     // Without a claim loop nobody else listens, or looks who leads.
     this.#listenAndLook();
   }
 
   #makeEngine(): Engine<TaskRecord, TaskSettlement> {
-    const { store, station, settings, error, leaseLost, observed, ...rest } = this.#options;
+    const { store, context, settings, error, leaseLost, observed, ...rest } = this.#options;
     return new Engine({
       ...rest,
       kind: 'tasks',
-      station,
+      context,
       store: this.tasks,
       clock: store.clock,
-      trigger: this.#trigger,
+      runner: this.#runner,
       concurrency: settings.concurrency,
       paused: () => Promise.resolve(false),
       events: {
         error,
         leaseLost,
-        observed: (cluster, glance) => {
-          if (this.#trigger.observe(cluster.inForce)) this.#engine.notify();
+        observed: (cluster, summary) => {
+          if (this.#runner.observe(cluster.inForce)) this.#engine.notify();
           this.observe(cluster);
-          observed(cluster, glance);
+          observed(cluster, summary);
         },
       },
     });
@@ -283,7 +283,7 @@ export class ReactiveCrew implements Crew {
       term,
       instanceId,
       leaseMs: this.#options.leaseMs,
-      leaseLeftMs: () => this.#options.station.keeper.leftMs,
+      leaseLeftMs: () => this.#options.context.keeper.leftMs,
       events,
       log,
       meter,
@@ -324,7 +324,7 @@ export class ReactiveCrew implements Crew {
     log.info({ names }, `${String(works.length)} tasks of a dead process were handed on`);
     for (const { work, finished, settlement, retryAt } of works) {
       meter.reclaimed('task', work.name);
-      this.#trigger.recorded(work, finished, { settlement, ...(retryAt === undefined ? {} : { retryAt }) });
+      this.#runner.recorded(work, finished, { settlement, ...(retryAt === undefined ? {} : { retryAt }) });
     }
     recovered(works.length);
     this.#engine.notify();

@@ -29,7 +29,7 @@ import { lockStore } from './cluster/locks.js';
 import { metricsStore } from './cluster/metrics.js';
 import { migrationsFrom } from './schema/migrate.js';
 import { dropTriggers, leftoverTables } from './reactive/feed/leftovers.js';
-import { Sources } from './reactive/sources.js';
+import { SqlSources } from './reactive/sources.js';
 import { reactiveStore } from './reactive/store.js';
 import { checkSchema, namesIn, quoted, type Names } from './schema/names.js';
 import { refusesText } from './connection/values.js';
@@ -81,7 +81,7 @@ export class SqlStore implements Store<Queryable> {
   readonly reactive: ReactiveStore<Queryable>;
   readonly #names: Names;
   readonly #connection: Connection;
-  readonly #sources: Sources;
+  readonly #sources: SqlSources;
 
   constructor(kind: string, options: SqlOptions, open: () => Promise<Opened>) {
     const {
@@ -106,7 +106,7 @@ export class SqlStore implements Store<Queryable> {
     this.locks = lockStore(sql);
     this.metrics = metricsStore(sql);
     this.audit = auditStore(sql);
-    this.#sources = new Sources(sql, createTriggers);
+    this.#sources = new SqlSources(sql, createTriggers);
     this.reactive = reactiveStore(this.#sources);
   }
 
@@ -134,7 +134,7 @@ export class SqlStore implements Store<Queryable> {
 
   /** At READ COMMITTED; `work` is called again where the transaction met another one. */
   async transaction<T>(work: (transaction: Queryable) => Promise<T>): Promise<T> {
-    const { driver, bell, ownTransactions } = this.#connection.sql;
+    const { driver, notifier, ownTransactions } = this.#connection.sql;
     let handle: Queryable | undefined;
     const answer = await driver.lend(async (transaction) => {
       ownTransactions.add((handle = transaction));
@@ -144,7 +144,7 @@ export class SqlStore implements Store<Queryable> {
         ownTransactions.delete(transaction);
       }
     });
-    if (handle !== undefined) bell.committed(handle);
+    if (handle !== undefined) notifier.committed(handle);
     return answer;
   }
 

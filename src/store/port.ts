@@ -41,7 +41,7 @@ export {
   type Depth,
   type DepthRequest,
   type FailedRun,
-  type Glance,
+  type DueSummary,
   type Hint,
   type Instance,
   type InstanceState,
@@ -195,7 +195,7 @@ export interface JobStore<Tx = unknown> extends WorkStore<JobRecord, Settlement,
   /** As `held` for one lease, read inside the caller's transaction, which may have taken the last connection that there is. */
   heldIn(lease: Lease, transaction: Tx): Promise<JobRecord | undefined>;
   note(notes: readonly Note[]): Promise<void>;
-  beat(instance: Instance, except: readonly Lease[]): Promise<void>;
+  heartbeat(instance: Instance, except: readonly Lease[]): Promise<void>;
   cancelRequests(leases: readonly Lease[]): Promise<readonly Lease[]>;
   insertFailedRun(of: JobRecord, failure: FailedRun): Promise<void>;
 

@@ -91,7 +91,7 @@ export interface InstanceState extends Instance {
   readonly dead: boolean;
 }
 
-export interface Glance {
+export interface DueSummary {
   readonly cluster: Cluster;
   /** The earliest due time of each name that has something pending. */
   readonly nextDue: ReadonlyMap<string, Date>;
@@ -143,7 +143,7 @@ export interface DepthRequest {
 
 /** What the engine asks of any kind of work. */
 export interface WorkStore<W extends Work, S, Tx = unknown> {
-  look(names: readonly string[]): Promise<Glance>;
+  peek(names: readonly string[]): Promise<DueSummary>;
   claim(request: ClaimRequest): Promise<ClaimAnswer<W>>;
   /** What a claim whose answer was lost has really taken. */
   claimedUnder(instance: Instance, token: string): Promise<readonly W[]>;
@@ -161,7 +161,7 @@ export interface WorkStore<W extends Work, S, Tx = unknown> {
   /** Best effort; nothing depends on it. */
   note?(notes: readonly Note[]): Promise<void>;
   /** Best effort; nothing depends on it. */
-  beat?(instance: Instance, except: readonly Lease[]): Promise<void>;
+  heartbeat?(instance: Instance, except: readonly Lease[]): Promise<void>;
   /** Which of these have been asked to cancel. Left out where nothing can be cancelled. */
   cancelRequests?(leases: readonly Lease[]): Promise<readonly Lease[]>;
   /** How much there is of each name, within a limit: nothing is read as a whole. */

@@ -49,7 +49,7 @@ export class TestMill extends Tidemill<MemoryStore> {
     this.clock = clock;
     this.store = store;
     this.#inline = checkBoolean('testMill', 'inline', inline);
-    store.gate.let((id) => this.#startedByUser || [...this.#admitted].some((admits) => admits(id)));
+    store.admission.let((id) => this.#startedByUser || [...this.#admitted].some((admits) => admits(id)));
     this.on('job:fail', ({ job, error }) => this.#errors.set(job.id, error));
   }
 
@@ -134,7 +134,7 @@ export class TestMill extends Tidemill<MemoryStore> {
     this.#admitted.add(admits);
     try {
       await super.start();
-      this.store.gate.changed();
+      this.store.admission.changed();
       await this.clock.advance(by);
       await untilIdle(this, timeoutMs, {
         admits,

@@ -1,7 +1,7 @@
 import { runProgram } from '../../src/cli/program.js';
-import type { World } from '../../src/cli/cli-env.js';
+import type { Terminal } from '../../src/cli/terminal.js';
 
-export interface Terminal {
+export interface TerminalOptions {
   /** Columns of the terminal; left out: stdout and stderr are pipes. */
   readonly columns?: number;
   readonly env?: Readonly<Record<string, string>>;
@@ -18,11 +18,11 @@ export interface Ran {
 }
 
 /** Runs a command line in this process, in a terminal of the test's own. */
-export async function tidemill(args: readonly string[], terminal: Terminal = {}): Promise<Ran> {
+export async function tidemill(args: readonly string[], terminal: TerminalOptions = {}): Promise<Ran> {
   const { columns, env = {}, answers } = terminal;
   const written = { out: '', err: '' };
   const questions: string[] = [];
-  const sink = (to: 'out' | 'err'): World['stdout'] => ({
+  const sink = (to: 'out' | 'err'): Terminal['stdout'] => ({
     ...(columns === undefined ? {} : { isTTY: true, columns }),
     write: (text) => (written[to] += text),
   });

@@ -4,7 +4,7 @@ import { Tidemill, type Finding, type Job } from '../../src/index.js';
 import { openStore } from '../../src/mill/open-store.js';
 import { until } from '../support/mills.js';
 import { freshUri, rawClient, rawPool } from '../support/stores.js';
-import { linesOf, tidemill, type Ran, type Terminal } from './terminal.js';
+import { linesOf, tidemill, type Ran, type TerminalOptions } from './terminal.js';
 
 const pool = rawPool();
 const client = rawClient(inject('mongoUri'));
@@ -58,7 +58,7 @@ describe.each([
   let ground: Ground;
   let mill: Tidemill;
   let shippable = false;
-  const run = (args: readonly string[], terminal?: Terminal): Promise<Ran> =>
+  const run = (args: readonly string[], terminal?: TerminalOptions): Promise<Ran> =>
     tidemill([...args, ...ground.flags], terminal);
 
   beforeAll(async () => {

@@ -97,12 +97,12 @@ eachStore('claim', ({ open }) => {
       aJob({ nextRunAt: soon, priority: -5 }),
       aJob({ name: 'other', nextRunAt: later }),
     ]);
-    const glance = await store.jobs.look(['work', 'other', 'unknown']);
-    expect([...glance.nextDue].sort()).toEqual([
+    const summary = await store.jobs.peek(['work', 'other', 'unknown']);
+    expect([...summary.nextDue].sort()).toEqual([
       ['other', later],
       ['work', soon],
     ]);
-    expect(Math.abs(glance.cluster.now.getTime() - Date.now())).toBeLessThan(5_000);
+    expect(Math.abs(summary.cluster.now.getTime() - Date.now())).toBeLessThan(5_000);
   });
 
   it('answers what a claim whose answer was lost had taken', async () => {

@@ -1,12 +1,12 @@
 import { expect, it } from 'vitest';
-import { Grace } from '../../src/documents/run/outage-grace.js';
+import { OutageGrace } from '../../src/documents/run/outage-grace.js';
 import { virtualClock, type VirtualClock } from '../../src/testing/index.js';
 
 const LOCK_MS = 60_000;
 
-function aGrace(lockMs = LOCK_MS): { readonly clock: VirtualClock; readonly grace: Grace } {
+function aGrace(lockMs = LOCK_MS): { readonly clock: VirtualClock; readonly grace: OutageGrace } {
   const clock = virtualClock('2026-03-02T12:00:00.000Z');
-  return { clock, grace: new Grace(clock, lockMs) };
+  return { clock, grace: new OutageGrace(clock, lockMs) };
 }
 
 /** The store fails to answer for a while, after it has answered. */

@@ -3,7 +3,7 @@ import { AttemptTimeoutError, CancelledError } from '../../src/core/errors.js';
 import type { JobRecord } from '../../src/core/records/job.js';
 import type { Outcome } from '../../src/core/records/outcome.js';
 import { Attempt, runAttempt } from '../../src/engine/attempt.js';
-import type { Trigger } from '../../src/engine/work-runner.js';
+import type { WorkRunner } from '../../src/engine/work-runner.js';
 import { virtualClock } from '../../src/testing/index.js';
 import { gate } from '../support/mills.js';
 import { aClaimed } from './support.js';
@@ -11,12 +11,12 @@ import { aClaimed } from './support.js';
 function anAttempt(timeoutMs: number | undefined, perform: (signal: AbortSignal) => Promise<Outcome>) {
   const clock = virtualClock(1_000);
   const attempt = new Attempt(aClaimed({ id: 'j1', name: 'slow' }), clock.now(), () => () => undefined);
-  const trigger = {
+  const runner = {
     perform: () => perform(attempt.signal),
     timeoutMs: () => timeoutMs,
-  } as unknown as Trigger<JobRecord, unknown>;
+  } as unknown as WorkRunner<JobRecord, unknown>;
   const abandoned = vi.fn();
-  return { clock, attempt, abandoned, finished: runAttempt(attempt, { clock, trigger, abandoned }) };
+  return { clock, attempt, abandoned, finished: runAttempt(attempt, { clock, runner, abandoned }) };
 }
 
 const ok: Outcome = { kind: 'returned', result: 1 };

@@ -34,22 +34,22 @@ function aListener() {
     unavailable: (reason) => warned.push(reason),
   });
   const woken: number[] = [];
-  const seat = listener.join({
+  const subscription = listener.join({
     kind: 'jobs',
     // As a claim loop does: it looks, and says that it is idle again.
     wake: () => {
       woken.push(clock.now());
-      void seat.idle();
+      void subscription.idle();
     },
     cancel: () => undefined,
   });
-  return { clock, channel, listener, seat, woken, errors, warned };
+  return { clock, channel, listener, subscription, woken, errors, warned };
 }
 
 describe('a wake-up channel', () => {
   it('that breaks is opened again after a second, however rarely anybody polls', async () => {
-    const { clock, channel, listener, seat, woken, errors } = aListener();
-    await seat.idle();
+    const { clock, channel, listener, subscription, woken, errors } = aListener();
+    await subscription.idle();
     expect(channel.opened).toBe(1);
     channel.handlers?.broken(new Error('gone'));
     // At once, for what was missed; the channel waits.
@@ -63,9 +63,9 @@ describe('a wake-up channel', () => {
   });
 
   it('that breaks while it is being opened is not taken for a live one', async () => {
-    const { clock, channel, listener, seat, woken, errors } = aListener();
+    const { clock, channel, listener, subscription, woken, errors } = aListener();
     channel.breaksWhileOpening = true;
-    await seat.idle();
+    await subscription.idle();
     expect(errors).toHaveLength(1);
     expect(channel.closed).toBe(1);
     channel.breaksWhileOpening = false;
@@ -78,9 +78,9 @@ describe('a wake-up channel', () => {
   });
 
   it('that cannot be opened is tried ever more rarely, and soon again after it could', async () => {
-    const { clock, channel, listener, seat, woken } = aListener();
+    const { clock, channel, listener, subscription, woken } = aListener();
     channel.refuses = true;
-    await seat.idle();
+    await subscription.idle();
     const start = clock.now();
     await clock.advance('2m');
     expect(woken.map((at) => (at - start) / 1_000)).toEqual([1, 3, 7, 15, 31, 61, 91]);
@@ -94,10 +94,10 @@ describe('a wake-up channel', () => {
   });
 
   it('on which nothing is heard is warned of once, and tried again beside the poll', async () => {
-    const { clock, channel, listener, seat, woken, warned } = aListener();
+    const { clock, channel, listener, subscription, woken, warned } = aListener();
     channel.deaf = true;
-    await seat.idle();
-    await seat.idle();
+    await subscription.idle();
+    await subscription.idle();
     expect(listener.wakeUp).toBe('poll');
     await clock.advance('40s');
     expect(warned).toEqual(['nothing is heard']);
@@ -112,8 +112,8 @@ describe('a wake-up channel', () => {
   });
 
   it('is left alone once the instance has ended', async () => {
-    const { clock, channel, listener, seat } = aListener();
-    await seat.idle();
+    const { clock, channel, listener, subscription } = aListener();
+    await subscription.idle();
     await listener.close();
     channel.handlers?.broken(new Error('gone'));
     await clock.advance('1m');

@@ -3,7 +3,7 @@ import { StoreError } from '../../src/core/errors.js';
 import type { JobRecord } from '../../src/core/records/job.js';
 import type { Finished } from '../../src/core/records/outcome.js';
 import { Settler } from '../../src/engine/record/settler.js';
-import type { Conclusion, Trigger } from '../../src/engine/work-runner.js';
+import type { Conclusion, WorkRunner } from '../../src/engine/work-runner.js';
 import { leaseOf, type JobStore, type SettleAnswer, type Settlement } from '../../src/store/port.js';
 import { virtualClock } from '../../src/testing/index.js';
 import { gate, until } from '../support/mills.js';
@@ -36,11 +36,11 @@ function aSettler(answer: (batch: readonly Settlement[], call: number) => Promis
       by: 'holder',
     },
   }));
-  const [recorded, lost, error] = [vi.fn<Trigger<JobRecord, Settlement>['recorded']>(), vi.fn(), vi.fn()];
+  const [recorded, lost, error] = [vi.fn<WorkRunner<JobRecord, Settlement>['recorded']>(), vi.fn(), vi.fn()];
   const settler = new Settler({
     store: { settle, held, insertFailedRun },
     clock,
-    trigger: { conclude, recorded },
+    runner: { conclude, recorded },
     lost,
     error,
     drained: () => undefined,

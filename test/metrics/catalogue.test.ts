@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { CATALOGUE } from '../../src/metrics/catalogue.js';
 import { families } from '../../src/metrics/families.js';
-import { Ledger } from '../../src/metrics/counters.js';
+import { Counters } from '../../src/metrics/counters.js';
 import type { Shared } from '../../src/store/metrics.js';
 
 const root = resolve(import.meta.dirname, '../..');
@@ -98,16 +98,16 @@ describe('the dashboard of reactive tasks', () => {
 
 describe('the catalogue', () => {
   it('has every metric that is told where everything has happened, and no other', () => {
-    const ledger = new Ledger([10], () => undefined);
-    ledger.enqueued('a', 1);
-    ledger.began('task', 'a', 0, 5);
-    ledger.ended('task', 'a', 'completed', 10, 5);
-    ledger.lost('task', 'a');
-    ledger.reclaimed('task', 'a');
-    ledger.leaseLost();
-    ledger.planned(3);
-    ledger.reconciled();
-    ledger.historyLost();
+    const counters = new Counters([10], () => undefined);
+    counters.enqueued('a', 1);
+    counters.began('task', 'a', 0, 5);
+    counters.ended('task', 'a', 'completed', 10, 5);
+    counters.lost('task', 'a');
+    counters.reclaimed('task', 'a');
+    counters.leaseLost();
+    counters.planned(3);
+    counters.reconciled();
+    counters.historyLost();
     const reconciling = [{ collection: 'orders', processed: 4 }];
     const planner = { lagMs: 1, headroomMs: 2, lastReconciledAt: 3, reconciling, setAside: 5 };
     const vitals = { running: 1, buffered: 0, abandoned: 0, wakeUp: 'stream', planner } as const;
@@ -115,7 +115,7 @@ describe('the catalogue', () => {
     const task = [{ name: 'a', counts: { pending: 1 }, due: 1, lagMs: 5 }];
     const cluster = { instances: 1, depths: { job: [], task, document: [] } };
     const told = families({
-      counts: ledger.counts(),
+      counts: counters.counts(),
       shares: [share],
       planner: share,
       cluster,

@@ -1,25 +1,25 @@
 import { describe, expect, it, vi } from 'vitest';
 import { readHistogram } from '../../src/metrics/histogram.js';
-import { growth, Ledger, MOST_NAMES, OTHERS, OWN_SERIES } from '../../src/metrics/counters.js';
+import { growth, Counters, MOST_NAMES, OTHERS, OWN_SERIES } from '../../src/metrics/counters.js';
 import { MINUTE_MS } from '../../src/store/metrics.js';
 
 const NOON = Date.parse('2026-01-01T12:00:00Z');
-const aLedger = (stirred = (): void => undefined): Ledger => new Ledger([10, 100, 1_000], stirred);
+const aLedger = (stirred = (): void => undefined): Counters => new Counters([10, 100, 1_000], stirred);
 
 describe('the ledger', () => {
   it('counts waits, runs and ends by kind and name', () => {
-    const ledger = aLedger();
-    ledger.enqueued('mail', 3);
-    ledger.began('job', 'mail', NOON, NOON + 5);
-    ledger.began('job', 'mail', NOON, NOON + 50);
-    ledger.began('job', 'mail', NOON + 60, NOON + 55);
-    ledger.ended('job', 'mail', 'completed', NOON + 60, 10);
-    ledger.ended('job', 'mail', 'retried', NOON + 60, 5_000);
-    ledger.ended('task', 'mail', 'skipped', NOON + 60, 3);
-    ledger.reclaimed('task', 'mail');
-    ledger.lost('job', 'mail');
-    ledger.planned(7);
-    expect(Object.fromEntries(ledger.counts())).toEqual({
+    const counters = aLedger();
+    counters.enqueued('mail', 3);
+    counters.began('job', 'mail', NOON, NOON + 5);
+    counters.began('job', 'mail', NOON, NOON + 50);
+    counters.began('job', 'mail', NOON + 60, NOON + 55);
+    counters.ended('job', 'mail', 'completed', NOON + 60, 10);
+    counters.ended('job', 'mail', 'retried', NOON + 60, 5_000);
+    counters.ended('task', 'mail', 'skipped', NOON + 60, 3);
+    counters.reclaimed('task', 'mail');
+    counters.lost('job', 'mail');
+    counters.planned(7);
+    expect(Object.fromEntries(counters.counts())).toEqual({
       [OWN_SERIES]: { plannedBatches: 1, plannedChanges: 7 },
       'job:mail': {
         enqueued: 3,
@@ -39,59 +39,59 @@ describe('the ledger', () => {
   });
 
   it('leaves an attempt whose handler ran elsewhere out of the durations', () => {
-    const ledger = aLedger();
-    ledger.ended('job', 'mail', 'failed', NOON);
-    expect(ledger.counts().get('job:mail')).toEqual({ failed: 1 });
-    expect(ledger.takeMinutes()[0]?.cells[0]).toMatchObject({ failed: 1, runMsSum: 0 });
+    const counters = aLedger();
+    counters.ended('job', 'mail', 'failed', NOON);
+    expect(counters.counts().get('job:mail')).toEqual({ failed: 1 });
+    expect(counters.takeMinutes()[0]?.cells[0]).toMatchObject({ failed: 1, runMsSum: 0 });
   });
 
   it('hands over each minute as it goes on, and nothing while nothing happens', () => {
     const stirred = vi.fn();
-    const ledger = aLedger(stirred);
-    expect(ledger.takeMinutes()).toEqual([]);
-    ledger.began('job', 'mail', NOON, NOON + 1);
-    ledger.ended('job', 'mail', 'completed', NOON + 2, 1);
+    const counters = aLedger(stirred);
+    expect(counters.takeMinutes()).toEqual([]);
+    counters.began('job', 'mail', NOON, NOON + 1);
+    counters.ended('job', 'mail', 'completed', NOON + 2, 1);
     expect(stirred).toHaveBeenCalledTimes(1);
-    expect(ledger.takeMinutes()).toMatchObject([{ at: new Date(NOON), cells: [{ started: 1, done: 1 }] }]);
-    expect(ledger.takeMinutes()).toEqual([]);
-    ledger.ended('job', 'mail', 'completed', NOON + 3, 4);
-    ledger.ended('job', 'mail', 'failed', NOON + MINUTE_MS, 9);
+    expect(counters.takeMinutes()).toMatchObject([{ at: new Date(NOON), cells: [{ started: 1, done: 1 }] }]);
+    expect(counters.takeMinutes()).toEqual([]);
+    counters.ended('job', 'mail', 'completed', NOON + 3, 4);
+    counters.ended('job', 'mail', 'failed', NOON + MINUTE_MS, 9);
     expect(stirred).toHaveBeenCalledTimes(2);
     // The first minute as a whole, not only what came since.
-    expect(ledger.takeMinutes()).toMatchObject([
+    expect(counters.takeMinutes()).toMatchObject([
       { at: new Date(NOON), cells: [{ started: 1, done: 2, runMsSum: 5, runMsMax: 4 }] },
       { at: new Date(NOON + MINUTE_MS), cells: [{ started: 0, done: 0, failed: 1, runMsMax: 9 }] },
     ]);
   });
 
   it('goes on in its minute when the clock is set back', () => {
-    const ledger = aLedger();
-    ledger.ended('job', 'mail', 'completed', NOON + MINUTE_MS, 1);
-    ledger.ended('job', 'mail', 'completed', NOON, 1);
-    expect(ledger.takeMinutes()).toMatchObject([{ at: new Date(NOON + MINUTE_MS), cells: [{ done: 2 }] }]);
+    const counters = aLedger();
+    counters.ended('job', 'mail', 'completed', NOON + MINUTE_MS, 1);
+    counters.ended('job', 'mail', 'completed', NOON, 1);
+    expect(counters.takeMinutes()).toMatchObject([{ at: new Date(NOON + MINUTE_MS), cells: [{ done: 2 }] }]);
   });
 
   it('counts further names together, once there are very many', () => {
-    const ledger = aLedger();
-    for (let n = 0; n < MOST_NAMES + 5; n += 1) ledger.enqueued(`name-${String(n)}`, 1);
-    expect(ledger.counts().size).toBe(MOST_NAMES + 1);
-    expect(ledger.counts().get(`job:${OTHERS}`)).toEqual({ enqueued: 5 });
+    const counters = aLedger();
+    for (let n = 0; n < MOST_NAMES + 5; n += 1) counters.enqueued(`name-${String(n)}`, 1);
+    expect(counters.counts().size).toBe(MOST_NAMES + 1);
+    expect(counters.counts().get(`job:${OTHERS}`)).toEqual({ enqueued: 5 });
   });
 
   it('says how much it has grown since', () => {
-    const ledger = aLedger();
-    ledger.enqueued('mail', 1);
-    ledger.enqueued('report', 1);
-    const before = ledger.counts();
-    ledger.enqueued('mail', 2);
-    ledger.lost('job', 'other');
-    expect(growth(ledger.counts(), before)).toEqual(
+    const counters = aLedger();
+    counters.enqueued('mail', 1);
+    counters.enqueued('report', 1);
+    const before = counters.counts();
+    counters.enqueued('mail', 2);
+    counters.lost('job', 'other');
+    expect(growth(counters.counts(), before)).toEqual(
       new Map([
         ['job:mail', { enqueued: 2 }],
         ['job:other', { lost: 1 }],
       ]),
     );
-    expect(growth(ledger.counts(), ledger.counts()).size).toBe(0);
+    expect(growth(counters.counts(), counters.counts()).size).toBe(0);
   });
 });
 

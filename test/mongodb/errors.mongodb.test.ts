@@ -1,6 +1,6 @@
 import { MongoBulkWriteError, MongoNetworkError, MongoServerError } from 'mongodb';
 import { describe, expect, it } from 'vitest';
-import { isTransient, sorted } from '../../src/mongodb/errors.js';
+import { isTransient, classifyError } from '../../src/mongodb/errors.js';
 
 const wrapped = (cause: Error): MongoBulkWriteError =>
   new MongoBulkWriteError(cause, { insertedCount: 0, insertedIds: {} } as never);
@@ -9,7 +9,7 @@ describe('errors of a bulk write', () => {
   it('count as what they wrap: a connection that closed may have stored it all the same', () => {
     const error = wrapped(new MongoNetworkError('connection closed'));
     expect(isTransient(error)).toBe(true);
-    expect(sorted('enqueue', error, true)).toMatchObject({ transient: true, outcomeUnknown: true });
+    expect(classifyError('enqueue', error, true)).toMatchObject({ transient: true, outcomeUnknown: true });
   });
 
   it('do not pass where what they wrap does not', () => {

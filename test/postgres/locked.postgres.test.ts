@@ -47,7 +47,7 @@ describe("a job that somebody's open transaction holds", () => {
     const { jobs } = await store.jobs.claim(aClaim(instance));
     const [held, free] = jobs as [(typeof jobs)[number], (typeof jobs)[number]];
     const unlock = await lock(held.id);
-    await store.jobs.beat(instance, []);
+    await store.jobs.heartbeat(instance, []);
     await store.jobs.note(jobs.map((job) => ({ lease: { ...done(job).lease }, progress: { value: 1 } })));
     const noted = await Promise.all([held.id, free.id].map((id) => store.jobs.get(id)));
     expect(noted.filter((job) => job?.progress === 1)).toHaveLength(1);

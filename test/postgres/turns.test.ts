@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { Turns } from '../../src/postgres/connection-turns.js';
+import { ConnectionTurns } from '../../src/postgres/connection-turns.js';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
 it('keeps two of ten connections for statements, however many transactions ask', async () => {
-  const turns = new Turns(10);
+  const turns = new ConnectionTurns(10);
   const lent = Array.from({ length: 10 }, () => turns.take('lent', 1_000));
   expect(await Promise.all([turns.take('own', 1_000), turns.take('own', 1_000)])).toEqual([true, true]);
   await vi.advanceTimersByTimeAsync(1_000);
@@ -14,7 +14,7 @@ it('keeps two of ten connections for statements, however many transactions ask',
 });
 
 it('lets a transaction wait for as long as others come to an end', async () => {
-  const turns = new Turns(2);
+  const turns = new ConnectionTurns(2);
   await turns.take('lent', 1_000);
   let third: boolean | undefined;
   const [second] = [
@@ -32,7 +32,7 @@ it('lets a transaction wait for as long as others come to an end', async () => {
 });
 
 it('gives up on a statement, and on a transaction behind which nothing ends', async () => {
-  const turns = new Turns(2);
+  const turns = new ConnectionTurns(2);
   await Promise.all([turns.take('lent', 1_000), turns.take('own', 1_000)]);
   const waiting = [turns.take('own', 1_000), turns.take('lent', 1_000)];
   await vi.advanceTimersByTimeAsync(1_000);
@@ -42,7 +42,7 @@ it('gives up on a statement, and on a transaction behind which nothing ends', as
 });
 
 it('gives up on a transaction behind which none ends, although statements come and go', async () => {
-  const turns = new Turns(4);
+  const turns = new ConnectionTurns(4);
   await Promise.all([turns.take('lent', 1_000), turns.take('lent', 1_000)]);
   let granted: boolean | undefined;
   void turns.take('lent', 1_000).then((answer) => (granted = answer));

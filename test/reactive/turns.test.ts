@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { PageSize, Turns, type Chore } from '../../src/reactive/planner/turns.js';
+import { PageSize, ChoreTurns, type Chore } from '../../src/reactive/planner/turns.js';
 
 async function* nothing(): AsyncGenerator<number, void> {
   // No page at all.
@@ -14,12 +14,12 @@ const chore = (key: string, size: number): Chore => ({
   over: () => undefined,
 });
 
-const order = (turns: Turns, count: number): string =>
+const order = (turns: ChoreTurns, count: number): string =>
   Array.from({ length: count }, () => turns.next()?.key).join('');
 
 describe('chores', () => {
   it('take turns, the smallest first', () => {
-    const turns = new Turns();
+    const turns = new ChoreTurns();
     turns.add(chore('c', 300));
     turns.add(chore('a', 1));
     turns.add(chore('b', 20));
@@ -27,7 +27,7 @@ describe('chores', () => {
   });
 
   it('that come later have the next turn', () => {
-    const turns = new Turns();
+    const turns = new ChoreTurns();
     turns.add(chore('x', 1_000_000));
     turns.add(chore('y', 1_000_000));
     expect(order(turns, 3)).toBe('xyx');

@@ -5,9 +5,9 @@ import { bench, type Measure } from '../bench.js';
 import { confirmed } from '../confirm.js';
 import { outputFor, storeUrl, withStore, type StoreFlags } from '../context.js';
 import { CliError, Exit } from '../exit.js';
-import type { Frame } from '../command-builder.js';
+import type { CommandBuilder } from '../command-builder.js';
 import { safeUrl } from '../secrets.js';
-import type { World } from '../cli-env.js';
+import type { Terminal } from '../terminal.js';
 
 interface Flags extends StoreFlags {
   readonly jobs: string;
@@ -16,8 +16,8 @@ interface Flags extends StoreFlags {
 
 const MOST_JOBS = 1_000_000;
 
-export function addBench(frame: Frame): void {
-  const command = frame.command('bench', {
+export function addBench(builder: CommandBuilder): void {
+  const command = builder.command('bench', {
     summary: 'a quick self-test on your own database, in a place of its own that is removed again',
     about:
       'Never touches your jobs: it makes a schema, or collections, with a name of its own. It does put load on the server.',
@@ -29,12 +29,12 @@ export function addBench(frame: Frame): void {
   });
   withStore(
     command.option('--jobs <number>', 'how many jobs to run', '5000').option('--yes', 'do not ask'),
-  ).action(frame.action((flags: Flags) => run(frame.world, flags)));
+  ).action(builder.action((flags: Flags) => run(builder.terminal, flags)));
 }
 
-async function run(world: World, flags: Flags): Promise<Exit> {
-  const url = storeUrl(flags, world);
-  const out = outputFor(flags, world, [url]);
+async function run(terminal: Terminal, flags: Flags): Promise<Exit> {
+  const url = storeUrl(flags, terminal);
+  const out = outputFor(flags, terminal, [url]);
   const jobs = Number(flags.jobs);
   if (!Number.isInteger(jobs) || jobs < 1 || jobs > MOST_JOBS)
     throw new CliError(
@@ -44,8 +44,8 @@ async function run(world: World, flags: Flags): Promise<Exit> {
   const space = `tidemill_bench_${randomBytes(4).toString('hex')}`;
   const apart = url.startsWith('mongodb') ? `collections ${space}_*` : `the schema ${space}`;
   const question = `Makes ${apart} in ${safeUrl(url)}, runs ${jobs.toLocaleString('en-US')} jobs there, and removes it. Go on?`;
-  if (!isInProcess(url) && !(await confirmed({ world, out }, question, flags.yes))) return Exit.FAILED;
-  const measures = await measured(url, space, jobs, world);
+  if (!isInProcess(url) && !(await confirmed({ terminal, out }, question, flags.yes))) return Exit.FAILED;
+  const measures = await measured(url, space, jobs, terminal);
   out.table(COLUMNS, measures);
   out.document({ store: safeUrl(url), jobs, measures });
   return Exit.OK;
@@ -54,8 +54,13 @@ async function run(world: World, flags: Flags): Promise<Exit> {
 const isInProcess = (url: string): boolean => /^(?:memory|embedded):/u.test(url);
 
 /** Also where it is interrupted, nothing stays behind. */
-async function measured(url: string, space: string, jobs: number, world: World): Promise<readonly Measure[]> {
-  const signal = world.interrupted();
+async function measured(
+  url: string,
+  space: string,
+  jobs: number,
+  terminal: Terminal,
+): Promise<readonly Measure[]> {
+  const signal = terminal.interrupted();
   const names = ['jobs', 'globals', 'metrics', 'audit'] as const;
   const collections = Object.fromEntries(names.map((name) => [name, `${space}_${name}`]));
   const fresh = (): Promise<Store> => openStore(url, { schema: space, collections });
@@ -65,12 +70,12 @@ async function measured(url: string, space: string, jobs: number, world: World):
   const store = await open();
   await using keeper = new Tidemill({ store, logger: false });
   const tell = (text: string): unknown =>
-    world.stderr.isTTY === true && world.stderr.write(`\r\u001B[2Kmeasuring ${text} …`);
+    terminal.stderr.isTTY === true && terminal.stderr.write(`\r\u001B[2Kmeasuring ${text} …`);
   try {
     await keeper.jobs.count();
     return await bench({ open, jobs, signal, tell });
   } finally {
-    if (world.stderr.isTTY === true) world.stderr.write('\r\u001B[2K');
+    if (terminal.stderr.isTTY === true) terminal.stderr.write('\r\u001B[2K');
     await store.erase?.();
   }
 }

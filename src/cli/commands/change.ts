@@ -4,7 +4,7 @@ import { onStore, withStore, type Session, type StoreFlags } from '../context.js
 import { CliError, Exit } from '../exit.js';
 import { inWords, jobsFilter, tasksFilter, withFilter, type FilterFlags } from '../filters.js';
 import { findWork } from '../find-work.js';
-import type { CommandTexts, Frame } from '../command-builder.js';
+import type { CommandTexts, CommandBuilder } from '../command-builder.js';
 import { progressBar } from '../render/progress.js';
 import { clean, plural } from '../render/text.js';
 
@@ -23,8 +23,8 @@ const STATUSES = {
   cancel: { jobs: ['pending', 'processing'], tasks: [] },
 } as const;
 
-export function addRetry(frame: Frame): void {
-  add(frame, 'retry', {
+export function addRetry(builder: CommandBuilder): void {
+  add(builder, 'retry', {
     summary: 'failed or cancelled work runs again, with a fresh sequence of attempts',
     about: 'Named by ids, or by a filter. A filter asks first, with the count.',
     examples: [
@@ -39,8 +39,8 @@ export function addRetry(frame: Frame): void {
   });
 }
 
-export function addCancel(frame: Frame): void {
-  add(frame, 'cancel', {
+export function addCancel(builder: CommandBuilder): void {
+  add(builder, 'cancel', {
     summary: 'pending jobs do not run, and running ones are told to stop',
     about: 'Named by ids, or by a filter. A filter asks first, with the count.',
     examples: [
@@ -51,8 +51,8 @@ export function addCancel(frame: Frame): void {
   });
 }
 
-function add(frame: Frame, change: Change, texts: CommandTexts): void {
-  const command = frame.command(`${change} [ids...]`, texts);
+function add(builder: CommandBuilder, change: Change, texts: CommandTexts): void {
+  const command = builder.command(`${change} [ids...]`, texts);
   command.option('--yes', 'do not ask').option('--dry-run', 'say how many it would be, and change nothing');
   withFilter(command)
     .addOption(
@@ -63,8 +63,8 @@ function add(frame: Frame, change: Change, texts: CommandTexts): void {
     )
     .option('--all', 'everything of the kind');
   withStore(command).action(
-    frame.action((ids: readonly string[], flags: Flags) =>
-      onStore(flags, frame.world, 'work', (session) =>
+    builder.action((ids: readonly string[], flags: Flags) =>
+      onStore(flags, builder.terminal, 'work', (session) =>
         ids.length > 0 ? changeEach(session, change, ids) : changeMany(session, change, flags),
       ),
     ),
@@ -125,7 +125,7 @@ async function changeOne(session: Session, change: Change, id: string): Promise<
 }
 
 async function changeMany(session: Session, change: Change, flags: Flags): Promise<Exit> {
-  const { out, world } = session;
+  const { out, terminal } = session;
   const many = manyOf(session, change, flags);
   const count = await many.count();
   const about = `${plural(count, flags.kind === 'jobs' ? 'job' : 'task')} (${many.words})`;
@@ -138,7 +138,7 @@ async function changeMany(session: Session, change: Change, flags: Flags): Promi
   }
   if (!(await confirmed(session, `${change === 'retry' ? 'Retry' : 'Cancel'} ${about}?`, flags.yes)))
     return Exit.FAILED;
-  const bar = progressBar(world.stderr, count);
+  const bar = progressBar(terminal.stderr, count);
   let done = 0;
   const entry = { action: `${flags.kind}.${change}Many`, target: many.words };
   await recorded(session, entry, async () => {

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import type { Frame } from '../command-builder.js';
+import type { CommandBuilder } from '../command-builder.js';
 
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
 type Shell = (typeof SHELLS)[number];
@@ -17,8 +17,8 @@ interface Known {
   }[];
 }
 
-export function addCompletion(frame: Frame): void {
-  const command = frame.command('completion', {
+export function addCompletion(builder: CommandBuilder): void {
+  const command = builder.command('completion', {
     summary: 'prints the completion script of a shell',
     examples: [
       ['source <(tidemill completion bash)', 'in ~/.bashrc'],
@@ -27,8 +27,8 @@ export function addCompletion(frame: Frame): void {
     ],
   });
   command.addArgument(command.createArgument('<shell>', 'which one').choices([...SHELLS])).action(
-    frame.action(async (shell: Shell) => {
-      frame.world.stdout.write(SCRIPTS[shell](knownOf(frame.program)));
+    builder.action(async (shell: Shell) => {
+      builder.terminal.stdout.write(SCRIPTS[shell](knownOf(builder.program)));
       return undefined;
     }),
   );

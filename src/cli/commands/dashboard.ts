@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { reasonOf } from '../../mill/tools.js';
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
 import { CliError, Exit } from '../exit.js';
-import { gathered, type Frame } from '../command-builder.js';
+import { gathered, type CommandBuilder } from '../command-builder.js';
 import { cleanLines } from '../render/text.js';
 import { serveDashboard } from '../serve.js';
 
@@ -12,8 +12,8 @@ interface Flags extends StoreFlags {
   readonly documents?: readonly string[];
 }
 
-export function addDashboard(frame: Frame): void {
-  const command = frame.command('dashboard', {
+export function addDashboard(builder: CommandBuilder): void {
+  const command = builder.command('dashboard', {
     summary: 'serves the dashboard on this machine, for you alone',
     about:
       'It listens on 127.0.0.1 only. The printed link works once, and gives your browser a cookie; a new link is printed then. ' +
@@ -33,22 +33,22 @@ export function addDashboard(frame: Frame): void {
         gathered,
       ),
   ).action(
-    frame.action(async (flags: Flags) => {
+    builder.action(async (flags: Flags) => {
       const port = portOf(flags.port);
-      return onStore(flags, frame.world, 'work', (session) => dashboard(session, flags, port));
+      return onStore(flags, builder.terminal, 'work', (session) => dashboard(session, flags, port));
     }),
   );
 }
 
 async function dashboard(
-  { mill, out, world, place }: Session,
+  { mill, out, terminal, place }: Session,
   flags: Flags,
   port: number | undefined,
 ): Promise<undefined> {
   for (const collection of flags.documents ?? []) mill.documents({ collection, onDocument: () => undefined });
   // Before anything is said: a store that does not answer is no dashboard.
   await mill.jobs.stats();
-  const stop = world.interrupted();
+  const stop = terminal.interrupted();
   const tell = (): void => {
     out.print(`  ${served.link}`);
     out.document({ store: place, link: served.link });

@@ -3,7 +3,7 @@ import type { Role } from '../demo/crew.js';
 import { CHOICES, placeFor } from '../demo/place.js';
 import { runDemo } from '../demo/run.js';
 import { CliError, Exit } from '../exit.js';
-import type { Frame } from '../command-builder.js';
+import type { CommandBuilder } from '../command-builder.js';
 import { portOf } from './dashboard.js';
 
 interface Flags {
@@ -13,8 +13,8 @@ interface Flags {
   readonly color: boolean;
 }
 
-export function addDemo(frame: Frame): void {
-  frame
+export function addDemo(builder: CommandBuilder): void {
+  builder
     .command('demo', {
       summary: 'shows all three kinds of work, workers that die, and the dashboard',
       about:
@@ -30,20 +30,20 @@ export function addDemo(frame: Frame): void {
     .option('--seconds <number>', 'end after so many seconds')
     .option('--port <number>', 'of the dashboard, on 127.0.0.1 (4747, or any that is free)')
     .option('--no-color', 'no colours, which only a terminal gets anyway')
-    .action(frame.action((flags: Flags) => demo(frame, flags)));
-  frame.program
+    .action(builder.action((flags: Flags) => demo(builder, flags)));
+  builder.program
     .command('demo-part <role> <name>', { hidden: true })
     .action(async (role: Role, name: string) => runPart(role, name));
 }
 
-async function demo(frame: Frame, flags: Flags): Promise<undefined> {
+async function demo(builder: CommandBuilder, flags: Flags): Promise<undefined> {
   const seconds = flags.seconds === undefined ? Infinity : Number(flags.seconds);
   if (!(seconds > 0))
     throw new CliError(Exit.USAGE, `--seconds must be a number above 0, got "${flags.seconds ?? ''}".`);
-  const { world } = frame;
+  const { terminal } = builder;
   await runDemo({
     place: placeFor(flags.store),
-    world,
+    terminal,
     seconds,
     port: portOf(flags.port),
     color: flags.color,

@@ -1,7 +1,7 @@
 import type { Finding } from '../../index.js';
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
 import { Exit } from '../exit.js';
-import { gathered, type Frame } from '../command-builder.js';
+import { gathered, type CommandBuilder } from '../command-builder.js';
 import { clean, plural, wrap, type Style } from '../render/text.js';
 
 interface Flags extends StoreFlags {
@@ -17,8 +17,8 @@ const MARKS: Readonly<Record<Finding['status'], readonly [mark: string, style: S
 };
 const LABEL_WIDTH = 20;
 
-export function addDoctor(frame: Frame): void {
-  const command = frame.command('doctor', {
+export function addDoctor(builder: CommandBuilder): void {
+  const command = builder.command('doctor', {
     summary: 'checks the server, indexes or schema, and the cluster; each problem with its fix',
     about: 'Changes nothing. Exits with 4 where something fails.',
     examples: [
@@ -36,8 +36,8 @@ export function addDoctor(frame: Frame): void {
       )
       .option('--strict', 'exit with 4 for warnings too'),
   ).action(
-    frame.action((flags: Flags) =>
-      onStore(flags, frame.world, 'inspect', (session) => doctor(session, flags)),
+    builder.action((flags: Flags) =>
+      onStore(flags, builder.terminal, 'inspect', (session) => doctor(session, flags)),
     ),
   );
 }

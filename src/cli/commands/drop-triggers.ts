@@ -1,22 +1,22 @@
 import { recorded } from '../audit.js';
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
 import { CliError, Exit } from '../exit.js';
-import type { Frame } from '../command-builder.js';
+import type { CommandBuilder } from '../command-builder.js';
 
 /** Only tables have triggers, so only the SQL stores have this. */
 interface WithTriggers {
   dropTriggers(table: string): Promise<boolean>;
 }
 
-export function addDropTriggers(frame: Frame): void {
-  const command = frame.command('drop-triggers <table>', {
+export function addDropTriggers(builder: CommandBuilder): void {
+  const command = builder.command('drop-triggers <table>', {
     summary: 'PostgreSQL: takes the triggers off a table that no reactive task watches any more',
     about: 'Refused while a live instance runs a task on the table. What was recorded of earlier runs stays.',
     examples: [['tidemill drop-triggers public.orders', 'the fix that doctor names for leftover triggers']],
   });
   withStore(command).action(
-    frame.action((table: string, flags: StoreFlags) =>
-      onStore(flags, frame.world, 'work', (session) => dropTriggers(session, table)),
+    builder.action((table: string, flags: StoreFlags) =>
+      onStore(flags, builder.terminal, 'work', (session) => dropTriggers(session, table)),
     ),
   );
 }

@@ -3,7 +3,7 @@ import type { AuditEntry, DocumentsPage, DocumentState } from '../../index.js';
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
 import { CliError, Exit } from '../exit.js';
 import { jobsFilter, tasksFilter, withFilter, type FilterFlags } from '../filters.js';
-import type { Frame } from '../command-builder.js';
+import type { CommandBuilder } from '../command-builder.js';
 import {
   AUDIT_COLUMNS,
   DOCUMENT_COLUMNS,
@@ -25,8 +25,8 @@ interface Flags extends StoreFlags, FilterFlags {
   readonly asc?: boolean;
 }
 
-export function addLs(frame: Frame): void {
-  const command = frame.command('ls', {
+export function addLs(builder: CommandBuilder): void {
+  const command = builder.command('ls', {
     summary: 'lists jobs, reactive tasks, schedules, documents, instances or the audit log',
     examples: [
       ['tidemill ls', 'the newest jobs'],
@@ -59,8 +59,8 @@ export function addLs(frame: Frame): void {
     .option('--asc', 'the oldest first')
     .option('--cursor <text>', 'go on where an earlier list ended');
   withStore(command).action(
-    frame.action((kind: Kind, flags: Flags) =>
-      onStore(flags, frame.world, 'work', (session) =>
+    builder.action((kind: Kind, flags: Flags) =>
+      onStore(flags, builder.terminal, 'work', (session) =>
         list(session, flags.documents === undefined ? kind : 'documents', flags),
       ),
     ),
@@ -111,7 +111,7 @@ function documents({ mill }: Session, flags: Flags): Promise<DocumentsPage> {
 }
 
 function print<Row>(
-  { out, world }: Session,
+  { out, terminal }: Session,
   kind: string,
   columns: readonly Column<Row>[],
   found: Page<Row>,
@@ -123,7 +123,7 @@ function print<Row>(
     out.note('The time limit was reached before all were looked at: there may be more.');
   const next = found.next ?? undefined;
   if (next === undefined) return;
-  out.note(world.stdout.isTTY === true ? `More: --cursor ${next}` : `next cursor: ${next}`);
+  out.note(terminal.stdout.isTTY === true ? `More: --cursor ${next}` : `next cursor: ${next}`);
 }
 
 function page({ limit, cursor }: Flags): { limit: number; cursor?: string } {

@@ -1,7 +1,7 @@
 import { shellArgument } from '../../mill/tools.js';
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
 import type { Exit } from '../exit.js';
-import type { Frame } from '../command-builder.js';
+import type { CommandBuilder } from '../command-builder.js';
 import { kindOfName, NAME_KINDS, type NameKind } from '../names.js';
 import { recorded } from '../audit.js';
 
@@ -14,8 +14,8 @@ type Change = 'pause' | 'resume';
 
 const KIND_HELP = 'what the name is of, where two kinds have the same';
 
-export function addPause(frame: Frame): void {
-  add(frame, 'pause', {
+export function addPause(builder: CommandBuilder): void {
+  add(builder, 'pause', {
     summary: 'no instance starts work of a name until it is resumed; what runs goes on',
     examples: [
       ['tidemill pause send-email', 'jobs or reactive tasks of that name'],
@@ -24,26 +24,26 @@ export function addPause(frame: Frame): void {
   });
 }
 
-export function addResume(frame: Frame): void {
-  add(frame, 'resume', {
+export function addResume(builder: CommandBuilder): void {
+  add(builder, 'resume', {
     summary: 'work of a paused name goes on',
     examples: [['tidemill resume send-email', '']],
   });
 }
 
 function add(
-  frame: Frame,
+  builder: CommandBuilder,
   change: Change,
   texts: { summary: string; examples: readonly (readonly [string, string])[] },
 ): void {
-  const command = frame.command(`${change} <name>`, texts);
+  const command = builder.command(`${change} <name>`, texts);
   withStore(
     command
       .addOption(command.createOption('--kind <kind>', KIND_HELP).choices([...NAME_KINDS]))
       .option('--key <key>', 'the unique key of a schedule, where its name has several'),
   ).action(
-    frame.action((name: string, flags: Flags) =>
-      onStore(flags, frame.world, 'work', (session) => turn(session, change, name, flags)),
+    builder.action((name: string, flags: Flags) =>
+      onStore(flags, builder.terminal, 'work', (session) => turn(session, change, name, flags)),
     ),
   );
 }

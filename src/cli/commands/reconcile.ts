@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { recorded } from '../audit.js';
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
 import { Exit } from '../exit.js';
-import type { Frame } from '../command-builder.js';
+import type { CommandBuilder } from '../command-builder.js';
 import { progressBar } from '../render/progress.js';
 import { clean, plural } from '../render/text.js';
 import { span } from '../render/time.js';
@@ -13,8 +13,8 @@ interface Flags extends StoreFlags {
 
 const ASK_EVERY_MS = 300;
 
-export function addReconcile(frame: Frame): void {
-  const command = frame.command('reconcile [task]', {
+export function addReconcile(builder: CommandBuilder): void {
+  const command = builder.command('reconcile [task]', {
     summary: 'has every document of a reactive task, or of all, looked at again',
     about:
       'The instance that leads does it, in the background; this command shows how far it is. Ctrl-C ends the command, not the work.',
@@ -24,8 +24,8 @@ export function addReconcile(frame: Frame): void {
     ],
   });
   withStore(command.option('--no-wait', 'ask for it, and do not wait')).action(
-    frame.action((task: string | undefined, flags: Flags) =>
-      onStore(flags, frame.world, 'work', (session) => reconcile(session, task, flags)),
+    builder.action((task: string | undefined, flags: Flags) =>
+      onStore(flags, builder.terminal, 'work', (session) => reconcile(session, task, flags)),
     ),
   );
 }
@@ -54,9 +54,9 @@ async function reconcile(session: Session, task: string | undefined, flags: Flag
 }
 
 /** False where somebody stopped watching. */
-async function followed({ mill, world }: Session, tasks: ReadonlySet<string>): Promise<boolean> {
-  const stop = world.interrupted();
-  const bar = progressBar(world.stderr);
+async function followed({ mill, terminal }: Session, tasks: ReadonlySet<string>): Promise<boolean> {
+  const stop = terminal.interrupted();
+  const bar = progressBar(terminal.stderr);
   try {
     for (;;) {
       const open = (await mill.tasks.planning()).reconciling.filter(({ task }) => tasks.has(task));

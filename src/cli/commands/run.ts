@@ -6,7 +6,7 @@ import { onStore, withStore, type Session, type StoreFlags } from '../context.js
 import { CliError, Exit } from '../exit.js';
 import { milliseconds } from '../filters.js';
 import { findWork } from '../find-work.js';
-import type { Frame } from '../command-builder.js';
+import type { CommandBuilder } from '../command-builder.js';
 import { knownNames } from '../names.js';
 import { cleanLines } from '../render/text.js';
 import { relative } from '../render/time.js';
@@ -24,8 +24,8 @@ interface Flags extends StoreFlags {
 
 const DEFAULT_WAIT = '5m';
 
-export function addRun(frame: Frame): void {
-  const command = frame.command('run <name>', {
+export function addRun(builder: CommandBuilder): void {
+  const command = builder.command('run <name>', {
     summary: 'asks for a job, or for a run of a schedule, now',
     about:
       'Without --data, a name that has a schedule gets one run of it; its times are not changed. Otherwise a new job is made. ' +
@@ -48,8 +48,8 @@ export function addRun(frame: Frame): void {
       .option('--wait [duration]', `wait for the result, up to this long (${DEFAULT_WAIT})`),
   ).action(
     // The one command that may come first: a producer makes what is missing, as your own would.
-    frame.action((name: string, flags: Flags) =>
-      onStore(flags, frame.world, undefined, (session) => run(session, name, flags)),
+    builder.action((name: string, flags: Flags) =>
+      onStore(flags, builder.terminal, undefined, (session) => run(session, name, flags)),
     ),
   );
 }
@@ -131,7 +131,7 @@ async function enqueue(session: Session, name: string, flags: Flags): Promise<Ex
     return undefined;
   }
   const timeout = milliseconds('wait', flags.wait === true ? DEFAULT_WAIT : flags.wait);
-  const result = await mill.jobs.result(job.id, { timeout, signal: session.world.interrupted() });
+  const result = await mill.jobs.result(job.id, { timeout, signal: session.terminal.interrupted() });
   out.print(
     result === undefined ? 'It is done.' : `It is done: ${cleanLines(JSON.stringify(result, undefined, 2))}`,
   );

@@ -2,7 +2,7 @@ import type { Attempt, FoundDocument, FoundTask, Job, Reason } from '../../index
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
 import { Exit } from '../exit.js';
 import { findWork, taskRef } from '../find-work.js';
-import type { Frame } from '../command-builder.js';
+import type { CommandBuilder } from '../command-builder.js';
 import { clean, cleanLines } from '../render/text.js';
 import { moment, span } from '../render/time.js';
 import { progressText, styleOf } from '../render/work.js';
@@ -12,8 +12,8 @@ interface Flags extends StoreFlags {
   readonly stack?: boolean;
 }
 
-export function addShow(frame: Frame): void {
-  const command = frame.command('show <id>', {
+export function addShow(builder: CommandBuilder): void {
+  const command = builder.command('show <id>', {
     summary: 'everything about one piece of work, and why it does not run',
     examples: [
       ['tidemill show 6919b0f2c4', 'a job'],
@@ -27,8 +27,8 @@ export function addShow(frame: Frame): void {
       .option('--documents <collection>', 'the id is that of a document in this collection or table')
       .option('--stack', 'print the stacks of errors'),
   ).action(
-    frame.action((id: string, flags: Flags) =>
-      onStore(flags, frame.world, 'work', (session) => show(session, id, flags)),
+    builder.action((id: string, flags: Flags) =>
+      onStore(flags, builder.terminal, 'work', (session) => show(session, id, flags)),
     ),
   );
 }

@@ -1,6 +1,6 @@
 import { JobStatus, TaskStatus, type FailureGroup } from '../../index.js';
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
-import type { Frame } from '../command-builder.js';
+import type { CommandBuilder } from '../command-builder.js';
 import type { Column } from '../render/table.js';
 import { clean, plural } from '../render/text.js';
 import { relative, span } from '../render/time.js';
@@ -10,8 +10,8 @@ interface Flags extends StoreFlags {
   readonly errors: boolean;
 }
 
-export function addStats(frame: Frame): void {
-  const command = frame.command('stats', {
+export function addStats(builder: CommandBuilder): void {
+  const command = builder.command('stats', {
     summary: 'how much there is of each name, who runs it, and what fails',
     examples: [
       ['tidemill stats', 'the whole picture'],
@@ -19,7 +19,9 @@ export function addStats(frame: Frame): void {
     ],
   });
   withStore(command.option('--no-errors', 'do not group failures')).action(
-    frame.action((flags: Flags) => onStore(flags, frame.world, 'work', (session) => stats(session, flags))),
+    builder.action((flags: Flags) =>
+      onStore(flags, builder.terminal, 'work', (session) => stats(session, flags)),
+    ),
   );
 }
 

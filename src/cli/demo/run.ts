@@ -3,7 +3,7 @@ import { Tidemill, type Store } from '../../index.js';
 import { reasonOf } from '../../mill/tools.js';
 import { clean } from '../render/text.js';
 import { serveDashboard } from '../serve.js';
-import type { World } from '../cli-env.js';
+import type { Terminal } from '../terminal.js';
 import { Board } from './board.js';
 import type { Crew, CrewOptions } from './crew.js';
 import { sendEmail } from './jobs.js';
@@ -21,17 +21,17 @@ const REPLACE_AFTER_MS = 2_000;
 
 export interface DemoOptions {
   readonly place: Place;
-  readonly world: World;
+  readonly terminal: Terminal;
   readonly seconds: number;
   readonly port: number | undefined;
   readonly color: boolean;
 }
 
 export async function runDemo(options: DemoOptions): Promise<void> {
-  const { place, world, color } = options;
+  const { place, terminal, color } = options;
   const end = new AbortController();
-  world.interrupted().addEventListener('abort', () => end.abort());
-  const screen = new Screen(world, color);
+  terminal.interrupted().addEventListener('abort', () => end.abort());
+  const screen = new Screen(terminal, color);
   introduce(place, screen);
   screen.wait('Opening the database …');
   await inPlace(place, (store, shop) => new Demo(options, screen, store, shop, end).run());
@@ -61,7 +61,7 @@ class Demo {
   #paused = false;
 
   constructor(options: DemoOptions, screen: Screen, store: Store, shop: Shop, end: AbortController) {
-    const { place, world } = options;
+    const { place, terminal } = options;
     this.#options = options;
     this.#screen = screen;
     this.#end = end;
@@ -78,11 +78,11 @@ class Demo {
     };
     this.#crew = place.inProcess
       ? new Parts(store, place.space, listeners)
-      : new Processes(place, world.entry, listeners);
+      : new Processes(place, terminal.entry, listeners);
   }
 
   async run(): Promise<void> {
-    const { world, port, seconds } = this.#options;
+    const { terminal, port, seconds } = this.#options;
     const startedAt = performance.now();
     const limit = seconds === Infinity ? undefined : setTimeout(() => this.#end.abort(), seconds * 1000);
     const dashboard = await serveDashboard({
@@ -94,7 +94,7 @@ class Demo {
     for (let i = 0; i < WORKERS; i += 1) this.#crew.start('worker');
     for (let i = 0; i < PRODUCERS; i += 1) this.#crew.start('producer');
     const accidents = setInterval(() => this.#accident(), ACCIDENT_EVERY_MS);
-    const silent = world.keys((key) => this.#press(key));
+    const silent = terminal.keys((key) => this.#press(key));
     try {
       while (!this.#end.signal.aborted) {
         await this.#board.read();

@@ -1,5 +1,5 @@
 import { cut, painter, type Paint, type Style } from '../render/text.js';
-import type { Sink, World } from '../cli-env.js';
+import type { Sink, Terminal } from '../terminal.js';
 
 export interface Row {
   readonly name: string;
@@ -36,7 +36,7 @@ export class Screen {
   #told = 0;
   #linked: string | undefined;
 
-  constructor({ stdout, env }: World, color: boolean) {
+  constructor({ stdout, env }: Terminal, color: boolean) {
     this.#out = stdout;
     this.#paint = painter(stdout, env, color);
   }

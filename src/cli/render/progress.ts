@@ -1,4 +1,4 @@
-import type { Sink } from '../cli-env.js';
+import type { Sink } from '../terminal.js';
 
 export interface ProgressBar {
   /** How many are done; `total` where it has become known, or has changed. */

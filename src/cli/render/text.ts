@@ -1,5 +1,5 @@
 import { styleText } from 'node:util';
-import type { Sink } from '../cli-env.js';
+import type { Sink } from '../terminal.js';
 
 export type Style = Parameters<typeof styleText>[0];
 export type Paint = (style: Style, text: string) => string;

@@ -4,7 +4,7 @@ interface Waiting<Question, Answer> {
   readonly reject: (error: unknown) => void;
 }
 
-export interface GatherOptions<Question, Answer> {
+export interface BatcherOptions<Question, Answer> {
   /** Answers all of them, in order. */
   readonly ask: (questions: readonly Question[]) => Promise<readonly Answer[]>;
   /** True where an error may be about one of them, so that the others are worth a try of their own. */
@@ -15,12 +15,12 @@ export interface GatherOptions<Question, Answer> {
  * Questions of one kind share queries: those of the same moment, and those that come while a query is under way, which
  * go with the next.
  */
-export class Gathering<Question, Answer> {
-  readonly #options: GatherOptions<Question, Answer>;
+export class Batcher<Question, Answer> {
+  readonly #options: BatcherOptions<Question, Answer>;
   /** What goes with the next query; there is an entry for as long as one is under way. */
   readonly #waiting = new Map<string, Waiting<Question, Answer>[]>();
 
-  constructor(options: GatherOptions<Question, Answer>) {
+  constructor(options: BatcherOptions<Question, Answer>) {
     this.#options = options;
   }
 

@@ -18,7 +18,7 @@ export type Blame = 'again' | 'blocked' | 'choked';
  * Runs a statement over a batch. Where the server refuses it, the batch is halved until the items are found that it
  * chokes on: one document on which a filter errors must not stop the rest.
  */
-export async function inHalves<T>(
+export async function bisect<T>(
   items: readonly T[],
   statement: (items: readonly T[]) => Promise<void>,
   blame: (error: unknown) => Blame,
@@ -35,8 +35,8 @@ export async function inHalves<T>(
     if (items.length === 1) return [{ item, reason, blocked: fault === 'blocked' }];
     const half = Math.ceil(items.length / 2);
     return [
-      ...(await inHalves(items.slice(0, half), statement, blame)),
-      ...(await inHalves(items.slice(half), statement, blame)),
+      ...(await bisect(items.slice(0, half), statement, blame)),
+      ...(await bisect(items.slice(half), statement, blame)),
     ];
   }
 }

@@ -1,5 +1,5 @@
 import { audited } from '../../mill/tools.js';
-import type { Asked } from '../request-context.js';
+import type { RequestContext } from '../request-context.js';
 import type { ActAnswer } from '../contract.js';
 import { problemOf } from '../http/errors.js';
 
@@ -13,7 +13,7 @@ export interface AuditedAction {
 
 /** In the log first: what is not there must not have been done. */
 export const acted = <T extends Pick<ActAnswer, 'outcome'>>(
-  { mill, viewer, settings }: Asked,
+  { mill, viewer, settings }: RequestContext,
   { action, target, details }: AuditedAction,
   work: () => Promise<T>,
 ): Promise<T> =>

@@ -1,5 +1,5 @@
 /** Everything that changes something. Each is in the audit log before it is done, and what came of it after. */
-import type { Asked } from '../request-context.js';
+import type { RequestContext } from '../request-context.js';
 import type { ActAnswer, Action, Count, Operation, WorkKind } from '../contract.js';
 import { acted } from './acted.js';
 import { badRequest, conflict } from '../http/errors.js';
@@ -24,17 +24,19 @@ const titled = (kind: WorkKind, given: string, title: string): { target: string;
     ? { target: `${ONE[kind]} ${REDACTED}`, details: { target: title } }
     : { target: title };
 
-export async function actOnOne(asked: Asked, body: Body): Promise<ActAnswer> {
+export async function actOnOne(context: RequestContext, body: Body): Promise<ActAnswer> {
   const kind = body.kind();
   const [action, given] = [body.action(), body.text('id')];
   const own = KIND[kind];
-  const id = asked.seal.open(given);
-  return acted(asked, { action, ...titled(kind, given, own.title(id)) }, () => own.act(asked, action, id));
+  const id = context.seal.open(given);
+  return acted(context, { action, ...titled(kind, given, own.title(id)) }, () =>
+    own.act(context, action, id),
+  );
 }
 
-export async function actOnScheduleRow(asked: Asked, body: Body): Promise<ActAnswer> {
-  const [action, id] = [body.action(), asked.seal.open(body.text('id'))];
-  return acted(asked, { action, ...scheduleTitle(id) }, () => actOnSchedule(asked, action, id));
+export async function actOnScheduleRow(context: RequestContext, body: Body): Promise<ActAnswer> {
+  const [action, id] = [body.action(), context.seal.open(body.text('id'))];
+  return acted(context, { action, ...scheduleTitle(id) }, () => actOnSchedule(context, action, id));
 }
 
 const SAID: Readonly<Partial<Record<Action, [string, string]>>> = {
@@ -43,15 +45,15 @@ const SAID: Readonly<Partial<Record<Action, [string, string]>>> = {
   reconcile: ['requested', 'The planner looks at every document again.'],
 };
 
-export function actOnName(asked: Asked, body: Body): Promise<ActAnswer> {
-  const { mill } = asked;
+export function actOnName(context: RequestContext, body: Body): Promise<ActAnswer> {
+  const { mill } = context;
   const [kind, action, name] = [body.kind(), body.action(), body.text('name')];
   const [outcome, message] = SAID[action] ?? [];
-  if (asked.redactor.text(name) !== name)
+  if (context.redactor.text(name) !== name)
     throw badRequest('This name is hidden, so nothing can be done to it here.');
   if (!KIND[kind].nameActions.includes(action) || outcome === undefined || message === undefined)
     throw badRequest(`Names of ${kind} have no action "${action}".`);
-  return acted(asked, { action, target: `${kind} of the name ${name}` }, async () => {
+  return acted(context, { action, target: `${kind} of the name ${name}` }, async () => {
     if (action === 'reconcile') await mill.tasks.reconcile(name);
     else if (kind === 'tasks') await mill.tasks[action as 'pause' | 'resume'](name);
     else await mill.jobs[action as 'pause' | 'resume'](name);
@@ -67,11 +69,11 @@ interface Target {
   readonly exactly: { readonly ids: readonly string[] } | { readonly query: string };
 }
 
-async function targetOf(asked: Asked, body: Body): Promise<Target> {
+async function targetOf(context: RequestContext, body: Body): Promise<Target> {
   body.only(['kind', 'ids', 'query']);
   const kind = body.kind();
   const given = body.texts('ids', MOST_IDS);
-  const ids = given?.map((id) => asked.seal.open(id));
+  const ids = given?.map((id) => context.seal.open(id));
   const query = body.optional('query');
   if (ids !== undefined && query !== undefined) throw badRequest('Give "ids" or "query", not both.');
   if (ids !== undefined) {
@@ -85,31 +87,31 @@ async function targetOf(asked: Asked, body: Body): Promise<Target> {
   for (const key of ['cursor', 'limit', 'sort', 'order', 'kind']) parameters.delete(key);
   parameters.set('kind', kind);
   const filter = readFilter(parameters);
-  await checkFields(asked, filter);
+  await checkFields(context, filter);
   return { kind, chosen: { filter }, words: inWords(filter), exactly: { query: parameters.toString() } };
 }
 
-export async function countTarget(asked: Asked, body: Body): Promise<Count> {
-  const { kind, chosen } = await targetOf(asked, body.without(['action']));
+export async function countTarget(context: RequestContext, body: Body): Promise<Count> {
+  const { kind, chosen } = await targetOf(context, body.without(['action']));
   const action = body.has('action') ? body.action() : undefined;
-  const asOf = (await asked.mill.time()).toISOString();
-  const found = await KIND[kind].count(asked, chosen, action, COUNT_LIMIT + 1);
+  const asOf = (await context.mill.time()).toISOString();
+  const found = await KIND[kind].count(context, chosen, action, COUNT_LIMIT + 1);
   return { count: Math.min(found, COUNT_LIMIT), capped: found > COUNT_LIMIT, asOf };
 }
 
-export async function begin(asked: Asked, body: Body, operations: Operations): Promise<Operation> {
+export async function begin(context: RequestContext, body: Body, operations: Operations): Promise<Operation> {
   body.only(['action', 'target', 'expected', 'asOf']);
   const action = body.action();
-  const { kind, chosen, words, exactly } = await targetOf(asked, body.inner('target'));
+  const { kind, chosen, words, exactly } = await targetOf(context, body.inner('target'));
   if (!KIND[kind].bulk.includes(action)) throw badRequest(`Many ${kind} cannot "${action}" at once.`);
   const expected = body.number('expected');
-  const now = await asked.mill.time();
+  const now = await context.mill.time();
   const asOf = body.date('asOf') ?? now;
   if (asOf > now) throw badRequest('"asOf" is a time that has not come yet.');
-  const found = await KIND[kind].count(asked, chosen, action, COUNT_LIMIT + 1);
+  const found = await KIND[kind].count(context, chosen, action, COUNT_LIMIT + 1);
   // Without a time of the count nothing else keeps the action to what was meant.
   if (expected !== undefined && !body.has('asOf') && found > expected && found <= COUNT_LIMIT)
     throw conflict(`It is ${String(found)} by now, and not ${String(expected)}; look again.`);
   const total = found > COUNT_LIMIT ? null : found;
-  return operations.begin(asked, { action, kind, chosen, words, exactly, asOf, total });
+  return operations.begin(context, { action, kind, chosen, words, exactly, asOf, total });
 }

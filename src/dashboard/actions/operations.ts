@@ -4,7 +4,7 @@
  */
 import type { AuditEntry } from '../../index.js';
 import { acted } from './acted.js';
-import type { Asked } from '../request-context.js';
+import type { RequestContext } from '../request-context.js';
 import type { Action, Operation, WorkKind } from '../contract.js';
 import { isInternal, notFound, problemOf } from '../http/errors.js';
 import type { Chosen } from '../kinds/kind.js';
@@ -79,41 +79,41 @@ export class Operations {
     this.#changed = changed;
   }
 
-  async begin(asked: Asked, request: OperationRequest): Promise<Operation> {
+  async begin(context: RequestContext, request: OperationRequest): Promise<Operation> {
     const { action, words } = request;
     const begun = beginningOf(request);
-    const entry = await asked.mill.audit.append({
-      actor: asked.viewer.actor,
+    const entry = await context.mill.audit.append({
+      actor: context.viewer.actor,
       action,
       target: words,
       outcome: saidOf(begun),
       details: begun,
     });
     const controller = new AbortController();
-    const end = this.#run(asked, request, entry.id, controller);
+    const end = this.#run(context, request, entry.id, controller);
     this.#running.set(entry.id, { controller, end });
     void end.then(() => this.#running.delete(entry.id));
     return toOperation(entry, entry.updatedAt);
   }
 
-  async get({ mill }: Asked, id: string): Promise<Operation> {
+  async get({ mill }: RequestContext, id: string): Promise<Operation> {
     const [entry, now] = await Promise.all([mill.audit.get(id), mill.time()]);
     if (entry === undefined) throw notFound('There is no such operation (any more).');
     return toOperation(entry, now);
   }
 
   /** Reaches it in whichever process it runs; there it ends after the batch that is being written. */
-  async stop(asked: Asked, id: string): Promise<Operation> {
-    const entry = await asked.mill.audit.get(id);
+  async stop(context: RequestContext, id: string): Promise<Operation> {
+    const entry = await context.mill.audit.get(id);
     if (entry === undefined) throw notFound('There is no such operation (any more).');
-    if ((await this.get(asked, id)).state !== 'running') return this.get(asked, id);
+    if ((await this.get(context, id)).state !== 'running') return this.get(context, id);
     const target = `${entry.action} of ${entry.target} (${id})`;
-    await acted(asked, { action: 'stop', target }, async () => {
-      await asked.mill.audit.amend(id, { stopRequested: true });
+    await acted(context, { action: 'stop', target }, async () => {
+      await context.mill.audit.amend(id, { stopRequested: true });
       this.#running.get(id)?.controller.abort();
       return { outcome: 'requested' };
     });
-    return this.get(asked, id);
+    return this.get(context, id);
   }
 
   /** The mill stops: what runs here ends after its batch, and says so in the store. */
@@ -124,7 +124,7 @@ export class Operations {
   }
 
   async #run(
-    asked: Asked,
+    context: RequestContext,
     request: OperationRequest,
     id: string,
     controller: AbortController,
@@ -132,7 +132,7 @@ export class Operations {
     const { kind } = request;
     let progress = beginningOf(request);
     const write = async (): Promise<void> => {
-      const entry = await asked.mill.audit.amend(id, { outcome: saidOf(progress), details: progress });
+      const entry = await context.mill.audit.amend(id, { outcome: saidOf(progress), details: progress });
       if (entry?.stopRequested === true) controller.abort();
       this.#changed();
     };
@@ -147,7 +147,7 @@ export class Operations {
     const beat = setInterval(() => void tell({}).catch(() => undefined), BEAT_MS).unref();
     try {
       const { signal } = controller;
-      const done = await KIND[kind].many(asked, {
+      const done = await KIND[kind].many(context, {
         ...request,
         signal,
         progress: (count) => tell({ done: count }),
@@ -156,7 +156,7 @@ export class Operations {
       await tell({ done, state: signal.aborted ? 'stopped' : 'done' });
     } catch (error) {
       clearInterval(beat);
-      if (isInternal(error)) asked.settings.onError(error);
+      if (isInternal(error)) context.settings.onError(error);
       // Where the store does not take this either, the silence tells.
       await tell({ state: 'failed', error: problemOf(error).message }).catch(() => undefined);
     }

@@ -1,4 +1,4 @@
-import { may, type Asked } from '../request-context.js';
+import { may, type RequestContext } from '../request-context.js';
 import type { Action, Session, WorkKind } from '../contract.js';
 import { documents } from '../kinds/documents.js';
 import { jobs } from '../kinds/jobs.js';
@@ -28,17 +28,17 @@ export const kindsOf = (mill: Mill): readonly WorkKind[] => [
   ...(mill.documentSchedules().length === 0 ? [] : (['documents'] as const)),
 ];
 
-export function sessionOf(asked: Asked, csrf: string, version: string): Session {
+export function sessionOf(context: RequestContext, csrf: string, version: string): Session {
   const offered = (of: (kind: Kind) => readonly Action[]): Record<WorkKind, readonly Action[]> => {
-    const actions = (kind: Kind): readonly Action[] => (may(asked, 'act') ? of(kind) : []);
+    const actions = (kind: Kind): readonly Action[] => (may(context, 'act') ? of(kind) : []);
     return { jobs: actions(jobs), tasks: actions(tasks), documents: actions(documents) };
   };
   return {
-    rights: asked.viewer.rights,
-    readOnly: asked.settings.readOnly,
+    rights: context.viewer.rights,
+    readOnly: context.settings.readOnly,
     csrf,
-    store: storeOf(asked.mill),
-    kinds: kindsOf(asked.mill),
+    store: storeOf(context.mill),
+    kinds: kindsOf(context.mill),
     statuses: STATUSES,
     version,
     bulk: offered(({ bulk }) => bulk),

@@ -6,7 +6,7 @@ import type {
   NamedSchedule,
 } from '../../index.js';
 import { groupFailures, idText } from '../../mill/tools.js';
-import { iso, may, offered, present, type Asked } from '../request-context.js';
+import { iso, may, offered, present, type RequestContext } from '../request-context.js';
 import type { WorkDetail, WorkItem, WorkPage } from '../contract.js';
 import { countShown, searched, type Search } from '../pages/error-search.js';
 import { badRequest, notFound } from '../http/errors.js';
@@ -36,7 +36,7 @@ function toFilter({ status, error, fields, time, from, to }: WorkFilter): Docume
 }
 
 /** Whether its id is the value of a field that is hidden, or has it as a part. */
-function isNameHidden({ redactor }: Asked, { document, title, id }: FoundDocument): boolean {
+function isNameHidden({ redactor }: RequestContext, { document, title, id }: FoundDocument): boolean {
   const fields = Object.entries(document ?? {});
   return fields.some(([key, value]) => {
     if (value === null || value === undefined || !redactor.hides([key])) return false;
@@ -46,17 +46,17 @@ function isNameHidden({ redactor }: Asked, { document, title, id }: FoundDocumen
 }
 
 /** A link holds the whole key, also what its title leaves out. */
-const isHidden = (asked: Asked, document: FoundDocument): boolean =>
-  isNameHidden(asked, document) || asked.redactor.hidesIn(document.title);
+const isHidden = (context: RequestContext, document: FoundDocument): boolean =>
+  isNameHidden(context, document) || context.redactor.hidesIn(document.title);
 
-function toItem(asked: Asked, name: string, document: FoundDocument): WorkItem {
-  const { redactor, seal } = asked;
+function toItem(context: RequestContext, name: string, document: FoundDocument): WorkItem {
+  const { redactor, seal } = context;
   const { failure } = document;
   const ref = refOfParts([name, document.id]);
   return {
     kind: 'documents',
-    id: isHidden(asked, document) ? seal.close(ref) : ref,
-    title: isNameHidden(asked, document) ? REDACTED : redactor.text(document.title),
+    id: isHidden(context, document) ? seal.close(ref) : ref,
+    title: isNameHidden(context, document) ? REDACTED : redactor.text(document.title),
     name,
     status: document.state,
     dueAt: document.sleepUntil instanceof Date ? iso(document.sleepUntil) : null,
@@ -88,8 +88,8 @@ const searchOf = (
 });
 
 /** One schedule at a time: documents of two places have no order among them. */
-async function find(asked: Asked, query: WorkQuery): Promise<WorkPage> {
-  const { mill } = asked;
+async function find(context: RequestContext, query: WorkQuery): Promise<WorkPage> {
+  const { mill } = context;
   const schedules = mill.documentSchedules();
   const [name = schedules[0]?.name, ...others] = query.name;
   if (others.length > 0) throw badRequest('Documents are listed by one name at a time.');
@@ -97,25 +97,25 @@ async function find(asked: Asked, query: WorkQuery): Promise<WorkPage> {
     throw badRequest('Documents are sorted by "dueAt" only.');
   if (name === undefined) return { items: [], next: null, previous: null, partial: false };
   const search = searchOf(mill, name, toFilter(query), query.sort === undefined ? 1 : query.order);
-  const page = await searched(asked, search, query);
+  const page = await searched(context, search, query);
   return {
-    items: page.items.map((document) => toItem(asked, name, document)),
-    ...placesOf(asked, query, page),
+    items: page.items.map((document) => toItem(context, name, document)),
+    ...placesOf(context, query, page),
     partial: page.partial === true,
   };
 }
 
-async function detail(asked: Asked, ref: string): Promise<WorkDetail> {
-  const { mill, redactor } = asked;
+async function detail(context: RequestContext, ref: string): Promise<WorkDetail> {
+  const { mill, redactor } = context;
   const [name = '', id = ''] = partsOf(ref, 2);
   const { schedule } = scheduleOf(mill, name);
   const [document] = (await schedule.find({ id }, { limit: 1 })).items;
   if (document === undefined) throw notFound('There is no such document (any more).');
-  const data = may(asked, 'payload');
+  const data = may(context, 'payload');
   return {
-    ...toItem(asked, name, document),
+    ...toItem(context, name, document),
     why: whyOf(document, schedule.isRunning()),
-    actions: offered(asked, ['run-now']),
+    actions: offered(context, ['run-now']),
     timeline: [],
     facts: factsOf({
       interval: document.interval,
@@ -214,13 +214,13 @@ export const documents: Kind = {
     const [name = '', id = ''] = partsOf(ref, 2);
     return `document ${id} of ${name}`;
   },
-  hidesKeys: async (asked, { name }) => {
-    const { mill, answers } = asked;
+  hidesKeys: async (context, { name }) => {
+    const { mill, cache } = context;
     const named = mill.documentSchedules().filter((one) => name.length === 0 || name.includes(one.name));
     const samples = named.map((one) =>
-      answers.get(`key of documents ${one.name}`, () => sampleOf(one), KEYS_MS),
+      cache.get(`key of documents ${one.name}`, () => sampleOf(one), KEYS_MS),
     );
-    return (await Promise.all(samples)).flat().some((document) => isNameHidden(asked, document));
+    return (await Promise.all(samples)).flat().some((document) => isNameHidden(context, document));
   },
   act: async ({ mill }, action, ref) => {
     if (action !== 'run-now') throw badRequest(`Documents have no action "${action}".`);
@@ -228,14 +228,14 @@ export const documents: Kind = {
     const outcome = await scheduleOf(mill, name).schedule.runNow(id);
     return { outcome, message: SAID[outcome] };
   },
-  count: async (asked, chosen, _action, limit) => {
-    const { mill } = asked;
+  count: async (context, chosen, _action, limit) => {
+    const { mill } = context;
     if ('ids' in chosen) return chosen.ids.length;
     const [name = mill.documentSchedules()[0]?.name ?? ''] = chosen.filter.name;
     const filter = toFilter(chosen.filter);
     return filter.error === undefined
       ? scheduleOf(mill, name).schedule.count(filter, { limit })
-      : countShown(asked, searchOf(mill, name, filter, 1), limit);
+      : countShown(context, searchOf(mill, name, filter, 1), limit);
   },
   many: () => Promise.reject(badRequest('Documents are run one at a time.')),
 };

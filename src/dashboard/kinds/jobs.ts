@@ -1,6 +1,6 @@
 import type { Job, JobsFilter, JobStatus } from '../../index.js';
 import { scheduleId } from '../../mill/tools.js';
-import { iso, may, offered, present, whyOf, type Asked } from '../request-context.js';
+import { iso, may, offered, present, whyOf, type RequestContext } from '../request-context.js';
 import type { ActAnswer, Action, WorkDetail, WorkItem } from '../contract.js';
 import { countShown, eachShown, searched, type Search } from '../pages/error-search.js';
 import { badRequest, notFound } from '../http/errors.js';
@@ -31,7 +31,7 @@ function toFilter({ name, status, error, fields, time, from, to }: WorkFilter): 
 }
 
 const searchOf = (
-  { mill }: Asked,
+  { mill }: RequestContext,
   filter: JobsFilter,
   sort: Partial<Record<'createdAt' | 'updatedAt' | 'nextRunAt', 1 | -1>> = { createdAt: -1 },
 ): Search<Job> => ({
@@ -44,25 +44,25 @@ const isRunning = ({ status }: Job): boolean => status === 'processing';
 const isPending = ({ status }: Job): boolean => status === 'pending';
 
 /** Callers may choose ids of their own, and the id of a schedule has its key, which is data unless it is the name. */
-function shownId(asked: Asked, { name }: Job, id: string): string {
+function shownId(context: RequestContext, { name }: Job, id: string): string {
   const own = scheduleId(name, '');
   const [key] = id.slice(own.length).split('@');
   const isData = id.startsWith(own) && key !== encodeURIComponent(name);
-  return isData && !may(asked, 'payload') ? `${own}${REDACTED}` : asked.redactor.text(id);
+  return isData && !may(context, 'payload') ? `${own}${REDACTED}` : context.redactor.text(id);
 }
 
-const isHidden = (asked: Asked, job: Job): boolean => shownId(asked, job, job.id) !== job.id;
+const isHidden = (context: RequestContext, job: Job): boolean => shownId(context, job, job.id) !== job.id;
 
-function toItem(asked: Asked, job: Job): WorkItem {
-  const { redactor, seal } = asked;
+function toItem(context: RequestContext, job: Job): WorkItem {
+  const { redactor, seal } = context;
   const ref = refOf(job.id);
   const due = isPending(job) && job.nextRunAt.getUTCFullYear() < LAST_YEAR ? job.nextRunAt : null;
   const ended = job.status === 'completed' || isRunning(job) ? 1 : 0;
-  const shown = typeof job.progress === 'number' || may(asked, 'payload');
+  const shown = typeof job.progress === 'number' || may(context, 'payload');
   return {
     kind: 'jobs',
-    id: isHidden(asked, job) ? seal.close(ref) : ref,
-    title: shownId(asked, job, job.id),
+    id: isHidden(context, job) ? seal.close(ref) : ref,
+    title: shownId(context, job, job.id),
     name: redactor.text(job.name),
     status: job.status,
     dueAt: iso(due),
@@ -93,18 +93,18 @@ function actionsOf(job: Job): readonly Action[] {
   }
 }
 
-async function detail(asked: Asked, ref: string): Promise<WorkDetail> {
-  const { mill, redactor } = asked;
+async function detail(context: RequestContext, ref: string): Promise<WorkDetail> {
+  const { mill, redactor } = context;
   const job = await mill.jobs.get(idOf(ref));
   if (job === undefined) throw notFound('There is no such job (any more).');
   const running = isRunning(job)
     ? { attempt: job.failCount + 1, since: job.lockedAt, by: job.claimedBy }
     : null;
-  const data = may(asked, 'payload');
+  const data = may(context, 'payload');
   return {
-    ...toItem(asked, job),
-    why: isRunning(job) || isPending(job) ? await whyOf(asked, { kind: 'jobs', id: job.id }) : [],
-    actions: offered(asked, actionsOf(job)),
+    ...toItem(context, job),
+    why: isRunning(job) || isPending(job) ? await whyOf(context, { kind: 'jobs', id: job.id }) : [],
+    actions: offered(context, actionsOf(job)),
     timeline: timelineOf(job.history, running, redactor),
     facts: factsOf({
       priority: job.priority,
@@ -131,7 +131,7 @@ async function detail(asked: Asked, ref: string): Promise<WorkDetail> {
           }),
         }
       : {}),
-    ...(job.scheduleId === undefined ? {} : { scheduleId: shownId(asked, job, job.scheduleId) }),
+    ...(job.scheduleId === undefined ? {} : { scheduleId: shownId(context, job, job.scheduleId) }),
   };
 }
 
@@ -148,7 +148,7 @@ const SAID: Readonly<Record<string, string>> = {
   missing: 'It is not there (any more).',
 };
 
-async function act({ mill }: Asked, action: Action, ref: string): Promise<ActAnswer> {
+async function act({ mill }: RequestContext, action: Action, ref: string): Promise<ActAnswer> {
   const id = idOf(ref);
   const done = async (): Promise<{ readonly outcome: string }> => {
     switch (action) {
@@ -195,25 +195,25 @@ export const jobs: Kind = {
   act,
   title: (ref) => `job ${idOf(ref)}`,
   hidesKeys: () => Promise.resolve(false),
-  find: async (asked, query) => {
+  find: async (context, query) => {
     const { sort = 'createdAt', order } = query;
-    const page = await searched(asked, searchOf(asked, toFilter(query), { [FIELD[sort]]: order }), query);
+    const page = await searched(context, searchOf(context, toFilter(query), { [FIELD[sort]]: order }), query);
     // A place in the list is said with the id of its last row.
-    const hidden = page.items.some((job) => isHidden(asked, job));
+    const hidden = page.items.some((job) => isHidden(context, job));
     return {
-      items: page.items.map((job) => toItem(asked, job)),
-      ...placesOf(asked, query, page, hidden),
+      items: page.items.map((job) => toItem(context, job)),
+      ...placesOf(context, query, page, hidden),
       partial: page.partial === true,
     };
   },
-  count: async (asked, chosen, action, limit) => {
+  count: async (context, chosen, action, limit) => {
     const filter = touched(chosen, action);
     if (filter === null) return 0;
     return filter.error === undefined
-      ? asked.mill.jobs.count(filter, { limit })
-      : countShown(asked, searchOf(asked, filter), limit);
+      ? context.mill.jobs.count(filter, { limit })
+      : countShown(context, searchOf(context, filter), limit);
   },
-  many: async (asked, { action, chosen, asOf, signal, progress }) => {
+  many: async (context, { action, chosen, asOf, signal, progress }) => {
     const filter = touched(chosen, action);
     if (filter === null) return 0;
     const { from, to } = filter.updatedAt ?? {};
@@ -222,12 +222,12 @@ export const jobs: Kind = {
     const call = { retry: 'retryMany', cancel: 'cancelMany', remove: 'removeMany' } as const;
     const act = async (of: JobsFilter, before: number): Promise<number> => {
       const options = { signal, onProgress: (count: number) => progress(before + count) };
-      return (await asked.mill.jobs[call[action as keyof typeof call]](of, options)).count;
+      return (await context.mill.jobs[call[action as keyof typeof call]](of, options)).count;
     };
     if (bounded.error === undefined) return act(bounded, 0);
     // Only what the viewer sees to match; each write looks again whether the job is as it was.
     let count = 0;
-    for await (const found of eachShown(asked, searchOf(asked, bounded))) {
+    for await (const found of eachShown(context, searchOf(context, bounded))) {
       if (signal.aborted) break;
       if (found.length > 0) count += await act({ ...bounded, ids: found.map(({ id }) => id) }, count);
     }

@@ -1,5 +1,5 @@
 /** What each of the three kinds of work has to offer to the dashboard. */
-import type { Asked } from '../request-context.js';
+import type { RequestContext } from '../request-context.js';
 import type { ActAnswer, Action, WorkDetail, WorkPage } from '../contract.js';
 import type { WorkFilter, WorkQuery } from '../http/parameters.js';
 
@@ -21,14 +21,14 @@ export interface Kind {
   readonly bulk: readonly Action[];
   /** What works on a name. */
   readonly nameActions: readonly Action[];
-  find(asked: Asked, query: WorkQuery): Promise<WorkPage>;
-  detail(asked: Asked, id: string): Promise<WorkDetail>;
+  find(context: RequestContext, query: WorkQuery): Promise<WorkPage>;
+  detail(context: RequestContext, id: string): Promise<WorkDetail>;
   /** Does it to one of them, and says what came of it; `title` is for the audit log. */
-  act(asked: Asked, action: Action, id: string): Promise<ActAnswer>;
+  act(context: RequestContext, action: Action, id: string): Promise<ActAnswer>;
   title(id: string): string;
   /** Whether `_id` stands for something that is hidden, for any work that the filter may be about. */
-  hidesKeys(asked: Asked, filter: WorkFilter): Promise<boolean>;
+  hidesKeys(context: RequestContext, filter: WorkFilter): Promise<boolean>;
   /** How many an action would touch; counting stops at `limit`. */
-  count(asked: Asked, chosen: Chosen, action: Action | undefined, limit: number): Promise<number>;
-  many(asked: Asked, request: ManyRequest): Promise<number>;
+  count(context: RequestContext, chosen: Chosen, action: Action | undefined, limit: number): Promise<number>;
+  many(context: RequestContext, request: ManyRequest): Promise<number>;
 }

@@ -1,5 +1,5 @@
 import type { Schedule } from '../../index.js';
-import { may, present, type Asked } from '../request-context.js';
+import { may, present, type RequestContext } from '../request-context.js';
 import type { ActAnswer, Action, SchedulePage, ScheduleRow } from '../contract.js';
 import { badRequest } from '../http/errors.js';
 import { checkParameters, cursorOf, limitOf } from '../http/parameters.js';
@@ -10,18 +10,18 @@ import { entryOf } from '../pages/timeline.js';
 const RUNS = 10;
 
 /** A key may name a customer: it is data, and only its name's own key is not. */
-function isHidden(asked: Asked, { name, uniqueKey }: Schedule): boolean {
+function isHidden(context: RequestContext, { name, uniqueKey }: Schedule): boolean {
   if (uniqueKey === name) return false;
-  return !may(asked, 'payload') || asked.redactor.text(uniqueKey) !== uniqueKey;
+  return !may(context, 'payload') || context.redactor.text(uniqueKey) !== uniqueKey;
 }
 
-function toRow(asked: Asked, schedule: Schedule): ScheduleRow {
-  const { redactor } = asked;
+function toRow(context: RequestContext, schedule: Schedule): ScheduleRow {
+  const { redactor } = context;
   const { name, uniqueKey, failReason, last } = schedule;
   return {
-    id: placeOf(asked, schedule),
+    id: placeOf(context, schedule),
     name: redactor.text(name),
-    key: isHidden(asked, schedule) ? REDACTED : uniqueKey,
+    key: isHidden(context, schedule) ? REDACTED : uniqueKey,
     cron: schedule.cron,
     timezone: schedule.timezone,
     paused: schedule.paused,
@@ -36,24 +36,24 @@ function toRow(asked: Asked, schedule: Schedule): ScheduleRow {
 }
 
 /** What identifies it in actions, and as a place in the list. */
-function placeOf(asked: Asked, schedule: Schedule): string {
+function placeOf(context: RequestContext, schedule: Schedule): string {
   const ref = refOfParts([schedule.name, schedule.uniqueKey]);
-  return isHidden(asked, schedule) ? asked.seal.close(ref) : ref;
+  return isHidden(context, schedule) ? context.seal.close(ref) : ref;
 }
 
 /** In the order of names and keys; the cursor is the last one that was told. */
-export async function schedulePage(asked: Asked, query: URLSearchParams): Promise<SchedulePage> {
+export async function schedulePage(context: RequestContext, query: URLSearchParams): Promise<SchedulePage> {
   checkParameters(query, ['cursor', 'limit']);
   const limit = limitOf(query);
   const cursor = cursorOf(query);
-  const all = await asked.mill.schedules.list(undefined, { runs: RUNS });
-  const last = cursor === undefined ? -1 : all.findIndex((schedule) => placeOf(asked, schedule) === cursor);
+  const all = await context.mill.schedules.list(undefined, { runs: RUNS });
+  const last = cursor === undefined ? -1 : all.findIndex((schedule) => placeOf(context, schedule) === cursor);
   const items = all.slice(last + 1, last + 1 + limit);
   const end = items.at(-1);
   const more = last + 1 + limit < all.length;
   return {
-    items: items.map((schedule) => toRow(asked, schedule)),
-    next: more && end !== undefined ? placeOf(asked, end) : null,
+    items: items.map((schedule) => toRow(context, schedule)),
+    next: more && end !== undefined ? placeOf(context, end) : null,
   };
 }
 
@@ -65,7 +65,11 @@ export const scheduleTitle = (ref: string): { target: string; details?: unknown 
     : { target: `schedule ${name}, one of its keys`, details: { key } };
 };
 
-export async function actOnSchedule({ mill }: Asked, action: Action, ref: string): Promise<ActAnswer> {
+export async function actOnSchedule(
+  { mill }: RequestContext,
+  action: Action,
+  ref: string,
+): Promise<ActAnswer> {
   const [name = '', key = ''] = partsOf(ref, 2);
   switch (action) {
     case 'run-now': {

@@ -1,6 +1,6 @@
 import type { FoundTask, TasksFilter, TaskStatus } from '../../index.js';
 import { idText } from '../../mill/tools.js';
-import { iso, may, offered, present, whyOf, type Asked } from '../request-context.js';
+import { iso, may, offered, present, whyOf, type RequestContext } from '../request-context.js';
 import type { Action, WorkDetail, WorkItem } from '../contract.js';
 import { countShown, isShown, searched, type Search } from '../pages/error-search.js';
 import { badRequest, notFound, tooLong } from '../http/errors.js';
@@ -30,7 +30,7 @@ function toFilter({ name, status, error, fields, time, from, to }: WorkFilter): 
 type Sort = Partial<Record<'createdAt' | 'updatedAt' | 'scheduledAt', 1 | -1>>;
 const DUE_DOWN: Sort = { scheduledAt: -1 };
 
-const searchOf = ({ mill }: Asked, filter: TasksFilter, sort: Sort): Search<FoundTask> => ({
+const searchOf = ({ mill }: RequestContext, filter: TasksFilter, sort: Sort): Search<FoundTask> => ({
   error: typeof filter.errorMessage === 'string' ? filter.errorMessage : undefined,
   textOf: ({ lastError }) => lastError,
   find: (page) => mill.tasks.find(filter, { ...page, sort }),
@@ -39,20 +39,20 @@ const searchOf = ({ mill }: Asked, filter: TasksFilter, sort: Sort): Search<Foun
 const isRunning = ({ status }: FoundTask): boolean => status.startsWith('processing');
 
 /** A key of several columns has their names; one of a single column is its value. */
-const isNameHidden = ({ redactor }: Asked, { sourceKey }: FoundTask): boolean =>
+const isNameHidden = ({ redactor }: RequestContext, { sourceKey }: FoundTask): boolean =>
   sourceKey?.some((name) => redactor.hides([name])) === true;
 
 /** A link holds the whole key, also what its title leaves out. */
-const isHidden = (asked: Asked, task: FoundTask): boolean =>
-  isNameHidden(asked, task) || asked.redactor.hidesIn(idText(task.sourceDocId));
+const isHidden = (context: RequestContext, task: FoundTask): boolean =>
+  isNameHidden(context, task) || context.redactor.hidesIn(idText(task.sourceDocId));
 
-function toItem(asked: Asked, task: FoundTask): WorkItem {
-  const { redactor, seal } = asked;
+function toItem(context: RequestContext, task: FoundTask): WorkItem {
+  const { redactor, seal } = context;
   const ref = refOf(task.id);
   return {
     kind: 'tasks',
-    id: isHidden(asked, task) ? seal.close(ref) : ref,
-    title: isNameHidden(asked, task) ? REDACTED : redactor.text(idText(task.sourceDocId)),
+    id: isHidden(context, task) ? seal.close(ref) : ref,
+    title: isNameHidden(context, task) ? REDACTED : redactor.text(idText(task.sourceDocId)),
     name: redactor.text(task.task),
     status: task.status,
     dueAt: task.status === 'pending' ? iso(task.scheduledAt) : null,
@@ -66,25 +66,25 @@ function toItem(asked: Asked, task: FoundTask): WorkItem {
   };
 }
 
-async function taskOf({ mill }: Asked, ref: string): Promise<FoundTask> {
+async function taskOf({ mill }: RequestContext, ref: string): Promise<FoundTask> {
   const [task] = (await mill.tasks.find({ id: idOf(ref) }, { limit: 1 })).items;
   if (task === undefined) throw notFound('There is no such task (any more).');
   return task;
 }
 
-async function detail(asked: Asked, ref: string): Promise<WorkDetail> {
-  const { mill, redactor } = asked;
-  const task = await taskOf(asked, ref);
+async function detail(context: RequestContext, ref: string): Promise<WorkDetail> {
+  const { mill, redactor } = context;
+  const task = await taskOf(context, ref);
   const running = isRunning(task)
     ? { attempt: task.attempts, since: task.lockedAt, by: task.claimedBy }
     : null;
   const ended = task.status === 'completed' || task.status === 'failed';
-  const data = may(asked, 'payload');
+  const data = may(context, 'payload');
   const found = data ? await mill.tasks.document(task.id) : undefined;
   return {
-    ...toItem(asked, task),
-    why: ended ? [] : await whyOf(asked, { kind: 'tasks', id: task.id }),
-    actions: offered(asked, ['retry']),
+    ...toItem(context, task),
+    why: ended ? [] : await whyOf(context, { kind: 'tasks', id: task.id }),
+    actions: offered(context, ['retry']),
     timeline: timelineOf(task.executionHistory, running, redactor),
     facts: factsOf({
       'first due': task.initialScheduledAt,
@@ -113,16 +113,16 @@ const BATCH = 500;
 const KEYS_MS = 60_000;
 
 /** From the latest due time down: what is reset is due now, which is behind. */
-async function many(asked: Asked, request: ManyRequest): Promise<number> {
-  const { mill } = asked;
+async function many(context: RequestContext, request: ManyRequest): Promise<number> {
+  const { mill } = context;
   const { action, chosen, asOf, signal, progress } = request;
   const filter = chosenFilter(chosen, action);
-  const search = searchOf(asked, filter, DUE_DOWN);
+  const search = searchOf(context, filter, DUE_DOWN);
   let count = 0;
   for (let cursor: string | null | undefined; cursor !== null && !signal.aborted;) {
     const page = await search.find({ limit: BATCH, ...(cursor === undefined ? {} : { cursor }) });
     const id = page.items
-      .filter((task) => isShown(asked, search, task))
+      .filter((task) => isShown(context, search, task))
       .filter(({ updatedAt, lastFinalizedAt = updatedAt }) => lastFinalizedAt <= asOf && updatedAt <= asOf)
       .map((task) => task.id);
     // The state is asked for again: it may have changed since the page was read.
@@ -136,13 +136,13 @@ async function many(asked: Asked, request: ManyRequest): Promise<number> {
 }
 
 /** One task of each name knows what the key of its source is called. */
-async function hidesKeys(asked: Asked, { name }: WorkFilter): Promise<boolean> {
-  const { mill, answers } = asked;
+async function hidesKeys(context: RequestContext, { name }: WorkFilter): Promise<boolean> {
+  const { mill, cache } = context;
   const names = name.length > 0 ? name : (await mill.tasks.stats()).map(({ task }) => task);
   const keys = names.map((task) =>
-    answers.get(`key of ${task}`, async () => (await mill.tasks.find({ task }, { limit: 1 })).items, KEYS_MS),
+    cache.get(`key of ${task}`, async () => (await mill.tasks.find({ task }, { limit: 1 })).items, KEYS_MS),
   );
-  return (await Promise.all(keys)).flat().some((task) => isNameHidden(asked, task));
+  return (await Promise.all(keys)).flat().some((task) => isNameHidden(context, task));
 }
 
 export const tasks: Kind = {
@@ -152,27 +152,27 @@ export const tasks: Kind = {
   many,
   title: (ref) => `task ${idOf(ref)}`,
   hidesKeys,
-  find: async (asked, query) => {
+  find: async (context, query) => {
     const { sort = 'dueAt', order } = query;
-    const page = await searched(asked, searchOf(asked, toFilter(query), { [FIELD[sort]]: order }), query);
+    const page = await searched(context, searchOf(context, toFilter(query), { [FIELD[sort]]: order }), query);
     return {
-      items: page.items.map((task) => toItem(asked, task)),
-      ...placesOf(asked, query, page),
+      items: page.items.map((task) => toItem(context, task)),
+      ...placesOf(context, query, page),
       partial: page.partial === true,
     };
   },
-  act: async (asked, action, ref) => {
+  act: async (context, action, ref) => {
     if (action !== 'retry') throw badRequest(`Tasks have no action "${action}".`);
-    const { id } = await taskOf(asked, ref);
-    const { count } = await asked.mill.tasks.retryMany({ id });
+    const { id } = await taskOf(context, ref);
+    const { count } = await context.mill.tasks.retryMany({ id });
     return count === 1
       ? { outcome: 'retried', message: 'It is due now, or runs again when it has ended.' }
       : { outcome: 'unplannable', message: 'Its document could not be planned; there is nothing to run.' };
   },
-  count: (asked, chosen, action, limit) => {
+  count: (context, chosen, action, limit) => {
     const filter = chosenFilter(chosen, action);
     return filter.errorMessage === undefined
-      ? asked.mill.tasks.count(filter, { limit })
-      : countShown(asked, searchOf(asked, filter, DUE_DOWN), limit);
+      ? context.mill.tasks.count(filter, { limit })
+      : countShown(context, searchOf(context, filter, DUE_DOWN), limit);
   },
 };

@@ -1,4 +1,4 @@
-import { may, type Asked } from '../request-context.js';
+import { may, type RequestContext } from '../request-context.js';
 import type { WorkDetail, WorkKind, WorkPage } from '../contract.js';
 import { notFound, Refusal } from '../http/errors.js';
 import { KINDS, readQuery, type WorkFilter } from '../http/parameters.js';
@@ -7,31 +7,31 @@ import { Seal } from '../redaction/seal.js';
 import { KIND } from '../http/session.js';
 
 /** Comparing with data tells about it: only whoever may see it may ask, and nobody about what is hidden. */
-export async function checkFields(asked: Asked, filter: WorkFilter): Promise<void> {
+export async function checkFields(context: RequestContext, filter: WorkFilter): Promise<void> {
   const paths = Object.keys(filter.fields);
-  if (paths.length > 0 && !may(asked, 'payload'))
+  if (paths.length > 0 && !may(context, 'payload'))
     throw new Refusal(403, 'forbidden', 'You may not see data, so you may not filter by it.');
   // The store compares the whole text, which nobody sees here; what is found is compared with what is shown, too.
-  if (filter.error !== undefined && !may(asked, 'payload'))
+  if (filter.error !== undefined && !may(context, 'payload'))
     throw new Refusal(403, 'forbidden', 'You may not see data, so you may not search in error texts.');
-  const hidden = paths.find((path) => asked.redactor.guards(path));
+  const hidden = paths.find((path) => context.redactor.guards(path));
   if (hidden !== undefined)
     throw new Refusal(403, 'forbidden', `"${hidden}" is hidden, so it cannot be filtered by.`);
-  if (paths.includes('_id') && (await KIND[filter.kind].hidesKeys(asked, filter)))
+  if (paths.includes('_id') && (await KIND[filter.kind].hidesKeys(context, filter)))
     throw new Refusal(403, 'forbidden', 'The key of these documents is hidden, so it cannot be filtered by.');
 }
 
-export async function workPage(asked: Asked, parameters: URLSearchParams): Promise<WorkPage> {
+export async function workPage(context: RequestContext, parameters: URLSearchParams): Promise<WorkPage> {
   const { cursor, ...query } = readQuery(parameters);
-  await checkFields(asked, query);
-  const place = cursor === undefined ? undefined : openPlace(asked, query, cursor);
-  return KIND[query.kind].find(asked, { ...query, cursor: place });
+  await checkFields(context, query);
+  const place = cursor === undefined ? undefined : openPlace(context, query, cursor);
+  return KIND[query.kind].find(context, { ...query, cursor: place });
 }
 
-export async function workDetail(asked: Asked, kind: string, ref: string): Promise<WorkDetail> {
+export async function workDetail(context: RequestContext, kind: string, ref: string): Promise<WorkDetail> {
   const known = KINDS.find((one): one is WorkKind => one === kind);
   if (known === undefined) throw notFound();
-  const detail = await KIND[known].detail(asked, asked.seal.open(ref));
+  const detail = await KIND[known].detail(context, context.seal.open(ref));
   // A link in the open to a key that is hidden is a guess: it is answered like one that is wrong.
   if (Seal.isClosed(detail.id) && !Seal.isClosed(ref))
     throw notFound(`There is no such ${known.slice(0, -1)} (any more).`);

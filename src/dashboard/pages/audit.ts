@@ -1,9 +1,12 @@
-import type { Asked } from '../request-context.js';
+import type { RequestContext } from '../request-context.js';
 import type { AuditPage } from '../contract.js';
 import { outcomeOf } from '../actions/operations.js';
 import { checkParameters, cursorOf, limitOf } from '../http/parameters.js';
 
-export async function auditPage({ mill, redactor }: Asked, query: URLSearchParams): Promise<AuditPage> {
+export async function auditPage(
+  { mill, redactor }: RequestContext,
+  query: URLSearchParams,
+): Promise<AuditPage> {
   checkParameters(query, ['cursor', 'limit']);
   const cursor = cursorOf(query);
   const asked = { limit: limitOf(query), ...(cursor === undefined ? {} : { cursor }) };

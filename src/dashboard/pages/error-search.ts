@@ -2,7 +2,7 @@
  * Searches in error texts. The store compares with the whole text, and a viewer sees it without its secrets: what only matches
  * in a hidden part is passed over, or a search would tell what is there, letter by letter.
  */
-import type { Asked } from '../request-context.js';
+import type { RequestContext } from '../request-context.js';
 import { tooLong } from '../http/errors.js';
 
 export interface Page<T> {
@@ -28,7 +28,7 @@ const BATCH = 500;
 const LONGEST_MS = 5_000;
 
 /** Whether the viewer would find the text in what is shown to them; as for the stores, case makes no difference. */
-export const isShown = <T>({ redactor }: Asked, { error, textOf }: Search<T>, item: T): boolean =>
+export const isShown = <T>({ redactor }: RequestContext, { error, textOf }: Search<T>, item: T): boolean =>
   error === undefined ||
   redactor
     .text(textOf(item) ?? '')
@@ -69,12 +69,12 @@ function isBack(cursor: string | undefined): boolean {
 
 /** Reads a list in one direction. Its places are those of items that are shown: any other would tell of a hidden match. */
 class Walk<T> {
-  readonly #asked: Asked;
+  readonly #context: RequestContext;
   readonly #search: Search<T>;
   readonly #back: boolean;
 
-  constructor(asked: Asked, search: Search<T>, back: boolean) {
-    this.#asked = asked;
+  constructor(context: RequestContext, search: Search<T>, back: boolean) {
+    this.#context = context;
     this.#search = search;
     this.#back = back;
   }
@@ -107,7 +107,7 @@ class Walk<T> {
 
   #shownOf(batch: Batch<T>): Shown<T>[] {
     return batch.items.flatMap((item, at) =>
-      isShown(this.#asked, this.#search, item) ? [{ item, batch, at }] : [],
+      isShown(this.#context, this.#search, item) ? [{ item, batch, at }] : [],
     );
   }
 
@@ -121,13 +121,13 @@ class Walk<T> {
 
 /** One page of what the viewer sees to match. What is hidden is passed over, to the end of the list if need be. */
 export async function searched<T>(
-  asked: Asked,
+  context: RequestContext,
   search: Search<T>,
   { limit, cursor }: { readonly limit: number; readonly cursor: string | undefined },
 ): Promise<Page<T>> {
   if (search.error === undefined) return search.find(request(limit, cursor));
   const back = isBack(cursor);
-  const walk = new Walk(asked, search, back);
+  const walk = new Walk(context, search, back);
   const { shown, ended, partial } = await walk.shown(limit, cursor);
   if (!ended && !partial && shown.length < limit) throw tooLong();
   const kept = shown.slice(0, limit);
@@ -142,20 +142,27 @@ export async function searched<T>(
 }
 
 /** Everything that the viewer sees to match, a batch after the other. */
-export async function* eachShown<T>(asked: Asked, search: Search<T>): AsyncGenerator<readonly T[]> {
+export async function* eachShown<T>(
+  context: RequestContext,
+  search: Search<T>,
+): AsyncGenerator<readonly T[]> {
   for (let next: string | null | undefined; next !== null;) {
     const page: Page<T> = await search.find(request(BATCH, next));
     if (page.partial === true) throw tooLong();
-    yield page.items.filter((item) => isShown(asked, search, item));
+    yield page.items.filter((item) => isShown(context, search, item));
     next = page.next;
   }
 }
 
 /** How many the viewer sees to match, up to `limit`. */
-export async function countShown<T>(asked: Asked, search: Search<T>, limit: number): Promise<number> {
+export async function countShown<T>(
+  context: RequestContext,
+  search: Search<T>,
+  limit: number,
+): Promise<number> {
   const end = performance.now() + LONGEST_MS;
   let count = 0;
-  for await (const items of eachShown(asked, search)) {
+  for await (const items of eachShown(context, search)) {
     count += items.length;
     if (count >= limit) return limit;
     if (performance.now() > end) throw tooLong();

@@ -1,5 +1,5 @@
 import type { JobStats, MillInstance, Planning, TaskStats } from '../../index.js';
-import { may, type Asked } from '../request-context.js';
+import { may, type RequestContext } from '../request-context.js';
 import type { InstanceRow, NameRow, Overview, WorkKind } from '../contract.js';
 import { documentCounts } from '../kinds/documents.js';
 import type { Mill } from '../options.js';
@@ -84,7 +84,7 @@ function rowsOf(
 }
 
 const toInstance = (
-  { redactor }: Asked,
+  { redactor }: RequestContext,
   { slots, names, tasks, ...instance }: MillInstance,
 ): InstanceRow => ({
   ...instance,
@@ -93,17 +93,17 @@ const toInstance = (
 });
 
 /** What follows a colon may be a message of the database, with data in it. */
-function complaintOf(asked: Asked, text: string): string {
+function complaintOf(context: RequestContext, text: string): string {
   const colon = text.indexOf(': ');
-  return colon < 0 || may(asked, 'payload')
-    ? asked.redactor.text(text)
-    : `${asked.redactor.text(text.slice(0, colon))}: the right "payload" shows why`;
+  return colon < 0 || may(context, 'payload')
+    ? context.redactor.text(text)
+    : `${context.redactor.text(text.slice(0, colon))}: the right "payload" shows why`;
 }
 
 /** A process that only shows the dashboard need not work itself. */
-function healthOf(asked: Asked, instances: readonly MillInstance[]): Overview['health'] {
-  const { reasons, troubles, wakeUp } = asked.mill.health();
-  const shown = (texts: readonly string[]): string[] => texts.map((text) => complaintOf(asked, text));
+function healthOf(context: RequestContext, instances: readonly MillInstance[]): Overview['health'] {
+  const { reasons, troubles, wakeUp } = context.mill.health();
+  const shown = (texts: readonly string[]): string[] => texts.map((text) => complaintOf(context, text));
   const own = shown(reasons.filter((reason) => reason !== 'not started'));
   const alone = instances.some(({ alive }) => alive) ? [] : ['no instance is alive: nothing runs'];
   const all = [...own, ...alone];
@@ -116,7 +116,7 @@ function healthOf(asked: Asked, instances: readonly MillInstance[]): Overview['h
 }
 
 const plannerOf = (
-  { redactor }: Asked,
+  { redactor }: RequestContext,
   { leader, lagMs, reconciling }: Planning,
 ): NonNullable<Overview['planner']> => ({
   leader,
@@ -129,10 +129,10 @@ const plannerOf = (
 });
 
 /** The longer a range, the more minutes are read, and the less a moment matters. */
-async function pointsOf({ mill, answers }: Asked, now: Date, range: Range): Promise<readonly Point[]> {
+async function pointsOf({ mill, cache }: RequestContext, now: Date, range: Range): Promise<readonly Point[]> {
   const read = async (): Promise<readonly Point[]> =>
     (await mill.metrics.series({ from: beginningOf(now, range), to: now })).map(toPoint);
-  return answers.get(`series ${range}`, read, RANGES[range].freshMs);
+  return cache.get(`series ${range}`, read, RANGES[range].freshMs);
 }
 
 async function pausedOf(mill: Mill, hasTasks: boolean): Promise<Paused> {
@@ -140,18 +140,18 @@ async function pausedOf(mill: Mill, hasTasks: boolean): Promise<Paused> {
   return { jobs: new Set(jobs), tasks: new Set(tasks.map(({ task }) => task)) };
 }
 
-export async function overview(asked: Asked, query: URLSearchParams): Promise<Overview> {
+export async function overview(context: RequestContext, query: URLSearchParams): Promise<Overview> {
   checkParameters(query, ['range', 'kind', 'name']);
-  const { mill } = asked;
+  const { mill } = context;
   const range = oneOf(query, 'range', Object.keys(RANGES) as Range[]) ?? '1h';
   const [kind, name] = [oneOf(query, 'kind', KINDS), one(query, 'name')];
   const now = await mill.time();
   const hasTasks = kindsOf(mill).includes('tasks');
   const [points, stats, taskStats, documents, instances, paused] = await Promise.all([
-    pointsOf(asked, now, range),
-    asked.answers.get('job counts', () => mill.jobs.stats(), COUNTS_MS),
-    hasTasks ? asked.answers.get('task counts', () => mill.tasks.stats(), COUNTS_MS) : [],
-    asked.answers.get('document counts', () => documentCounts(mill), COUNTS_MS),
+    pointsOf(context, now, range),
+    context.cache.get('job counts', () => mill.jobs.stats(), COUNTS_MS),
+    hasTasks ? context.cache.get('task counts', () => mill.tasks.stats(), COUNTS_MS) : [],
+    context.cache.get('document counts', () => documentCounts(mill), COUNTS_MS),
     mill.instances(),
     pausedOf(mill, hasTasks),
   ]);
@@ -166,10 +166,10 @@ export async function overview(asked: Asked, query: URLSearchParams): Promise<Ov
     series: seriesOf(meant, now, range),
     names: rowsOf(counted, points, instances, paused).map((row) => ({
       ...row,
-      name: asked.redactor.text(row.name),
+      name: context.redactor.text(row.name),
     })),
-    instances: instances.map((instance) => toInstance(asked, instance)),
-    health: healthOf(asked, instances),
-    ...(planning === undefined ? {} : { planner: plannerOf(asked, planning) }),
+    instances: instances.map((instance) => toInstance(context, instance)),
+    health: healthOf(context, instances),
+    ...(planning === undefined ? {} : { planner: plannerOf(context, planning) }),
   };
 }

@@ -1,5 +1,5 @@
 /** Ids as parts of a path: whatever is in them, a link has neither slashes nor signs that proxies change. */
-import type { Asked } from '../request-context.js';
+import type { RequestContext } from '../request-context.js';
 import { badRequest, notFound } from '../http/errors.js';
 import type { WorkQuery } from '../http/parameters.js';
 import { Seal } from './seal.js';
@@ -20,7 +20,7 @@ const purposeOf = ({ kind, sort, order }: Listed): string =>
 
 /** Where a page begins and ends; sealed if that would tell a key that is hidden. */
 export const placesOf = (
-  { seal }: Pick<Asked, 'seal'>,
+  { seal }: Pick<RequestContext, 'seal'>,
   listed: Listed,
   { next, previous }: { readonly next: string | null; readonly previous: string | null },
   hidden = true,
@@ -31,7 +31,7 @@ export const placesOf = (
 };
 
 /** Keys of tasks and documents may be hidden: a place that a viewer made up would tell of them, half by half. */
-export function openPlace({ seal }: Pick<Asked, 'seal'>, listed: Listed, cursor: string): string {
+export function openPlace({ seal }: Pick<RequestContext, 'seal'>, listed: Listed, cursor: string): string {
   if (Seal.isClosed(cursor)) return seal.openClosed(cursor, purposeOf(listed));
   if (listed.kind === 'jobs') return cursor;
   throw badRequest('"cursor" must be `next` or `previous` of an earlier answer.');

@@ -3,7 +3,7 @@ import type { DocumentJob } from '../../store/documents.js';
 import type { Lock } from './locked-document.js';
 import { asked, type Opened } from './writes.js';
 
-export interface LocksOptions<Doc> {
+export interface DocumentLocksOptions<Doc> {
   readonly opened: Opened<Doc>;
   readonly clock: Clock;
   readonly lockMs: number;
@@ -30,11 +30,11 @@ function inTurn<T>(items: readonly T[], work: (item: T) => void): void {
 }
 
 /** Makes the values that locks write, and locks documents with them. */
-export class Locks<Doc> {
-  readonly #options: LocksOptions<Doc>;
+export class DocumentLocks<Doc> {
+  readonly #options: DocumentLocksOptions<Doc>;
   #last = -Infinity;
 
-  constructor(options: LocksOptions<Doc>) {
+  constructor(options: DocumentLocksOptions<Doc>) {
     this.#options = options;
   }
 

@@ -8,7 +8,7 @@ import { asked, type Opened } from './writes.js';
 const MOST_KNOWN = 1_000;
 
 /** Says what is due next, and speaks once of each document that can never be. */
-export class Lookout<Doc> {
+export class DueScan<Doc> {
   readonly #opened: Opened<Doc>;
   readonly #hooks: Hooks<Doc>;
   #known: unknown[] = [];

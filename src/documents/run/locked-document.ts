@@ -27,7 +27,7 @@ const MOST_LOOKS = 10;
 const MOST_VALUES = 3;
 
 /** A document that this scheduler has locked. */
-export class Held<Doc> implements Work {
+export class LockedDocument<Doc> implements Work {
   readonly key: unknown;
   readonly id: string;
   readonly name = 'documents';

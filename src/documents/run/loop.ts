@@ -1,13 +1,13 @@
 import { pause, type Clock } from '../../core/clock.js';
 import { StoreError } from '../../core/errors.js';
 import type { Wake } from '../../engine/claim/wake.js';
-import type { Grace } from './outage-grace.js';
+import type { OutageGrace } from './outage-grace.js';
 import type { PollMs, ScheduleSettings } from '../options.js';
 
-export interface LoopOptions {
+export interface DueLoopOptions {
   readonly clock: Clock;
   readonly wake: Wake;
-  readonly grace: Grace;
+  readonly grace: OutageGrace;
   readonly settings: Pick<ScheduleSettings, 'nextMs' | 'idleMs'>;
   readonly pollMs: () => PollMs;
   /** How many documents may be started now. */
@@ -33,8 +33,8 @@ const MOST_LATE_MS = 60_000;
 const GRACE_LOOK_MS = 500;
 
 /** The seed's tick loop: wait, lock what there is room for and start it, or be idle for a while. */
-export class Loop {
-  readonly #options: LoopOptions;
+export class DueLoop {
+  readonly #options: DueLoopOptions;
   /** The last look found less than there was room for. */
   #quiet = false;
   #idlePollMs = 0;
@@ -45,7 +45,7 @@ export class Loop {
   /** When the next look is to be, at the latest; Infinity while every slot is taken. */
   #lookBy = Infinity;
 
-  constructor(options: LoopOptions) {
+  constructor(options: DueLoopOptions) {
     this.#options = options;
     this.#since = options.clock.now();
   }

@@ -12,7 +12,7 @@ const LATE_MS = 2_000;
  * lock looks like any due time. So a scheduler that was cut off for long enough locks nothing for one lock duration, 30 s
  * at most, in which holders renew. In normal operation it never waits.
  */
-export class Grace {
+export class OutageGrace {
   readonly #clock: Clock;
   readonly #lockMs: number;
   /** Monotonic, as the others: when the store last answered, and last made a write. */

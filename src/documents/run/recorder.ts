@@ -3,7 +3,7 @@ import { LeaseLostError } from '../../core/errors.js';
 import { Settler } from '../../engine/record/settler.js';
 import type { Fenced } from '../../store/documents.js';
 import type { SettleAnswer } from '../../store/work.js';
-import type { Ending, Held } from './locked-document.js';
+import type { Ending, LockedDocument } from './locked-document.js';
 import { asked, writeEndings, type Opened } from './writes.js';
 
 export interface RecorderOptions<Doc> {
@@ -11,11 +11,11 @@ export interface RecorderOptions<Doc> {
   readonly clock: Clock;
   /** Resolves when no renewal is under way that could change what a write has to match. */
   readonly settled: () => Promise<unknown>;
-  readonly error: (error: unknown, held?: Held<Doc>) => void;
+  readonly error: (error: unknown, locked?: LockedDocument<Doc>) => void;
 }
 
 interface Settlement<Doc> {
-  readonly held: Held<Doc>;
+  readonly locked: LockedDocument<Doc>;
   readonly ending: Ending;
   /** What was decided follows from this. */
   readonly basis: Fenced;
@@ -24,26 +24,26 @@ interface Settlement<Doc> {
 /** Records how runs have ended, by the engine's settler: those of the same moment together, until the store answers. */
 export class Recorder<Doc> {
   readonly #options: RecorderOptions<Doc>;
-  readonly #settler: Settler<Held<Doc>, Settlement<Doc>>;
-  readonly #waiting = new Map<Held<Doc>, (recorded: boolean) => void>();
+  readonly #settler: Settler<LockedDocument<Doc>, Settlement<Doc>>;
+  readonly #waiting = new Map<LockedDocument<Doc>, (recorded: boolean) => void>();
   /** Those whose schedule was changed while they ran, to be decided again. */
-  readonly #changed: Held<Doc>[] = [];
+  readonly #changed: LockedDocument<Doc>[] = [];
 
   constructor(options: RecorderOptions<Doc>) {
     this.#options = options;
-    this.#settler = new Settler<Held<Doc>, Settlement<Doc>>({
+    this.#settler = new Settler<LockedDocument<Doc>, Settlement<Doc>>({
       store: {
         settle: (settlements) => this.#settle(settlements),
         held: async (leases) => leases.map(({ key }) => this.#takeChanged(key)),
       },
       clock: options.clock,
-      trigger: {
-        conclude: (held) => ({
-          settlement: { held, ending: (held.decide as () => Ending)(), basis: held.basis },
+      runner: {
+        conclude: (locked) => ({
+          settlement: { locked, ending: (locked.decide as () => Ending)(), basis: locked.basis },
         }),
-        recorded: (held) => this.#done(held, true),
+        recorded: (locked) => this.#done(locked, true),
       },
-      lost: (held) => this.#lost(held),
+      lost: (locked) => this.#lost(locked),
       error: (error) => options.error(error),
       drained: () => undefined,
     });
@@ -53,25 +53,25 @@ export class Recorder<Doc> {
    * Answers whether it was written; not where somebody else has the document, or has given it another time. `decide` is asked
    * again where the schedule was changed during the run.
    */
-  record(held: Held<Doc>, decide: () => Ending): Promise<boolean> {
-    held.decide = decide;
+  record(locked: LockedDocument<Doc>, decide: () => Ending): Promise<boolean> {
+    locked.decide = decide;
     const finishedAt = this.#options.clock.now();
     return new Promise((resolve) => {
-      this.#waiting.set(held, resolve);
-      this.#settler.push({ work: held, finished: { outcome: { kind: 'released' }, finishedAt } });
+      this.#waiting.set(locked, resolve);
+      this.#settler.push({ work: locked, finished: { outcome: { kind: 'released' }, finishedAt } });
     });
   }
 
   /** Resolves when everything is recorded, or given up after `limitMs`; answers how many were not. */
   async drain(limitMs: number): Promise<number> {
     const left = await this.#settler.drain(limitMs);
-    for (const held of [...this.#waiting.keys()]) this.#done(held, false);
+    for (const locked of [...this.#waiting.keys()]) this.#done(locked, false);
     return left;
   }
 
-  #done(held: Held<Doc>, recorded: boolean): void {
-    this.#waiting.get(held)?.(recorded);
-    this.#waiting.delete(held);
+  #done(locked: LockedDocument<Doc>, recorded: boolean): void {
+    this.#waiting.get(locked)?.(recorded);
+    this.#waiting.delete(locked);
   }
 
   async #settle(settlements: readonly Settlement<Doc>[]): Promise<readonly SettleAnswer[]> {
@@ -79,39 +79,39 @@ export class Recorder<Doc> {
     try {
       const written = await writeEndings(this.#options.opened, settlements);
       const answers: SettleAnswer[] = [];
-      for (const [index, { held, basis }] of settlements.entries())
-        answers.push(written[index] === true ? 'settled' : await this.#refused(held, basis));
+      for (const [index, { locked, basis }] of settlements.entries())
+        answers.push(written[index] === true ? 'settled' : await this.#refused(locked, basis));
       return answers;
     } catch (error) {
-      for (const { held } of settlements) held.isDoubtful = true;
+      for (const { locked } of settlements) locked.isDoubtful = true;
       throw error;
     }
   }
 
   /** A write that found nothing: the schedule was changed, or the document is gone or another's. */
-  async #refused(held: Held<Doc>, { ifRevision }: Fenced): Promise<SettleAnswer> {
+  async #refused(locked: LockedDocument<Doc>, { ifRevision }: Fenced): Promise<SettleAnswer> {
     const { store, signal } = this.#options.opened;
     if (store.current === undefined || ifRevision === undefined) return 'lost';
-    const current = await asked('read a document', async () => store.current?.(held.key, { signal }));
-    if (current === null || current === undefined) held.isForgone = true;
-    else if (held.learn(current)) {
-      this.#changed.push(held);
+    const current = await asked('read a document', async () => store.current?.(locked.key, { signal }));
+    if (current === null || current === undefined) locked.isForgone = true;
+    else if (locked.learn(current)) {
+      this.#changed.push(locked);
       return 'changed';
     }
     return 'lost';
   }
 
-  #takeChanged(key: unknown): Held<Doc> | undefined {
-    const index = this.#changed.findIndex((held) => held.key === key);
+  #takeChanged(key: unknown): LockedDocument<Doc> | undefined {
+    const index = this.#changed.findIndex((locked) => locked.key === key);
     return index === -1 ? undefined : this.#changed.splice(index, 1)[0];
   }
 
   /** Somebody who wrote the document within its lock meant to; a lock that ran out is worth a word. */
-  #lost(held: Held<Doc>): void {
-    if (!held.isDoubtful && !held.isForgone && held.isOver(this.#options.clock)) {
-      const message = `${held.id}: its lock ran out before its end could be recorded; it may run twice.`;
-      this.#options.error(new LeaseLostError(message), held);
+  #lost(locked: LockedDocument<Doc>): void {
+    if (!locked.isDoubtful && !locked.isForgone && locked.isOver(this.#options.clock)) {
+      const message = `${locked.id}: its lock ran out before its end could be recorded; it may run twice.`;
+      this.#options.error(new LeaseLostError(message), locked);
     }
-    this.#done(held, false);
+    this.#done(locked, false);
   }
 }

@@ -15,25 +15,25 @@ import {
   type Circumstances,
   type Conclusion,
 } from './conclude.js';
-import type { Grace } from './outage-grace.js';
-import { Held, type Ending, type Lock } from './locked-document.js';
+import type { OutageGrace } from './outage-grace.js';
+import { LockedDocument, type Ending, type Lock } from './locked-document.js';
 import type { Hooks } from './hooks.js';
 import { Intervals } from '../times/interval.js';
-import { Keeper } from './lock-keeper.js';
+import { LockKeeper } from './lock-keeper.js';
 import { isRetried, type Measures } from './measures.js';
 import { isSkipped } from '../times/next.js';
 import type { ScheduleErrorContext, ScheduleSettings } from '../options.js';
 import { Recorder } from './recorder.js';
 import type { Opened } from './writes.js';
 
-export interface RunnerOptions<Doc> {
+export interface DocumentRunnerOptions<Doc> {
   readonly opened: Opened<Doc>;
   readonly clock: Clock;
   readonly settings: ScheduleSettings;
   readonly hooks: Hooks<Doc>;
   readonly log: Logger;
   readonly measures: Measures;
-  readonly grace: Grace;
+  readonly grace: OutageGrace;
   readonly mint: () => Lock;
   /** How long a document may have waited for its turn here. */
   readonly attention: () => Attention;
@@ -77,21 +77,21 @@ function documentOf<Doc>(job: DocumentJob<Doc>): Doc {
 }
 
 /** Runs documents that were locked. Duties: call the handler, keep the lock, record the end, and come to an end. */
-export class Runner<Doc> {
-  readonly #options: RunnerOptions<Doc>;
+export class DocumentRunner<Doc> {
+  readonly #options: DocumentRunnerOptions<Doc>;
   readonly #intervals = new Intervals();
-  readonly #keeper: Keeper<Doc>;
+  readonly #keeper: LockKeeper<Doc>;
   readonly #recorder: Recorder<Doc>;
   /** Documents whose handlers run. */
-  readonly #running = new Set<Held<Doc>>();
+  readonly #running = new Set<LockedDocument<Doc>>();
   /** Those, and the ones that are being recorded. */
-  readonly #open = new Set<Held<Doc>>();
+  readonly #open = new Set<LockedDocument<Doc>>();
   #idleWaiters: (() => void)[] = [];
 
-  constructor(options: RunnerOptions<Doc>) {
+  constructor(options: DocumentRunnerOptions<Doc>) {
     this.#options = options;
     const { opened, clock, settings, grace, mint } = options;
-    this.#keeper = new Keeper({
+    this.#keeper = new LockKeeper({
       opened,
       clock,
       lockMs: settings.lockMs,
@@ -103,7 +103,7 @@ export class Runner<Doc> {
       opened,
       clock,
       settled: () => this.#keeper.settled(),
-      error: (error, held) => void this.#report({ error, where: 'record' }, held),
+      error: (error, locked) => void this.#report({ error, where: 'record' }, locked),
     });
   }
 
@@ -119,13 +119,13 @@ export class Runner<Doc> {
   }
 
   start(job: DocumentJob<Doc>, lock: Lock): void {
-    const running = this.#run(new Held(job, lock));
+    const running = this.#run(new LockedDocument(job, lock));
     this.#options.clock.track?.(running);
   }
 
   /** It was locked, and is not to be run any more. */
   release(job: DocumentJob<Doc>, lock: Lock): void {
-    this.#giveBack(new Held(job, lock));
+    this.#giveBack(new LockedDocument(job, lock));
   }
 
   /**
@@ -134,21 +134,21 @@ export class Runner<Doc> {
    */
   async end(hurry: AbortSignal): Promise<void> {
     await this.#idle(Infinity, hurry);
-    for (const held of this.#running)
-      held.abort(new StoppingError('The scheduler is stopping and could not wait any longer.'));
+    for (const locked of this.#running)
+      locked.abort(new StoppingError('The scheduler is stopping and could not wait any longer.'));
     await this.#idle(LAST_GRACE_MS);
     const stuck = [...this.#running];
-    for (const held of stuck) {
-      held.isAbandoned = true;
-      this.#ended(held);
-      this.#giveBack(held);
+    for (const locked of stuck) {
+      locked.isAbandoned = true;
+      this.#ended(locked);
+      this.#giveBack(locked);
     }
     const unrecorded = await this.#recorder.drain(RECORD_LIMIT_MS);
     await within(this.#options.clock, RECORD_LIMIT_MS, this.#keeper.settled());
     this.#mourn(stuck, unrecorded);
   }
 
-  #mourn(stuck: readonly Held<Doc>[], unrecorded: number): void {
+  #mourn(stuck: readonly LockedDocument<Doc>[], unrecorded: number): void {
     const { log } = this.#options;
     const documents = stuck.map(({ id }) => id);
     if (documents.length > 0)
@@ -176,56 +176,56 @@ export class Runner<Doc> {
     return { settings, intervals: this.#intervals, now: new Date(clock.now()), marks: opened.marks };
   }
 
-  async #run(held: Held<Doc>): Promise<void> {
+  async #run(locked: LockedDocument<Doc>): Promise<void> {
     const { hooks, settings, freed } = this.#options;
     hooks.busy();
-    this.#running.add(held);
-    this.#open.add(held);
-    const verdict = await this.#perform(held).catch((error: unknown): Verdict<Doc> => {
+    this.#running.add(locked);
+    this.#open.add(locked);
+    const verdict = await this.#perform(locked).catch((error: unknown): Verdict<Doc> => {
       const outcome = { kind: 'threw', error: asError(error) } as const;
       return {
         conclude: (job) => conclude(job, outcome, this.#about()),
         faults: [{ error, where: 'onDocument' }],
       };
     });
-    if (held.isAbandoned) return;
-    this.#ended(held);
+    if (locked.isAbandoned) return;
+    this.#ended(locked);
     if (settings.concurrency > 1) freed();
-    const recording = this.#record(held, verdict);
-    for (const fault of verdict.faults) await this.#report(fault, held);
+    const recording = this.#record(locked, verdict);
+    for (const fault of verdict.faults) await this.#report(fault, locked);
     await recording;
-    this.#open.delete(held);
+    this.#open.delete(locked);
     freed();
   }
 
-  #ended(held: Held<Doc>): void {
-    this.#keeper.delete(held);
-    this.#running.delete(held);
+  #ended(locked: LockedDocument<Doc>): void {
+    this.#keeper.delete(locked);
+    this.#running.delete(locked);
     if (this.#running.size === 0) for (const waiter of this.#idleWaiters.splice(0)) waiter();
   }
 
-  #giveBack(held: Held<Doc>): void {
-    const { ending } = conclude(held.job, { kind: 'released' }, this.#about()) as Conclusion;
-    this.#open.add(held);
+  #giveBack(locked: LockedDocument<Doc>): void {
+    const { ending } = conclude(locked.job, { kind: 'released' }, this.#about()) as Conclusion;
+    this.#open.add(locked);
     void this.#recorder
-      .record(held, () => ending)
+      .record(locked, () => ending)
       .then((recorded) => {
-        this.#open.delete(held);
+        this.#open.delete(locked);
         if (recorded) this.#count({ as: 'released' });
       });
   }
 
   /** Nothing is written of a run that failed without a policy: it counts as it is. */
-  async #record(held: Held<Doc>, { conclude, end }: Verdict<Doc>): Promise<void> {
+  async #record(locked: LockedDocument<Doc>, { conclude, end }: Verdict<Doc>): Promise<void> {
     const { name, meter } = this.#options.measures;
-    let conclusion = conclude(held.job);
+    let conclusion = conclude(locked.job);
     const decide = (): Ending => {
-      conclusion = conclude(held.job) ?? conclusion;
+      conclusion = conclude(locked.job) ?? conclusion;
       return (conclusion as Conclusion).ending;
     };
-    const recorded = conclusion === null || (await this.#recorder.record(held, decide));
+    const recorded = conclusion === null || (await this.#recorder.record(locked, decide));
     const { next, dropped, problem } = conclusion ?? {};
-    if (problem !== undefined) await this.#report({ error: problem, where: 'interval' }, held);
+    if (problem !== undefined) await this.#report({ error: problem, where: 'interval' }, locked);
     if (!recorded) {
       meter.lost('document', name);
       return;
@@ -234,26 +234,26 @@ export class Runner<Doc> {
     if (next !== undefined) this.#options.planned(next);
     if (dropped === true)
       this.#options.log.warn(
-        { document: held.id },
-        `${held.id} had missed more runs than are made up for; the older ones are dropped`,
+        { document: locked.id },
+        `${locked.id} had missed more runs than are made up for; the older ones are dropped`,
       );
   }
 
-  #report({ error, where }: Fault, held?: Held<Doc>): Promise<void> {
-    const about = held === undefined ? {} : { job: held.job, document: documentOf(held.job) };
+  #report({ error, where }: Fault, locked?: LockedDocument<Doc>): Promise<void> {
+    const about = locked === undefined ? {} : { job: locked.job, document: documentOf(locked.job) };
     return this.#options.hooks.error(error, { where, ...about });
   }
 
-  async #perform(held: Held<Doc>): Promise<Verdict<Doc>> {
-    const misfit = misfitOf(held.job);
+  async #perform(locked: LockedDocument<Doc>): Promise<Verdict<Doc>> {
+    const misfit = misfitOf(locked.job);
     if (misfit !== undefined)
       return {
         conclude: () => ({ ending: parked(misfit, this.#about().now).ending }),
         faults: [{ error: misfit, where: 'sleepUntil' }],
       };
-    const crash = afterCrash(held.job, this.#about());
-    if (crash === null) return this.#attempt(held);
-    void this.#report({ error: crash.error, where: 'crash' }, held);
+    const crash = afterCrash(locked.job, this.#about());
+    if (crash === null) return this.#attempt(locked);
+    void this.#report({ error: crash.error, where: 'crash' }, locked);
     const { name, meter } = this.#options.measures;
     meter.reclaimed('document', name);
     if (crash.conclusion !== undefined) {
@@ -261,22 +261,22 @@ export class Runner<Doc> {
         afterCrash(job, this.#about())?.conclusion ?? null;
       return { conclude: again, faults: [], end: () => ({ as: 'failed' }) };
     }
-    if (!(await this.#countCrash(held, crash.failure))) return { conclude: () => null, faults: [] };
+    if (!(await this.#countCrash(locked, crash.failure))) return { conclude: () => null, faults: [] };
     this.#count({ as: 'retried' });
-    return this.#attempt(held);
+    return this.#attempt(locked);
   }
 
   /** Before it runs again, since it may kill this process, too. Answers whether it may be run: not where it was lost meanwhile. */
-  async #countCrash(held: Held<Doc>, failure: DocumentFailure): Promise<boolean> {
-    held.job = { ...held.job, failure };
-    const changes = { failure: { ...failure, lockedUntil: held.lockedUntil } };
-    return (await this.#recorder.record(held, () => ({ changes }))) && !held.isOver(this.#options.clock);
+  async #countCrash(locked: LockedDocument<Doc>, failure: DocumentFailure): Promise<boolean> {
+    locked.job = { ...locked.job, failure };
+    const changes = { failure: { ...failure, lockedUntil: locked.lockedUntil } };
+    return (await this.#recorder.record(locked, () => ({ changes }))) && !locked.isOver(this.#options.clock);
   }
 
-  async #attempt(held: Held<Doc>): Promise<Verdict<Doc>> {
-    const { outcome, runMs } = this.#isSkipped(held.job)
+  async #attempt(locked: LockedDocument<Doc>): Promise<Verdict<Doc>> {
+    const { outcome, runMs } = this.#isSkipped(locked.job)
       ? { outcome: { kind: 'skipped' } as const, runMs: undefined }
-      : await this.#timed(held);
+      : await this.#timed(locked);
     return {
       conclude: (job) => conclude(job, outcome, this.#about()),
       faults: outcome.kind === 'threw' ? [{ error: outcome.error, where: 'onDocument' }] : [],
@@ -287,17 +287,17 @@ export class Runner<Doc> {
     };
   }
 
-  async #timed(held: Held<Doc>): Promise<{ readonly outcome: Outcome; readonly runMs: number }> {
+  async #timed(locked: LockedDocument<Doc>): Promise<{ readonly outcome: Outcome; readonly runMs: number }> {
     const { clock, measures } = this.#options;
     const { name, meter, tracer } = measures;
     const beganAt = clock.now();
-    meter.began('document', name, held.job.sleepUntil?.getTime() ?? beganAt, beganAt);
-    const call = (): Promise<Outcome> => this.#call(held);
+    meter.began('document', name, locked.job.sleepUntil?.getTime() ?? beganAt, beganAt);
+    const call = (): Promise<Outcome> => this.#call(locked);
     const about = {
       kind: 'document',
       name,
-      id: held.id,
-      attempt: (held.job.failure?.count ?? 0) + 1,
+      id: locked.id,
+      attempt: (locked.job.failure?.count ?? 0) + 1,
     } as const;
     const outcome = await (tracer()?.run(about, call, tracedEnd) ?? call());
     return { outcome, runMs: clock.now() - beganAt };
@@ -309,9 +309,9 @@ export class Runner<Doc> {
     measures.meter.ended('document', measures.name, end.as, clock.now(), end.runMs);
   }
 
-  async #call(held: Held<Doc>): Promise<Outcome> {
-    const { job, signal } = held;
-    this.#keeper.add(held);
+  async #call(locked: LockedDocument<Doc>): Promise<Outcome> {
+    const { job, signal } = locked;
+    this.#keeper.add(locked);
     try {
       return {
         kind: 'returned',

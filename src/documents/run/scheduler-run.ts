@@ -2,17 +2,17 @@ import { within, type Clock } from '../../core/clock.js';
 import type { Logger } from '../../core/logger.js';
 import { Wake } from '../../engine/claim/wake.js';
 import type { DocumentJobStore, DocumentWatch } from '../../store/documents.js';
-import { Grace } from './outage-grace.js';
+import { OutageGrace } from './outage-grace.js';
 import type { Hooks } from './hooks.js';
-import { Locks } from './document-locks.js';
-import { Lookout } from './due-scan.js';
-import { Loop } from './loop.js';
+import { DocumentLocks } from './document-locks.js';
+import { DueScan } from './due-scan.js';
+import { DueLoop } from './loop.js';
 import type { Measures } from './measures.js';
 import type { PollMs, ScheduleSettings } from '../options.js';
-import { Runner } from './runner.js';
+import { DocumentRunner } from './runner.js';
 import type { Opened } from './writes.js';
 
-export interface TurnOptions<Doc> {
+export interface SchedulerRunOptions<Doc> {
   readonly store: DocumentJobStore<Doc>;
   readonly clock: Clock;
   /** Learns the store's time anew, where that is due. */
@@ -28,19 +28,19 @@ export interface TurnOptions<Doc> {
 const LOCK_LIMIT_MS = 10_000;
 
 /** One turn of work, made by a start and ended by a stop. */
-export class Turn<Doc> {
-  readonly #options: TurnOptions<Doc>;
+export class SchedulerRun<Doc> {
+  readonly #options: SchedulerRunOptions<Doc>;
   /** Ends the search for documents. */
   readonly #stop = new AbortController();
   /** Ends calls to the store. */
   readonly #abort = new AbortController();
   readonly #wake: Wake;
-  readonly #loop: Loop;
-  readonly #runner: Runner<Doc>;
+  readonly #loop: DueLoop;
+  readonly #runner: DocumentRunner<Doc>;
   #looping: Promise<void> = Promise.resolve();
   #watch: DocumentWatch | undefined;
 
-  constructor(options: TurnOptions<Doc>) {
+  constructor(options: SchedulerRunOptions<Doc>) {
     this.#options = options;
     const { store, clock, settings, pollMs, hooks, log, measures, refresh } = options;
     // A lock of no duration has no end to be marked.
@@ -48,9 +48,9 @@ export class Turn<Doc> {
     const opened: Opened<Doc> = { store, signal: this.#abort.signal, marks };
     const { signal: stop } = this.#stop;
     this.#wake = new Wake(clock);
-    const grace = new Grace(clock, settings.lockMs);
-    const locks = new Locks({ opened, clock, lockMs: settings.lockMs, refresh, stop });
-    this.#runner = new Runner({
+    const grace = new OutageGrace(clock, settings.lockMs);
+    const locks = new DocumentLocks({ opened, clock, lockMs: settings.lockMs, refresh, stop });
+    this.#runner = new DocumentRunner({
       opened,
       clock,
       settings,
@@ -66,7 +66,7 @@ export class Turn<Doc> {
       freed: () => this.#loop.freed(),
       planned: (at) => this.#loop.planned(at),
     });
-    this.#loop = new Loop({
+    this.#loop = new DueLoop({
       clock,
       wake: this.#wake,
       grace,
@@ -77,7 +77,7 @@ export class Turn<Doc> {
       lock: (limit) =>
         // What is locked after the end has come is given back.
         locks.lock(limit, (job, lock) => this.#runner[stop.aborted ? 'release' : 'start'](job, lock)),
-      look: new Lookout(opened, hooks).look,
+      look: new DueScan(opened, hooks).look,
       busy: () => this.#runner.isBusy,
       idle: () => hooks.idle({ signal: stop }),
       error: (error) => hooks.error(error, { where: 'lock' }),

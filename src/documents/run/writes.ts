@@ -1,6 +1,6 @@
 import { StoreError, TidemillError, reasonOf } from '../../core/errors.js';
 import { fenceOf, type DocumentJobStore, type DocumentWrite, type Fenced } from '../../store/documents.js';
-import type { Ending, Held } from './locked-document.js';
+import type { Ending, LockedDocument } from './locked-document.js';
 
 /** The store of a scheduler that runs, and what ends its calls. */
 export interface Opened<Doc> {
@@ -36,17 +36,20 @@ async function all<Doc>(
 }
 
 type Attempt<Doc> = (
-  items: readonly { readonly held: Held<Doc>; readonly fence: Fenced }[],
+  items: readonly { readonly locked: LockedDocument<Doc>; readonly fence: Fenced }[],
 ) => Promise<boolean[]>;
 
 /** Tries each document under its likeliest precondition, and those that may have another one under that. */
-async function underAnyFence<Doc>(helds: readonly Held<Doc>[], attempt: Attempt<Doc>): Promise<boolean[]> {
+async function underAnyFence<Doc>(
+  helds: readonly LockedDocument<Doc>[],
+  attempt: Attempt<Doc>,
+): Promise<boolean[]> {
   const answers = helds.map(() => false);
-  let open = helds.map((held, at) => ({ held, at }));
+  let open = helds.map((locked, at) => ({ locked, at }));
   for (let turn = 0; open.length > 0; turn += 1) {
-    const items = open.flatMap(({ held, at }) => {
-      const fence = held.fences[turn];
-      return fence === undefined ? [] : [{ held, at, fence }];
+    const items = open.flatMap(({ locked, at }) => {
+      const fence = locked.fences[turn];
+      return fence === undefined ? [] : [{ locked, at, fence }];
     });
     const written = items.length === 0 ? [] : await attempt(items);
     for (const [index, { at }] of items.entries()) answers[at] = written[index] ?? false;
@@ -58,14 +61,18 @@ async function underAnyFence<Doc>(helds: readonly Held<Doc>[], attempt: Attempt<
 /** Writes how runs have ended; false for those whose document somebody else has, or has changed. */
 export async function writeEndings<Doc>(
   opened: Opened<Doc>,
-  endings: readonly { readonly held: Held<Doc>; readonly ending: Ending; readonly basis: Fenced }[],
+  endings: readonly {
+    readonly locked: LockedDocument<Doc>;
+    readonly ending: Ending;
+    readonly basis: Fenced;
+  }[],
 ): Promise<boolean[]> {
-  const endingOf = new Map(endings.map(({ held, ending, basis }) => [held, { ...ending, ...basis }]));
+  const endingOf = new Map(endings.map(({ locked, ending, basis }) => [locked, { ...ending, ...basis }]));
   return asked('record documents', () =>
     underAnyFence([...endingOf.keys()], (items) =>
       all(
         opened,
-        items.map(({ held, fence }) => ({ id: held.key, ...fence, ...(endingOf.get(held) as Ending) })),
+        items.map(({ locked, fence }) => ({ id: locked.key, ...fence, ...(endingOf.get(locked) as Ending) })),
       ),
     ),
   );
@@ -74,13 +81,13 @@ export async function writeEndings<Doc>(
 /** Moves the ends of locks. */
 export async function extendLocks<Doc>(
   opened: Opened<Doc>,
-  helds: readonly Held<Doc>[],
+  helds: readonly LockedDocument<Doc>[],
   until: Date,
 ): Promise<boolean[]> {
   const { store, signal, marks } = opened;
   return asked('renew locks', () =>
     underAnyFence(helds, async (items) => {
-      const locks = items.map(({ held, fence }) => ({ id: held.key, ...fence }));
+      const locks = items.map(({ locked, fence }) => ({ id: locked.key, ...fence }));
       if (store.renew !== undefined) return [...(await store.renew(locks, until, { signal, marks }))];
       return all(
         opened,

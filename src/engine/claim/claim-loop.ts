@@ -4,7 +4,7 @@ import type {
   ClaimAnswer,
   ClaimRequest,
   Cluster,
-  Glance,
+  DueSummary,
   Hint,
   Instance,
   WorkStore,
@@ -13,7 +13,7 @@ import type { Lanes, LaneRequest } from './lanes.js';
 import type { Reason, Wake } from './wake.js';
 
 export interface ClaimLoopOptions<W extends Work> {
-  readonly store: Pick<WorkStore<W, unknown>, 'look' | 'claim' | 'claimedUnder'>;
+  readonly store: Pick<WorkStore<W, unknown>, 'peek' | 'claim' | 'claimedUnder'>;
   readonly clock: Clock;
   readonly lanes: Lanes<W>;
   readonly wake: Wake;
@@ -30,7 +30,7 @@ export interface ClaimLoopOptions<W extends Work> {
   readonly start: () => void;
   /** Claimed, but not to be run any more. */
   readonly release: (works: readonly W[]) => void;
-  readonly observed: (cluster: Cluster, glance?: Glance) => void;
+  readonly observed: (cluster: Cluster, summary?: DueSummary) => void;
   /** `busy`: claims come back full. `idle`: about to wait; resolves when wake-ups are being listened to. */
   readonly mood: (mood: 'busy' | 'idle') => Promise<void>;
   readonly error: (error: unknown) => void;
@@ -200,7 +200,7 @@ export class ClaimLoop<W extends Work = Work> {
       await pause(clock, waitMs);
       try {
         const jobs = await store.claimedUnder(request.instance, request.token);
-        const { cluster } = await store.look([...request.limits.keys()]);
+        const { cluster } = await store.peek([...request.limits.keys()]);
         return { jobs, asked: jobs.length, more: true, cluster };
       } catch (problem) {
         error(problem);
@@ -217,17 +217,17 @@ export class ClaimLoop<W extends Work = Work> {
   /** Asks what is due next, and answers how long that is away; 0 where something is due and there is room for it. */
   async #untilDue(): Promise<number> {
     const { store, clock, names, pollMs, lanes } = this.#options;
-    const glance = await store.look(names());
+    const summary = await store.peek(names());
     this.#lookedAt = clock.monotonic();
-    this.#saw(glance.cluster, glance);
-    const now = glance.cluster.now.getTime();
-    const pending = [...glance.nextDue].filter(([name]) => !glance.cluster.paused.has(name));
+    this.#saw(summary.cluster, summary);
+    const now = summary.cluster.now.getTime();
+    const pending = [...summary.nextDue].filter(([name]) => !summary.cluster.paused.has(name));
     const isDue = ([, at]: readonly [string, Date]): boolean => at.getTime() <= now;
     this.#due = new Set(pending.filter(isDue).map(([name]) => name));
     // A slot that becomes free matters to what is due, and to what may fall due while its name has no room.
     this.#hungry = pending.some((entry) => isDue(entry) || !lanes.hasRoom(entry[0]));
     const waits = pending.filter(([name]) => lanes.hasRoom(name)).map(([, at]) => at.getTime() - now);
-    const resumesIn = (glance.cluster.resumeAt?.getTime() ?? Infinity) - now;
+    const resumesIn = (summary.cluster.resumeAt?.getTime() ?? Infinity) - now;
     const next = Math.min(...waits, Math.max(1, resumesIn));
     if (next <= 0) return 0;
     const { min, max } = pollMs();
@@ -235,9 +235,9 @@ export class ClaimLoop<W extends Work = Work> {
     return Math.min(this.#idlePollMs, next);
   }
 
-  #saw(cluster: Cluster, glance?: Glance): void {
+  #saw(cluster: Cluster, summary?: DueSummary): void {
     this.#cluster = cluster;
     this.#lastContactAt = this.#options.clock.monotonic();
-    this.#options.observed(cluster, glance);
+    this.#options.observed(cluster, summary);
   }
 }

@@ -12,14 +12,14 @@ export interface ListenerOptions {
 }
 
 /** One who waits for wake-ups of its own kind. */
-export interface Waiting {
+export interface WakeSubscriber {
   readonly kind: WorkKind;
   readonly wake: (hint?: Hint) => void;
   readonly cancel: () => void;
 }
 
 /** Its place at the listener: says how much it has to do. */
-export interface Seat {
+export interface WakeSubscription {
   busy(): Promise<void>;
   /** Resolves when a wake-up from now on would be heard, or when it is known that none will be. */
   idle(): Promise<void>;
@@ -36,8 +36,8 @@ const LONGEST_UNHEARD_MS = 300_000;
 /** Listens for wake-ups while there is little to do, for everybody who waits in this instance. */
 export class Listener {
   readonly #options: ListenerOptions;
-  readonly #waiting: Waiting[] = [];
-  readonly #busySince = new Map<Waiting, number>();
+  readonly #waiting: WakeSubscriber[] = [];
+  readonly #busySince = new Map<WakeSubscriber, number>();
   #watch: Watch | undefined;
   #opening: Promise<void> | undefined;
   /** Set after a failure: until then no channel is opened. */
@@ -56,7 +56,7 @@ export class Listener {
     return this.#unavailable ? 'poll' : this.#options.store.kind === 'memory' ? 'direct' : 'stream';
   }
 
-  join(waiting: Waiting): Seat {
+  join(waiting: WakeSubscriber): WakeSubscription {
     this.#waiting.push(waiting);
     return { busy: () => this.#busy(waiting), idle: () => this.#idle(waiting) };
   }
@@ -69,14 +69,14 @@ export class Listener {
     await this.#shut();
   }
 
-  async #busy(waiting: Waiting): Promise<void> {
+  async #busy(waiting: WakeSubscriber): Promise<void> {
     const now = this.#options.clock.monotonic();
     if (!this.#busySince.has(waiting)) this.#busySince.set(waiting, now);
     const allBusy = this.#waiting.every((one) => now - (this.#busySince.get(one) ?? now) > BUSY_MS);
     if (allBusy) await this.#shut();
   }
 
-  #idle(waiting: Waiting): Promise<void> {
+  #idle(waiting: WakeSubscriber): Promise<void> {
     this.#busySince.delete(waiting);
     // Whoever comes while it is being opened waits for the same opening.
     this.#opening ??= this.#open().finally(() => (this.#opening = undefined));
@@ -118,7 +118,7 @@ export class Listener {
     this.#unavailable = false;
   }
 
-  #tell(kind: WorkKind, what: (waiting: Waiting) => void): void {
+  #tell(kind: WorkKind, what: (waiting: WakeSubscriber) => void): void {
     for (const one of this.#waiting) if (one.kind === kind) what(one);
   }
 

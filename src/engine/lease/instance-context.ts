@@ -5,7 +5,7 @@ import { Slots } from '../claim/lanes.js';
 import { LeaseKeeper } from './lease-keeper.js';
 import { Listener } from '../claim/listener.js';
 
-export interface StationOptions {
+export interface InstanceContextOptions {
   readonly store: Store;
   readonly instanceId: string;
   readonly concurrency: number;
@@ -17,7 +17,7 @@ export interface StationOptions {
 }
 
 /** One who lives with the instance's lease. */
-export interface Crew {
+export interface LeaseListener {
   /** A slot of the instance is free that was not. */
   slotFreed(): void;
   leaseLost(reason: string): void;
@@ -31,15 +31,15 @@ export interface Crew {
  * What the engines of one instance share: its lease, its ear for wake-ups and its slots. Liveness belongs to the
  * instance, so all its work lives and dies with one small lease.
  */
-export class Station {
+export class InstanceContext {
   readonly keeper: LeaseKeeper;
   readonly listener: Listener;
   readonly slots: Slots;
   readonly #clock: Clock;
-  readonly #crew: Crew[] = [];
+  readonly #crew: LeaseListener[] = [];
   #lastRenewalAt = -Infinity;
 
-  constructor(options: StationOptions) {
+  constructor(options: InstanceContextOptions) {
     const { store, instanceId, leaseMs, concurrency, log, describe, error } = options;
     this.#clock = store.clock;
     this.slots = new Slots(concurrency);
@@ -83,12 +83,12 @@ export class Station {
     return this.#lastRenewalAt;
   }
 
-  join(crew: Crew): void {
+  join(crew: LeaseListener): void {
     this.#crew.push(crew);
   }
 
   /** One of the crew has given a slot back: others may have waited for it. */
-  freed(by: Crew): void {
+  freed(by: LeaseListener): void {
     if (this.slots.free !== 1) return;
     for (const one of this.#crew) if (one !== by) one.slotFreed();
   }

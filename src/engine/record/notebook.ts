@@ -1,6 +1,6 @@
 import type { Clock, Timer } from '../../core/clock.js';
 import { StoreError } from '../../core/errors.js';
-import { inHalves, type Blame } from '../../core/batches/bisect.js';
+import { bisect, type Blame } from '../../core/batches/bisect.js';
 import { LOG_LIMIT, type LogLine } from '../../core/records/job.js';
 import type { Lease, Note } from '../../store/port.js';
 import type { AttemptControl, Extra } from '../work-runner.js';
@@ -90,7 +90,7 @@ export class Notebook {
   /** Best effort; but what the database refuses of one job must not cost others theirs. */
   async #send(notes: readonly Note[]): Promise<void> {
     try {
-      const choked = await inHalves(notes, (part) => this.#write(part), blame);
+      const choked = await bisect(notes, (part) => this.#write(part), blame);
       for (const { item, reason } of choked)
         this.#error(new StoreError(`note on ${item.lease.id}: ${reason}`));
     } catch (error) {

@@ -4,7 +4,7 @@ import { inPieces, type Round, type Tried } from '../../core/batches/pieces.js';
 import type { Work } from '../../core/records/work.js';
 import { leaseOf, type SettleAnswer, type WorkStore } from '../../store/port.js';
 import { RefusedOutcomes, type RefusedOutcome } from './refused-outcomes.js';
-import type { Conclusion, Settling, Trigger } from '../work-runner.js';
+import type { Conclusion, Settling, WorkRunner } from '../work-runner.js';
 
 const BATCH = 500;
 /** While the store writes one batch, the next is made ready and sent, if it is full. */
@@ -28,7 +28,7 @@ interface Batch<W extends Work> {
 export interface SettlerOptions<W extends Work, S> {
   readonly store: Pick<WorkStore<W, S>, 'settle' | 'held' | 'insertFailedRun'>;
   readonly clock: Clock;
-  readonly trigger: Pick<Trigger<W, S>, 'conclude' | 'recorded'>;
+  readonly runner: Pick<WorkRunner<W, S>, 'conclude' | 'recorded'>;
   /** A lease was taken over before the outcome could be recorded. */
   readonly lost: (work: W) => void;
   readonly error: (error: unknown) => void;
@@ -269,9 +269,9 @@ export class Settler<W extends Work, S> {
 
   /** One round: decides, writes, and answers what has to be decided again. */
   async #record(batch: readonly Settling<W>[]): Promise<readonly Settling<W>[]> {
-    const { store, trigger, lost } = this.#options;
+    const { store, runner, lost } = this.#options;
     const conclusions = batch.map(({ work, finished, extra, refusals = 0 }) =>
-      trigger.conclude(work, finished, { refusals, ...(extra === undefined ? {} : { extra }) }),
+      runner.conclude(work, finished, { refusals, ...(extra === undefined ? {} : { extra }) }),
     );
     for (const [index, { failedRun }] of conclusions.entries()) {
       if (failedRun !== undefined)
@@ -282,7 +282,7 @@ export class Settler<W extends Work, S> {
     for (const [index, settling] of batch.entries()) {
       const answer = answers[index] as SettleAnswer;
       if (answer === 'settled')
-        trigger.recorded(settling.work, settling.finished, conclusions[index] as Conclusion<S>);
+        runner.recorded(settling.work, settling.finished, conclusions[index] as Conclusion<S>);
       else if (answer === 'lost') lost(settling.work);
       else if (answer === 'blocked') this.#setAside(settling);
       else if (answer === 'refused') again.push(...this.#shrink(settling, new Error('It is too large.')));

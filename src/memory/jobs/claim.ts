@@ -1,6 +1,6 @@
 import type { JobRecord } from '../../core/records/job.js';
 import { fairShare } from '../../core/batches/fair-share.js';
-import type { ClaimAnswer, ClaimRequest, Glance, Inserted, Instance, NewJob } from '../../store/port.js';
+import type { ClaimAnswer, ClaimRequest, DueSummary, Inserted, Instance, NewJob } from '../../store/port.js';
 import { assign, byTurn, claimFields, toRecord, type Row } from './records.js';
 import type { Table } from './table.js';
 import type { MemoryTransaction } from '../transaction.js';
@@ -31,7 +31,7 @@ function insertOne(table: Table, job: NewJob): Inserted {
   return { job: toRecord(row), outcome: 'created' };
 }
 
-export async function look(table: Table, names: readonly string[]): Promise<Glance> {
+export async function look(table: Table, names: readonly string[]): Promise<DueSummary> {
   const nextDue = new Map<string, Date>();
   for (const name of names) {
     for (const row of table.pending.get(name) ?? []) {
@@ -48,7 +48,7 @@ export async function claim(table: Table, request: ClaimRequest): Promise<ClaimA
   for (const name of request.limits.keys()) {
     if (table.context.paused.has(name)) continue;
     const due = [...(table.pending.get(name) ?? [])].filter(
-      (row) => row.nextRunAt <= now && table.context.gate.admits(row.id),
+      (row) => row.nextRunAt <= now && table.context.admission.admits(row.id),
     );
     heads.set(name, due.sort(byTurn));
   }

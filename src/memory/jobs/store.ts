@@ -17,7 +17,7 @@ export function memoryJobs(context: MemoryContext): JobStore<MemoryTransaction> 
   return {
     newId: () => table.newId(),
     insert: (jobs, transaction) => claiming.insert(table, jobs, transaction),
-    look: (names) => claiming.look(table, names),
+    peek: (names) => claiming.look(table, names),
     claim: (request) => claiming.claim(table, request),
     claimedUnder: (instance, token) => claiming.claimedUnder(table, instance, token),
     settle: (settlements) => settle(table, settlements),
@@ -27,7 +27,7 @@ export function memoryJobs(context: MemoryContext): JobStore<MemoryTransaction> 
     settledUnder: (lease) => holding.settledUnder(table, lease),
     begin: (lease) => holding.begin(table, lease),
     note: (notes) => holding.note(table, notes),
-    beat: (instance, except) => holding.beat(table, instance, except),
+    heartbeat: (instance, except) => holding.beat(table, instance, except),
     cancelRequests: (leases) => holding.cancelRequests(table, leases),
     heldBy: (instance, limit) => holding.heldBy(table, instance, limit),
     strays: (query) => holding.strays(table, query),

@@ -2,13 +2,13 @@ import { randomBytes } from 'node:crypto';
 import type { Clock } from '../../core/clock.js';
 import type { JobRecord, JobStatus } from '../../core/records/job.js';
 import type { Cluster, Lease, NewJob } from '../../store/port.js';
-import type { Gate } from '../admission.js';
+import type { Admission } from '../admission.js';
 import { assign, claimFields, copyOf, toRecord, type Row } from './records.js';
 
 export interface MemoryContext {
   readonly clock: Clock;
   readonly paused: Set<string>;
-  readonly gate: Gate;
+  readonly admission: Admission;
   readonly cluster: () => Cluster;
   readonly wake: () => void;
   readonly cancel: () => void;
@@ -72,7 +72,7 @@ export class Table {
     const id = job.id ?? this.newId();
     const base = { lockedAt: null, failCount: 0, updatedAt: job.createdAt };
     const row: Row = { ...copyOf(fields), ...base, id, key: id, serial: this.#serial };
-    if (claim !== undefined && this.context.gate.admits(row.id))
+    if (claim !== undefined && this.context.admission.admits(row.id))
       assign(row, { status: 'processing', ...claimFields(claim, this.now()) });
     return row;
   }

@@ -90,7 +90,7 @@ export class MemoryReactive implements ReactiveStore<MemoryTransaction> {
     const table = this.table;
     const { planner } = this;
     return {
-      look: (tasks) => claiming.look(table, plans(), tasks),
+      peek: (tasks) => claiming.look(table, plans(), tasks),
       claim: (request) => claiming.claim(table, plans(), request),
       claimedUnder: (instance, token) => claiming.claimedUnder(table, plans(), instance, token),
       settle: (settlements) => settling.settle(table, settlements),

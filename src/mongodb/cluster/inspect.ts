@@ -15,7 +15,7 @@ import type { PublishedPlan } from '../../store/reactive.js';
 import { BSON_OPTIONS, type Mongo } from '../context.js';
 import { faultText, faultyIndexes, indexScript, type IndexFault } from '../indexes.js';
 import { ownCollections, type Owned } from '../own-collections.js';
-import { taskIndexes, type Sources } from '../reactive/sources.js';
+import { taskIndexes, type MongodbSources } from '../reactive/sources.js';
 
 const OLDEST_VERSION = [6, 0] as const;
 /** Reactive tasks go on from where planning stopped, if the oplog reaches back as far. */
@@ -25,7 +25,7 @@ const FULL_SHARE = 0.9;
 
 export interface Inspected {
   readonly mongo: Mongo;
-  readonly sources: Sources;
+  readonly sources: MongodbSources;
   readonly plans: () => Promise<readonly PublishedPlan[]>;
 }
 

@@ -1,7 +1,7 @@
 /** Transactions that outlive their process: which sessions an instance has used, and their end. */
 import type { ClientSession, Document } from 'mongodb';
 import type { Mongo } from '../context.js';
-import { isTransient, sorted } from '../errors.js';
+import { isTransient, classifyError } from '../errors.js';
 
 /** A session is used again and again by the driver's pool, so an instance has few. */
 const MOST_SESSIONS = 1_000;
@@ -53,6 +53,6 @@ export async function endSessions(mongo: Mongo, row: Document): Promise<void> {
   try {
     await mongo.client.db('admin').command({ killSessions }, { readPreference: 'primary' });
   } catch (error) {
-    if (isTransient(error)) throw sorted('end the sessions of a dead instance', error, false);
+    if (isTransient(error)) throw classifyError('end the sessions of a dead instance', error, false);
   }
 }

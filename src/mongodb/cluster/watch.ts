@@ -1,7 +1,7 @@
 import type { ChangeStream, Document } from 'mongodb';
 import type { Hint, Watch, WatchHandlers } from '../../store/port.js';
 import { BSON_OPTIONS, type Mongo } from '../context.js';
-import { lacksChangeStreams, sorted } from '../errors.js';
+import { lacksChangeStreams, classifyError } from '../errors.js';
 
 /** One command per ten seconds while nothing happens. */
 const AWAIT_MS = 10_000;
@@ -71,10 +71,10 @@ export async function watch(mongo: Mongo, handlers: WatchHandlers): Promise<Watc
     await stream.close().catch(() => undefined);
     if (lacksChangeStreams(error))
       return { unavailable: 'the server has no change streams (it is not a replica set)' };
-    throw sorted('watch', error, false);
+    throw classifyError('watch', error, false);
   }
   const ended = reading.catch(async (error: unknown) => {
-    if (open) handlers.broken(sorted('watch', error, false));
+    if (open) handlers.broken(classifyError('watch', error, false));
     await stream.close().catch(() => undefined);
   });
   return {

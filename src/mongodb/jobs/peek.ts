@@ -1,5 +1,5 @@
 import type { Document } from 'mongodb';
-import type { Cluster, Glance, InstanceState, Leader } from '../../store/port.js';
+import type { Cluster, DueSummary, InstanceState, Leader } from '../../store/port.js';
 import type { TaskState } from '../../store/reactive.js';
 import { run, type GlobalDocument, type Mongo } from '../context.js';
 import { SCHEMA_VERSION } from './document.js';
@@ -98,7 +98,7 @@ function lookPipeline(mongo: Mongo, names: readonly string[]): Document[] {
   ];
 }
 
-export async function look(mongo: Mongo, names: readonly string[], again = false): Promise<Glance> {
+export async function look(mongo: Mongo, names: readonly string[], again = false): Promise<DueSummary> {
   const rows = await run('look', () =>
     mongo.jobs.aggregate<GlobalDocument>(lookPipeline(mongo, names), { hint: 'tidemill_due' }).toArray(),
   );

@@ -18,7 +18,7 @@ export function jobStore(mongo: () => Mongo): JobStore<ClientSession> {
     insert: (jobs, session) =>
       session === undefined ? insert(mongo(), jobs) : insertIn(mongo(), jobs, session),
     insertFree: (jobs) => insertFree(mongo(), jobs),
-    look: (names) => look(mongo(), names),
+    peek: (names) => look(mongo(), names),
     claim: (request) => claim(mongo(), request),
     claimedUnder: (instance, token) => claimedUnder(mongo(), instance, token),
     settle: (settlements) => settle(mongo(), settlements),
@@ -28,7 +28,7 @@ export function jobStore(mongo: () => Mongo): JobStore<ClientSession> {
     settledUnder: (lease) => holding.settledUnder(mongo(), lease),
     begin: (lease) => holding.begin(mongo(), lease),
     note: (notes) => holding.note(mongo(), notes),
-    beat: (instance, except) => holding.beat(mongo(), instance, except),
+    heartbeat: (instance, except) => holding.beat(mongo(), instance, except),
     cancelRequests: (leases) => holding.cancelRequests(mongo(), leases),
     heldBy: (instance, limit) => holding.heldBy(mongo(), instance, limit),
     strays: (query) => holding.strays(mongo(), query),

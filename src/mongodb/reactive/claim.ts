@@ -1,7 +1,14 @@
 import type { Document } from 'mongodb';
 import type { TaskRecord } from '../../core/records/task.js';
 import { fairShare } from '../../core/batches/fair-share.js';
-import type { ClaimAnswer, ClaimRequest, Cluster, Glance, Instance, NameLimit } from '../../store/port.js';
+import type {
+  ClaimAnswer,
+  ClaimRequest,
+  Cluster,
+  DueSummary,
+  Instance,
+  NameLimit,
+} from '../../store/port.js';
 import type { Source, TaskPlan } from '../../store/reactive.js';
 import { literal, run } from '../context.js';
 import { hash } from '../jobs/document.js';
@@ -10,8 +17,8 @@ import { aggregateExact, findExact } from '../exact.js';
 import { clusterPipeline, readTaskCluster } from '../jobs/peek.js';
 import { OURS, TASK_VERSION, textOf, toRecord, type TaskKey } from './document.js';
 import { queryOf } from './plan/filter.js';
-import { inHalves } from './plan/bisect.js';
-import { lookUp, nameOfSource, type Place, type Sources } from './sources.js';
+import { bisect } from './plan/bisect.js';
+import { lookUp, nameOfSource, type Place, type MongodbSources } from './sources.js';
 
 export const RUNNING: readonly string[] = ['processing', 'processing_dirty'];
 
@@ -34,7 +41,7 @@ function bySource(plans: Plans, tasks: readonly string[]): Map<string, { source:
 type Pipelines = readonly { readonly place: Place; readonly pipeline: Document[] }[];
 
 /** As `unite`; where somebody dropped a task collection, its indexes are made again. */
-async function acrossSources(sources: Sources, pipelines: Pipelines): Promise<Document[]> {
+async function acrossSources(sources: MongodbSources, pipelines: Pipelines): Promise<Document[]> {
   try {
     return await unite(sources, pipelines);
   } catch (error) {
@@ -45,7 +52,7 @@ async function acrossSources(sources: Sources, pipelines: Pipelines): Promise<Do
 }
 
 /** Runs one pipeline per source in as few commands as there are databases; who is alive comes with them. */
-async function unite(sources: Sources, pipelines: Pipelines): Promise<Document[]> {
+async function unite(sources: MongodbSources, pipelines: Pipelines): Promise<Document[]> {
   const { globals } = sources.mongo;
   const byDatabase = new Map<string, { place: Place; pipeline: Document[] }[]>();
   for (const one of pipelines) {
@@ -82,7 +89,11 @@ export const foreignPipeline: Document[] = [
   { $project: { _id: 0, kind: 'foreign' } },
 ];
 
-export async function look(sources: Sources, plans: Plans, tasks: readonly string[]): Promise<Glance> {
+export async function look(
+  sources: MongodbSources,
+  plans: Plans,
+  tasks: readonly string[],
+): Promise<DueSummary> {
   const pipelines = [...bySource(plans, tasks).values()].flatMap((group) => {
     const place = sources.place(group.source);
     return [duePipeline(group.tasks), foreignPipeline].map((pipeline) => ({ place, pipeline }));
@@ -131,7 +142,7 @@ interface Candidates {
   readonly cluster: Cluster;
 }
 
-async function candidates(sources: Sources, plans: Plans, request: ClaimRequest): Promise<Candidates> {
+async function candidates(sources: MongodbSources, plans: Plans, request: ClaimRequest): Promise<Candidates> {
   const limitOf = (task: string): NameLimit => request.limits.get(task) as NameLimit;
   const pipelines = [...bySource(plans, [...request.limits.keys()]).values()].flatMap((group) => {
     const place = sources.place(group.source);
@@ -197,7 +208,7 @@ async function readTaken(
   token: string,
 ): Promise<TaskRecord[]> {
   const records: TaskRecord[] = [];
-  const choked = await inHalves(keys, async (some) => {
+  const choked = await bisect(keys, async (some) => {
     records.push(...(await readMatching(place, plan, some, token)));
   });
   if (choked.length === 0) return records;
@@ -232,7 +243,7 @@ async function readMatching(
 }
 
 export async function claim(
-  sources: Sources,
+  sources: MongodbSources,
   plans: Plans,
   request: ClaimRequest,
 ): Promise<ClaimAnswer<TaskRecord>> {
@@ -264,7 +275,7 @@ const inOrder = (tasks: TaskRecord[]): TaskRecord[] =>
   tasks.sort((a, b) => a.scheduledAt.getTime() - b.scheduledAt.getTime());
 
 export async function claimedUnder(
-  sources: Sources,
+  sources: MongodbSources,
   plans: Plans,
   instance: Instance,
   token: string,

@@ -2,10 +2,10 @@ import { MongoError, Timestamp, type ChangeStream, type Document } from 'mongodb
 import { StoreError } from '../../core/errors.js';
 import { HistoryLostError, type Feed, type FeedEvent, type FeedRequest } from '../../store/reactive.js';
 import { BSON_OPTIONS, run, type Mongo } from '../context.js';
-import { sorted } from '../errors.js';
+import { classifyError } from '../errors.js';
 import { EXACT, exactId } from '../exact.js';
 import { textOf } from './document.js';
-import type { Sources } from './sources.js';
+import type { MongodbSources } from './sources.js';
 
 /** One command per ten seconds while nothing happens. */
 const AWAIT_MS = 10_000;
@@ -169,7 +169,7 @@ const nextTurn = <T>(value: T): Promise<T> =>
   });
 
 /** A change stream over the sources of one database. */
-export async function openFeed(sources: Sources, request: FeedRequest): Promise<Feed> {
+export async function openFeed(sources: MongodbSources, request: FeedRequest): Promise<Feed> {
   const { token } = request;
   const since = earliest(request, sources.mongo.clock.now());
   if (since === undefined)
@@ -184,7 +184,7 @@ export async function openFeed(sources: Sources, request: FeedRequest): Promise<
 }
 
 async function openStream(
-  sources: Sources,
+  sources: MongodbSources,
   { database, collections, token }: FeedRequest,
   start: { readonly startAfter?: unknown; readonly startAtOperationTime?: Timestamp },
 ): Promise<Feed> {
@@ -203,7 +203,7 @@ async function openStream(
       ? new HistoryLostError('The history of changes does not reach back to where planning stopped.', {
           cause: error,
         })
-      : sorted('watch', error, false);
+      : classifyError('watch', error, false);
   // The first token comes with the server's cursor: from here on nothing is missed.
   const opened = new Promise<unknown>((resolve) => stream.once('resumeTokenChanged', resolve));
   const first = stream.tryNext();

@@ -8,7 +8,7 @@ import { findExact } from '../exact.js';
 import { RUNNING } from './claim.js';
 import { textOf, toRecord, type TaskKey } from './document.js';
 import type { SourceOf } from './settle.js';
-import { nameOfSource, type Sources } from './sources.js';
+import { nameOfSource, type MongodbSources } from './sources.js';
 
 /** Judging work needs no snapshot. */
 const WITHOUT_SNAPSHOT = { lastObservedValues: 0 } as const;
@@ -31,7 +31,7 @@ function bySource(
 }
 
 export async function held(
-  sources: Sources,
+  sources: MongodbSources,
   leases: readonly Lease[],
   sourceOf: SourceOf,
 ): Promise<readonly (TaskRecord | undefined)[]> {
@@ -50,7 +50,11 @@ export async function held(
   });
 }
 
-export async function settledUnder(sources: Sources, lease: Lease, sourceOf: SourceOf): Promise<boolean> {
+export async function settledUnder(
+  sources: MongodbSources,
+  lease: Lease,
+  sourceOf: SourceOf,
+): Promise<boolean> {
   const { tasks } = sources.place(sourceOf((lease.key as TaskKey).task));
   const row = await run('read a settled task', () =>
     tasks.findOne({ _id: lease.key as never }, { projection: { leaseToken: 1, status: 1 } }),
@@ -58,7 +62,11 @@ export async function settledUnder(sources: Sources, lease: Lease, sourceOf: Sou
   return row === null || (!RUNNING.includes(row['status'] as string) && row['leaseToken'] === lease.token);
 }
 
-export async function begin(sources: Sources, lease: Lease, sourceOf: SourceOf): Promise<'begun' | 'lost'> {
+export async function begin(
+  sources: MongodbSources,
+  lease: Lease,
+  sourceOf: SourceOf,
+): Promise<'begun' | 'lost'> {
   const { tasks } = sources.place(sourceOf((lease.key as TaskKey).task));
   const { matchedCount } = await run('begin a task', () =>
     tasks.updateOne(
@@ -70,7 +78,7 @@ export async function begin(sources: Sources, lease: Lease, sourceOf: SourceOf):
 }
 
 async function everywhere(
-  sources: Sources,
+  sources: MongodbSources,
   all: readonly Source[],
   filter: Document,
   limit: number,
@@ -85,7 +93,7 @@ async function everywhere(
 }
 
 export async function heldBy(
-  sources: Sources,
+  sources: MongodbSources,
   all: readonly Source[],
   instance: Instance,
   limit: number,
@@ -100,7 +108,7 @@ export async function heldBy(
 
 /** Held under no lease that is valid: a claim that landed after its owner's death. */
 export async function strays(
-  sources: Sources,
+  sources: MongodbSources,
   all: readonly Source[],
   { lives, olderThanMs, limit }: StrayQuery,
 ): Promise<readonly TaskRecord[]> {

@@ -9,7 +9,7 @@ import { writeOnce } from '../majority.js';
 import { noteSession } from '../cluster/sessions.js';
 import { RUNNING } from './claim.js';
 import { textOf, type TaskKey } from './document.js';
-import type { Sources } from './sources.js';
+import type { MongodbSources } from './sources.js';
 
 /** Where a task's settlement is written. */
 export type SourceOf = (task: string) => Source;
@@ -126,7 +126,7 @@ function writeGroup(tasks: Collection, group: readonly TaskSettlement[]): Promis
 }
 
 async function settleGroup(
-  sources: Sources,
+  sources: MongodbSources,
   group: readonly TaskSettlement[],
   source: Source,
 ): Promise<readonly SettleAnswer[]> {
@@ -150,7 +150,7 @@ async function settleGroup(
 
 /** Whose settlement was written by an earlier try, and whose task was lost. */
 async function judge(
-  sources: Sources,
+  sources: MongodbSources,
   group: readonly TaskSettlement[],
   source: Source,
 ): Promise<readonly SettleAnswer[]> {
@@ -168,7 +168,7 @@ async function judge(
 }
 
 export async function settle(
-  sources: Sources,
+  sources: MongodbSources,
   settlements: readonly TaskSettlement[],
   sourceOf: SourceOf,
 ): Promise<readonly SettleAnswer[]> {
@@ -187,7 +187,7 @@ export async function settle(
 
 /** Inside the caller's transaction: its errors keep the driver's labels, by which the transaction is tried again. */
 export async function settleIn(
-  sources: Sources,
+  sources: MongodbSources,
   settlement: TaskSettlement,
   sourceOf: SourceOf,
   session: ClientSession,

@@ -56,7 +56,7 @@ export const taskIndexes: readonly IndexPlan[] = [
 export const nameOfSource = ({ database = '', collection }: Source): string => `${database}.${collection}`;
 
 /** Opens sources and their task collections, and remembers what it learnt about them. */
-export class Sources {
+export class MongodbSources {
   readonly #mongo: () => Mongo;
   readonly #nameOf: (collection: string) => string;
   readonly #create: boolean | 'unchecked';

@@ -7,7 +7,7 @@ import * as claiming from './claim.js';
 import { clean } from './plan/clean.js';
 import { depths } from './query/depths.js';
 import { historySince, openFeed } from './feed.js';
-import { Fetcher } from './query/fetch.js';
+import { MongodbFetcher } from './query/fetch.js';
 import { checkFilter, checkProjection } from './plan/filter.js';
 import * as finding from './query/find.js';
 import * as holding from './hold.js';
@@ -17,7 +17,7 @@ import { plannerStore } from './registry.js';
 import { reprocess, retryMany } from './plan/reset.js';
 import type { Located } from './query/select.js';
 import { settle, settleIn, type SourceOf } from './settle.js';
-import { nameOfSource, type Sources } from './sources.js';
+import { nameOfSource, type MongodbSources } from './sources.js';
 import * as walking from './plan/walk.js';
 
 function check(where: string, plan: TaskPlan): TaskPlan {
@@ -28,7 +28,7 @@ function check(where: string, plan: TaskPlan): TaskPlan {
 
 export function reactiveStore(
   mongo: () => Mongo,
-  sources: Sources,
+  sources: MongodbSources,
   useGlobals: (collection: string) => void,
 ): ReactiveStore<ClientSession> {
   const planner = plannerStore(mongo);
@@ -72,11 +72,11 @@ function needChangeStreams(mongo: Mongo): void {
 }
 
 function taskStore(
-  sources: Sources,
+  sources: MongodbSources,
   planner: PlannerStore,
   plans: () => ReadonlyMap<string, TaskPlan>,
 ): TaskStore<ClientSession> {
-  const fetcher = new Fetcher(() => sources);
+  const fetcher = new MongodbFetcher(() => sources);
   /** Where tasks live that somebody else defined; learnt from the registry. */
   const elsewhere = new Map<string, Source>();
   const sourceOf: SourceOf = (task) => {
@@ -94,7 +94,7 @@ function taskStore(
   ];
   const globals = (): Mongo['globals'] => sources.mongo.globals;
   return {
-    look: (tasks) => claiming.look(sources, plans(), tasks),
+    peek: (tasks) => claiming.look(sources, plans(), tasks),
     claim: (request) => claiming.claim(sources, plans(), request),
     claimedUnder: (instance, token) => claiming.claimedUnder(sources, plans(), instance, token),
     settle: (settlements) => settle(sources, settlements, sourceOf),

@@ -10,7 +10,7 @@ interface Rest {
 }
 
 /** Names that are left alone for a while after something went wrong with them: each time twice as long. */
-export class Rests {
+export class Backoffs {
   readonly #clock: Clock;
   readonly #rests = new Map<string, Rest>();
 

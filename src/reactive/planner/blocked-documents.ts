@@ -3,7 +3,7 @@ import { StoreError } from '../../core/errors.js';
 import type { HeldDocument, Poisoned, SetAside, TaskPlan } from '../../store/reactive.js';
 import type { Troubles } from './troubles.js';
 
-export interface AsideOptions {
+export interface BlockedDocumentsOptions {
   readonly clock: Clock;
   readonly stop: AbortSignal;
   /** Plans them again; what is still held is added again. */
@@ -26,8 +26,8 @@ const NONE: Documents = new Map();
  * document waits. They are recorded before the resume point moves past their changes (`keep`): a successor goes on with
  * them, and the resume point does not wait for the transaction.
  */
-export class Aside {
-  readonly #options: AsideOptions;
+export class BlockedDocuments {
+  readonly #options: BlockedDocumentsOptions;
   #waiting = new Map<string, Documents>();
   /** Those that are being planned again. */
   #tried: ReadonlyMap<string, Documents> = new Map();
@@ -38,7 +38,7 @@ export class Aside {
   #keeping: Promise<void> = Promise.resolve();
   #catchingUp: Promise<void> | undefined;
 
-  constructor(options: AsideOptions) {
+  constructor(options: BlockedDocumentsOptions) {
     this.#options = options;
   }
 

@@ -3,7 +3,7 @@ import type { TraceContext } from '../../core/tracer.js';
 import type { Change, PlanStore, Poisoned, TaskPlan } from '../../store/reactive.js';
 import { Mutex } from './mutex.js';
 
-export interface DrafterOptions {
+export interface ChangePlannerOptions {
   readonly planning: PlanStore;
   /** The plans in force on one collection. */
   readonly plansOn: (database: string, collection: string) => readonly TaskPlan[];
@@ -37,11 +37,11 @@ interface Gathered {
  * Turns ids into tasks, one statement per task and batch, for live changes and for reconciliation alike. Two statements
  * on one task at once could write an older snapshot over a newer one, so they take turns.
  */
-export class Drafter {
-  readonly #options: DrafterOptions;
+export class ChangePlanner {
+  readonly #options: ChangePlannerOptions;
   readonly #turns = new Mutex();
 
-  constructor(options: DrafterOptions) {
+  constructor(options: ChangePlannerOptions) {
     this.#options = options;
   }
 

@@ -1,6 +1,6 @@
 import type { Clock } from '../../core/clock.js';
 import type { FeedEvent, ReactiveStore, Term } from '../../store/reactive.js';
-import type { Aside } from './blocked-documents.js';
+import type { BlockedDocuments } from './blocked-documents.js';
 import type { InForce } from './plans-in-force.js';
 import type { Planned } from './leader-maintenance.js';
 import { Follower } from './follower.js';
@@ -10,7 +10,7 @@ export interface FollowersOptions {
   readonly reactive: ReactiveStore;
   readonly clock: Clock;
   readonly term: Term;
-  readonly aside: Aside;
+  readonly blocked: BlockedDocuments;
   readonly troubles: Troubles;
   readonly stop: AbortSignal;
   /** Plans what a batch says; resolves only when that has succeeded. */
@@ -134,7 +134,7 @@ export class Followers {
 
   async #reached(database: string, token: unknown): Promise<void> {
     // What was set aside is on record first: from here on no successor meets its changes again.
-    await this.#options.aside.keep();
+    await this.#options.blocked.keep();
     this.#tokens[database] = token;
     this.#unsaved.add(database);
     await this.#saveTokens();

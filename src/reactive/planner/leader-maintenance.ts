@@ -5,11 +5,11 @@ import type { Logger } from '../../core/logger.js';
 import type { Meter } from '../../core/meter.js';
 import type { ReactiveStore, Source, TaskPlan, TaskState, Term } from '../../store/reactive.js';
 import { nextTime } from '../definition.js';
-import type { Drafter } from './change-planner.js';
+import type { ChangePlanner } from './change-planner.js';
 import type { TaskEvents } from '../events.js';
 import { Reconciler } from './reconciler.js';
-import { Rests } from './backoffs.js';
-import { PageSize, Turns, type Chore } from './turns.js';
+import { Backoffs } from './backoffs.js';
+import { PageSize, ChoreTurns, type Chore } from './turns.js';
 
 /** A task that is planned by, and what the cluster knows of it. */
 export interface Planned {
@@ -18,9 +18,9 @@ export interface Planned {
   state: TaskState;
 }
 
-export interface ChoresOptions {
+export interface LeaderMaintenanceOptions {
   readonly reactive: ReactiveStore;
-  readonly drafter: Drafter;
+  readonly changes: ChangePlanner;
   readonly clock: Clock;
   readonly term: Term;
   readonly instanceId: string;
@@ -64,19 +64,19 @@ const cleanupKey = ({ task }: TaskPlan): string => `cleanup\0${task}`;
  * due, and deletes tasks whose time is over. These take turns page by page, the smallest first, so that a small
  * collection never waits for a large one to end.
  */
-export class Chores {
-  readonly #options: ChoresOptions;
+export class LeaderMaintenance {
+  readonly #options: LeaderMaintenanceOptions;
   /** Tasks that failed for a reason of their own: they are tried again later, and others do not wait for them. */
-  readonly #rests: Rests;
-  readonly #turns = new Turns();
+  readonly #backoffs: Backoffs;
+  readonly #turns = new ChoreTurns();
   #working: Promise<void> | undefined;
   /** More may be due by now. */
   #asked = false;
   readonly #reconciling = new Map<string, { readonly collection: string; readonly by: Reconciler }>();
 
-  constructor(options: ChoresOptions) {
+  constructor(options: LeaderMaintenanceOptions) {
     this.#options = options;
-    this.#rests = new Rests(options.clock);
+    this.#backoffs = new Backoffs(options.clock);
   }
 
   /** What is being looked at as a whole, and how many of its documents have been. */
@@ -90,7 +90,7 @@ export class Chores {
   /** Begins what is due, beside what is being done. */
   start(): void {
     this.#asked = true;
-    this.#rests.wake();
+    this.#backoffs.wake();
     this.#working ??= this.#work().finally(() => {
       this.#working = undefined;
       if (this.#asked && !this.#options.stop.aborted) this.start();
@@ -108,13 +108,13 @@ export class Chores {
     // What is due now is opened after the page under way, and then it is asked again.
     if (this.#asked) return Infinity;
     const times = [...plans().values()]
-      .filter(({ plan }) => !this.#rests.isResting(plan.task))
+      .filter(({ plan }) => !this.#backoffs.isResting(plan.task))
       .flatMap((planned) => [
         this.#isWanted(planned) ? null : this.#reconcileAt(planned),
         this.#turns.has(cleanupKey(planned.plan)) ? null : this.#cleanAt(planned),
       ]);
     const next = Math.min(...times.map((time) => time?.getTime() ?? Infinity));
-    return Math.min(this.#rests.nextIn(plans().keys()), Math.max(0, next - clock.now()));
+    return Math.min(this.#backoffs.nextIn(plans().keys()), Math.max(0, next - clock.now()));
   }
 
   async #work(): Promise<void> {
@@ -161,7 +161,7 @@ export class Chores {
     const { clock, plans, idle } = this.#options;
     this.#asked = false;
     const now = new Date(clock.now());
-    const awake = [...plans().values()].filter(({ plan }) => !this.#rests.isResting(plan.task));
+    const awake = [...plans().values()].filter(({ plan }) => !this.#backoffs.isResting(plan.task));
     for (const planned of awake) await this.#requestIfDue(planned, now);
     for (const group of this.#groups(awake)) await this.#openReconciliation(group);
     for (const planned of awake) if (this.#isCleaningDue(planned, now)) await this.#openCleanup(planned);
@@ -241,13 +241,13 @@ export class Chores {
   #failed(task: string, problem: unknown, where: string): void {
     const { stop, error, troubled } = this.#options;
     if (stop.aborted) return;
-    this.#rests.begin(task);
+    this.#backoffs.begin(task);
     troubled(task, problem);
     error(problem, where);
   }
 
   #succeeded(task: string): void {
-    this.#rests.end(task);
+    this.#backoffs.end(task);
     this.#options.untroubled(task);
   }
 
@@ -304,7 +304,7 @@ export class Chores {
 
   /** A task whose statements are refused drops out (`failed`), and the others of its collection go on. */
   #reconciler(failed: Set<string>, group: readonly Planned[], mark: readonly string[]): Reconciler {
-    const { reactive, drafter, reconcileRate, planned, stop } = this.#options;
+    const { reactive, changes, reconcileRate, planned, stop } = this.#options;
     const dropsOut = (task: string): boolean =>
       failed.has(task) || !group.some((one) => one.plan.task === task && this.#isMeant(one));
     const orFails = async ({ task }: TaskPlan, work: () => Promise<void>): Promise<void> => {
@@ -328,11 +328,11 @@ export class Chores {
       planner: reactive.planner,
       rate: reconcileRate,
       plan: async (plans: readonly TaskPlan[], ids: readonly unknown[]): Promise<void> => {
-        await Promise.all(plans.map((one) => orFails(one, () => drafter.plan(one, ids))));
+        await Promise.all(plans.map((one) => orFails(one, () => changes.plan(one, ids))));
         planned();
       },
       unmatch: (one: TaskPlan, ids: readonly unknown[]): Promise<void> =>
-        orFails(one, () => drafter.unmatch(one, ids)),
+        orFails(one, () => changes.unmatch(one, ids)),
     };
     const plans = group.map(({ plan }) => plan);
     const [{ source }] = plans as [TaskPlan];
@@ -355,7 +355,7 @@ export class Chores {
 
   /** A successor goes on from where it had come. */
   async *#clean(planned: Planned): AsyncGenerator<number, void> {
-    const { clock, log, reactive, drafter } = this.#options;
+    const { clock, log, reactive, changes } = this.#options;
     const { plan, state } = planned;
     const pageSize = new PageSize();
     let after = state.cleanedUpTo ?? undefined;
@@ -365,7 +365,7 @@ export class Chores {
       const began = clock.monotonic();
       // In turn: a document that comes back between the look and the deletion would lose the task of its return.
       const cleaned = await this.#patiently(() =>
-        drafter.inTurn(plan, () => reactive.planning.clean(plan, page)),
+        changes.inTurn(plan, () => reactive.planning.clean(plan, page)),
       );
       pageSize.took(clock.monotonic() - began);
       total += cleaned.deleted;

@@ -15,11 +15,11 @@ import type {
   TaskState,
   Term,
 } from '../../store/reactive.js';
-import { Aside } from './blocked-documents.js';
+import { BlockedDocuments } from './blocked-documents.js';
 import { evolve, plansInForce, type InForce } from './plans-in-force.js';
-import { Bell } from '../peer-notifier.js';
-import { Chores, type Planned } from './leader-maintenance.js';
-import { Drafter } from './change-planner.js';
+import { PeerNotifier } from '../peer-notifier.js';
+import { LeaderMaintenance, type Planned } from './leader-maintenance.js';
+import { ChangePlanner } from './change-planner.js';
 import type { TaskEvents } from '../events.js';
 import { Followers } from './followers.js';
 import { recordLeftOut, type LeftOut } from './left-out.js';
@@ -68,10 +68,10 @@ export class Planner {
   /** Tasks whose collection is not what it was when they were prepared. */
   readonly #unprepared = new Set<string>();
   readonly #followers: Followers;
-  readonly #drafter: Drafter;
-  readonly #aside: Aside;
-  readonly #bell: Bell;
-  readonly #chores: Chores;
+  readonly #changes: ChangePlanner;
+  readonly #blocked: BlockedDocuments;
+  readonly #notifier: PeerNotifier;
+  readonly #maintenance: LeaderMaintenance;
   readonly #troubles: Troubles;
   #working: Promise<void> = Promise.resolve();
   #nudged = true;
@@ -91,15 +91,15 @@ export class Planner {
     const error = (problem: unknown): void => options.error(problem, 'plan');
     const stop = this.#stop.signal;
     this.#troubles = new Troubles(clock);
-    this.#drafter = new Drafter({
+    this.#changes = new ChangePlanner({
       ...options,
       planning: reactive.planning,
       plansOn: (database, collection) => this.#plansOn(database, [collection]),
-      blocked: (plan, choked) => this.#aside.add(plan, choked),
+      blocked: (plan, choked) => this.#blocked.add(plan, choked),
       refused: (plan, problem) => this.#refused(plan, problem),
       error,
     });
-    this.#aside = new Aside({
+    this.#blocked = new BlockedDocuments({
       clock,
       stop,
       retry: (task, ids) => this.#planAgain(task, ids),
@@ -109,7 +109,7 @@ export class Planner {
     });
     this.#followers = new Followers({
       ...options,
-      aside: this.#aside,
+      blocked: this.#blocked,
       troubles: this.#troubles,
       stop,
       plan: (database, events) => this.#planEvents(database, events),
@@ -117,17 +117,17 @@ export class Planner {
       error: (problem) => options.error(problem, 'watch'),
       again: () => this.nudge(),
     });
-    this.#bell = new Bell({ clock, stop, ring: () => reactive.planner.ring(false), error });
-    this.#chores = new Chores({
+    this.#notifier = new PeerNotifier({ clock, stop, ring: () => reactive.planner.ring(false), error });
+    this.#maintenance = new LeaderMaintenance({
       ...options,
-      drafter: this.#drafter,
+      changes: this.#changes,
       stop,
       plans: () => this.#plans,
       isFollowed: ({ database = '' }) => this.#followers.isOpen(database),
       troubled: (task, problem) => this.#troubles.begin(task, problem),
       untroubled: (task) => this.#troubles.end(task),
       planned: () => this.#ring(),
-      keepAside: () => this.#aside.keep(),
+      keepAside: () => this.#blocked.keep(),
       overtaken,
       again: () => this.nudge(),
       idle: () => this.#wake?.(),
@@ -145,8 +145,8 @@ export class Planner {
     const since = await this.#historySince();
     return {
       lagMs,
-      reconciling: this.#chores.reconciling,
-      setAside: this.#aside.size,
+      reconciling: this.#maintenance.reconciling,
+      setAside: this.#blocked.size,
       ...(times.length === 0 ? {} : { lastReconciledAt: Math.max(...times) }),
       ...(since === undefined || resumeAt === undefined
         ? {}
@@ -180,10 +180,10 @@ export class Planner {
     this.#stop.abort();
     this.#wake?.();
     await this.#working;
-    await this.#chores.ended();
+    await this.#maintenance.ended();
     await this.#followers.stop();
-    await this.#aside.ended();
-    await this.#bell.quiet();
+    await this.#blocked.ended();
+    await this.#notifier.quiet();
   }
 
   async #run(): Promise<void> {
@@ -207,7 +207,7 @@ export class Planner {
       this.#nudged = false;
       try {
         await this.#refresh();
-        this.#chores.start();
+        this.#maintenance.start();
       } catch (problem) {
         if (!this.#isOver()) error(problem, 'plan');
         this.#nudged = true;
@@ -221,7 +221,7 @@ export class Planner {
     const { clock } = this.#options;
     const end = clock.monotonic() + CHORES_MS;
     while (!this.#nudged && !this.#isOver()) {
-      const waitMs = Math.min(end - clock.monotonic(), this.#chores.dueIn());
+      const waitMs = Math.min(end - clock.monotonic(), this.#maintenance.dueIn());
       if (waitMs <= 0) return;
       const wake = new AbortController();
       this.#wake = () => wake.abort();
@@ -285,7 +285,7 @@ export class Planner {
     // Before the feeds: what one of them brings while another is being opened must find its plans.
     for (const task of this.#unprepared) next.delete(task);
     this.#plans = next;
-    this.#aside.restore(this.#kept);
+    this.#blocked.restore(this.#kept);
     this.#kept = [];
     // Feeds first: what changes from now on is heard before anything is looked at.
     await this.#followers.follow(next, newcomers);
@@ -360,8 +360,8 @@ export class Planner {
     // Left out: it is reconciled when it comes back.
     if (plan === undefined) return;
     try {
-      await this.#drafter.plan(plan, ids);
-      await this.#drafter.unmatch(plan, ids);
+      await this.#changes.plan(plan, ids);
+      await this.#changes.unmatch(plan, ids);
     } catch (problem) {
       if (isTransient(problem)) throw problem;
       await this.#refused(plan, problem);
@@ -410,7 +410,7 @@ export class Planner {
     }
     if (changes.length === 0) return;
     const { meter, tracer } = this.#options;
-    const plan = (trace?: TraceContext): Promise<void> => this.#drafter.changes(database, changes, trace);
+    const plan = (trace?: TraceContext): Promise<void> => this.#changes.changes(database, changes, trace);
     await (tracer()?.plan(changes.length, plan) ?? plan());
     meter.planned(changes.length);
     this.#ring();
@@ -433,13 +433,13 @@ export class Planner {
 
   /** Wakes the instances elsewhere, whether or not any was known so far. */
   ringElsewhere(): void {
-    this.#bell.ring();
+    this.#notifier.notify();
   }
 
   /** Whoever works here looks at once; instances elsewhere hear the bell. */
   #ring(): void {
     this.#options.planned();
-    if (!this.#options.alone()) this.#bell.ring();
+    if (!this.#options.alone()) this.#notifier.notify();
   }
 }
 

@@ -19,7 +19,7 @@ interface Entry {
 }
 
 /** Whose turn it is: whoever has waited longest; of those that have not begun, the smallest. */
-export class Turns {
+export class ChoreTurns {
   readonly #entries = new Map<string, Entry>();
   #count = 0;
 

@@ -8,7 +8,7 @@ import { checkKeys, checkOneOf } from '../../core/options.js';
 import { toTask, type TaskRecord } from '../../core/records/task.js';
 import { afterTransaction, endOf, thrownOutcome } from '../../engine/record/ending.js';
 import type { LaneOptions } from '../../engine/claim/lanes.js';
-import type { About, AttemptControl, Conclusion, Trigger } from '../../engine/work-runner.js';
+import type { About, AttemptControl, Conclusion, WorkRunner } from '../../engine/work-runner.js';
 import type { Cluster, Store, TaskAdvert } from '../../store/port.js';
 import type { TaskSettlement, TaskStore } from '../../store/reactive.js';
 import { toInstant, type Duration } from '../../time/duration.js';
@@ -18,7 +18,7 @@ import type { GetDocumentOptions, TaskContext } from './context.js';
 import type { CompiledTask } from '../definition.js';
 import type { TaskEvents } from '../events.js';
 
-export interface TaskTriggerOptions {
+export interface TaskRunnerOptions {
   readonly store: Store;
   readonly tasks: TaskStore;
   readonly definitions: ReadonlyMap<string, CompiledTask>;
@@ -39,15 +39,15 @@ export interface TaskTriggerOptions {
 }
 
 /** Reactive tasks, as the engine sees them. */
-export class TaskTrigger implements Trigger<TaskRecord, TaskSettlement> {
-  readonly #options: TaskTriggerOptions;
+export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement> {
+  readonly #options: TaskRunnerOptions;
   /** Names that this instance holds back, and until when. */
   readonly #throttled = new Map<string, { readonly until: Date; readonly timer: Timer }>();
   readonly #completing = new Set<string>();
   #inForce: NonNullable<Cluster['inForce']> = new Map();
   readonly #runs = new Map<string, RunCounter>();
 
-  constructor(options: TaskTriggerOptions) {
+  constructor(options: TaskRunnerOptions) {
     this.#options = options;
   }
 
@@ -286,7 +286,7 @@ class Run {
   readonly #task: TaskRecord;
   readonly #attempt: AttemptControl;
   readonly #definition: CompiledTask;
-  readonly #options: TaskTriggerOptions;
+  readonly #options: TaskRunnerOptions;
   readonly #hooks: RunHooks;
   readonly #startedAt: number;
   #deferredTo: Date | undefined;
@@ -296,7 +296,7 @@ class Run {
     task: TaskRecord,
     attempt: AttemptControl,
     definition: CompiledTask,
-    options: TaskTriggerOptions,
+    options: TaskRunnerOptions,
     hooks: RunHooks,
   ) {
     this.#task = task;

@@ -54,9 +54,9 @@ const FOR_MS = 1_000;
  * Rings for jobs in transactions of others, whose commit is not seen here: a few times in the second after the insert.
  * A notification inside the transaction would be exact, but those that carry one commit one after the other.
  */
-export class Bell {
+export class Notifier {
   /** `notify: 'commit'`: a caller's transaction carries the notification itself. */
-  readonly ringsAtCommit: boolean;
+  readonly notifiesAtCommit: boolean;
   readonly #driver: Driver;
   readonly #names: Names;
   /** Transactions of our own with jobs in them: their commit is seen, and rung for at once. */
@@ -67,12 +67,12 @@ export class Bell {
   constructor(driver: Driver, names: Names, ringsAtCommit: boolean) {
     this.#driver = driver;
     this.#names = names;
-    this.ringsAtCommit = ringsAtCommit;
+    this.notifiesAtCommit = ringsAtCommit;
   }
 
   /** Jobs were put into a transaction that will be committed later. */
   afterCommit(transaction: Queryable): void {
-    if (this.ringsAtCommit) return;
+    if (this.notifiesAtCommit) return;
     this.#awaited.add(transaction);
     this.#endsAt = performance.now() + FOR_MS;
     this.#timer ??= realTimer(EVERY_MS, () => this.#again());
@@ -80,11 +80,11 @@ export class Bell {
 
   /** A transaction of our own was committed. */
   committed(transaction: Queryable): void {
-    if (this.#awaited.delete(transaction)) this.ring(wakeMessage());
+    if (this.#awaited.delete(transaction)) this.notify(wakeMessage());
   }
 
   /** Best effort: whoever is not woken finds the work by its poll. */
-  ring(text: string): void {
+  notify(text: string): void {
     void this.#driver
       .query('select pg_notify($1::text, $2::text)::text as json', [this.#names.channel, text])
       .catch(() => undefined);
@@ -98,7 +98,7 @@ export class Bell {
 
   #again(): void {
     this.#timer = undefined;
-    this.ring(wakeMessage());
+    this.notify(wakeMessage());
     if (performance.now() < this.#endsAt) this.#timer = realTimer(EVERY_MS, () => this.#again());
   }
 }

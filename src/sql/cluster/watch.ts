@@ -4,7 +4,7 @@ import type { TidemillError } from '../../core/errors.js';
 import type { Watch, WatchHandlers } from '../../store/port.js';
 import { hear, parsed, type Message } from './notifier.js';
 import type { Sql } from '../connection/connection.js';
-import { run, sorted } from '../connection/errors.js';
+import { run, classifyError } from '../connection/errors.js';
 
 /** A pooler that gives every statement another connection swallows what is said on the one that listens. */
 const HEARD_WITHIN_MS = 2_000;
@@ -30,7 +30,7 @@ export async function watch(
         else hear(text, handlers);
       },
       broken: (error) => {
-        broken = sorted('listen', error);
+        broken = classifyError('listen', error);
         heard.abort();
         handlers.broken(broken);
       },

@@ -28,7 +28,7 @@ const retried = (on: Queryable): Queryable => ({
 export const withRetries = (driver: Driver): Driver => ({
   ...driver,
   ...retried(driver),
-  often: retried(driver.often),
+  prepared: retried(driver.prepared),
   unhurried: retried(driver.unhurried),
   vital: (limitMs) => retried(driver.vital(limitMs)),
   transaction: (work, pace) => again(() => driver.transaction(work, pace)),

@@ -1,6 +1,6 @@
 import { StoreError } from '../../core/errors.js';
 import { ServerClock } from '../../core/server-clock.js';
-import { Bell } from '../cluster/notifier.js';
+import { Notifier } from '../cluster/notifier.js';
 import type { Driver, Queryable } from './driver.js';
 import { run } from './errors.js';
 import { withRetries } from './conflicts.js';
@@ -24,7 +24,7 @@ export interface Sql {
   readonly driver: Driver;
   readonly names: Names;
   readonly clock: ServerClock;
-  readonly bell: Bell;
+  readonly notifier: Notifier;
   readonly leaseNow: () => string;
   readonly tidy: () => Promise<void>;
   /** Handles of transactions that the store itself has begun, and not ended. */
@@ -85,7 +85,7 @@ export class Connection {
     this.#opening = undefined;
     this.#open = undefined;
     const sql = await opening.catch(() => undefined);
-    sql?.bell.stop();
+    sql?.notifier.stop();
     await sql?.driver.close();
   }
 
@@ -102,12 +102,12 @@ export class Connection {
         await driver.close().catch(() => undefined);
         throw error;
       }
-      const bell = new Bell(driver, names, notify === 'commit');
+      const notifier = new Notifier(driver, names, notify === 'commit');
       return {
         driver,
         names,
         clock: this.clock,
-        bell,
+        notifier,
         leaseNow,
         tidy: async () => tidy?.(names),
         ownTransactions: new WeakSet(),

@@ -27,7 +27,7 @@ export interface Listening {
 /** An open database. A query is a statement by itself; those of a transaction go through its own handle. */
 export interface Driver extends Queryable {
   /** The same for statements on few rows that are asked again and again: their plan may be kept for a while. */
-  readonly often: Queryable;
+  readonly prepared: Queryable;
   /** For statements that may take long, such as those on a whole table. All others are given up after a while. */
   readonly unhurried: Queryable;
   /**

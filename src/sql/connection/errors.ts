@@ -59,7 +59,7 @@ export const isAnswered = (error: unknown): boolean => {
 };
 
 /** A driver's error as one of ours; ours pass through. */
-export function sorted(what: string, error: unknown, outcomeUnknown = false): TidemillError {
+export function classifyError(what: string, error: unknown, outcomeUnknown = false): TidemillError {
   if (error instanceof TidemillError) return error;
   if (isUnstorable(error)) {
     const message = `${what}: the database refused it for good: ${reasonOf(error)}`;
@@ -77,6 +77,6 @@ export async function run<T>(what: string, statements: () => Promise<T>, outcome
   try {
     return await statements();
   } catch (error) {
-    throw sorted(what, error, outcomeUnknown && !isRolledBack(error));
+    throw classifyError(what, error, outcomeUnknown && !isRolledBack(error));
   }
 }

@@ -16,7 +16,7 @@ function isKnownToHaveBegun(on: Queryable): boolean {
  * Refuses a client on which nobody called BEGIN: what is written there is committed at once, whatever becomes of the rest. Who
  * does not know it asks by a lock that hinders nobody, and that the server gives to transactions only.
  */
-export async function checkBegun(sql: Sql, on: Queryable): Promise<void> {
+export async function requireTransaction(sql: Sql, on: Queryable): Promise<void> {
   if (sql.ownTransactions.has(on) || isKnownToHaveBegun(on)) return;
   try {
     await sql.driver.limited(on).query(`lock table ${sql.names.jobs} in access share mode`);

@@ -104,7 +104,7 @@ export async function lock(
 ): Promise<readonly DocumentJob[]> {
   const guarded = request.lockUntil.getTime() > clock.now();
   const { text, args } = lockStatement(table, { ...request, guarded });
-  const { rows } = await run('lock documents', () => driver.often.query(text, args.texts), true);
+  const { rows } = await run('lock documents', () => driver.prepared.query(text, args.texts), true);
   const jobs = rows.map(({ json }) => readJob(table, json as string));
   return jobs.sort((a, b) => Number(a.sleepUntil) - Number(b.sleepUntil));
 }
@@ -187,7 +187,7 @@ export async function look(
 ): Promise<DocumentLook> {
   const { text, args } = lookStatement(table, request);
   const sentAt = clock.monotonic();
-  const { rows } = await run('look for documents', () => driver.often.query(text, args.texts));
+  const { rows } = await run('look for documents', () => driver.prepared.query(text, args.texts));
   const seen = parseExact(rows[0]?.['json'] as string) as {
     readonly now: string;
     readonly due: string | null;

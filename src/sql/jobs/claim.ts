@@ -115,7 +115,7 @@ export async function claim(sql: Sql, request: ClaimRequest): Promise<ClaimAnswe
     const limits = limitsOf(request);
     return claimBy(sql, sql.driver, request, claimStatement(sql), limits, limits);
   }
-  return claimBy(sql, sql.driver.often, request, hintedStatement(sql), ids, []);
+  return claimBy(sql, sql.driver.prepared, request, hintedStatement(sql), ids, []);
 }
 
 async function claimBy(

@@ -6,7 +6,7 @@ import { LOCK_MS } from '../connection/around-locks.js';
 import { wakeMessage } from '../cluster/notifier.js';
 import type { Sql } from '../connection/connection.js';
 import type { Queryable } from '../connection/driver.js';
-import { isLocked, isRolledBack, sorted } from '../connection/errors.js';
+import { isLocked, isRolledBack, classifyError } from '../connection/errors.js';
 import { checked, winnersStatement, write, type Identified, type Writing } from './new-jobs.js';
 import { recordOfNew, toRecord, type Row } from './record.js';
 import { mayBeMarked } from '../connection/values.js';
@@ -77,7 +77,7 @@ class Insertion {
 
   /** What the driver threw, as an error of ours. One that says that nothing was sent is about a later statement. */
   sorted(error: unknown): Error {
-    const known = sorted('enqueue', error, this.#wrote || !isRolledBack(error));
+    const known = classifyError('enqueue', error, this.#wrote || !isRolledBack(error));
     const isPart = this.#wrote && known instanceof StoreError && !known.outcomeUnknown;
     return isPart ? partlyStored(known) : known;
   }
@@ -137,7 +137,7 @@ const heldUp = (cause: unknown, outcomeUnknown: boolean): StoreError =>
 const outcomeOf = (job: Identified, winner: JobRecord): Inserted['outcome'] =>
   job.ownId !== true && winner.id === job.id ? 'created' : 'existing';
 
-const alone = (sql: Sql, lockMs: number): Writing => ({ on: sql.driver.often, rings: true, lockMs });
+const alone = (sql: Sql, lockMs: number): Writing => ({ on: sql.driver.prepared, rings: true, lockMs });
 
 export async function insert(sql: Sql, jobs: readonly NewJob[]): Promise<readonly Inserted[]> {
   const insertion = new Insertion(sql, jobs);
@@ -175,7 +175,7 @@ async function apart(sql: Sql, insertion: Insertion): Promise<void> {
   );
   for (const at of insertion.open) await leftOut(insertion, [at], alone(sql, AT_ONCE_MS));
   // The one that was to wake others may be among those that wait.
-  sql.bell.ring(wakeMessage());
+  sql.notifier.notify(wakeMessage());
 }
 
 /** Inserts these; answers them all if one of them waits for a lock. */
@@ -199,9 +199,9 @@ export async function insertIn(
   jobs: readonly NewJob[],
   transaction: Queryable,
 ): Promise<readonly Inserted[]> {
-  if (jobs.some((job) => job.wake === true)) sql.bell.afterCommit(transaction);
+  if (jobs.some((job) => job.wake === true)) sql.notifier.afterCommit(transaction);
   const insertion = new Insertion(sql, jobs);
   const on = sql.driver.limited(transaction);
-  await insertion.insert(insertion.open, { on, rings: sql.bell.ringsAtCommit });
+  await insertion.insert(insertion.open, { on, rings: sql.notifier.notifiesAtCommit });
   return insertion.answers as readonly Inserted[];
 }

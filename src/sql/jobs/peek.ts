@@ -1,4 +1,4 @@
-import type { Glance } from '../../store/port.js';
+import type { DueSummary } from '../../store/port.js';
 import { clusterJson, readCluster, type ClusterRow } from '../cluster/cluster.js';
 import type { Sql } from '../connection/connection.js';
 import { run } from '../connection/errors.js';
@@ -18,7 +18,7 @@ export const dueStatement = (sql: Sql): string => `
     ) j))::text as json`;
 
 /** Everything an idle instance wants to know, in one statement. */
-export async function look(sql: Sql, names: readonly string[]): Promise<Glance> {
+export async function look(sql: Sql, names: readonly string[]): Promise<DueSummary> {
   const values = [JSON.stringify(names.filter(isStorable))];
   const [row] = await run('look', () =>
     rows<{ cluster: ClusterRow; due: [string, number][] }>(sql.driver, dueStatement(sql), values),

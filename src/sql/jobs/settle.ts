@@ -2,7 +2,7 @@ import { LOG_LIMIT } from '../../core/records/job.js';
 import type { SettleAnswer, SettledFields, Settlement } from '../../store/port.js';
 import { limitedRows, settleAround } from '../connection/around-locks.js';
 import { batchOf, type BatchColumn } from '../connection/batch.js';
-import { checkBegun } from '../connection/require-transaction.js';
+import { requireTransaction } from '../connection/require-transaction.js';
 import { RING, wakeMessage } from '../cluster/notifier.js';
 import type { Sql } from '../connection/connection.js';
 import type { Queryable } from '../connection/driver.js';
@@ -239,7 +239,7 @@ export async function settle(sql: Sql, settlements: readonly Settlement[]): Prom
   return run('settle', async () => {
     try {
       // A plan for one is not good for many.
-      const on = settlements.length === 1 ? sql.driver.often : sql.driver;
+      const on = settlements.length === 1 ? sql.driver.prepared : sql.driver;
       return await settleAround(settlements, (skipsLocked) =>
         settleOn(sql, on, settlements, { skipsLocked, alone: true, rings: true }),
       );
@@ -264,8 +264,8 @@ export async function settleIn(
   settlement: Settlement,
   transaction: Queryable,
 ): Promise<SettleAnswer> {
-  await checkBegun(sql, transaction);
-  const manner = { skipsLocked: false, alone: false, rings: sql.bell.ringsAtCommit };
+  await requireTransaction(sql, transaction);
+  const manner = { skipsLocked: false, alone: false, rings: sql.notifier.notifiesAtCommit };
   const [answer] = await settleOn(sql, sql.driver.limited(transaction), [settlement], manner);
   return answer === 'settled' ? 'settled' : 'lost';
 }

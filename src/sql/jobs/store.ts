@@ -22,7 +22,7 @@ export function jobStore(sql: () => Sql): JobStore<Queryable> {
     insert: (jobs, transaction) =>
       transaction === undefined ? insert(sql(), jobs) : insertIn(sql(), jobs, transaction),
     insertFree: (jobs) => insertFree(sql(), jobs),
-    look: (names) => look(sql(), names),
+    peek: (names) => look(sql(), names),
     claim: (request) => claim(sql(), request),
     claimedUnder: (instance, token) => claimedUnder(sql(), instance, token),
     settle: (settlements) => settle(sql(), settlements),
@@ -33,7 +33,7 @@ export function jobStore(sql: () => Sql): JobStore<Queryable> {
     settledUnder: (lease) => holding.settledUnder(sql(), lease),
     begin: (lease) => holding.begin(sql(), lease),
     note: (notes) => holding.note(sql(), notes),
-    beat: (instance, except) => holding.beat(sql(), instance, except),
+    heartbeat: (instance, except) => holding.beat(sql(), instance, except),
     cancelRequests: (leases) => holding.cancelRequests(sql(), leases),
     heldBy: (instance, limit) => holding.heldBy(sql(), instance, limit),
     strays: (query) => holding.strays(sql(), query),
@@ -67,10 +67,10 @@ export function jobStore(sql: () => Sql): JobStore<Queryable> {
 }
 
 /** Both are news: work may start again, and what was taken ahead must not start. */
-async function pauseName({ driver, names, bell }: Sql, name: string, paused: boolean): Promise<void> {
+async function pauseName({ driver, names, notifier }: Sql, name: string, paused: boolean): Promise<void> {
   const text = paused
     ? `insert into ${names.pauses} (kind, name) values ('jobs', $1::text) on conflict do nothing`
     : `delete from ${names.pauses} where kind = 'jobs' and name = $1::text`;
   await run(paused ? 'pause' : 'resume', () => driver.query(text, [name]));
-  bell.ring(wakeMessage());
+  notifier.notify(wakeMessage());
 }

@@ -1,6 +1,6 @@
 import { StoreError } from '../../core/errors.js';
 import type { TaskRecord } from '../../core/records/task.js';
-import type { ClaimAnswer, ClaimRequest, Cluster, Glance, Instance } from '../../store/port.js';
+import type { ClaimAnswer, ClaimRequest, Cluster, DueSummary, Instance } from '../../store/port.js';
 import type { TaskPlan } from '../../store/reactive.js';
 import { clusterJson, readCluster, type ClusterRow } from '../cluster/cluster.js';
 import type { Sql } from '../connection/connection.js';
@@ -14,7 +14,7 @@ import { found, given, holds, namesOf } from './place.js';
 import { whereOf } from './plan/plan.js';
 import { answering, COLUMNS, IS_RUNNING, leaseKey, records, toRecord, type ShapeOf } from './record.js';
 import type { Shape } from '../tables/shape.js';
-import type { Sources } from './sources.js';
+import type { SqlSources } from './sources.js';
 import { withShape } from './statements.js';
 import { conditionOf } from '../tables/translate.js';
 
@@ -56,7 +56,7 @@ export const lookStatement = (sql: Sql): string => `
       order by scheduled_at, key limit 1
     ) k))::text as json`;
 
-export async function look(sql: Sql, tasks: readonly string[]): Promise<Glance> {
+export async function look(sql: Sql, tasks: readonly string[]): Promise<DueSummary> {
   const values = [JSON.stringify(tasks.filter(isStorable))];
   const [row] = await run('look for tasks', () =>
     rows<{ cluster: TaskClusterRow; due: [string, number][] }>(sql.driver, lookStatement(sql), values),
@@ -118,7 +118,7 @@ export function matchingStatement(
  * whose error may pass nothing is known, nor of any where the server refuses the question: their handlers meet the error.
  */
 async function matching(
-  sources: Sources,
+  sources: SqlSources,
   plan: TaskPlan,
   keys: readonly string[],
 ): Promise<ReadonlyMap<string, boolean>> {
@@ -144,7 +144,7 @@ async function matching(
 
 /** Asked right after the claim, for each task of it. */
 async function withMatches(
-  sources: Sources,
+  sources: SqlSources,
   plans: Plans,
   tasks: readonly TaskRecord[],
 ): Promise<readonly TaskRecord[]> {
@@ -169,7 +169,7 @@ async function withMatches(
 }
 
 export async function claim(
-  sources: Sources,
+  sources: SqlSources,
   plans: Plans,
   shapeOf: ShapeOf,
   request: ClaimRequest,
@@ -200,7 +200,7 @@ export async function claim(
 }
 
 export async function claimedUnder(
-  sources: Sources,
+  sources: SqlSources,
   plans: Plans,
   shapeOf: ShapeOf,
   instance: Instance,

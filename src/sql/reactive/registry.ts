@@ -14,16 +14,16 @@ import type { Sql } from '../connection/connection.js';
 import { run } from '../connection/errors.js';
 import { ms } from '../jobs/record.js';
 import { rows } from '../connection/rows.js';
-import { Ledger, Position } from './feed/sequence-gaps.js';
+import { SequenceGaps, Position } from './feed/sequence-gaps.js';
 import { namesOf, NOW } from './place.js';
-import type { Sources } from './sources.js';
+import type { SqlSources } from './sources.js';
 import { encoded, fromStoredPlan, storedFilter, toStoredPlan } from './plan/stored-plan.js';
 
 const digest = (text: string): string => createHash('sha256').update(text).digest('hex').slice(0, 32);
 
 /** Under the full name of its table, which is the same for everybody. */
 async function published(
-  sources: Sources,
+  sources: SqlSources,
   plan: TaskPlan,
 ): Promise<{ id: string; source: string; text: string; trigger: string }> {
   const source = await sources.nameOf(plan.source);
@@ -50,9 +50,9 @@ function toState(row: { state: Record<string, unknown>; wanted: number; version:
 }
 
 /** There is always one: what was not planned yet is in the table still. */
-const BEGINNING: Position = new Position(new Ledger(), 0);
+const BEGINNING: Position = new Position(new SequenceGaps(), 0);
 
-export function plannerStore(sources: Sources): PlannerStore {
+export function plannerStore(sources: SqlSources): PlannerStore {
   const sql = (): Sql => sources.sql;
   const names = (): ReturnType<typeof namesOf> => namesOf(sql());
   const query = <T>(text: string, values: (string | number | null)[] = []): Promise<readonly T[]> =>

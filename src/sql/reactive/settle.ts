@@ -1,7 +1,7 @@
 import type { SettleAnswer } from '../../store/port.js';
 import type { TaskSettlement } from '../../store/reactive.js';
 import { limitedRows, settleAround } from '../connection/around-locks.js';
-import { checkBegun } from '../connection/require-transaction.js';
+import { requireTransaction } from '../connection/require-transaction.js';
 import type { Sql } from '../connection/connection.js';
 import type { Queryable } from '../connection/driver.js';
 import { isTooMuch, refusalOf, run } from '../connection/errors.js';
@@ -137,7 +137,7 @@ export async function settleIn(
   settlement: TaskSettlement,
   transaction: Queryable,
 ): Promise<SettleAnswer> {
-  await checkBegun(sql, transaction);
+  await requireTransaction(sql, transaction);
   const [answer] = await settleOn(sql, sql.driver.limited(transaction), [settlement], false);
   return answer === 'settled' ? 'settled' : 'lost';
 }

@@ -34,7 +34,7 @@ const occupied = (where: string, cause: unknown): StoreError =>
   );
 
 /** Tables that are watched, and what was learnt about them. */
-export class Sources {
+export class SqlSources {
   readonly #sql: () => Sql;
   readonly #create: boolean;
   /** By what tasks call them. */

@@ -5,7 +5,7 @@ import type { Sql } from '../connection/connection.js';
 import type { Queryable } from '../connection/driver.js';
 import { sqlState } from '../connection/errors.js';
 import type { Shape } from '../tables/shape.js';
-import type { Sources } from './sources.js';
+import type { SqlSources } from './sources.js';
 
 /** The statement itself is wrong by now: a table or a column is gone, or of another type. */
 const isOutdated = (error: unknown): boolean => /^42/u.test(sqlState(error) ?? '');
@@ -32,7 +32,7 @@ export function inTurn<T>(
 
 /** With the table as it is known; looks at it again where the server says that it is another by now. */
 export async function withShape<T>(
-  sources: Sources,
+  sources: SqlSources,
   source: Source,
   work: (shape: Shape | undefined) => Promise<T>,
 ): Promise<T> {

@@ -3,14 +3,14 @@ import { show } from '../../core/options.js';
 import type { TaskRecord } from '../../core/records/task.js';
 import type { ReactiveStore, Source, TaskPlan, TaskStore } from '../../store/reactive.js';
 import type { Queryable } from '../connection/driver.js';
-import { run, sorted } from '../connection/errors.js';
+import { run, classifyError } from '../connection/errors.js';
 import { refusesText, timeText } from '../connection/values.js';
 import { pinned } from '../tables/arguments.js';
 import * as claiming from './claim.js';
 import { clean, reprocess } from './plan/clean.js';
 import { depths } from './query/depths.js';
 import { openFeed } from './feed/feed.js';
-import { Fetcher } from './query/fetch.js';
+import { SqlFetcher } from './query/fetch.js';
 import { checkFilter } from './plan/filter.js';
 import * as finding from './query/find.js';
 import * as holding from './hold.js';
@@ -23,7 +23,7 @@ import { plannerStore } from './registry.js';
 import { settle, settleIn } from './settle.js';
 import { parseName, type Shape } from '../tables/shape.js';
 import { checkProjection } from './plan/snapshot.js';
-import type { Sources } from './sources.js';
+import type { SqlSources } from './sources.js';
 import { unmatch } from './plan/unmatch.js';
 
 function check(where: string, of: TaskPlan): TaskPlan {
@@ -42,7 +42,7 @@ function check(where: string, of: TaskPlan): TaskPlan {
 }
 
 /** Refuses a definition that the server does not understand. No row is looked at, but each value is read once. */
-async function ask(sources: Sources, of: TaskPlan, shape: Shape): Promise<void> {
+async function ask(sources: SqlSources, of: TaskPlan, shape: Shape): Promise<void> {
   const { text, args } = planStatement(sources.sql, shape, of, [], false);
   const values = args.expressions.map((expression) => `(${expression}::text)`).join(', ');
   try {
@@ -51,7 +51,7 @@ async function ask(sources: Sources, of: TaskPlan, shape: Shape): Promise<void> 
     const read = `select to_json(value)::text from (values ${values}) as v(value)`;
     await pinned(driver, namesOf(sources.sql).pinned, read, args);
   } catch (error) {
-    const problem = sorted('prepare tasks', error);
+    const problem = classifyError('prepare tasks', error);
     if ('transient' in problem && problem.transient === true) throw problem;
     const reason = reasonOf(error);
     throw new OptionError(`${whereOf(of)}: PostgreSQL refuses filter or watchProjection: ${reason}`, {
@@ -60,7 +60,7 @@ async function ask(sources: Sources, of: TaskPlan, shape: Shape): Promise<void> 
   }
 }
 
-export function reactiveStore(sources: Sources): ReactiveStore<Queryable> {
+export function reactiveStore(sources: SqlSources): ReactiveStore<Queryable> {
   const planner = plannerStore(sources);
   return {
     planner,
@@ -95,11 +95,11 @@ export function reactiveStore(sources: Sources): ReactiveStore<Queryable> {
 }
 
 function taskStore(
-  sources: Sources,
+  sources: SqlSources,
   planner: ReactiveStore['planner'],
   plans: () => ReadonlyMap<string, TaskPlan>,
 ): TaskStore<Queryable> {
-  const fetcher = new Fetcher(sources);
+  const fetcher = new SqlFetcher(sources);
   /** Tables by task, as far as they were met here. */
   const shapes = new Map<string, Shape>();
   const shapeOf: ShapeOf = (task) => shapes.get(task);
@@ -119,7 +119,7 @@ function taskStore(
     return list;
   };
   return {
-    look: (tasks) => claiming.look(sources.sql, tasks),
+    peek: (tasks) => claiming.look(sources.sql, tasks),
     claim: async (request) => {
       await learn(plans().values());
       return claiming.claim(sources, plans(), shapeOf, request);

@@ -114,7 +114,7 @@ async function open(made: () => Promise<Database>): Promise<Yard> {
     count: async (which) => (await tasks()).filter((one) => matches(one, which)).length,
     makeDue: (task) => amendTasks(task, { scheduledAt: new Date(0) }),
     reaches,
-    paused: () => ask(async (reactive) => (await reactive.tasks(() => new Map()).look([])).cluster.paused),
+    paused: () => ask(async (reactive) => (await reactive.tasks(() => new Map()).peek([])).cluster.paused),
     checkpoint: () => ask((reactive) => reactive.planner.checkpoint({ collection: database.sourceName })),
     begunCleanup: (task, count) =>
       ask(async ({ planner, planning }, eye) => {

@@ -2,11 +2,11 @@ import { expect, it } from 'vitest';
 import type { Sql } from '../../../src/sql/connection/connection.js';
 import { namesIn } from '../../../src/sql/schema/names.js';
 import { ChangeReader } from '../../../src/sql/reactive/feed/changes.js';
-import { Ledger } from '../../../src/sql/reactive/feed/sequence-gaps.js';
+import { SequenceGaps } from '../../../src/sql/reactive/feed/sequence-gaps.js';
 import { Tables } from './tables.js';
 
 /** The tables of Tidemill, and nobody who reads them but the test. */
-async function aReader(): Promise<{ tables: Tables; reader: ChangeReader; ledger: Ledger }> {
+async function aReader(): Promise<{ tables: Tables; reader: ChangeReader; gaps: SequenceGaps }> {
   const tables = await Tables.make();
   const [store, holder] = [tables.store(), {}];
   await store.acquire(holder);
@@ -15,8 +15,8 @@ async function aReader(): Promise<{ tables: Tables; reader: ChangeReader; ledger
   let now = 0;
   const clock = { monotonic: () => (now += 10_000) };
   const sql = { names: namesIn(tables.schema), driver: tables.pool, clock } as unknown as Sql;
-  const ledger = new Ledger();
-  return { tables, ledger, reader: new ChangeReader(sql, ledger, 1_000) };
+  const gaps = new SequenceGaps();
+  return { tables, gaps, reader: new ChangeReader(sql, gaps, 1_000) };
 }
 
 it('a number is asked for until its transaction has ended, however many looks that takes', async () => {
@@ -39,7 +39,7 @@ it('a number is asked for until its transaction has ended, however many looks th
 });
 
 it('numbers that were rolled back are given up although a transaction elsewhere stays open; those of open ones are not', async () => {
-  const { tables, reader, ledger } = await aReader();
+  const { tables, reader, gaps } = await aReader();
   const [elsewhere, writer, idle] = [
     await tables.connection(),
     await tables.connection(),
@@ -54,16 +54,16 @@ it('numbers that were rolled back are given up although a transaction elsewhere 
     await idle.query(note, [`done ${String(number)}`]);
   }
   expect(await reader.read()).toHaveLength(20);
-  expect(ledger.gaps()).toHaveLength(21);
+  expect(gaps.gaps()).toHaveLength(21);
   for (let look = 0; look < 3; look += 1) await reader.read();
-  expect(ledger.gaps()).toHaveLength(1);
+  expect(gaps.gaps()).toHaveLength(1);
   // Below a savepoint: the number is taken, and nobody sees it yet.
   await writer.query('begin; savepoint s');
   await writer.query(note, ['early']);
   await idle.query(note, ['late']);
   expect(await reader.read()).toMatchObject([{ key: 'late' }]);
   for (let look = 0; look < 6; look += 1) await reader.read();
-  expect(ledger.gaps()).toHaveLength(2);
+  expect(gaps.gaps()).toHaveLength(2);
   await writer.query('commit');
   expect(await reader.read()).toMatchObject([{ key: 'early' }]);
   await elsewhere.query('rollback');

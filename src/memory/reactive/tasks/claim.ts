@@ -1,6 +1,6 @@
 import { fairShare } from '../../../core/batches/fair-share.js';
 import type { TaskRecord } from '../../../core/records/task.js';
-import type { ClaimAnswer, ClaimRequest, Glance, Instance } from '../../../store/port.js';
+import type { ClaimAnswer, ClaimRequest, DueSummary, Instance } from '../../../store/port.js';
 import type { TaskPlan } from '../../../store/reactive.js';
 import { cursorKey, isRunning, toRecord, type TaskRow } from './row.js';
 import type { TaskTable } from './table.js';
@@ -11,7 +11,7 @@ export type Plans = ReadonlyMap<string, TaskPlan>;
 const pendingOf = (table: TaskTable, plan: TaskPlan | undefined): TaskRow[] =>
   plan === undefined ? [] : table.of(plan).filter(({ status }) => status === 'pending');
 
-export async function look(table: TaskTable, plans: Plans, tasks: readonly string[]): Promise<Glance> {
+export async function look(table: TaskTable, plans: Plans, tasks: readonly string[]): Promise<DueSummary> {
   const nextDue = new Map<string, Date>();
   for (const task of tasks) {
     const times = pendingOf(table, plans.get(task)).map(({ scheduledAt }) => scheduledAt.getTime());

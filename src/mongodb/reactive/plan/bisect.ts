@@ -1,8 +1,8 @@
 import { StoreError } from '../../../core/errors.js';
-import { inHalves as halved, type Choked } from '../../../core/batches/bisect.js';
+import { bisect as halved, type Choked } from '../../../core/batches/bisect.js';
 import { isTimeLimit, isTransient } from '../../errors.js';
 
-export const inHalves = <T>(
+export const bisect = <T>(
   items: readonly T[],
   statement: (items: readonly T[]) => Promise<void>,
 ): Promise<readonly Choked<T>[]> =>

@@ -5,8 +5,8 @@ import { run } from '../../context.js';
 import { aggregateExact, findExact } from '../../exact.js';
 import { keyOf, OURS, textOf, type TaskKey } from '../document.js';
 import { queryOf } from './filter.js';
-import { inHalves } from './bisect.js';
-import { type Place, type Sources, withoutDocument } from '../sources.js';
+import { bisect } from './bisect.js';
+import { type Place, type MongodbSources, withoutDocument } from '../sources.js';
 import { known } from './walk.js';
 
 /** Tasks that nobody runs, as far as they are known here. */
@@ -60,7 +60,7 @@ async function deleteOrphans(place: Place, plan: TaskPlan, ids: readonly unknown
   const query = deleteWhen === 'sourceDocumentDeleted' ? {} : queryOf(plan);
   const orphans: TaskKey[] = [];
   // One on which the filter errors has a task that says so; that one is kept.
-  await inHalves(ids, async (some) => {
+  await bisect(ids, async (some) => {
     orphans.push(...(await orphansOf(place, plan, some, query)));
   });
   if (orphans.length === 0) return 0;
@@ -74,7 +74,7 @@ async function deleteOrphans(place: Place, plan: TaskPlan, ids: readonly unknown
 }
 
 export async function clean(
-  sources: Sources,
+  sources: MongodbSources,
   plan: TaskPlan,
   scope: { ids: readonly unknown[] } | { after?: string; limit: number },
 ): Promise<Cleaned> {

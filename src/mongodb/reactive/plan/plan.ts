@@ -8,8 +8,8 @@ import { isOtherCollation, isTransient } from '../../errors.js';
 import { findExact } from '../../exact.js';
 import { keyOf, LATER, OURS, TASK_VERSION, textOf } from '../document.js';
 import { queryOf } from './filter.js';
-import { inHalves } from './bisect.js';
-import { type Place, type Sources, withoutDocument } from '../sources.js';
+import { bisect } from './bisect.js';
+import { type Place, type MongodbSources, withoutDocument } from '../sources.js';
 
 /** Where the planner keeps what the user's projection may leave out. */
 const OWN = '__tidemill';
@@ -146,7 +146,7 @@ async function matching(place: Place, plan: TaskPlan, ids: readonly unknown[]): 
 }
 
 async function planOnce(
-  sources: Sources,
+  sources: MongodbSources,
   plan: TaskPlan,
   ids: readonly unknown[],
   limits: Limits,
@@ -196,7 +196,7 @@ const limitsOf = (part: boolean, longestMs: number): Limits => ({
 });
 
 export async function plan(
-  sources: Sources,
+  sources: MongodbSources,
   of: TaskPlan,
   ids: readonly unknown[],
   limitMs: number,
@@ -204,7 +204,7 @@ export async function plan(
 ): Promise<readonly Poisoned[]> {
   return run('plan', async () => {
     const limit = (some: readonly unknown[]): Limits => limitsOf(some.length < ids.length, limitMs);
-    const choked = await inHalves(ids, (some) => planOnce(sources, of, some, limit(some), trace));
+    const choked = await bisect(ids, (some) => planOnce(sources, of, some, limit(some), trace));
     // Where it fails without any document as well, no document is to blame: the batch has to be tried again.
     if (choked.length > 0) await planNothing(sources.place(of.source), of, limitMs);
     return choked.map(({ item, reason, blocked }) => ({ id: item, key: textOf(item), reason, blocked }));
@@ -212,7 +212,11 @@ export async function plan(
 }
 
 /** Fields that are in a task of a document that cannot be planned. */
-export async function park(sources: Sources, of: TaskPlan, poisoned: readonly Poisoned[]): Promise<void> {
+export async function park(
+  sources: MongodbSources,
+  of: TaskPlan,
+  poisoned: readonly Poisoned[],
+): Promise<void> {
   const { tasks } = sources.place(of.source);
   const operations = poisoned.map(({ id, reason }) => ({
     updateOne: {
@@ -283,7 +287,7 @@ export function unmatchPipeline(
 }
 
 async function unmatchOnce(
-  sources: Sources,
+  sources: MongodbSources,
   place: Place,
   of: TaskPlan,
   ids: readonly unknown[],
@@ -305,7 +309,7 @@ async function unmatchOnce(
 
 /** A document on which the filter errors does not match; whoever planned it has said why, and that is kept. */
 async function markFailing(
-  sources: Sources,
+  sources: MongodbSources,
   place: Place,
   of: TaskPlan,
   ids: readonly unknown[],
@@ -319,7 +323,7 @@ async function markFailing(
 }
 
 export async function unmatch(
-  sources: Sources,
+  sources: MongodbSources,
   of: TaskPlan,
   ids: readonly unknown[],
   limitMs: number,
@@ -327,9 +331,9 @@ export async function unmatch(
   return run('unmatch', async () => {
     const place = await sources.open(of.source);
     const limit = (some: readonly unknown[]): Limits => limitsOf(some.length < ids.length, limitMs);
-    const choked = await inHalves(ids, (some) => unmatchOnce(sources, place, of, some, limit(some)));
+    const choked = await bisect(ids, (some) => unmatchOnce(sources, place, of, some, limit(some)));
     const odd = choked.filter(({ blocked }) => !blocked).map(({ item }) => item);
-    const held = await inHalves(odd, (some) => markFailing(sources, place, of, some, limit(some)));
+    const held = await bisect(odd, (some) => markFailing(sources, place, of, some, limit(some)));
     return [...choked, ...held]
       .filter(({ blocked }) => blocked)
       .map(({ item, reason }) => ({ id: item, key: textOf(item), reason, blocked: true }));
@@ -337,7 +341,7 @@ export async function unmatch(
 }
 
 /** Refuses a definition that the server does not understand. It is only parsed: no document is looked at. */
-export async function ask(where: string, sources: Sources, of: TaskPlan): Promise<void> {
+export async function ask(where: string, sources: MongodbSources, of: TaskPlan): Promise<void> {
   const { source } = sources.place(of.source);
   const pipeline = [{ $match: { $expr: false } }, { $match: queryOf(of) }, ...snapshotStages(of)];
   try {

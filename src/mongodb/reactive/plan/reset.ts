@@ -5,7 +5,7 @@ import { run } from '../../context.js';
 import { aggregateExact } from '../../exact.js';
 import { OURS } from '../document.js';
 import { inBatches, selected, taken, type Located, type Selection } from '../query/select.js';
-import type { Sources } from '../sources.js';
+import type { MongodbSources } from '../sources.js';
 import { keysOf } from './walk.js';
 
 const BATCH = 1_000;
@@ -32,7 +32,7 @@ const resetPipeline: readonly Document[] = [
 ];
 
 export async function reprocess(
-  sources: Sources,
+  sources: MongodbSources,
   plan: TaskPlan,
   which: 'reprocess_failed' | 'reprocess_all',
 ): Promise<number> {
@@ -77,7 +77,11 @@ async function resetIn(selection: Selection, filter: TaskFilter): Promise<number
   return modified;
 }
 
-export async function retryMany(sources: Sources, filter: TaskFilter, located: Located): Promise<number> {
+export async function retryMany(
+  sources: MongodbSources,
+  filter: TaskFilter,
+  located: Located,
+): Promise<number> {
   return selected('retry tasks', sources, filter, located, async (selections) => {
     let modified = 0;
     for (const selection of selections) modified += await resetIn(selection, filter);

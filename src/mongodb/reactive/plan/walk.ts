@@ -4,7 +4,7 @@ import type { IdPage, Source, TaskPlan } from '../../../store/reactive.js';
 import { run } from '../../context.js';
 import { findExact } from '../../exact.js';
 import { fromText, keyOf, textOf, type TaskKey } from '../document.js';
-import type { Sources } from '../sources.js';
+import type { MongodbSources } from '../sources.js';
 
 /** Every id lies between these. */
 const BOTTOM = new MinKey();
@@ -15,7 +15,7 @@ export const keysOf = (task: string): Document => ({ $gte: keyOf(task, BOTTOM), 
 
 /** The next ids of a source in the order of its `_id` index, which holds every type. */
 export async function documents(
-  sources: Sources,
+  sources: MongodbSources,
   source: Source,
   after: string | undefined,
   limit: number,
@@ -52,7 +52,7 @@ export async function documents(
 
 /** The next source ids of a task, in the order of its keys. */
 export async function known(
-  sources: Sources,
+  sources: MongodbSources,
   of: TaskPlan,
   after: string | undefined,
   limit: number,
@@ -79,5 +79,5 @@ export async function known(
 }
 
 /** As the collection's own count has it, which costs nothing. */
-export const size = (sources: Sources, source: Source): Promise<number> =>
+export const size = (sources: MongodbSources, source: Source): Promise<number> =>
   run('count documents', () => sources.place(source).source.estimatedDocumentCount());

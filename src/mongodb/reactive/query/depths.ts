@@ -5,7 +5,7 @@ import { run } from '../../context.js';
 import { depthOf } from '../../jobs/depths.js';
 import { OURS } from '../document.js';
 import type { Located } from './select.js';
-import type { Sources } from '../sources.js';
+import type { MongodbSources } from '../sources.js';
 
 const STATUSES = TASK_STATUSES.filter((status) => status !== 'completed');
 /** Of those that are due first, so many are asked since when they wait; a deferral further off is not seen. */
@@ -43,7 +43,7 @@ export const depthPipelines = (task: string, cap: number): readonly Document[][]
 ];
 
 export async function depths(
-  sources: Sources,
+  sources: MongodbSources,
   { cap, readPreference }: DepthRequest,
   located: Located,
 ): Promise<readonly Depth[]> {

@@ -1,7 +1,7 @@
 /** The document of a task, if it is still the one that the task was planned for. */
 import type { AggregateOptions, ClientSession, Document } from 'mongodb';
 import { LeaseLostError, OptionError, StoreError } from '../../../core/errors.js';
-import { Gathering } from '../../../core/batches/batcher.js';
+import { Batcher } from '../../../core/batches/batcher.js';
 import { checkKeys, checkOneOf } from '../../../core/options.js';
 import type { Fetched, FetchRequest, TaskPlan } from '../../../store/reactive.js';
 import { literal, run } from '../../context.js';
@@ -9,7 +9,7 @@ import { RUNNING } from '../claim.js';
 import { findExact } from '../../exact.js';
 import { textOf, type TaskKey } from '../document.js';
 import { queryOf } from '../plan/filter.js';
-import type { Place, Sources } from '../sources.js';
+import type { Place, MongodbSources } from '../sources.js';
 
 const DOCUMENT = '__tidemill';
 /** How the driver reads what comes. */
@@ -102,15 +102,15 @@ const PROMOTED = { promoteLongs: true, promoteBuffers: false } as const;
 type Read = Fetched | undefined;
 
 /** Fetches of one task, claim and projection share queries. */
-export class Fetcher {
-  readonly #sources: () => Sources;
-  readonly #gathering = new Gathering<FetchRequest<ClientSession>, Read>({
+export class MongodbFetcher {
+  readonly #sources: () => MongodbSources;
+  readonly #gathering = new Batcher<FetchRequest<ClientSession>, Read>({
     ask: (requests) => run('fetch a document', () => this.#read(requests)),
     // A filter that errors on one document is no matter of the others.
     isOwn: (error) => !(error instanceof StoreError && error.transient),
   });
 
-  constructor(sources: () => Sources) {
+  constructor(sources: () => MongodbSources) {
     this.#sources = sources;
   }
 

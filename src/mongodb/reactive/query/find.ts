@@ -5,7 +5,7 @@ import { isTimeLimit, refuseCount } from '../../errors.js';
 import { aggregateExact, findExact } from '../../exact.js';
 import { fromText, textOf, toRecord } from '../document.js';
 import { selected, taken, type Located, type Selection } from './select.js';
-import type { Sources } from '../sources.js';
+import type { MongodbSources } from '../sources.js';
 
 /** Combinations that no index serves end after this long, with what was found. */
 const LIMIT_MS = 10_000;
@@ -58,7 +58,7 @@ async function* pageOf(
 }
 
 export async function find(
-  sources: Sources,
+  sources: MongodbSources,
   filter: TaskFilter,
   page: TaskPageRequest,
   located: Located,
@@ -117,7 +117,7 @@ async function countApart(selection: Selection, most: number): Promise<number> {
 }
 
 export async function count(
-  sources: Sources,
+  sources: MongodbSources,
   filter: TaskFilter,
   located: Located,
   most: number,

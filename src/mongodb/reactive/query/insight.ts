@@ -6,7 +6,7 @@ import type { Source, TaskCounts, TaskStats } from '../../../store/reactive.js';
 import { run, type Mongo } from '../../context.js';
 import { OURS, type TaskKey } from '../document.js';
 import type { Located } from './select.js';
-import type { Place, Sources } from '../sources.js';
+import type { Place, MongodbSources } from '../sources.js';
 
 /** Counts stop at the cap, so that a million finished tasks cost no more than it. */
 const taskCountPipeline = (task: string, status: TaskStatus, cap: number): Document[] => [
@@ -43,7 +43,11 @@ async function statsOf({ tasks }: Place, task: string, cap: number): Promise<Tas
   };
 }
 
-export async function stats(sources: Sources, located: Located, cap: number): Promise<readonly TaskStats[]> {
+export async function stats(
+  sources: MongodbSources,
+  located: Located,
+  cap: number,
+): Promise<readonly TaskStats[]> {
   // The more tasks, the less of each: all of them together stay within the budget.
   const each = Math.max(Math.min(cap, 1_000), Math.floor(cap / Math.max(1, located.length)));
   return run('count tasks', () =>
@@ -52,7 +56,7 @@ export async function stats(sources: Sources, located: Located, cap: number): Pr
 }
 
 export async function failures(
-  sources: Sources,
+  sources: MongodbSources,
   located: Located,
   limit: number,
 ): Promise<readonly FailureLine[]> {
@@ -87,7 +91,7 @@ const lineOf = (task: string, row: Document): FailureLine => ({
 });
 
 export async function document(
-  sources: Sources,
+  sources: MongodbSources,
   record: TaskRecord,
   source: Source,
 ): Promise<{ collection: string; document: unknown } | undefined> {

@@ -8,7 +8,7 @@ import { findExact } from '../../exact.js';
 import { fieldsQuery, rangeQuery, spelled } from '../../fields.js';
 import { fromText, textOf, type TaskKey } from '../document.js';
 import { checkSourceFilter } from '../plan/filter.js';
-import { lookUp, nameOfSource, type Place, type Sources } from '../sources.js';
+import { lookUp, nameOfSource, type Place, type MongodbSources } from '../sources.js';
 
 /** Tasks with where they live. */
 export type Located = readonly { readonly task: string; readonly source: Source }[];
@@ -102,7 +102,11 @@ async function selectIn(place: Place, tasks: readonly string[], filter: TaskFilt
 }
 
 /** One selection per collection of tasks. */
-async function select(sources: Sources, filter: TaskFilter, located: Located): Promise<readonly Selection[]> {
+async function select(
+  sources: MongodbSources,
+  filter: TaskFilter,
+  located: Located,
+): Promise<readonly Selection[]> {
   const groups = new Map<string, { source: Source; tasks: string[] }>();
   for (const { task, source } of located) {
     if (filter.task?.includes(task) === false) continue;
@@ -120,7 +124,7 @@ async function select(sources: Sources, filter: TaskFilter, located: Located): P
 /** Does something with every selection; where the server refuses the user's query, the error names the option. */
 export async function selected<T>(
   what: string,
-  sources: Sources,
+  sources: MongodbSources,
   filter: TaskFilter,
   located: Located,
   work: (selections: readonly Selection[]) => Promise<T>,

@@ -3,7 +3,7 @@ import { StoreError } from '../../../core/errors.js';
 import type { Sql } from '../../connection/connection.js';
 import { ms } from '../../jobs/record.js';
 import { rows } from '../../connection/rows.js';
-import type { Ledger } from './sequence-gaps.js';
+import type { SequenceGaps } from './sequence-gaps.js';
 import { namesOf } from '../place.js';
 
 export interface Noted {
@@ -75,7 +75,7 @@ const PATIENCE_MS = 1_000;
  */
 export class ChangeReader {
   readonly #sql: Sql;
-  readonly #ledger: Ledger;
+  readonly #gaps: SequenceGaps;
   readonly #limit: number;
   #highest = 0;
   /** The newest number of an earlier look, and a transaction that begins later than whoever has it. */
@@ -83,20 +83,20 @@ export class ChangeReader {
   /** Since when the mark waits, or was last asked about. */
   #waitsSince = 0;
 
-  constructor(sql: Sql, ledger: Ledger, limit: number) {
+  constructor(sql: Sql, gaps: SequenceGaps, limit: number) {
     this.#sql = sql;
-    this.#ledger = ledger;
+    this.#gaps = gaps;
     this.#limit = limit;
   }
 
   async read(): Promise<readonly Noted[]> {
     // Before the look: what those who have ended committed is seen by it.
     const areOver = await this.#areWritersOver();
-    const gaps = JSON.stringify(this.#ledger.gaps());
+    const gaps = JSON.stringify(this.#gaps.gaps());
     const [answer] = await rows<Answer>(this.#sql.driver, readStatement(this.#sql), [gaps, this.#limit]);
     if (answer === undefined) return [];
     this.#refuseGoingBack(answer);
-    for (const { seq } of answer.rows) this.#ledger.add(seq);
+    for (const { seq } of answer.rows) this.#gaps.add(seq);
     this.#decide(answer, areOver);
     return answer.rows;
   }
@@ -119,7 +119,7 @@ export class ChangeReader {
       this.#waitsSince = this.#sql.clock.monotonic();
     } else if (areOver || xmin >= mark.next) {
       const seen = read.length < this.#limit ? mark.last : Math.min(mark.last, (read.at(-1)?.seq ?? 1) - 1);
-      this.#ledger.decided(seen);
+      this.#gaps.decided(seen);
       this.#mark = { last };
     }
   }

@@ -4,10 +4,10 @@ import type { Feed, FeedEvent, FeedRequest, Term } from '../../../store/reactive
 import type { Listening } from '../../connection/driver.js';
 import { run } from '../../connection/errors.js';
 import { ChangeReader, type Noted } from './changes.js';
-import { Ledger, Position } from './sequence-gaps.js';
+import { SequenceGaps, Position } from './sequence-gaps.js';
 import { namesOf } from '../place.js';
 import { captureOf, signatureOf } from '../../tables/shape.js';
-import type { Sources } from '../sources.js';
+import type { SqlSources } from '../sources.js';
 
 const PAGE = 1_000;
 /** Looks follow each other at first, and slow down while nothing comes. */
@@ -25,10 +25,10 @@ const INSPECT_MS = 5_000;
  * since notifications make their commits take turns; the poll finds everything.
  */
 class TableFeed implements Feed {
-  readonly #sources: Sources;
+  readonly #sources: SqlSources;
   readonly #collections: readonly string[];
   readonly #term: Term;
-  readonly #ledger = new Ledger();
+  readonly #gaps = new SequenceGaps();
   readonly #reader: ChangeReader;
   readonly #closed = new AbortController();
   #queue: (FeedEvent & { readonly token: Position })[] = [];
@@ -49,12 +49,12 @@ class TableFeed implements Feed {
   /** That of the event that was returned last. */
   #returned: Position;
 
-  constructor(sources: Sources, { collections, term }: FeedRequest) {
+  constructor(sources: SqlSources, { collections, term }: FeedRequest) {
     this.#sources = sources;
     this.#collections = collections;
     this.#term = term;
-    this.#reader = new ChangeReader(sources.sql, this.#ledger, PAGE);
-    this.#arrived = this.#returned = new Position(this.#ledger, 0);
+    this.#reader = new ChangeReader(sources.sql, this.#gaps, PAGE);
+    this.#arrived = this.#returned = new Position(this.#gaps, 0);
   }
 
   get token(): Position {
@@ -90,8 +90,8 @@ class TableFeed implements Feed {
 
   /** Nothing is left to be returned: what was read so far is no table's that is followed, or has arrived. */
   #allArrived(): void {
-    const { end } = this.#ledger;
-    if (end > this.#arrived.place) this.#arrived = this.#returned = new Position(this.#ledger, end);
+    const { end } = this.#gaps;
+    if (end > this.#arrived.place) this.#arrived = this.#returned = new Position(this.#gaps, end);
   }
 
   async #look(): Promise<void> {
@@ -111,9 +111,9 @@ class TableFeed implements Feed {
       await this.#inspect();
       for (const { source } of noted) if (!this.#bySource.has(source)) this.#strangers.add(source);
     }
-    const first = this.#ledger.end - noted.length;
+    const first = this.#gaps.end - noted.length;
     for (const [index, { source, key, kind, at }] of noted.entries()) {
-      const position = (read: number): Position => new Position(this.#ledger, first + index + read);
+      const position = (read: number): Position => new Position(this.#gaps, first + index + read);
       const collections = this.#bySource.get(source) ?? [];
       if (kind === 'truncate') this.#queue.push({ kind: 'upheaval', collections, token: position(1) });
       else
@@ -222,7 +222,7 @@ class TableFeed implements Feed {
   }
 }
 
-export function openFeed(sources: Sources, request: FeedRequest): Promise<Feed> {
+export function openFeed(sources: SqlSources, request: FeedRequest): Promise<Feed> {
   if (request.database !== undefined)
     throw new OptionError('A PostgreSQL store watches tables of its own database only.');
   return run('watch', () => new TableFeed(sources, request).open());

@@ -7,7 +7,7 @@ import { rows } from '../../connection/rows.js';
 import { dropStatements, dropUnusedFunctions } from './capture.js';
 import { namesOf } from '../place.js';
 import { parseName, readShape } from '../../tables/shape.js';
-import type { Sources } from '../sources.js';
+import type { SqlSources } from '../sources.js';
 
 /** A table with triggers of ours, and the tasks on it that live instances run. */
 interface Watched {
@@ -17,7 +17,7 @@ interface Watched {
 }
 
 /** $1 the schema of Tidemill */
-const watchedStatement = ({ sql }: Sources): string => `
+const watchedStatement = ({ sql }: SqlSources): string => `
   select json_build_object('schema', w.nspname, 'table', w.relname, 'tasks', (
       select coalesce(json_agg(distinct d.task), '[]')
       from ${namesOf(sql).sources} s
@@ -34,11 +34,11 @@ const watchedStatement = ({ sql }: Sources): string => `
     where g.tgparentid = 0 and pn.nspname = $1::text and starts_with(p.proname, 'capture_')
   ) w`;
 
-const watched = (sources: Sources, on: Queryable = sources.sql.driver): Promise<readonly Watched[]> =>
+const watched = (sources: SqlSources, on: Queryable = sources.sql.driver): Promise<readonly Watched[]> =>
   rows<Watched>(on, watchedStatement(sources), [sources.sql.names.schema]);
 
 /** Tables whose changes are noted although no live instance runs a task on them. */
-export function leftoverTables(sources: Sources): Promise<readonly string[]> {
+export function leftoverTables(sources: SqlSources): Promise<readonly string[]> {
   return run('look for leftovers', async () => {
     const idle = (await watched(sources)).filter(({ tasks }) => tasks.length === 0);
     const shapes = await Promise.all(
@@ -53,7 +53,7 @@ export function leftoverTables(sources: Sources): Promise<readonly string[]> {
  * again. Definitions stay, since an instance may be about to advertise one: its task is then as new. What was recorded of their
  * runs stays, too. False where there were no triggers.
  */
-export async function dropTriggers(sources: Sources, collection: string): Promise<boolean> {
+export async function dropTriggers(sources: SqlSources, collection: string): Promise<boolean> {
   const where = `dropTriggers(${show(collection)})`;
   const { names } = sources.sql;
   const { definitions, states, sources: kept } = namesOf(sources.sql);

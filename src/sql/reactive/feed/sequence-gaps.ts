@@ -6,7 +6,7 @@ type Span = [from: number, to: number];
  * is kept as spans, and what is missing between them is asked for until it cannot come any more. So nothing that was
  * read is read again, deleted or not, and no dead row is ever walked over.
  */
-export class Ledger {
+export class SequenceGaps {
   #spans: Span[] = [];
   /** All up to here are decided: read, or never to come. */
   #low = 0;
@@ -68,18 +68,18 @@ export class Ledger {
 /** A resume point: all that this ledger has read up to a place. What follows it is in the table still. */
 export class Position {
   readonly place: number;
-  readonly #ledger: Ledger;
+  readonly #gaps: SequenceGaps;
 
-  constructor(ledger: Ledger, place: number) {
-    this.#ledger = ledger;
+  constructor(gaps: SequenceGaps, place: number) {
+    this.#gaps = gaps;
     this.place = place;
   }
 
   get unsaved(): readonly number[] {
-    return this.#ledger.unsaved(this.place);
+    return this.#gaps.unsaved(this.place);
   }
 
   deleted(): void {
-    this.#ledger.deleted(this.place);
+    this.#gaps.deleted(this.place);
   }
 }

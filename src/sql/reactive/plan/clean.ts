@@ -7,13 +7,13 @@ import { isolated } from './isolate.js';
 import { known } from './pages.js';
 import { namesOf, NOW, RUNNING } from '../place.js';
 import type { Shape } from '../../tables/shape.js';
-import type { Sources } from '../sources.js';
+import type { SqlSources } from '../sources.js';
 import { withShape } from '../statements.js';
 import { stillThere } from './unmatch.js';
 
 /** At rest, and long enough ago that nobody changed or ran it. What somebody holds is left for another time. */
 function cleanStatement(
-  sources: Sources,
+  sources: SqlSources,
   shape: Shape | undefined,
   plan: TaskPlan,
   keys: readonly string[],
@@ -36,7 +36,7 @@ function cleanStatement(
   return { text, args };
 }
 
-async function deleteOrphans(sources: Sources, plan: TaskPlan, ids: readonly unknown[]): Promise<number> {
+async function deleteOrphans(sources: SqlSources, plan: TaskPlan, ids: readonly unknown[]): Promise<number> {
   if (plan.cleanup.deleteWhen === 'never' || ids.length === 0) return 0;
   return withShape(sources, plan.source, async (shape) => {
     let deleted = 0;
@@ -52,7 +52,7 @@ async function deleteOrphans(sources: Sources, plan: TaskPlan, ids: readonly unk
 }
 
 export async function clean(
-  sources: Sources,
+  sources: SqlSources,
   plan: TaskPlan,
   scope: { ids: readonly unknown[] } | { after?: string; limit: number },
 ): Promise<Cleaned> {
@@ -73,7 +73,7 @@ export const RESET: string = `status = case when status in ${RUNNING} then 'proc
 export const RESETTABLE = 'not (unplannable and not matched)';
 
 export async function reprocess(
-  { sql }: Sources,
+  { sql }: SqlSources,
   { task }: TaskPlan,
   which: 'reprocess_failed' | 'reprocess_all',
 ): Promise<number> {

@@ -1,7 +1,7 @@
 /** Finds the rows to blame for a statement that fails, so that the others go on. */
 import { StoreError } from '../../../core/errors.js';
-import { inHalves, type Blame, type Choked } from '../../../core/batches/bisect.js';
-import { isAnswered, isConflict, isLocked, isTimeLimit, sorted } from '../../connection/errors.js';
+import { bisect, type Blame, type Choked } from '../../../core/batches/bisect.js';
+import { isAnswered, isConflict, isLocked, isTimeLimit, classifyError } from '../../connection/errors.js';
 import type { Suspects } from './suspects.js';
 
 /** So many rows fail, and none works: it is not for the rows. */
@@ -11,7 +11,7 @@ const STRIDE = 8;
 
 /** An error that most often passes by itself: one of a deadlock, a disk that is full, or of nobody knows what. */
 function mayPass(error: unknown): boolean {
-  const fault = sorted('plan', error);
+  const fault = classifyError('plan', error);
   return isTimeLimit(error) || (fault instanceof StoreError && fault.transient);
 }
 
@@ -73,7 +73,7 @@ async function search(
     }
   };
   try {
-    const choked = await inHalves(mixed(keys), attempt, blame);
+    const choked = await bisect(mixed(keys), attempt, blame);
     return choked.map((one) => ({ ...one, blocked: one.blocked && !suspects.failed(task, [one.item]) }));
   } catch (error) {
     if (!(error instanceof Hopeless)) throw error;

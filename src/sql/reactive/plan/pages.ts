@@ -7,7 +7,7 @@ import { Arguments, pinned } from '../../tables/arguments.js';
 import { keyText } from '../feed/capture.js';
 import { namesOf } from '../place.js';
 import { tableOf, typeOf, type Shape } from '../../tables/shape.js';
-import type { Sources } from '../sources.js';
+import type { SqlSources } from '../sources.js';
 import { withShape } from '../statements.js';
 
 function pageOf(keys: readonly string[], limit: number): IdPage {
@@ -35,7 +35,7 @@ export function documentsStatement(
 }
 
 export async function documents(
-  sources: Sources,
+  sources: SqlSources,
   source: Source,
   after: string | undefined,
   limit: number,
@@ -53,7 +53,7 @@ export async function documents(
 
 /** The next keys that a task knows, in the order of their texts. */
 export async function known(
-  { sql }: Sources,
+  { sql }: SqlSources,
   { task }: TaskPlan,
   after: string | undefined,
   limit: number,
@@ -70,7 +70,7 @@ export async function known(
 const COUNTED = 10_000;
 
 /** About how many rows a table has. */
-export function size(sources: Sources, source: Source): Promise<number> {
+export function size(sources: SqlSources, source: Source): Promise<number> {
   return run('count rows', () =>
     withShape(sources, source, async (shape) => {
       if (shape === undefined) return 0;

@@ -10,7 +10,7 @@ import { isolated } from './isolate.js';
 import { docId, found, given, holds, namesOf, NOW, RUNNING } from '../place.js';
 import type { Shape } from '../../tables/shape.js';
 import { projected } from './snapshot.js';
-import type { Sources } from '../sources.js';
+import type { SqlSources } from '../sources.js';
 import { inTurn, withShape } from '../statements.js';
 import { conditionOf } from '../../tables/translate.js';
 
@@ -117,7 +117,7 @@ export const blockedKeys = (keys: readonly string[]): readonly Poisoned[] =>
   keys.map((key) => ({ id: key, key, reason: HELD, blocked: true }));
 
 export async function plan(
-  sources: Sources,
+  sources: SqlSources,
   of: TaskPlan,
   ids: readonly unknown[],
   limitMs: number,
@@ -151,7 +151,7 @@ export async function plan(
 }
 
 /** Ends the task of a row that cannot be planned; one that runs at this moment has its own end, which is better news. */
-export async function park(sources: Sources, of: TaskPlan, poisoned: readonly Poisoned[]): Promise<void> {
+export async function park(sources: SqlSources, of: TaskPlan, poisoned: readonly Poisoned[]): Promise<void> {
   const { sql } = sources;
   const { tasks, pinned: name } = namesOf(sql);
   await run('park', () =>

@@ -7,7 +7,7 @@ import { isolated } from './isolate.js';
 import { found, given, holds, namesOf } from '../place.js';
 import { blockedKeys, whereOf } from './plan.js';
 import type { Shape } from '../../tables/shape.js';
-import type { Sources } from '../sources.js';
+import type { SqlSources } from '../sources.js';
 import { inTurn, withShape } from '../statements.js';
 import { conditionOf } from '../../tables/translate.js';
 
@@ -33,7 +33,7 @@ export function stillThere(
 
 /** It answers the keys whose task somebody holds. */
 function unmatchStatement(
-  sources: Sources,
+  sources: SqlSources,
   shape: Shape | undefined,
   plan: TaskPlan,
   keys: readonly string[],
@@ -61,7 +61,7 @@ function unmatchStatement(
 }
 
 export async function unmatch(
-  sources: Sources,
+  sources: SqlSources,
   of: TaskPlan,
   ids: readonly unknown[],
   limitMs: number,

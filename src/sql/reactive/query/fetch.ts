@@ -1,6 +1,6 @@
 /** The row of a task, if it is still the one that the task was planned for. */
 import { LeaseLostError, OptionError, StoreError } from '../../../core/errors.js';
-import { Gathering } from '../../../core/batches/batcher.js';
+import { Batcher } from '../../../core/batches/batcher.js';
 import { checkKeys } from '../../../core/options.js';
 import {
   ONLY_MONGODB_FETCHES_BY,
@@ -17,7 +17,7 @@ import { whereOf } from '../plan/plan.js';
 import { leaseKey, revived } from '../record.js';
 import type { Shape } from '../../tables/shape.js';
 import { checkProjection, isAsPlanned, projected } from '../plan/snapshot.js';
-import type { Sources } from '../sources.js';
+import type { SqlSources } from '../sources.js';
 import { withShape } from '../statements.js';
 import { conditionOf } from '../../tables/translate.js';
 
@@ -36,7 +36,7 @@ function check({ task }: TaskPlan, options: Request['options']): void {
 
 /** The snapshot never leaves the server: what a client sends back may differ in the digits of numbers. */
 function fetchStatement(
-  sources: Sources,
+  sources: SqlSources,
   shape: Shape | undefined,
   { plan, lease, options }: Request,
   keys: readonly string[],
@@ -65,15 +65,15 @@ function fetchStatement(
 }
 
 /** Fetches of one task, claim and projection share queries. */
-export class Fetcher {
-  readonly #sources: Sources;
-  readonly #gathering = new Gathering<Request, Fetched | undefined>({
+export class SqlFetcher {
+  readonly #sources: SqlSources;
+  readonly #gathering = new Batcher<Request, Fetched | undefined>({
     ask: (requests) => run('fetch a row', () => this.#read(requests, this.#sources.sql.driver)),
     // A filter that errors on one row is no matter of the others.
     isOwn: (error) => !(error instanceof StoreError && error.transient) || isAnswered(error.cause),
   });
 
-  constructor(sources: Sources) {
+  constructor(sources: SqlSources) {
     this.#sources = sources;
   }
 

@@ -15,7 +15,7 @@ import { distinctTasks } from './insight.js';
 import { found, given, holds, namesOf } from '../place.js';
 import { answering, COLUMNS, leaseKey, toRecord, type ShapeOf } from '../record.js';
 import type { Shape } from '../../tables/shape.js';
-import type { Sources } from '../sources.js';
+import type { SqlSources } from '../sources.js';
 import { conditionOf } from '../../tables/translate.js';
 
 /** Combinations that no index serves end after this long, with what was found. */
@@ -103,7 +103,11 @@ interface Table {
 }
 
 /** The tables that a filter on rows is about; those that do not have its columns have no such rows. */
-async function tablesOf(sources: Sources, filter: TaskFilter, located: Located): Promise<readonly Table[]> {
+async function tablesOf(
+  sources: SqlSources,
+  filter: TaskFilter,
+  located: Located,
+): Promise<readonly Table[]> {
   const tables = new Map<string, Table>();
   let refusal: OptionError | undefined;
   for (const { task, source } of located.filter((one) => filter.task?.includes(one.task) ?? true)) {
@@ -171,7 +175,7 @@ function findStatement(
 
 /** Reads matching tasks, a batch after the other, in order. */
 async function* pages(
-  sources: Sources,
+  sources: SqlSources,
   filter: TaskFilter,
   located: Located,
   page: TaskPageRequest,
@@ -228,7 +232,7 @@ function normal({ source, ...filter }: TaskFilter): TaskFilter {
 }
 
 export async function find(
-  sources: Sources,
+  sources: SqlSources,
   asked: TaskFilter,
   page: TaskPageRequest,
   located: Located,
@@ -258,7 +262,7 @@ const ALL = { field: 'createdAt', direction: 1, limit: BATCH, skip: 0 } as const
 
 /** No more than `most` are counted. An expression for errors is asked here, and so needs every task. */
 export async function count(
-  sources: Sources,
+  sources: SqlSources,
   asked: TaskFilter,
   located: Located,
   most: number,
@@ -290,7 +294,7 @@ export async function count(
 }
 
 /** In batches of keys, so that a reset of millions is no single statement. */
-export async function retryMany(sources: Sources, asked: TaskFilter, located: Located): Promise<number> {
+export async function retryMany(sources: SqlSources, asked: TaskFilter, located: Located): Promise<number> {
   const filter = normal(asked);
   const { sql } = sources;
   const { tasks, pinned } = namesOf(sql);

@@ -12,7 +12,7 @@ import { parseExact } from '../../tables/exact.js';
 import { found, given, namesOf } from '../place.js';
 import { leaseKey, revived } from '../record.js';
 import type { Shape } from '../../tables/shape.js';
-import type { Sources } from '../sources.js';
+import type { SqlSources } from '../sources.js';
 import { withShape } from '../statements.js';
 
 /** The names of tasks, by one key each. */
@@ -87,7 +87,7 @@ export async function failures(sql: Sql, limit: number, task?: string): Promise<
 }
 
 export async function document(
-  sources: Sources,
+  sources: SqlSources,
   record: TaskRecord,
   source: Source,
 ): Promise<{ collection: string; document: unknown } | undefined> {

@@ -9,7 +9,7 @@ export interface Sink {
 }
 
 /** Everything that a command knows of its surroundings, so that tests can bring their own. */
-export interface World {
+export interface Terminal {
   readonly stdout: Sink;
   readonly stderr: Sink;
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -24,7 +24,7 @@ export interface World {
   interrupted(): AbortSignal;
 }
 
-export function realWorld(): World {
+export function processTerminal(): Terminal {
   return {
     stdout: process.stdout,
     stderr: process.stderr,

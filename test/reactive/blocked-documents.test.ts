@@ -1,12 +1,12 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { systemClock } from '../../src/core/clock.js';
-import { Aside } from '../../src/reactive/planner/blocked-documents.js';
+import { BlockedDocuments } from '../../src/reactive/planner/blocked-documents.js';
 import { Troubles } from '../../src/reactive/planner/troubles.js';
 import type { SetAside, TaskPlan } from '../../src/store/reactive.js';
 import { until } from '../support/mills.js';
 
 const plan = { task: 't' } as TaskPlan;
-const blocked = (...ids: number[]) =>
+const chokedOn = (...ids: number[]) =>
   ids.map((id) => ({ id, key: String(id), reason: 'held', blocked: true }));
 
 /** Documents that were set aside; those in `held` are still held when they are tried again. */
@@ -16,12 +16,12 @@ function anAside(...held: number[]) {
   const stop = new AbortController();
   onTestFinished(() => stop.abort());
   const troubles = new Troubles(systemClock);
-  const aside: Aside = new Aside({
+  const blocked: BlockedDocuments = new BlockedDocuments({
     clock: systemClock,
     stop: stop.signal,
     retry: (_task, ids) => {
       retried.push(...ids);
-      aside.add(plan, blocked(...held.filter((id) => ids.includes(id))));
+      blocked.add(plan, chokedOn(...held.filter((id) => ids.includes(id))));
       return Promise.resolve();
     },
     save: (one) => Promise.resolve(void saved.push(one)),
@@ -29,40 +29,40 @@ function anAside(...held: number[]) {
     error: () => undefined,
   });
   const keys = (): readonly string[] => saved.at(-1)?.documents.map(({ key }) => key) ?? [];
-  return { aside, retried, saved, keys, held, troubles };
+  return { blocked, retried, saved, keys, held, troubles };
 }
 
 describe('documents that are set aside', () => {
   it('are on record before the resume point moves, once, and go from it when they are planned', async () => {
-    const { aside, retried, saved, keys, held } = anAside(1, 2);
-    aside.add(plan, blocked(1, 2, 1));
-    await aside.keep();
+    const { blocked, retried, saved, keys, held } = anAside(1, 2);
+    blocked.add(plan, chokedOn(1, 2, 1));
+    await blocked.keep();
     expect(keys()).toEqual(['1', '2']);
-    aside.add(plan, blocked(2));
-    await aside.keep();
+    blocked.add(plan, chokedOn(2));
+    await blocked.keep();
     expect(saved).toHaveLength(1);
     held.splice(0, 1);
     await until('one of them is planned', () => keys().join() === '2');
-    expect(aside.size).toBe(1);
+    expect(blocked.size).toBe(1);
     held.splice(0);
     await until('both are planned', () => keys().length === 0);
     expect(retried).toContain(1);
-    expect(aside.size).toBe(0);
+    expect(blocked.size).toBe(0);
   });
 
   it('stay on record while they are being tried again', async () => {
-    const { aside, keys, held } = anAside(1);
-    aside.add(plan, blocked(1));
-    await aside.keep();
+    const { blocked, keys, held } = anAside(1);
+    blocked.add(plan, chokedOn(1));
+    await blocked.keep();
     held.push(2);
-    aside.add(plan, blocked(2));
-    await aside.keep();
+    blocked.add(plan, chokedOn(2));
+    await blocked.keep();
     expect(keys()).toEqual(['1', '2']);
   });
 
   it('are taken over by the next leader', async () => {
-    const { aside, retried, keys, saved } = anAside();
-    aside.restore([{ task: 't', documents: [{ id: 7, key: '7' }] }]);
+    const { blocked, retried, keys, saved } = anAside();
+    blocked.restore([{ task: 't', documents: [{ id: 7, key: '7' }] }]);
     await until('it was tried again', () => retried.length === 1);
     await until('its record is gone', () => saved.length === 1);
     expect(retried).toEqual([7]);
@@ -70,8 +70,8 @@ describe('documents that are set aside', () => {
   });
 
   it('are a trouble for as long as there are any', async () => {
-    const { aside, troubles, held } = anAside(1);
-    aside.add(plan, blocked(1));
+    const { blocked, troubles, held } = anAside(1);
+    blocked.add(plan, chokedOn(1));
     expect(troubles.olderThan(0)).toEqual([
       'documents of t: 1 cannot be planned: an open transaction holds their tasks',
     ]);
@@ -80,8 +80,8 @@ describe('documents that are set aside', () => {
   });
 
   it('are refused beyond a limit, so that the task is reconciled instead', () => {
-    const { aside } = anAside();
+    const { blocked } = anAside();
     const many = Array.from({ length: 10_001 }, (_, id) => id);
-    expect(() => aside.add(plan, blocked(...many))).toThrow('More than 10000 documents of "t" wait');
+    expect(() => blocked.add(plan, chokedOn(...many))).toThrow('More than 10000 documents of "t" wait');
   });
 });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/core/clock.js';
-import { Bell, Peers } from '../../src/reactive/peer-notifier.js';
+import { PeerNotifier, Peers } from '../../src/reactive/peer-notifier.js';
 import { virtualClock } from '../../src/testing/index.js';
 import { aCluster } from '../engine/support.js';
 import { gate, until } from '../support/mills.js';
@@ -9,7 +9,7 @@ import { gate, until } from '../support/mills.js';
 function aBell() {
   const answers: ((error?: Error) => void)[] = [];
   const errors: unknown[] = [];
-  const bell = new Bell({
+  const notifier = new PeerNotifier({
     clock: systemClock,
     stop: new AbortController().signal,
     ring: async () => {
@@ -20,47 +20,47 @@ function aBell() {
     },
     error: (error) => errors.push(error),
   });
-  return { bell, answers, errors };
+  return { notifier, answers, errors };
 }
 
 describe('the bell for other instances', () => {
   it('rings again for work that was planned after the notification under way was sent', async () => {
-    const { bell, answers } = aBell();
-    bell.ring();
+    const { notifier, answers } = aBell();
+    notifier.notify();
     await until('the first is sent', () => answers.length === 1);
-    bell.ring();
-    bell.ring();
+    notifier.notify();
+    notifier.notify();
     answers[0]?.();
     await until('the second is sent', () => answers.length === 2);
     answers[1]?.();
-    await bell.quiet();
+    await notifier.quiet();
     expect(answers).toHaveLength(2);
   });
 
   it('rings after a notification that failed', async () => {
-    const { bell, answers, errors } = aBell();
-    bell.ring();
+    const { notifier, answers, errors } = aBell();
+    notifier.notify();
     await until('the first is sent', () => answers.length === 1);
-    bell.ring();
+    notifier.notify();
     answers[0]?.(new Error('lost'));
     await until('the second is sent', () => answers.length === 2);
     answers[1]?.();
-    await bell.quiet();
+    await notifier.quiet();
     expect(errors).toHaveLength(1);
   });
 
   it.each([0, 1, 2, 3, 4, 5, 6, 7])(
     'rings for work that was planned %i microtasks after the end of the notification before',
     async (turns) => {
-      const { bell, answers } = aBell();
-      bell.ring();
+      const { notifier, answers } = aBell();
+      notifier.notify();
       await until('the first is sent', () => answers.length === 1);
       answers[0]?.();
       for (let turn = 0; turn < turns; turn += 1) await Promise.resolve();
-      bell.ring();
+      notifier.notify();
       await until('the second is sent', () => answers.length === 2, 1_000);
       answers[1]?.();
-      await bell.quiet();
+      await notifier.quiet();
     },
   );
 });
