@@ -1,6 +1,6 @@
 import { Command, CommanderError } from 'commander';
 import { reasonOf } from '../mill/tools.js';
-import { versionOf } from '../mill/version.js';
+import { versionOf } from '../version.js';
 import { addBench } from './commands/bench.js';
 import { addCancel, addRetry } from './commands/change.js';
 import { addCompletion } from './commands/completion.js';

@@ -9,4 +9,4 @@ export { forConsole } from '../core/logger.js';
 export { checkBoolean, checkFunction, checkInteger, checkKeys, checkText, show } from '../core/options.js';
 export { shellArgument } from '../core/text/shell.js';
 export { idText } from '../core/text/paths.js';
-export { versionOf } from './version.js';
+export { versionOf } from '../version.js';

@@ -16,7 +16,7 @@ const TYPES: Readonly<Record<string, string>> = {
 };
 
 /** Beside the built module, or, where the source itself runs, where the build puts it. */
-const PLACES = ['./dashboard/', '../../dist/dashboard/'];
+const PLACES = ['./dashboard/', '../../../dist/dashboard/'];
 
 function read(folder: URL): Files {
   const names = readdirSync(folder, { recursive: true, encoding: 'utf8' });
