@@ -1,4 +1,5 @@
-import { fork, type ChildProcess } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { forkScript } from '../support/scripts.js';
 import { random } from './ground.js';
 
 /** Worker processes. One that ends, however it does, is followed by another, until the crew itself is ended. */
@@ -42,8 +43,7 @@ export class Crew {
   }
 
   #spawn(): void {
-    const child = fork(this.#file, this.#args().map(String), {
-      execArgv: ['--import', 'tsx'],
+    const child = forkScript(this.#file, this.#args().map(String), {
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     });
     this.#children.add(child);

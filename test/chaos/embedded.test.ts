@@ -1,25 +1,24 @@
-import { fork } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
 import { embedded } from '../../src/embedded/index.js';
 import { aMill, until } from '../support/mills.js';
+import { forkScript } from '../support/scripts.js';
 import { random } from './ground.js';
 import { readLines, writeLine, type Line } from './journal.js';
 import { violations } from './judge.js';
 
 const KILLS = 4;
 const LEASE_MS = 30_000;
-const WORKER = fileURLToPath(new URL('embedded-worker.ts', import.meta.url));
+const WORKER = new URL('embedded-worker.ts', import.meta.url);
 const count = (lines: readonly Line[], what: Line['what']): number =>
   lines.filter((line) => line.what === what).length;
 
 /** Lets a process work on the folder for a while, and kills it in the midst of it. */
 async function workAndDie(dir: string, file: string, round: number): Promise<void> {
   const before = count(readLines(file), 'settled');
-  const child = fork(WORKER, [dir, file, String(round)], { execArgv: ['--import', 'tsx'], stdio: 'ignore' });
+  const child = forkScript(WORKER, [dir, file, String(round)], { stdio: 'ignore' });
   const exited = new Promise((resolve) => child.once('exit', resolve));
   const enough = before + 10 + random(60);
   await until('it has done something', () => count(readLines(file), 'settled') >= enough);

@@ -1,18 +1,18 @@
-import { fork } from 'node:child_process';
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { expect, inject, it } from 'vitest';
 import { mongodb } from '../../src/mongodb/index.js';
 import { postgres } from '../../src/postgres/index.js';
 import type { Store } from '../../src/store/port.js';
 import { aMill, until } from '../support/mills.js';
+import { forkScript } from '../support/scripts.js';
 import { freshUri, rawPool } from '../support/stores.js';
 import { readLines } from './journal.js';
 
 /** Of the one that is killed; long enough that it does not lose it before. */
 const LEASE_MS = 3_000;
+const WORKER = new URL('worker.ts', import.meta.url);
 const pool = rawPool();
 
 /** A database of the caller's own, as worker processes are told of it. */
@@ -35,11 +35,7 @@ it.each(Object.keys(places))(
     const { address, store } = (await places[kind]?.()) as { address: string; store: Store };
     const file = join(mkdtempSync(join(tmpdir(), 'tidemill-kill-')), 'effects.log');
     writeFileSync(file, '');
-    const worker = fileURLToPath(new URL('worker.ts', import.meta.url));
-    const child = fork(worker, [address, file, String(LEASE_MS)], {
-      execArgv: ['--import', 'tsx'],
-      stdio: 'ignore',
-    });
+    const child = forkScript(WORKER, [address, file, String(LEASE_MS)], { stdio: 'ignore' });
     // It gives others as much time to come back, so it is not much longer.
     const mill = aMill(store, { leaseDuration: 2 * LEASE_MS });
     const jobs = await mill.enqueueMany(
@@ -71,8 +67,7 @@ it('runs a job elsewhere after the lease if its process was killed inside a Mong
   const address = freshUri();
   const file = join(mkdtempSync(join(tmpdir(), 'tidemill-kill-')), 'effects.log');
   writeFileSync(file, '');
-  const worker = fileURLToPath(new URL('worker.ts', import.meta.url));
-  const child = fork(worker, [address, file, '1000'], { execArgv: ['--import', 'tsx'], stdio: 'ignore' });
+  const child = forkScript(WORKER, [address, file, '1000'], { stdio: 'ignore' });
   const mill = aMill(mongodb({ uri: address }), { leaseDuration: '1s' });
   const job = await mill.enqueue('hostage', { ms: 120_000, failures: 0 });
   await until('the child has completed it, and not committed', () =>

@@ -1,14 +1,13 @@
-import { fork } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { PGlite } from '@electric-sql/pglite';
 import { expect, inject, it } from 'vitest';
 import { Tidemill } from '../../src/index.js';
 import { until } from '../support/mills.js';
+import { forkScript } from '../support/scripts.js';
 import { freshUri, rawClient, rawPool } from '../support/stores.js';
 import { past } from './shared/places.js';
 import { aName } from './tables.js';
@@ -57,7 +56,6 @@ const grounds: Readonly<Record<string, () => Promise<Ground>>> = {
 };
 
 function worker({ url, collection }: Ground, concurrency: number, attempts?: number) {
-  const file = fileURLToPath(new URL('worker.ts', import.meta.url));
   const args = [
     url,
     collection,
@@ -65,8 +63,7 @@ function worker({ url, collection }: Ground, concurrency: number, attempts?: num
     String(concurrency),
     ...(attempts === undefined ? [] : [String(attempts)]),
   ];
-  const child = fork(file, args, {
-    execArgv: ['--import', 'tsx'],
+  const child = forkScript(new URL('worker.ts', import.meta.url), args, {
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
   });
   const running: string[] = [];

@@ -2,12 +2,12 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { embedded } from '../../src/embedded/index.js';
 import { Tidemill } from '../../src/index.js';
 import { aMill, until } from '../support/mills.js';
 import { opened } from '../support/port.js';
+import { bundled } from '../support/scripts.js';
 
 let base: string;
 let dir: string;
@@ -24,8 +24,8 @@ afterEach(async () => {
 
 /** A process with the folder open, and the lines that it has said so far. */
 function holder(count: number): { child: ChildProcess; lines: () => string[] } {
-  const script = fileURLToPath(new URL('./holder.ts', import.meta.url));
-  const child = spawn(process.execPath, ['--import', 'tsx', script, dir, String(count)]);
+  const script = bundled(new URL('./holder.ts', import.meta.url));
+  const child = spawn(process.execPath, [script, dir, String(count)]);
   children.push(child);
   let text = '';
   child.stdout.on('data', (chunk: Buffer) => (text += chunk.toString()));

@@ -1,8 +1,8 @@
-import { fork, type ChildProcess } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
+import type { ChildProcess } from 'node:child_process';
 import { expect, it, onTestFinished } from 'vitest';
 import { mongodb } from '../../src/mongodb/index.js';
 import { aMill } from '../support/mills.js';
+import { forkScript } from '../support/scripts.js';
 import { freshUri } from '../support/stores.js';
 
 export type Answers = readonly (
@@ -19,8 +19,8 @@ const heard = <T>(child: ChildProcess): Promise<T> =>
   });
 
 async function aProducer(uri: string): Promise<ChildProcess> {
-  const file = fileURLToPath(new URL('producer.ts', import.meta.url));
-  const child = fork(file, [uri, String(CALLS)], { execArgv: ['--import', 'tsx'], stdio: 'inherit' });
+  const script = new URL('producer.ts', import.meta.url);
+  const child = forkScript(script, [uri, String(CALLS)], { stdio: 'inherit' });
   onTestFinished(() => void child.kill());
   await heard(child);
   return child;

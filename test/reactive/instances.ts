@@ -1,7 +1,7 @@
-import { fork, type ChildProcess } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
+import type { ChildProcess } from 'node:child_process';
 import type { Role } from '../../src/mill/instance-runtime.js';
 import { until } from '../support/mills.js';
+import { forkScript } from '../support/scripts.js';
 import { Handled } from './mills.js';
 
 export interface InstanceOptions {
@@ -28,8 +28,8 @@ export class Instance implements AsyncDisposable {
   readonly #said: Said[] = [];
 
   constructor(options: InstanceOptions) {
-    const file = fileURLToPath(new URL('instance.ts', import.meta.url));
-    this.child = fork(file, [JSON.stringify(options)], { execArgv: ['--import', 'tsx'], stdio: 'inherit' });
+    const script = new URL('instance.ts', import.meta.url);
+    this.child = forkScript(script, [JSON.stringify(options)], { stdio: 'inherit' });
     this.child.on('message', (said: Said) => {
       if (said.event === 'handled') this.handled.note(said['id'], Number(said['version']));
       this.#said.push(said);

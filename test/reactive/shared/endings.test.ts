@@ -1,8 +1,8 @@
-import { fork, type ChildProcess } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
+import type { ChildProcess } from 'node:child_process';
 import { expect, it, onTestFinished } from 'vitest';
 import { AttemptTimeoutError, StoppingError } from '../../../src/index.js';
 import { gate, until } from '../../support/mills.js';
+import { forkScript } from '../../support/scripts.js';
 import { statusesOf } from '../beacons.js';
 import { eachServedYard, eachPlanner, type Thing } from './yards.js';
 
@@ -115,9 +115,8 @@ eachServedYard('a worker that is killed with SIGKILL', (aYard) => {
   const LEASE_MS = 3_000;
 
   function worker(address = ''): { child: ChildProcess; started: { docId: unknown; attempt: number }[] } {
-    const file = fileURLToPath(new URL('../crashing-worker.ts', import.meta.url));
-    const child = fork(file, [address, String(LEASE_MS)], {
-      execArgv: ['--import', 'tsx'],
+    const script = new URL('../crashing-worker.ts', import.meta.url);
+    const child = forkScript(script, [address, String(LEASE_MS)], {
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     });
     onTestFinished(() => void child.kill('SIGKILL'));

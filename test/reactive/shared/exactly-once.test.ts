@@ -1,7 +1,6 @@
-import { fork } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
 import { expect, it, onTestFinished } from 'vitest';
 import { gate, until } from '../../support/mills.js';
+import { forkScript } from '../../support/scripts.js';
 import { startedUp, statusesOf, withBeacon } from '../beacons.js';
 import { effect } from './effects.js';
 import { eachServedYard, eachYard } from './yards.js';
@@ -232,9 +231,8 @@ eachServedYard('a process that is killed at one step of a transactional handler'
       const { address = '', docs, others, ids, endSession, mill: aMill, reaches, raw, lives } = await aYard();
       // A collection must be there before a transaction of MongoDB writes to it.
       await others.insertOne({ _id: 0 });
-      const file = fileURLToPath(new URL('../exactly-once-worker.ts', import.meta.url));
-      const child = fork(file, [address, step, String(LEASE_MS)], {
-        execArgv: ['--import', 'tsx'],
+      const script = new URL('../exactly-once-worker.ts', import.meta.url);
+      const child = forkScript(script, [address, step, String(LEASE_MS)], {
         stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
       });
       onTestFinished(() => void child.kill('SIGKILL'));

@@ -1,7 +1,7 @@
-import { fork, type ChildProcess } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
+import type { ChildProcess } from 'node:child_process';
 import { expect, it, onTestFinished } from 'vitest';
 import { until } from '../../support/mills.js';
+import { forkScript } from '../../support/scripts.js';
 import { Tables } from './tables.js';
 
 interface Said {
@@ -15,8 +15,8 @@ class Instance {
   readonly child: ChildProcess;
 
   constructor(tables: Tables, instanceId: string) {
-    const file = fileURLToPath(new URL('instance.ts', import.meta.url));
-    this.child = fork(file, [tables.url, tables.schema, instanceId], { execArgv: ['--import', 'tsx'] });
+    const script = new URL('instance.ts', import.meta.url);
+    this.child = forkScript(script, [tables.url, tables.schema, instanceId]);
     this.child.on('message', (said: Said) => this.said.push(said));
     onTestFinished(() => void this.child.kill('SIGKILL'));
   }
