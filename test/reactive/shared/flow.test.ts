@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { gate, rarely, until } from '../../support/mills.js';
 import { statusesOf, withBeacon } from '../beacons.js';
-import { eachYard, type Yard } from './yards.js';
+import { eachPlanner, type Yard } from './yards.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 const ONCE = { type: 'fixed', interval: '1h', maxAttempts: 1 } as const;
@@ -11,7 +11,7 @@ const HOUR_MS = 3_600_000;
 const inAnHour = (at: Date | undefined): boolean =>
   Math.abs((at?.getTime() ?? 0) - Date.now() - HOUR_MS) < 600_000;
 
-eachYard('deferCurrent', (aYard) => {
+eachPlanner('deferCurrent', (aYard) => {
   it('uses no attempt, and leaves the time that the task was first due at', async () => {
     const { docs, raw, mill: aMill, reaches } = await aYard();
     const mill = aMill();
@@ -190,7 +190,7 @@ eachYard('deferCurrent', (aYard) => {
   });
 });
 
-eachYard('throttleAll', (aYard) => {
+eachPlanner('throttleAll', (aYard) => {
   it('holds back its task on this instance only, never the running ones, and counts before a throw', async () => {
     const { docs, mill: aMill, reaches } = await aYard();
     const [a, b] = [aMill({ instanceId: 'a' }), aMill({ instanceId: 'b' })];

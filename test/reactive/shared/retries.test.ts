@@ -7,7 +7,7 @@ import {
 } from '../../../src/index.js';
 import { gate, until } from '../../support/mills.js';
 import { statusesOf, withBeacon } from '../beacons.js';
-import { eachYard, type Yard } from './yards.js';
+import { eachPlanner, type Yard } from './yards.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 const HOUR_MS = 3_600_000;
@@ -38,7 +38,7 @@ async function failing(aYard: () => Promise<Yard>, policy: Policy | undefined, s
   return { ...shop, instance: mill, attempts, runAts, fails };
 }
 
-eachYard('a task that fails', (aYard) => {
+eachPlanner('a task that fails', (aYard) => {
   it.each([
     ['fixed', { type: 'fixed', interval: 30, maxAttempts: 4 }, [30, 30, 30]],
     ['linear', { type: 'linear', interval: '20ms', maxAttempts: 4 }, [20, 40, 60]],
@@ -322,7 +322,7 @@ async function changedMeanwhile(
   return mill;
 }
 
-eachYard('a document that changes between attempts', (aYard) => {
+eachPlanner('a document that changes between attempts', (aYard) => {
   it.each([
     ['waits for its retry', '1h', 5, 'pending'],
     ['has failed', 1, 1, 'failed'],
@@ -443,7 +443,7 @@ eachYard('a document that changes between attempts', (aYard) => {
   });
 });
 
-eachYard('a dead letter that could not be planned', (aYard) => {
+eachPlanner('a dead letter that could not be planned', (aYard) => {
   it('is left alone by a retry and by a new version, and runs when it can be planned', async () => {
     const yard = await aYard();
     const deploy = async (handlerVersion: number): Promise<{ mill: Tidemill; runs: unknown[] }> => {
