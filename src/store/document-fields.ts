@@ -1,4 +1,7 @@
-/** Where a document keeps its schedule, and how that is read. */
+/**
+ * Helpers for stores of document schedules: where a document keeps its schedule, and how to read it. Begin with
+ * `checkFields`, which completes `DocumentPlace.fields`, and `jobOf`, which turns a document into a `DocumentJob`.
+ */
 import { OptionError } from '../core/errors.js';
 import { checkKeys, show } from '../core/options.js';
 import { valueAt, withValueAt } from '../core/text/paths.js';
@@ -19,7 +22,9 @@ const isPath = (path: unknown): path is string =>
   typeof path === 'string' &&
   path.split('.').every((key) => key !== '' && !key.startsWith('$') && key !== '__proto__');
 
-/** Refuses what is no path, and two parts at one place. */
+/**
+ * Returns the paths of all parts. Throws an `OptionError` for a value that is no path, and for two parts at one place.
+ */
 export function checkFields(where: string, given: unknown): DocumentFields {
   const at = `${where}: fields`;
   checkKeys(at, given, Object.keys(DEFAULT_FIELDS));
@@ -38,7 +43,9 @@ export function checkFields(where: string, given: unknown): DocumentFields {
   return fields;
 }
 
-/** Refuses a policy for retries where there is no place to count them. */
+/**
+ * Throws an `OptionError` if failures have to be counted, and `fields.failure` is null. For `DocumentJobStore.open`.
+ */
 export function checkCounts(where: string, fields: DocumentFields, counts: boolean): void {
   if (!counts || fields.failure !== null) return;
   throw new OptionError(
@@ -51,7 +58,7 @@ const dateOf = (value: unknown): Date | undefined => {
   return at instanceof Date && !Number.isNaN(at.getTime()) ? at : undefined;
 };
 
-/** What was kept of failures; null for anything that this library did not write. */
+/** Returns the failures that a document keeps; null for anything that this library did not write. */
 export function failureOf(value: unknown): DocumentFailure | null {
   if (typeof value !== 'object' || value === null) return null;
   const { count, reason, firstAt, at, scheduledFor, ended } = value as Record<string, unknown>;
@@ -62,11 +69,11 @@ export function failureOf(value: unknown): DocumentFailure | null {
   return slot === undefined ? known : { ...known, scheduledFor: slot };
 }
 
-/** The mark of a lock beside failures. */
+/** Returns the mark of a lock that is kept beside failures, or null. */
 export const lockMarkOf = (value: unknown): Date | null =>
   typeof value === 'object' && value !== null ? (dateOf(Reflect.get(value, 'lockedUntil')) ?? null) : null;
 
-/** The parts of a schedule by which a run is concluded, apart from the due time, with their paths. */
+/** Returns the parts of a schedule other than the due time, with their paths: what a `revision` is made of. */
 export const scheduleOf = (
   document: unknown,
   { interval, repeatUntil, autoRemove, timezone }: DocumentFields,
@@ -75,7 +82,9 @@ export const scheduleOf = (
     path === null ? [] : [[path, valueAt(document, path)] as const],
   );
 
-/** The schedule of a document. Values are handed on as they are: whoever plans says what is wrong with them. */
+/**
+ * Returns the schedule of a document. Values are passed on as they are; the scheduler reports what is wrong with them.
+ */
 export function jobOf<Doc extends Readonly<Record<string, unknown>>>(
   id: unknown,
   document: Doc,
@@ -101,7 +110,7 @@ export function jobOf<Doc extends Readonly<Record<string, unknown>>>(
   };
 }
 
-/** The other fields. Few handlers ask for them apart, so they are gathered when one does. */
+/** Returns the other fields. Few handlers ask for them, so `jobOf` gathers them on demand. */
 function dataOf(
   document: Readonly<Record<string, unknown>>,
   fields: DocumentFields,

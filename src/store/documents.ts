@@ -1,6 +1,8 @@
 /**
- * What a scheduler of documents needs of a database: three methods. The others are abilities: a store that has one is
- * used by it, one that has not is served by the three.
+ * The port of document schedules. Begin with `DocumentJobStore`: `lockNext`, `update` and `remove` are all that it
+ * needs. The rest are optional; without them the scheduler falls back to these three. A document has no status: its
+ * `sleepUntil` is null, a due time, or the end of a lock. Each write carries what its caller read as its fence.
+ * docs/documents.md has an example of a store of your own; port.ts explains the words of the method comments.
  */
 import type { Clock } from '../core/clock.js';
 import type { FieldValues } from '../core/fields.js';
@@ -10,23 +12,24 @@ import type { TimeRange } from './work.js';
 export interface DocumentJob<Doc = Record<string, unknown>> {
   /** Any value that identifies the document to its store. */
   readonly id: unknown;
-  /** When it was due, as it stood before the lock. */
+  /** When it was due, as it stood before the lock; null or absent: no run is planned. */
   readonly sleepUntil?: Date | null;
-  /** Cron text, `@daily`, `@every 1h30m`; none: it runs once. */
+  /** Cron text, `@daily`, `@every 1h30m`; null or absent: it runs once. */
   readonly interval?: string | null;
   /** No run is planned after it. */
   readonly repeatUntil?: Date | null;
   /** Delete the document when no run is left. */
   readonly autoRemove?: boolean | null;
-  /** The zone in which the interval is read. */
+  /** The zone in which the interval is read; null or absent: the scheduler's. */
   readonly timezone?: string | null;
   /** What went wrong so far. */
   readonly failure?: DocumentFailure | null;
-  /** The end of the last lock that left a mark. Equal to `sleepUntil`: whoever had it died. */
+  /** The end of the last lock that left a mark. If it equals `sleepUntil`, the process that held the lock died. */
   readonly lockedUntil?: Date | null;
   /**
-   * What the schedule says (`interval`, `repeatUntil`, `autoRemove`, `timezone`), in any form that its store can compare with
-   * what is there later. Given back as `ifRevision`.
+   * What the schedule says (`interval`, `repeatUntil`, `autoRemove`, `timezone`), in any form that the store can
+   * compare with what is there later. The scheduler gives it back as `ifRevision`. Absent: changes during a run go
+   * unnoticed.
    */
   readonly revision?: unknown;
   /** The other fields. */
@@ -35,22 +38,22 @@ export interface DocumentJob<Doc = Record<string, unknown>> {
   readonly document?: Doc;
 }
 
-/** Kept in the document, under a path of its own. */
+/** Failures of a document, kept in it under `fields.failure`. */
 export interface DocumentFailure {
   /** Failures in a row. */
   readonly count: number;
   readonly reason: string;
   readonly firstAt: Date;
   readonly at: Date;
-  /** The time that the failed run was for; a later success plans from it. */
+  /** The time that the failed run was for; the next run is planned from it. */
   readonly scheduledFor?: Date;
   /** No attempt is left, or the schedule cannot be read. */
   readonly ended: boolean;
-  /** The mark of a lock, where failures are written while there is one. */
+  /** The mark of a lock, if failures are written while there is one. */
   readonly lockedUntil?: Date;
 }
 
-/** Undefined leaves a field as it is. Null sets it to null, or, for `failure`, takes it off. */
+/** An absent field stays as it is. Null sets it to null; for `failure`, it takes the field off. */
 export interface DocumentChanges {
   readonly sleepUntil?: Date | null;
   readonly autoRemove?: boolean | null;
@@ -58,23 +61,24 @@ export interface DocumentChanges {
 }
 
 export interface StoreCall {
-  /** Aborts when nobody waits for the answer any more. */
+  /** Aborts when the scheduler does not wait for the answer any more. */
   readonly signal: AbortSignal;
 }
 
 export interface LockCall extends StoreCall {
-  /** Keep the end of the lock beside failures as well; only asked of stores that say `marks`. */
+  /** True: keep the end of the lock as `failure.lockedUntil` as well. Only if the store says `marks`. */
   readonly marks?: boolean;
 }
 
+/** The preconditions of a write; they belong inside it. */
 export interface Fenced {
-  /** Write only if `sleepUntil` has this value; null: if it has none. Left out: write in any case. */
+  /** Write only if `sleepUntil` has this value, to the millisecond; null: if it has none. Absent: in any case. */
   readonly ifSleepUntil?: Date | null;
   /** Write only if the schedule still says this; only given for documents that came with a `revision`. */
   readonly ifRevision?: unknown;
 }
 
-/** The preconditions alone, of a call's options. */
+/** Only the preconditions of a call's options. */
 export const fenceOf = ({ ifSleepUntil, ifRevision }: Fenced): Fenced => ({
   ...(ifSleepUntil === undefined ? {} : { ifSleepUntil }),
   ...(ifRevision === undefined ? {} : { ifRevision }),
@@ -86,9 +90,12 @@ export type DocumentWrite = Fenced & { readonly id: unknown } & (
   );
 
 export interface DocumentLook {
-  /** How far away the earliest due time is; 0 or less: it is due. Null: none is within what was asked. */
+  /**
+   * How far away the earliest due time is, by the store's clock; 0 or less: it is due. Null: none is within
+   * `withinMs`.
+   */
   readonly dueInMs: number | null;
-  /** Documents whose `sleepUntil` is neither a date nor null. */
+  /** Some documents whose `sleepUntil` is neither a date nor null; not all need be found by one look. */
   readonly misfits: readonly Misfit[];
 }
 
@@ -98,94 +105,144 @@ export interface Misfit {
 }
 
 export interface DocumentWatch {
-  /** True where no wake-up can be lost: then nobody polls, as long as the store can also look. Default: false. */
+  /** True: no wake-up can be lost, so a scheduler whose store can also `look` does not poll. Default: false. */
   readonly direct?: boolean;
+  /** Ends the wake-ups. Repeat: no effect. */
   close(): Promise<void>;
 }
 
 /**
- * `due` and `waiting`: its time has come, or will; one that runs is waiting for the end of its lock. `failed`: no run is
- * planned, and the last one failed for good. `parked`: no run is planned.
+ * `due`, `waiting`: its time has come, or will come; a document that runs waits for the end of its lock. `failed`: no
+ * run is planned, and the last one failed for good. `parked`: no run is planned.
  */
 export type DocumentState = 'due' | 'waiting' | 'failed' | 'parked';
 
-/** Which documents, for people who look. */
+/** Which documents, for people who look: all parts that are given must match; of a list, one of its values. */
 export interface DocumentQuery {
-  /** Those with a time, or those without: the two are not mixed. Absent: of any state, by their keys. */
+  /**
+   * Never mixed: `due` and `waiting`, in the order of due times, or `failed` and `parked`, in the order of ids.
+   * Absent: documents of any state, in the order of ids.
+   */
   readonly states?: readonly DocumentState[];
-  /** Texts that an earlier answer had as `key`. */
+  /** Texts that `find` returned as `key`; any other text matches nothing. */
   readonly keys?: readonly string[];
-  /** Text contained in the failure's reason. */
+  /** Text contained in the failure's reason, in upper or lower case. */
   readonly error?: string;
-  /** Parts of the document and the values that they have. */
+  /** Parts of the document, by dot path, and the values that they have. */
   readonly data?: FieldValues;
   readonly sleepUntil?: TimeRange;
   readonly direction: 1 | -1;
   readonly limit: number;
-  /** Start after this one, in the order of due times, or of keys where there are none. */
+  /** Start after this document; `at` is null if it has no time. */
   readonly after?: { readonly at: Date | null; readonly key: string };
 }
 
 export interface FoundDocuments<Doc> {
+  /** `key` identifies the document in `DocumentQuery`, as text of the store's own. */
   readonly documents: readonly { readonly key: string; readonly job: DocumentJob<Doc> }[];
+  /** There is a next page. */
   readonly more: boolean;
-  /** The time limit was reached: there may be more than was found. */
+  /** The store's time limit was reached: there may be more than was found. */
   readonly partial: boolean;
 }
 
-/** Where documents are, for a scheduler. */
+/**
+ * Where documents are, for a scheduler. Moves of `sleepUntil`: due → end of a lock (`lockNext`, `lockMany`) → a later
+ * end (`renew`) → the next time, null, or the document is gone (`update`, `remove`, `settle`). A lock has no owner:
+ * the value that it wrote is its token. Errors other than `TidemillError` count as transient.
+ */
 export interface DocumentJobStore<Doc = Record<string, unknown>> {
-  /** Finds the next document that is due, sets its `sleepUntil` to `lockUntil`, and answers it as it was before. Atomic. */
+  /**
+   * Locks the document that is due first: due → `sleepUntil` = `lockUntil`. Two callers never get the same one.
+   * Precondition: still due by the store's clock; if that is a server's, `lockUntil` is ahead of it, too.
+   * Returns the document as it was before the lock; null or undefined if none is due.
+   * Repeat: locks another document. If an answer is lost, its document is due again when the lock ends.
+   */
   lockNext(lockUntil: Date, call: LockCall): Promise<DocumentJob<Doc> | null | undefined>;
-  /** False: the precondition did not hold, or the document is gone. */
+  /**
+   * Writes the given fields of one document: a later end of its lock, its next time, a failure, or a time by hand.
+   * Precondition: `options`. Returns false if it did not hold, or the document is gone; anything else means written.
+   * Repeat: false, if the first call moved `sleepUntil`; the scheduler then knows that nothing is left to do.
+   */
   update(id: unknown, changes: DocumentChanges, options: Fenced & StoreCall): Promise<boolean>;
+  /**
+   * Deletes one document.
+   * Precondition: `options`. Returns false if it did not hold, or the document is gone. Repeat: false.
+   * Caller: the scheduler, for `autoRemove` after the last run, and `reschedule()`.
+   */
   remove(id: unknown, options: Fenced & StoreCall): Promise<boolean>;
 
   /**
-   * The document as it is now, or null: asked for after a write that was refused, so that a schedule that was changed during
-   * its run is concluded as it is. Without it, and without `revision`, runs are concluded from the copy that the lock read.
+   * Returns the document as it is now, or null or undefined if it is gone. Repeat: safe. Without it, or without
+   * `revision`, a run is concluded from the copy that the lock read.
+   * Caller: the scheduler, after a write that was refused: if the lock is its own still, the new schedule counts.
    */
   current?(id: unknown, call: StoreCall): Promise<DocumentJob<Doc> | null | undefined>;
 
-  /** The clock by which documents are due. Without it the clock of the process is used. */
+  /** Returns the time by which documents are due. Without it, and without `clock`, the process's own clock counts. */
   now?(): Promise<Date>;
-  /** The same for those that live in this process, or keep an estimate of their server's. */
+  /** The same, for a store that lives in this process or keeps an estimate of its server's clock. */
   readonly clock?: Clock;
-  /** As `lockNext`, for up to `limit` documents. */
+  /**
+   * As `lockNext`, for up to `limit` documents under one `lockUntil`. Returns those that this call locked, the first
+   * due first; a document that another scheduler got is not among them. Repeat: as `lockNext`.
+   */
   lockMany?(
     lockUntil: Date,
     options: { readonly limit: number } & LockCall,
   ): Promise<readonly DocumentJob<Doc>[]>;
-  /** Several writes at once, each under its own precondition; answers for each, in order. */
+  /**
+   * Several `update` and `remove` calls at once, each under its own precondition. Returns true or false for each, in
+   * order; a store may return true for a document that is already as the write would leave it.
+   * Repeat: as `update`. Errors: some may have been written; the scheduler repeats all of them.
+   */
   settle?(writes: readonly DocumentWrite[], call: StoreCall): Promise<readonly boolean[]>;
-  /** Extends locks: as `update` of `sleepUntil`, for several. */
+  /**
+   * Extends locks: as `update` of `sleepUntil`, for several. A lock that has ended is extended if its fence still
+   * holds.
+   * Returns true or false for each, in order: false means that another process has the document, or has changed its
+   * time.
+   * Repeat: false for what the first call renewed, so after a lost answer the scheduler tries both values as fence.
+   * Errors: it does not wait for open transactions for long; the scheduler then renews each lock by itself.
+   */
   renew?(
     locks: readonly ({ readonly id: unknown } & Fenced)[],
     lockUntil: Date,
     call: LockCall,
   ): Promise<readonly boolean[]>;
   /**
-   * True where `lockNext`, `lockMany` and `renew` can leave a mark in the document, so that with a policy for retries a
-   * crash counts as a failure.
+   * True: `lockNext`, `lockMany` and `renew` can leave a mark in the document, so that with a retry policy a crash
+   * counts as a failure. Read after `open`.
    */
   readonly marks?: boolean;
-  /** What is due within a while. `known` are ids of misfits that need not be named again. */
+  /**
+   * Returns when the first document is due, if that is within `withinMs`, and misfits other than the `known` ids.
+   * Writes nothing, and costs less than a lock that finds nothing. Repeat: safe.
+   * Caller: the scheduler's loop, before it locks and after an outage.
+   */
   look?(
     options: { readonly withinMs: number; readonly known: readonly unknown[] } & StoreCall,
   ): Promise<DocumentLook>;
-  /** Calls back when something may be due. It only shortens a wait. */
+  /** Calls `wake` when something may be due. It only shortens a wait, unless it is `direct`. Returns its end. */
   watch?(wake: () => void): Promise<DocumentWatch>;
-  /** How many match, up to `limit`. */
+  /**
+   * Returns how many documents match, up to `limit`. Repeat: safe.
+   * Errors: a `TidemillError` with the code `TIME_LIMIT` if the store's time limit is reached.
+   */
   count?(query: Omit<DocumentQuery, 'direction' | 'after'>, call: StoreCall): Promise<number>;
-  /** Documents for people who look; by due time, and never all at once. */
+  /** Returns one page of the documents that match, never all at once. Repeat: safe. Caller: `find()` and `runNow()`. */
   find?(query: DocumentQuery, call: StoreCall): Promise<FoundDocuments<Doc>>;
-  /** The schedule of a document that was read elsewhere. */
+  /** Returns the schedule of a document that the user read elsewhere; no call to the database. For `reschedule()`. */
   read?(document: Doc): DocumentJob<Doc>;
-  /** Called by the scheduler's start. `counts`: failures are to be kept in documents; refused where they cannot be. */
+  /**
+   * Opens what the store needs. `counts`: a retry policy is set, so failures have to be kept in documents.
+   * Errors: an `OptionError` if there is no place for them.
+   * Caller: the scheduler, before its first call; once until `close`.
+   */
   open?(needs: { readonly counts: boolean }): Promise<void>;
-  /** Called by the scheduler's stop. */
+  /** Closes it. Caller: the scheduler's stop, if `open` has succeeded. */
   close?(): Promise<void>;
-  /** What is missing for a poll to be cheap, as text; empty where all is well. */
+  /** Returns what is missing for a cheap poll, as text; empty if nothing is. Repeat: safe. Logged at the start. */
   indexFaults?(): Promise<readonly string[]>;
 }
 
@@ -197,7 +254,7 @@ export interface DocumentFields {
   readonly autoRemove: string;
   /** Null: documents have no zone of their own. */
   readonly timezone: string | null;
-  /** Reason and count of failures. Null: they are kept nowhere. */
+  /** Reason and count of failures. Null: they are not kept. */
   readonly failure: string | null;
 }
 
@@ -208,6 +265,9 @@ export interface DocumentPlace {
   readonly database?: string;
   /** Where the parts of a schedule are. Default: at their own names, `failure` at `scheduleFailure`. */
   readonly fields?: Partial<DocumentFields>;
-  /** Only documents that match: a query on MongoDB, comparisons or `{ sql, values }` on tables, a function in memory. */
+  /**
+   * Only documents that match: a query on MongoDB, comparisons or `{ sql, values }` on tables, values or a function in
+   * memory.
+   */
   readonly condition?: unknown;
 }

@@ -1,4 +1,7 @@
-/** What `mill.doctor()` answers, and how checks are written: each by itself, so that one that fails hides no other. */
+/**
+ * What `Store.inspect` returns for `mill.doctor()`, and helpers for writing checks. Begin with `check`: each check
+ * runs by itself, so that one that fails hides no other. A check reads, and changes nothing.
+ */
 import { reasonOf } from '../core/errors.js';
 
 export interface Finding {
@@ -8,23 +11,29 @@ export interface Finding {
   readonly status: 'ok' | 'warn' | 'fail' | 'skipped';
   /** What was found, in words. */
   readonly found: string;
-  /** What mends it: a command or a step; with every `warn` and `fail`. */
+  /** The command or step that mends it; with every `warn` and `fail`. */
   readonly fix?: string;
-  /** The fix takes something away. It is named only while an instance is alive: without one, the application may merely be down. */
+  /**
+   * The fix deletes something. The doctor shows it only while an instance is alive: the application may merely be
+   * down.
+   */
   readonly destroys?: true;
 }
 
-/** A finding without the name of its check. */
+/** A finding without the name of its check; made by the functions below. */
 export type Verdict = Omit<Finding, 'check'>;
 
 export const fine = (found: string): Verdict => ({ status: 'ok', found });
 export const skipped = (found: string): Verdict => ({ status: 'skipped', found });
 export const warning = (found: string, fix: string): Verdict => ({ status: 'warn', found, fix });
 export const failure = (found: string, fix: string): Verdict => ({ status: 'fail', found, fix });
-/** The fix of this one takes something away. */
+/** Marks a verdict whose fix deletes something. */
 export const destroying = (verdict: Verdict): Verdict => ({ ...verdict, destroys: true });
 
-/** One check. What cannot be read, for want of a right perhaps, is said and hides nothing else. */
+/**
+ * Runs one check. Returns its findings under its name; if `look` rejects, for want of a right for instance, one
+ * `skipped` finding with the reason. It never rejects itself.
+ */
 export async function check(
   name: string,
   look: () => Promise<Verdict | readonly Verdict[]>,
@@ -35,7 +44,7 @@ export async function check(
   return [verdicts].flat().map((verdict) => ({ check: name, ...verdict }));
 }
 
-/** Compares versions such as '8.2.1' and '14.3 (Debian 14.3-1)' with the least that is needed. */
+/** Compares a version such as '8.2.1' or '14.3 (Debian 14.3-1)' with the lowest that is supported. */
 export function judgeVersion(product: string, version: string, least: readonly [number, number]): Verdict {
   const [major = 0, minor = 0] = version.split('.').map((part) => Number.parseInt(part, 10));
   const wanted = least.join('.').replace(/\.0$/u, product === 'MongoDB' ? '.0' : '');

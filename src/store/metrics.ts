@@ -1,6 +1,7 @@
 /**
- * The port of measures: what instances tell of themselves, and what a scrape or a dashboard asks. Counts belong to the
- * cluster and only grow, whoever comes and goes; what an instance says of its present state ages with it.
+ * The port of metrics: what instances report, and what a scrape or the dashboard reads. Begin with `MetricsStore`.
+ * Counts belong to the cluster, only grow, and survive instance restarts; vitals of an instance age with it. Nothing
+ * depends on metrics: a failed call is logged, and later calls catch up. port.ts explains the words of the comments.
  */
 import type { MeasuredKind } from '../core/meter.js';
 import type { WakeUp } from './work.js';
@@ -30,13 +31,13 @@ export interface Cell extends Activity {
   readonly name: string;
 }
 
-/** What waited, of one name, when somebody looked. */
+/** What waited, of one name, when an instance looked. */
 export interface Waiting {
   readonly kind: MeasuredKind;
   readonly name: string;
   /** Due and not started; counting stops at a limit, so there may be more. */
   readonly due: number;
-  /** How long the first of it has been due. */
+  /** How long the oldest of it has been due. */
   readonly lagMs: number;
 }
 
@@ -53,7 +54,7 @@ export interface SeriesQuery {
 export interface SeriesPoint extends Cell {
   /** When the minute began, by the store's clock. */
   readonly at: Date;
-  /** What waited in that minute; absent where nobody looked. */
+  /** What waited in that minute; absent if no instance looked. */
   readonly backlog?: number;
   readonly lagMs?: number;
 }
@@ -64,70 +65,95 @@ export interface Vitals {
   readonly buffered: number;
   readonly abandoned: number;
   readonly wakeUp?: WakeUp;
-  /** Only of the one that plans. */
+  /** Only of the leader. */
   readonly planner?: PlannerVitals;
 }
 
 export interface PlannerVitals {
-  /** For how long the oldest change that is not planned yet has been waiting; 0 where none is. */
+  /** For how long the oldest change that is not planned yet has been waiting; 0 if none is. */
   readonly lagMs: number;
-  /** How much longer planning could rest before changes are missed for good; absent where that is unknown, or never. */
+  /** How much longer planning could pause before changes are missed for good; absent if that is unknown, or never. */
   readonly headroomMs?: number;
-  /** When a source was last looked at as a whole, in milliseconds since 1970. */
+  /** When a source was last reconciled, in milliseconds since 1970. */
   readonly lastReconciledAt?: number;
-  /** What is being looked at as a whole, and how many of its documents have been. */
+  /** What is being reconciled, and how many of its documents have been looked at. */
   readonly reconciling: readonly { readonly collection: string; readonly processed: number }[];
-  /** Documents whose task an open transaction holds; absent if an older version tells. */
+  /** Documents whose task an open transaction holds; absent if the leader runs an older version. */
   readonly setAside?: number;
 }
 
-/** Counts by series and field; a series is a kind and a name. */
+/** Counts by series and field. A series is any text, made of a kind and a name. */
 export type Counts = ReadonlyMap<string, Readonly<Record<string, number>>>;
 
-/** What one instance tells: how much the counts have grown since its last share, and how it is. */
+/** What one instance reports: how much its counts have grown since its last share, and how it is. */
 export interface Share {
   /** Of one mill object: 32 hexadecimal digits. */
   readonly id: string;
-  /** Raised with each share, from 1: one that is sent again is counted once. */
+  /** Raised with each share, from 1. A share that is sent again keeps its number and its growth. */
   readonly number: number;
   readonly instanceId: string;
-  /** How long it takes until the next one. */
+  /** How long until the next share. */
   readonly everyMs: number;
   readonly growth: Counts;
   readonly vitals: Vitals;
 }
 
-/** What is known of one instance. */
+/** What the store knows of one instance. */
 export interface Shared extends Omit<Share, 'growth' | 'number'> {
   /** How old it is by the server's clock. */
   readonly ageMs: number;
 }
 
+/** Counts, shares and minutes of the whole cluster. */
 export interface MetricsStore {
-  /** Adds to the counts, and keeps what the instance says of itself. A share that was counted already is left out. */
+  /**
+   * Adds `growth` to the counts, and replaces what this instance said before, in one write.
+   * Precondition: the last share that was counted of this `id` has a lower number; otherwise nothing is written.
+   * Repeat: no effect, so a lost answer costs nothing.
+   * Caller: the metrics pusher, every `everyMs` and before each scrape; shares of one instance come one at a time.
+   */
   push(share: Share): Promise<void>;
-  /** All counts of the cluster, and the instances, dead ones included. */
+  /**
+   * Returns all counts, and the last share of each instance with its age by the server's clock, dead ones included, as
+   * of one moment. Repeat: safe. Caller: a scrape.
+   */
   read(): Promise<{ readonly counts: Counts; readonly shares: readonly Shared[] }>;
-  /** An instance has come to its end: its counts stay. */
+  /**
+   * Forgets the share of an instance that stops; its counts stay. Repeat: no effect.
+   * Caller: the metrics pusher, after its last push was answered.
+   */
   leave(id: string): Promise<void>;
-  /** Keeps what happened on one instance in the minutes that begin then, in the place of what it said before. */
+  /**
+   * Keeps what happened on one instance in each minute, in place of what was kept for it. Minutes are kept for
+   * `KEEP_MINUTES_MS`. Repeat: no effect. Caller: the metrics pusher; a minute that is not over comes again.
+   */
   saveMinutes(
     share: string,
     minutes: readonly { readonly at: Date; readonly cells: readonly Cell[] }[],
   ): Promise<void>;
-  /** Keeps what waited in the minute that begins then; of several who looked the last one counts. */
+  /**
+   * Keeps what waited in the minute that begins at `at`; if several instances looked, the last one counts. Repeat: no
+   * effect. Caller: the instance that speaks for the cluster, once a minute.
+   */
   saveWaiting(at: Date, waiting: readonly Waiting[]): Promise<void>;
-  /** In order of time, kind and name. */
+  /**
+   * Returns what happened in each minute, over all instances: `SUMS` added up, the greatest of `PEAKS`; in order of
+   * time, kind and name. Repeat: safe. Caller: the dashboard.
+   */
   series(query: SeriesQuery): Promise<readonly SeriesPoint[]>;
-  /** Forgets instances that were last heard a day ago, and counts that have not grown for a month. */
+  /**
+   * Deletes shares older than `KEEP_SHARES_MS`, and counts that have not grown for `KEEP_COUNTS_DAYS`.
+   * Precondition: they have not changed meanwhile. Repeat: safe.
+   * Caller: the instance that speaks for the cluster, about once an hour.
+   */
   forget(): Promise<void>;
 }
 
-/** Which numbers of an activity are added up over instances, and of which the greatest counts. */
+/** Numbers of an activity that are added up over instances; of `PEAKS` the greatest counts. */
 export const SUMS = ['started', 'waitMsSum', 'done', 'failed', 'retried', 'runMsSum'] as const;
 export const PEAKS = ['waitMsMax', 'runMsMax'] as const;
 
-/** Nothing has happened yet. */
+/** The activity of a minute in which nothing happened. */
 export const NO_ACTIVITY: Activity = {
   started: 0,
   waitMsSum: 0,
@@ -139,15 +165,15 @@ export const NO_ACTIVITY: Activity = {
   runMsMax: 0,
 };
 
-/** For how long minutes are kept. */
+/** How long minutes are kept. */
 export const KEEP_MINUTES_MS: number = 86_400_000;
-/** For how long it is remembered which share of an instance was counted last. */
+/** How long the number of an instance's last share is kept. */
 export const KEEP_SHARES_MS: number = 86_400_000;
-/** For how many days counts that do not grow are kept. */
+/** How many days counts that do not grow are kept. */
 export const KEEP_COUNTS_DAYS = 30;
 
 export const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
 
-/** The day of a time, as a number: how old a count is need not be known better. */
+/** The day of a time, as a number; precise enough for the age of a count. */
 export const dayOf = (now: number): number => Math.floor(now / DAY_MS);

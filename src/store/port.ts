@@ -1,6 +1,13 @@
 /**
- * The store port: what the engine needs of a database. One method per transition; each is atomic per job, takes a
- * batch, and has its precondition inside the write. A store records what the engine decided and decides nothing itself.
+ * The store port: what Tidemill needs of a database. Begin with `Store` at the end of this file, which names the ports
+ * by role, then read `JobStore` and `InstanceStore` here and `WorkStore` in work.ts. README.md lists which ports each
+ * feature needs, and the rules that every store keeps.
+ *
+ * One method is one transition, atomic per job. A store records what its caller decided, and decides nothing itself.
+ * Method comments use these words:
+ * - Precondition: it belongs inside the write. What does not match stays as it is.
+ * - Repeat: what a second call with the same arguments does, after the answer to the first was lost.
+ * - Caller: who calls it, if the name does not tell. The tests in test/conformance run on every store.
  */
 import type { Clock } from '../core/clock.js';
 import type { FailureLine } from '../core/records/failure-groups.js';
@@ -57,51 +64,75 @@ export {
   type WorkStore,
 } from './work.js';
 
+/** A job to be stored. The enqueuer has checked it and filled in every default; a store writes it as it is. */
 export interface NewJob {
-  /** Made before the first write, so that a repeat of it is harmless. */
+  /**
+   * Made by `newId` before the first write, so that a repeated insert finds its own job. Absent: the store makes one.
+   */
   readonly id?: string;
-  /** The id is the user's own: a repeated call with it answers the first job. */
+  /** The user chose the id: if a job has it, in any state, `insert` returns that job as `existing`. */
   readonly ownId?: boolean;
   readonly name: string;
   readonly data: unknown;
+  /** `pending`. A store writes `processing` instead if `claim` is given. */
   readonly status: JobStatus;
+  /** A whole number from -10 to 10; higher comes first within the name. */
   readonly priority: number;
+  /** When it is due. */
   readonly nextRunAt: Date;
+  /** The producer's estimate of the server's time. */
   readonly createdAt: Date;
+  /** At most one live job, pending or processing, has this key and name. Absent: no limit. */
   readonly uniqueKey?: string;
+  /** Kept for `conclude`; opaque to the store. */
   readonly retryPolicy?: unknown;
   readonly timeoutMs?: number;
   /** Where the request for it stands in a trace. */
   readonly trace?: TraceContext;
-  /** Asks the store to wake waiting instances. */
+  /** True: wake the instances that listen with `watch`, best effort. */
   readonly wake?: boolean;
-  /** Stored as claimed already: the process that asks for it has a free slot, and runs it at once. */
+  /** Store it as claimed: the process that enqueues it has a free slot, and runs it at once. */
   readonly claim?: Claimant;
 }
 
 export interface Inserted {
   readonly job: JobRecord;
-  /** `existing`: the id, or the unique key, was taken by a live job, which is the one answered. */
+  /**
+   * `created`: this call stored it. `existing`: a job in any state has its id, or a live job its name and unique key;
+   * `job` is that one. If a repeated insert finds its own job under an id that the store made, either may be returned.
+   */
   readonly outcome: 'created' | 'existing';
 }
 
-/** What an attempt's end writes. */
+/**
+ * What the end of an attempt writes to a job; `conclude` in src/jobs decides it. The store also sets `updatedAt`, sets
+ * `lockedAt` to null, and takes off `claimedBy`, `lastHeartbeat`, `heartbeatInterval` and `startedToken`.
+ */
 export interface Settlement {
   readonly lease: Lease;
+  /** `completed`, `failed` or `cancelled`; or `pending`, for another attempt or the next run. */
   readonly status: JobStatus;
   readonly set: SettledFields;
-  /** Written only if the schedule is still at this revision; otherwise the answer is `changed`. */
+  /** Of a recurring job: write only if `scheduleRev` is still this; otherwise return `changed`. */
   readonly ifRev?: number;
+  /** Appended to `history`, of which the last `historyLimit` entries stay, at least one. */
   readonly entry?: Attempt;
   readonly historyLimit: number;
+  /** Appended to `logs`, of which the last 100 stay. */
   readonly logs?: readonly LogLine[];
-  /** Retention 0: the job is deleted instead of kept. */
+  /** Retention 0: delete the job instead of writing to it. */
   readonly remove?: boolean;
-  /** The holder leaves its token on the job, so that a repeated settlement finds itself done; a reclaimer takes it off. */
+  /**
+   * `holder`: leave the token on the job, so that a repeated settlement recognises itself. `reclaimer`: take it off,
+   * so that a late settlement of the dead holder is `lost`.
+   */
   readonly by: 'holder' | 'reclaimer';
 }
 
-/** Null takes a field off. */
+/**
+ * An absent field stays as it is. Null takes a field off, except `result` and `progress`, of which null is a value.
+ * One batch may share one `finishedAt` and `expiresAt`.
+ */
 export interface SettledFields {
   readonly nextRunAt?: Date;
   readonly scheduledFor?: Date;
@@ -116,6 +147,7 @@ export interface SettledFields {
   readonly cancelRequestedAt?: null;
 }
 
+/** Which jobs: all parts that are given must match; of a list, one of its values. */
 export interface JobFilter {
   readonly ids?: readonly string[];
   readonly name?: readonly string[];
@@ -124,30 +156,33 @@ export interface JobFilter {
   readonly createdAt?: TimeRange;
   readonly updatedAt?: TimeRange;
   readonly nextRunAt?: TimeRange;
-  /** Text contained in the failure's message. */
+  /** Text contained in `failReason`, in upper or lower case. */
   readonly error?: string;
-  /** Parts of the payload and the values that they have. */
+  /** Parts of the payload, by dot path, and the values that they have. No text in it is ever an operator. */
   readonly data?: FieldValues;
 }
 
+/** One page of a list, in the order of `field`, ties by id. */
 export interface Page {
   readonly field: 'createdAt' | 'updatedAt' | 'nextRunAt';
   readonly direction: 1 | -1;
   readonly limit: number;
-  /** Start after this job, in the given direction. `key` is text that the store wrote itself. */
+  /** Start after this job, in the given direction. `key` is what `cursorKey` returned for it. */
   readonly after?: { readonly at: Date; readonly key: string };
 }
 
 export interface Found {
   readonly jobs: readonly JobRecord[];
+  /** There is a next page. */
   readonly more: boolean;
-  /** The time limit was reached: there may be more than was found. */
+  /** The store's time limit was reached: there may be more than was found, and `jobs` may be empty. */
   readonly partial: boolean;
 }
 
 export interface Ends {
+  /** Completed, failed or cancelled, as whole records. */
   readonly ended: readonly JobRecord[];
-  /** Ids alone: somebody who waits for a job asks often, and its payload may be large. */
+  /** Ids alone: the caller polls for a job's end, and its payload may be large. */
   readonly live: readonly string[];
 }
 
@@ -156,14 +191,17 @@ export type StatusCounts = Readonly<Record<JobStatus, number>>;
 export interface NameCounts {
   readonly name: string;
   readonly counts: StatusCounts;
-  /** Statuses of which there are more than the count says. */
+  /** Statuses of which there are more than `counts` says. */
   readonly capped: readonly JobStatus[];
 }
 
+/** A schedule as `putSchedule` is to leave it. `cron`, `timezone`, `startAt` and `repeatUntil` are its times. */
 export interface ScheduleChange {
   readonly name: string;
+  /** With the name, it identifies the schedule: its id is `scheduleId(name, key)`. Unrelated to unique keys of jobs. */
   readonly key: string;
   readonly data: unknown;
+  /** Stored as `repeatInterval`. */
   readonly cron: string;
   readonly timezone: string;
   readonly startAt?: Date;
@@ -172,91 +210,221 @@ export interface ScheduleChange {
   readonly priority: number;
   readonly retryPolicy?: unknown;
   readonly timeoutMs?: number;
-  /** The first run under the new rule; used where the schedule is new, ended, or its times changed. */
+  /** The first run by the new times; `putSchedule` says when it counts. */
   readonly firstRunAt: Date;
+  /** The caller's estimate of the server's time. */
   readonly now: Date;
 }
 
+/** How long finished jobs are kept, by the state in which they ended. 0: not at all, or until the next sweep. */
 export interface RetentionMs {
   readonly completed: number;
   readonly failed: number;
   readonly cancelled: number;
 }
 
+/** What enqueuing, managing and scheduling ask of jobs, beside what the engine asks (`WorkStore`). */
 export interface JobStore<Tx = unknown> extends WorkStore<JobRecord, Settlement, Tx> {
-  /** A new id, unlike any other. */
+  /**
+   * Returns a new id, unlike any other, without a call to the database. Ids that grow with time let older jobs go
+   * first when priority and due time are equal.
+   * Caller: the enqueuer, before the first insert of a job.
+   */
   newId(): string;
+  /**
+   * Stores jobs: none → `pending`, or `processing` if `claim` is given.
+   * Precondition, for each: no job has its id, and no live job its name and unique key. A unique index decides.
+   * Returns an `Inserted` for each, in order; of twins in one call the first is stored, the others are `existing`. It
+   * may wait for a key that an open transaction holds. With `transaction`, the jobs exist once that commits.
+   * Repeat: safe with the same ids; nothing is stored twice.
+   * Errors: `outcomeUnknown` is true if something may have been stored. With `transaction` the driver's own pass
+   * unchanged, so that the caller's transaction can be tried again.
+   */
   insert(jobs: readonly NewJob[], transaction?: Tx): Promise<readonly Inserted[]>;
   /**
-   * As `insert`, without waiting for a unique key that an open transaction holds: undefined for those jobs. Left out by stores
-   * where nothing is waited for.
+   * As `insert`, without waiting for an open transaction: returns undefined for a job whose unique key, or own id,
+   * such a transaction holds, and stores nothing for it. Absent if no insert ever waits; then the enqueuer calls
+   * `insert`.
+   * Repeat: safe, as `insert`.
+   * Caller: the enqueuer, for calls that it gathers. It tries the undefined ones again every 200 ms, for 30 s.
    */
   insertFree?(jobs: readonly NewJob[]): Promise<readonly (Inserted | undefined)[]>;
-  /** As `held` for one lease, read inside the caller's transaction, which may have taken the last connection that there is. */
+  /**
+   * As `held` for one lease, read through the caller's transaction, which may have taken the last connection.
+   * Returns the record, or undefined if it is not held under its token. Repeat: safe. The driver's errors pass
+   * unchanged.
+   * Caller: `complete()`, after `settleIn` returned `lost`: the schedule may merely have changed.
+   */
   heldIn(lease: Lease, transaction: Tx): Promise<JobRecord | undefined>;
+  /** As `WorkStore.note`; every store of jobs has it. */
   note(notes: readonly Note[]): Promise<void>;
+  /** As `WorkStore.heartbeat`; every store of jobs has it. */
   heartbeat(instance: Instance, except: readonly Lease[]): Promise<void>;
+  /** As `WorkStore.cancelRequests`; every store of jobs has it. */
   cancelRequests(leases: readonly Lease[]): Promise<readonly Lease[]>;
+  /** As `WorkStore.insertFailedRun`; every store of jobs has it. */
   insertFailedRun(of: JobRecord, failure: FailedRun): Promise<void>;
 
+  /** Returns the job with this id, in any state, or undefined if there is none. Repeat: safe. */
   get(id: string): Promise<JobRecord | undefined>;
-  /** Which of these jobs have ended and which have not, as of one moment; the rest do not exist. */
+  /**
+   * Returns which of these jobs have ended and which are live, as of one moment; an id in neither list does not exist.
+   * Repeat: safe.
+   * Caller: `jobs.result()` and `cancel({ wait })`, which poll.
+   */
   ends(ids: readonly string[]): Promise<Ends>;
+  /**
+   * Returns one page of the jobs that match. It ends after a time limit of the store's own, and says so in `partial`.
+   * Repeat: safe.
+   */
   find(filter: JobFilter, page: Page): Promise<Found>;
-  /** The text that identifies a record in a cursor. */
+  /** Returns the text that stands for a record in `Page.after`. Only this store reads it. */
   cursorKey(record: JobRecord): string;
-  /** Stops counting at `most`. */
+  /**
+   * Returns how many jobs match, `most` at the highest. Without `most` it counts all, however long that takes.
+   * Repeat: safe.
+   * Errors: with `most`, a `TidemillError` with the code `TIME_LIMIT` if the store's time limit is reached.
+   */
   count(filter: JobFilter, most?: number): Promise<number>;
+  /**
+   * Returns counts by name and status, and about how many jobs there are in all. Counting stops at a limit that
+   * follows from `cap`: a store may share `cap` among the names, but counts at least 1,000 of each, or `cap` if that
+   * is less. Repeat: safe.
+   */
   stats(cap: number): Promise<{ readonly names: readonly NameCounts[]; readonly total: number }>;
-  /** What the newest failed jobs say, so many at most; of one name, or of all. */
+  /**
+   * Returns what the newest `limit` failed jobs say, of one name or of all. Of all names the newest are those updated
+   * last; of one name a store may go by `createdAt`, if that is what its index has in order. Repeat: safe.
+   */
   failures(limit: number, name?: string): Promise<readonly FailureLine[]>;
+  /**
+   * Cancels one job. `pending` → `cancelled`, with `finishedAt` and `expiresAt`; `processing` → the same, with
+   * `cancelRequestedAt` and a `cancel` wake-up for its holder.
+   * Precondition: still in the state that was read; otherwise the store reads again.
+   * Returns `cancelled`, `requested`, or `finished` if it had ended, with the job as it is then, or undefined: no such
+   * job.
+   * Repeat: `finished`, or `requested` again.
+   * Errors: if an open transaction holds the job, the store waits for it, or throws a transient `StoreError`.
+   */
   cancel(
     id: string,
     retention: (name: string) => RetentionMs,
   ): Promise<{ outcome: 'cancelled' | 'requested' | 'finished'; job: JobRecord } | undefined>;
+  /**
+   * Begins a fresh sequence of attempts: `failed`, `cancelled` → `pending`, due at `now`, `failCount` 0. Result,
+   * progress, token, cancel request and times of the end go; `failReason` and history stay. Wakes instances.
+   * Precondition: still failed or cancelled, and its unique key is not live (unique index).
+   * Returns `retried`; `live` if another live job has its unique key; `unfinished` if it is pending or processing;
+   * `finished` if it is completed; undefined: no such job.
+   * Repeat: `unfinished`, or what has become of it by then.
+   */
   retry(
     id: string,
     now: Date,
   ): Promise<{ outcome: 'retried' | 'live' | 'unfinished' | 'finished'; job: JobRecord } | undefined>;
+  /**
+   * Deletes one job: any state but `processing` → gone.
+   * Precondition: not processing.
+   * Returns `removed` with the job as it was, `running`, or undefined: no such job. Repeat: undefined.
+   */
   remove(id: string): Promise<{ outcome: 'removed' | 'running'; job: JobRecord } | undefined>;
+  /**
+   * Moves one job to another time: `pending` → `pending`, due at `at`. Wakes instances.
+   * Precondition: still pending.
+   * Returns `rescheduled`; `running` or `finished`, unchanged; undefined: no such job. Repeat: the same again.
+   */
   reschedule(
     id: string,
     at: Date,
   ): Promise<{ outcome: 'rescheduled' | 'running' | 'finished'; job: JobRecord } | undefined>;
-  /** Ids of matching jobs, a batch at a time; the collection is never read as a whole. */
+  /**
+   * Yields the jobs that match, each once, in lists of up to `batch`; it never reads a whole collection at once.
+   * Payload, result, progress, logs and history may be missing. The caller changes each list before it asks for more.
+   * Caller: `cancelMany`, `retryMany` and `removeMany`, which pass each list to the method of the same name below.
+   */
   each(filter: JobFilter, batch: number): AsyncIterable<readonly JobRecord[]>;
+  /**
+   * As `cancel` for a list, with the same preconditions. Jobs that have ended or have a cancel request are passed
+   * over; a store may pass over what an open transaction holds, too.
+   * Returns how many it changed. Repeat: changes, and counts, only what is left.
+   */
   cancelBatch(jobs: readonly JobRecord[], retention: (name: string) => RetentionMs): Promise<number>;
+  /** As `retry` for a list, with the same preconditions. Returns how many it retried. Repeat: counts what is left. */
   retryBatch(jobs: readonly JobRecord[], now: Date): Promise<number>;
+  /** As `remove` for a list, with the same precondition. Returns how many it deleted. Repeat: counts what is left. */
   removeBatch(jobs: readonly JobRecord[]): Promise<number>;
-  /** Deletes finished jobs whose retention has passed. Stores whose database does that leave it out. */
+  /**
+   * Deletes jobs whose `expiresAt` is `now` or earlier. A store may delete other things whose time is over, too.
+   * Returns how many jobs it deleted. Repeat: safe, also on several instances at once. Absent if the database does it
+   * by itself.
+   * Caller: the cleaner, once a minute on one instance of the cluster.
+   */
   sweep?(now: Date): Promise<number>;
 
+  /**
+   * Creates or changes a schedule, in one upsert by `scheduleId(name, key)`; the precondition is in its branches:
+   *
+   * | before | after |
+   * |---|---|
+   * | none, or ended | `pending`, due at `firstRunAt`, not paused, `failCount` 0 |
+   * | `pending`, not paused, other times | `pending`, due at `firstRunAt`, `failCount` 0 |
+   * | any other difference | the new fields; state, lease, due time and pause stay |
+   * | no difference | as it was |
+   *
+   * A change raises `scheduleRev`: the settlement of a run in progress then is `changed`. Wakes instances.
+   * Returns the schedule as it is then. Repeat: no effect. Errors: `outcomeUnknown`, as `insert`.
+   */
   putSchedule(change: ScheduleChange): Promise<JobRecord>;
+  /** Returns all schedules, ended ones included, or those of one name, by name and key. Repeat: safe. */
   schedules(name?: string): Promise<readonly JobRecord[]>;
+  /** Returns one schedule, in any state, or undefined if there is none. Repeat: safe. */
   schedule(name: string, key: string): Promise<JobRecord | undefined>;
+  /**
+   * Deletes a schedule: any state → gone, without a precondition. If it runs, the settlement of that run is `lost`.
+   * Returns whether there was one. Repeat: false.
+   */
   removeSchedule(name: string, key: string): Promise<boolean>;
-  /** Changes a schedule that is not running, or marks it for its settlement to take over. */
+  /**
+   * Pauses or resumes a schedule, and raises `scheduleRev`. `pending` → the same, due at `NEVER` if `paused`, else at
+   * `nextRunAt`; `processing` → the same: its settlement is `changed`, and decided again. Wakes instances.
+   * Precondition: pending or processing, and not already as `paused` says.
+   * Returns the schedule as it is then, changed or not; undefined: no such schedule. Repeat: no effect.
+   */
   pauseSchedule(name: string, key: string, paused: boolean, nextRunAt: Date): Promise<JobRecord | undefined>;
+  /**
+   * Brings the next run forward, paused or not: `pending` → `pending`, due at `now`; a run that is overdue keeps its
+   * time, so that missed runs still count. Wakes instances.
+   * Precondition: still pending.
+   * Returns `due`; `running` if a run is in progress; undefined if it has ended or does not exist. Repeat: no effect.
+   */
   runScheduleNow(
     name: string,
     key: string,
     now: Date,
   ): Promise<{ outcome: 'due' | 'running'; job: JobRecord } | undefined>;
 
+  /**
+   * Pauses a name: `Cluster.paused` lists it, and no claim takes its jobs. Running jobs continue. Wakes instances, so
+   * that they hand back what they took ahead. Repeat: no effect.
+   */
   pauseName(name: string): Promise<void>;
+  /** Ends the pause of a name, and wakes instances. Repeat: no effect. */
   resumeName(name: string): Promise<void>;
 }
 
+/** What an instance says of itself, with each renewal. */
 export interface Registration extends Instance {
+  /** Names of the jobs that it runs. They may contain any character. */
   readonly names: readonly string[];
-  /** The reactive tasks that it runs, each with the definition that it has of them. */
+  /** The reactive tasks that it runs, each with its definition. */
   readonly tasks: readonly TaskAdvert[];
-  /** Retry policies by name, for whoever has to judge this instance's work after its death. */
+  /** Retry policies by name; `fence` returns them to the reclaimer, which judges this instance's work by them. */
   readonly policies: Readonly<Record<string, unknown>>;
   readonly host: string;
   readonly pid: number;
+  /** How long the lease holds, from the server's time of the write. */
   readonly leaseMs: number;
-  /** How much it runs at once; for people who ask why something waits. */
+  /** How much it runs at once; only shown to people. */
   readonly capacity?: Capacity;
 }
 
@@ -271,53 +439,88 @@ export interface Capacity {
 export interface InstanceDetails extends InstanceState {
   readonly host: string;
   readonly pid: number;
-  /** Absent where it runs an older version. */
+  /** Absent if it runs an older version of Tidemill. */
   readonly capacity?: Capacity;
 }
 
-/** The process that has the instanceId which another one asks for. */
+/** The process that has the `instanceId` for which another one asks. */
 export interface Rival {
   readonly life: string;
   readonly host: string;
   readonly pid: number;
-  /** Its lease has ended: it is dead, or was cut off and is about to renew. */
+  /** Its lease has ended by the server's clock: it is dead, or was cut off and is about to renew. */
   readonly expired: boolean;
 }
 
+/** Who is alive: none → alive (`register`) → dead (`fence`) → gone (`bury`), or alive → gone (`deregister`). */
 export interface InstanceStore {
   /**
-   * Refused if another process has the same instanceId; the answer names it. `takeOver` is the life of a rival that may be
-   * fenced if its lease has ended.
+   * Adds an instance: none → alive, with a lease that begins now by the server's clock.
+   * Precondition: no other life with its `instanceId` is registered, unless that is fenced (unique index). If
+   * `takeOver` names such a life, and its lease has ended, the store fences it first.
+   * Returns `{}`, or `refusedBy` with the rival; nothing is registered then.
+   * Repeat: `{}` for the same life.
+   * Caller: the lease keeper, at the start and after a lost lease, with a new life each time.
    */
   register(registration: Registration, takeOver?: string): Promise<{ refusedBy?: Rival }>;
+  /**
+   * Extends a lease: alive → alive until `leaseMs` from now by the server's clock, and replaces what was registered.
+   * Precondition: this life is registered and not fenced. A lease that is over and was not fenced is renewed as well.
+   * Returns `renewed`, or `lost`: then the lease keeper begins a new life. The answer also corrects the store's clock.
+   * Repeat: safe.
+   * Errors: a transient `StoreError` after about a third of the lease without an answer, so that there is time to try
+   * again.
+   */
   renew(registration: Registration): Promise<'renewed' | 'lost'>;
+  /**
+   * Removes an instance, in any state → gone, without a precondition. Repeat: no effect.
+   * Caller: the lease keeper, at the end of a stop.
+   */
   deregister(instance: Instance): Promise<void>;
+  /** Returns the cluster as `peek` of jobs does, without a look at the work. Repeat: safe. */
   list(): Promise<Cluster>;
-  /** As `list`, with what only people ask for. */
+  /**
+   * Returns the same as `list`, with host, process and capacity of each instance, as of one moment. Repeat: safe.
+   * Caller: `mill.instances()` and `mill.why()`.
+   */
   describe(): Promise<{ readonly cluster: Cluster; readonly instances: readonly InstanceDetails[] }>;
-  /** Declares an instance dead if its lease is over. Its policies are the answer; undefined where it lives or is gone. */
+  /**
+   * Declares an instance dead: alive → dead. From then on its `renew` returns `lost`, for good.
+   * Precondition: its lease is over by the server's clock, or it is dead already.
+   * Returns its policies, also for one that was dead before; undefined if it lives, is gone, or cannot be written now.
+   * A store that can also ends the open transactions of that life.
+   * Repeat: returns the policies again.
+   * Caller: the reclaimer, and the election of a leader, once the failure detector allows it.
+   */
   fence(instance: Instance): Promise<{ policies: Readonly<Record<string, unknown>> } | undefined>;
-  /** Forgets a dead instance once nothing is held by it. */
+  /**
+   * Forgets a dead instance: dead → gone.
+   * Precondition: dead; otherwise nothing happens. Repeat: no effect.
+   * Caller: the reclaimer, once `heldBy` is empty for every kind of work.
+   */
   bury(instance: Instance): Promise<void>;
 }
 
 /** What a wake-up is about. */
 export type WorkKind = 'jobs' | 'tasks';
 
-/** An open wake-up channel: it only shortens a wait, the poll finds everything. */
+/** An open wake-up channel. It only shortens a wait: the poll finds everything. */
 export interface Watch {
+  /** Ends the channel; no handler is called afterwards. Repeat: no effect. */
   close(): Promise<void>;
 }
 
+/** Called by the store for what happens on any instance, also for writes of this process. */
 export interface WatchHandlers {
-  /** Something may be due; a hint names it. */
+  /** Work of this kind may be due, or its pauses have changed; a hint names one job. */
   readonly wake: (what: WorkKind, hint?: Hint) => void;
+  /** A running job was asked to cancel: the engine calls `cancelRequests`. */
   readonly cancel: () => void;
-  /** Definitions, leadership or requests have changed: of interest to whoever plans. */
+  /** Definitions, leadership or reconciliation requests have changed; for the instances that may plan. */
   readonly news: () => void;
   /**
-   * The channel broke, maybe before `watch` has resolved: what it resolves to is dead then. The poll covers the gap until
-   * another one is opened.
+   * The channel broke, maybe before `watch` resolved; what it resolves to is dead then. The poll covers the gap until
+   * the listener opens another one.
    */
   readonly broken: (error: unknown) => void;
 }
@@ -326,43 +529,85 @@ export interface WatchHandlers {
 export interface Shortage {
   /** What there is too little of, who has it, and what to do. */
   readonly text: string;
-  /** How long the store's own statements have been waiting for it; 0 where only callers do. */
+  /** How long the store's own statements have been waiting for it; 0 if only those of callers wait. */
   readonly stuckMs: number;
 }
 
+/** A store: the ports by role, and how it is opened. README.md says which ports a feature needs. */
 export interface Store<Tx = unknown> {
+  /** Its name in messages. `memory` also says that no wake-up is ever lost, so that instances need not poll. */
   readonly kind: string;
+  /**
+   * The store's estimate of the server's clock, and timers. A store learns the time when it opens and with renewals.
+   */
   readonly clock: Clock;
+  /** What payloads may contain beyond JSON values and dates. */
   readonly payload: PayloadRules;
+  /** Largest payload, result or progress value. */
   readonly maxPayloadBytes: number;
+  /** Jobs and schedules. */
   readonly jobs: JobStore<Tx>;
+  /** Leases of instances. */
   readonly instances: InstanceStore;
+  /** `withLock`, and work that one instance does for the cluster. */
   readonly locks: LockStore;
+  /** Counts and minutes of all instances. */
   readonly metrics: MetricsStore;
+  /** Who did what by hand. */
   readonly audit: AuditStore;
-  /** Left out where data cannot be watched. */
+  /** Reactive tasks. Absent if the store's data cannot be watched. */
   readonly reactive?: ReactiveStore<Tx>;
-  /** The documents of one place, for a scheduler. It opens and closes the store by itself. */
+  /**
+   * Returns the documents of one place, for a scheduler; nothing is opened yet. Throws an `OptionError` for a place
+   * that cannot be right. Its `open` and `close` hold and release this store. Absent if it keeps no documents of
+   * users.
+   */
   documents?(place: DocumentPlace): DocumentJobStore;
-  /** Opens what is needed, once; safe to call again. Each mill holds the store until it lets go. */
+  /**
+   * Adds a holder. For the first one it opens the store, makes or checks its schema, and reads the server's clock.
+   * Resolves when calls can be made. Repeat: safe; a holder counts once. After an error the next call tries again.
+   * Caller: each mill before each of its calls, and each scheduler of documents.
+   */
   acquire(holder: object): Promise<void>;
-  /** The last holder's release closes the connections that the store opened itself. */
+  /**
+   * Removes a holder. After the last one it closes the connections that the store opened itself; later calls throw a
+   * transient `StoreError` until the next `acquire`. Repeat: no effect.
+   */
   release(holder: object): Promise<void>;
-  /** Undefined where no notification is to be had, with the reason. */
+  /**
+   * Opens a wake-up channel. Resolves when every wake-up from now on is heard.
+   * Returns the channel, or `unavailable` with the reason if there are no notifications; the engine polls then, and
+   * asks again from time to time. Repeat: each call opens a channel of its own.
+   * Errors: it could not be opened just now; the listener tries again.
+   */
   watch(handlers: WatchHandlers): Promise<Watch | { readonly unavailable: string }>;
+  /**
+   * Runs `work` in a transaction: commits when it resolves, rolls back when it rejects, and returns what it returned.
+   * A store may call `work` again if the transaction meets another one.
+   * Caller: `mill.withTransaction()`.
+   */
   transaction<T>(work: (transaction: Tx) => Promise<T>): Promise<T>;
-  /** What calls have to wait for, beside the database itself; undefined while nothing is short. */
+  /**
+   * Returns what calls wait for besides the database itself, or undefined while nothing is short. No call to the
+   * database.
+   * Caller: `mill.health()`. Absent if nothing can be short.
+   */
   shortage?(): Shortage | undefined;
   /**
-   * Throws where a call that is given no transaction would wait for ever, because the running code is inside one. Whoever
-   * makes calls together asks this in the name of each caller: the call itself is then made in another's place.
+   * Throws if the running code is inside a transaction, and a call without that transaction would wait for it for
+   * ever.
+   * Caller: code that gathers calls, in the name of each caller, before it makes them in another's place. Absent if no
+   * call can wait like that.
    */
   checkOutside?(): void;
-  /** Looks at the server and at what the store made there, for `mill.doctor()`; changes nothing. */
+  /** Returns what is wrong with the server and with what the store made there; changes nothing. For `mill.doctor()`. */
   inspect?(): Promise<readonly Finding[]>;
-  /** Takes away all that the store made, with all work in it: for places that a tool made for itself. */
+  /** Deletes all that the store made, with all work in it. Caller: tools, for places that they made for themselves. */
   erase?(): Promise<void>;
-  /** True for a handle that this store's `transaction` option accepts. */
+  /**
+   * Returns true for a handle that this store's `transaction` options accept. It may throw an `OptionError` that
+   * explains a likely mistake, such as a pool instead of a client.
+   */
   isTransaction(value: unknown): value is Tx;
 }
 
