@@ -38,22 +38,22 @@ const { values: flags } = parseArgs({
   options: {
     /** Which contenders; all by default. */
     only: { type: 'string', default: CONTENDERS.join(',') },
-    /** Which sections; all by default. `reactive` means all of `reactive-…`, and `documents` likewise. */
+    /** Which sections; all by default. `reactive` stands for all of `reactive-…`, and `documents` likewise. */
     sections: { type: 'string', default: Object.keys(SECTIONS).join(',') },
     rounds: { type: 'string' },
     quick: { type: 'boolean', default: false },
     memory: { type: 'boolean', default: false },
     reconcile: { type: 'boolean', default: false },
-    /** Settings of autovacuum for the table of jobs. */
+    /** Compares settings of autovacuum for the table of jobs. */
     vacuum: { type: 'boolean', default: false },
-    /** On PostgreSQL, with contenders and sections of its own. */
+    /** Runs on PostgreSQL, with its own contenders and sections. */
     postgres: { type: 'boolean', default: false },
   },
 });
 
 const SECTION_NAMES = Object.keys(SECTIONS) as (keyof typeof SECTIONS)[];
 
-/** `reactive` means all of `reactive-…`, and `documents` likewise. */
+/** Expands `reactive` to all of `reactive-…`, and `documents` likewise. */
 const expanded = (given: string): string =>
   given
     .split(',')

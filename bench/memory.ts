@@ -1,4 +1,4 @@
-/** A million jobs through one process, with its heap looked at on the way. Takes minutes; runs alone. */
+/** Runs a million jobs through one process and samples its heap on the way. Takes minutes; run it alone. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { startMongo } from '@tidemill/servers';
 import { MongoClient } from 'mongodb';
@@ -10,7 +10,7 @@ import { median, round } from './lib/stats.js';
 const QUICK = process.argv.includes('--quick');
 const JOBS = QUICK ? 50_000 : 1_000_000;
 const EVERY = JOBS / 40;
-/** Jobs that wait at any time: the worker never falls idle, and the collection grows as it would in life. */
+/** Jobs that wait at any time, so that the worker is never idle and the collection grows as it would in production. */
 const AHEAD = 40_000;
 
 interface Sample {

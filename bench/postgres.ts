@@ -1,4 +1,4 @@
-/** The queues on PostgreSQL. The same flags as on MongoDB; contenders and sections of its own. */
+/** The queues on PostgreSQL, with the same flags as on MongoDB but its own contenders and sections. */
 import { relative } from 'node:path';
 import { parseArgs } from 'node:util';
 import { startPostgres } from '@tidemill/servers';

@@ -1,4 +1,7 @@
-/** A million documents that nobody has planned yet, and once more when nothing has changed. Takes minutes; runs alone. */
+/**
+ * Reconciles a million documents that were never planned, and once more when nothing has changed. Takes minutes; run
+ * it alone.
+ */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { startMongo } from '@tidemill/servers';
@@ -21,7 +24,7 @@ const DOCUMENTS = flags.quick === true ? 50_000 : 1_000_000;
 const SAMPLE_MS = flags.quick === true ? 200 : 1_000;
 const DATABASE = 'reconcile';
 
-/** mongodash looks at everything when a task is new; it cannot be asked to do so again. */
+/** mongodash reads every document when a task is new, and cannot be asked to do so again. */
 const ENTRIES: readonly { contender: ReactiveName; variant: string; passes: number }[] = [
   { contender: 'raw', variant: 'chain1000', passes: 2 },
   { contender: 'tidemill', variant: 'default', passes: 2 },
@@ -44,7 +47,7 @@ async function fill(): Promise<void> {
   process.stderr.write('\n');
 }
 
-/** Everything but the documents goes, so that each begins with the same. */
+/** Drops everything but the documents, so that every contender starts from the same state. */
 async function clear(): Promise<void> {
   for (const { name } of await db.listCollections().toArray())
     if (name !== SOURCE) await db.collection(name).drop();

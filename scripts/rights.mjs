@@ -1,9 +1,9 @@
 /**
- * Runs the facts that every store must hold with stores that have exactly the rights of privileges/, on PostgreSQL and on
- * a MongoDB with authorization.
+ * Runs the tests that every store must pass with exactly the rights of privileges/, on PostgreSQL and on a MongoDB
+ * with authorization.
  *
  *   npm run test:rights               all of them
- *   npm run test:rights -- --some     those that use every kind of statement once; part of the gate
+ *   npm run test:rights -- --some     a selection that uses every kind of statement; part of the gate
  */
 import { spawn } from 'node:child_process';
 import { parseArgs } from 'node:util';

@@ -94,7 +94,7 @@ export {
   type TidemillErrorOptions,
 } from './core/errors.js';
 
-// For stores and loggers of your own
+// For custom stores and loggers
 export type { Clock, Timer } from './core/clock.js';
 export type { Logger } from './core/logger.js';
 export type { Finding } from './store/inspect.js';

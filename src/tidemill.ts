@@ -44,16 +44,21 @@ import { Tracing } from './tracing/load.js';
 import { Why, type Reason, type WhyTarget } from './mill/why.js';
 
 /**
- * The front door. The constructor starts nothing and opens nothing: a producer that only enqueues never has to
- * call `start`, and `stop` closes whatever was opened.
+ * The entry point of the library. The constructor neither connects nor starts anything: the store opens on the first
+ * call that needs it, so a producer that only enqueues never has to call `start`. `stop` closes whatever was opened.
  */
 export class Tidemill<S extends Store = Store> implements AsyncDisposable {
+  /** Names this instance in the store and in events: the `instanceId` option, or a generated id. */
   readonly instanceId: string;
+  /** Finds, cancels, retries, removes and pauses jobs. */
   readonly jobs: Jobs;
+  /** Lists, pauses, resumes, runs and removes recurring jobs. */
   readonly schedules: Schedules;
+  /** Finds, retries and pauses reactive tasks. */
   readonly tasks: Tasks;
+  /** What ran on all instances, minute by minute, over the last day. */
   readonly metrics: Metrics;
-  /** Who did what by hand; the dashboard and the command line write it. */
+  /** The audit log of manual actions. The dashboard and the command line write to it. */
   readonly audit: Audit;
   readonly #settings: MillSettings;
   readonly #log: Logger;
@@ -139,12 +144,12 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     return [...this.#registry.workers.keys()];
   }
 
-  /** True from the call of `start` until the end of `stop`. */
+  /** True from the call to `start` until `stop` has finished. */
   get started(): boolean {
     return this.#lifecycle.starting !== undefined;
   }
 
-  /** For subclasses that do something with jobs before their caller has them: see `tidemill/testing`. */
+  /** For subclasses: receives newly stored jobs before `enqueue` returns them. Used by `tidemill/testing`. */
   protected stored?(jobs: readonly EnqueuedJob[]): Promise<readonly EnqueuedJob[]>;
 
   /** Defines a job and its handler in one call. */
@@ -169,7 +174,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     return jobType(handled.worker.definition, this.#enqueuer);
   }
 
-  /** Gives a definition its handler on this instance. */
+  /** Registers this instance's handler for a job that `defineJob` defined. */
   work<Input, Output>(
     definition: JobDefinition<Input, Output>,
     handler: JobHandler<Output, TransactionOf<S>>,
@@ -183,7 +188,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     this.#work(readWork(definition, second, third));
   }
 
-  /** Asks for a job. When this has resolved, the job runs at least once, whatever crashes. */
+  /** Enqueues a job. Once the promise resolves, the job is stored and runs at least once, whatever crashes. */
   enqueue<Input>(
     definition: JobDefinition<Input, unknown>,
     ...rest: Payload<Input, [options?: EnqueueOptions<TransactionOf<S>>]>
@@ -201,14 +206,14 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     return this.#enqueuer.enqueue(target, data, options);
   }
 
-  /** Asks for many jobs in one write; answers in the same order. One that is invalid refuses the whole call. */
+  /** Enqueues many jobs in one write and returns them in the same order. One invalid item rejects the whole call. */
   async enqueueMany(items: readonly NamedItem<TransactionOf<S>>[]): Promise<EnqueuedJob[]> {
     return this.#enqueuer.enqueueMany(
       checkItems(items).map(({ name, data, ...options }) => ({ target: name, data, options })),
     );
   }
 
-  /** Asks for a job to run at once. */
+  /** Enqueues a job to run as soon as possible: `enqueue` without options. */
   now<Input>(
     definition: JobDefinition<Input, unknown>,
     ...rest: Payload<Input, []>
@@ -218,7 +223,10 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     return this.#enqueuer.enqueue(target, data);
   }
 
-  /** Makes or changes a recurring job; the same call from many instances makes one. */
+  /**
+   * Creates or updates a recurring job, identified by its name and `uniqueKey`. The same call from many instances
+   * creates one.
+   */
   schedule<Input>(
     cron: string,
     target: JobDefinition<Input, unknown> | string,
@@ -229,8 +237,9 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   }
 
   /**
-   * Defines a task on a collection: its handler runs when a document comes to match, or its watched fields change.
-   * On an instance that runs already it takes effect when the promise resolves.
+   * Defines a task on a collection or table. Its handler runs when a document starts to match the filter, and when the
+   * watched fields of a matching document change. If the instance has started, the task takes effect when the promise
+   * resolves.
    */
   reactiveTask<Doc = Record<string, unknown>>(
     definition: ReactiveTaskDefinition<Doc, TransactionOf<S>>,
@@ -242,7 +251,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     this.#definitions.add(compiled);
     const added =
       this.#lifecycle.starting?.then(() => this.#lifecycle.runtime?.taskAdded()) ?? Promise.resolve();
-    // Whoever does not wait for it hears of a failure all the same.
+    // A caller that does not await the promise still gets the failure as an `error` event.
     added.catch((error: unknown) => {
       this.#definitions.remove(plan.task);
       this.#fault(error, 'reactiveTask');
@@ -251,24 +260,24 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   }
 
   /**
-   * Runs documents of a collection, or rows of a table, when their own `sleepUntil` says so. Those defined before `start`
-   * begin with it; each has a `start` and a `stop` of its own as well.
+   * Runs documents of a collection, or rows of a table, when their own `sleepUntil` is due. Schedules defined before
+   * `start` start with the mill; each also has its own `start` and `stop`.
    */
   documents<Doc = Record<string, unknown>>(options: DocumentOptions<Doc>): DocumentSchedule<Doc> {
     return this.#documents.add(options);
   }
 
-  /** The schedules of documents that were defined on this mill, each with a name. */
+  /** Returns the document schedules defined on this mill, each with its name. */
   documentSchedules(): readonly NamedSchedule[] {
     return this.#documents.named;
   }
 
-  /** One page of reactive tasks; the same as `tasks.find`. */
+  /** Returns one page of reactive tasks; the same as `tasks.find`. */
   getReactiveTasks(filter?: TasksFilter, page?: TasksPageOptions): Promise<TaskPage> {
     return this.tasks.find(filter, page);
   }
 
-  /** How many reactive tasks match; the same as `tasks.count`. */
+  /** Counts the reactive tasks that match; the same as `tasks.count`. */
   countReactiveTasks(filter?: TasksFilter): Promise<number> {
     return this.tasks.count(filter);
   }
@@ -280,32 +289,37 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     return { modifiedCount: (await this.tasks.retryMany(filter)).count };
   }
 
-  /** Runs `work` in a transaction of the store; pass its argument on as `transaction`. */
+  /**
+   * Runs `work` in a transaction of the store. Pass its argument as the `transaction` option of `enqueue` and other
+   * calls.
+   */
   async withTransaction<T>(work: (transaction: TransactionOf<S>) => Promise<T>): Promise<T> {
     checkFunction('withTransaction', 'work', work);
     return (await this.#store.open()).transaction(work);
   }
 
   /**
-   * Runs `work` while this call alone, in the whole cluster, has the lock of that key; answers what it answers. The
-   * lock is renewed while it runs and given back when it ends, and is free after its lease if the process dies. If it
-   * is lost, `signal` aborts, and a `LeaseLostError` is thrown once `work` has ended. A `LockTakenError` is thrown
-   * where somebody else still has it after `wait`.
+   * Runs `work` under the lock `key`, which one call in the whole cluster holds at a time, and returns what `work`
+   * returns. The lock is renewed while `work` runs and released when it ends. If the process dies, the lock becomes
+   * free when its lease expires. If the lock is lost, `signal` aborts, and the call rejects with a `LeaseLostError`
+   * once `work` has ended, unless `work` itself threw. If another holder still has the lock after `wait`, the call
+   * rejects with a `LockTakenError`.
    *
-   * Not re-entrant: a call for the same key inside `work` waits for the outer one, in vain.
+   * Not re-entrant: a call for the same key inside `work` waits in vain for the outer one.
    */
   withLock<T>(key: string, work: (lock: LockContext) => T | Promise<T>, options?: LockOptions): Promise<T> {
     return this.#locks.with(key, work, options);
   }
 
   /**
-   * A registry of prom-client with everything that is measured; docs/metrics.md has the list. Null where `monitoring` is off,
-   * and, after one warning, where prom-client is not installed.
+   * Returns a prom-client registry with all metrics; docs/metrics.md lists them. Returns null if `monitoring.enabled`
+   * is false, and also, after one warning, if prom-client is not installed.
    */
   getPrometheusMetrics(): Promise<PrometheusRegistry | null> {
     return this.#monitor.scrape();
   }
 
+  /** Adds a listener. If a listener throws or rejects, the mill emits `error`; nothing else is affected. */
   on<K extends keyof MillEvents>(event: K, listener: (payload: MillEvents[K]) => unknown): this {
     checkFunction('on', `listener of ${event}`, listener);
     this.#events.on(event, listener);
@@ -318,14 +332,18 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   }
 
   /**
-   * Begins to work. Called again, it answers the same; after a stop it begins anew. `roles` splits a deployment:
-   * `work` runs handlers, `plan` may plan reactive tasks, `maintain` hands on the work of dead instances. Default: all.
+   * Starts this instance. A second call returns when the first start has finished; a call after `stop` starts again.
+   * `roles` splits a deployment: `work` runs handlers, `plan` may plan reactive tasks, `maintain` takes over the work
+   * of dead instances and deletes expired jobs. Default: all three.
    */
   start(options: StartOptions = {}): Promise<void> {
     return this.#lifecycle.start(options);
   }
 
-  /** Resolves when nothing runs any more and everything that was opened is closed. */
+  /**
+   * Stops claiming and waits up to `timeout` for running handlers; then aborts their signals and returns their work to
+   * the queue without using an attempt. Resolves when everything that was opened is closed. Default: `shutdownTimeout`.
+   */
   stop(options: StopOptions = {}): Promise<void> {
     return this.#lifecycle.stop(options);
   }
@@ -334,31 +352,35 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     await this.stop();
   }
 
-  /** Looks at the server, at indexes or schema, and at the cluster: each finding with its fix. Changes nothing. */
+  /** Checks the server, the indexes or schema, and the cluster. Each problem comes with its fix. Changes nothing. */
   doctor(): Promise<readonly Finding[]> {
     return diagnose(() => this.#store.open(), this.#documents);
   }
 
-  /** The time of the store's server, as this process estimates it. */
+  /** Returns the time of the store's server, as this process estimates it. */
   async time(): Promise<Date> {
     return new Date((await this.#store.open()).clock.now());
   }
 
-  /** The instances of the cluster that are registered: who is alive, what each runs, and who plans. */
+  /** Returns the registered instances of the cluster: which are alive, what each runs, and which one is the leader. */
   async instances(): Promise<readonly MillInstance[]> {
     return instancesOf(await this.#store.open());
   }
 
-  /** Why a job or a task does not run: reasons with a code and a sentence; none where it runs or has ended. */
+  /** Explains why a job or a reactive task is not running. Returns an empty list if it is running or has ended. */
   async why(target: WhyTarget): Promise<readonly Reason[]> {
     return this.#why.of(target);
   }
 
-  /** The loop is alive, the store answers, the lease is held, and handlers do not run away. */
+  /**
+   * Returns `health().ok`: the instance has started, holds its lease and gets answers from the store, the store accepts
+   * outcomes, and fewer than `maxAbandoned` handlers ignore their timeout.
+   */
   isHealthy(): boolean {
     return this.health().ok;
   }
 
+  /** Returns the state of this instance: whether it is healthy, why not, and how much it runs. */
   health(): Health {
     const { leads: leader = false, troubles = [] } = this.#lifecycle.runtime ?? {};
     const planning = {
@@ -391,7 +413,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     });
   }
 
-  /** An error that no caller sees: to the listeners, or to the log where nobody listens. */
+  /** Reports an error that no caller sees: to the listeners of `error`, or to the log if there are none. */
   #fault(problem: unknown, where: string): void {
     const error = asError(problem);
     if (this.#events.has('error') && !where.startsWith('listener of error')) {

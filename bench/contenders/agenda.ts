@@ -10,9 +10,9 @@ import {
 import { copies } from './copies.js';
 
 const variants = {
-  /** For throughput: looks often. */
+  /** For throughput: polls often. */
   poll: { processEvery: 50, concurrency: 100, lockLimit: 200, changeStream: false },
-  /** For latency: its change-stream notifications, and a look every five seconds, its default, beside them. */
+  /** For latency: its change-stream notifications, besides a poll every five seconds, its default. */
   stream: { processEvery: 5_000, concurrency: 100, lockLimit: 200, changeStream: true },
   /** Its own defaults. */
   default: { processEvery: 5_000, concurrency: 5, lockLimit: 0, changeStream: false },

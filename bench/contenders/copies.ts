@@ -1,6 +1,6 @@
 import type { Collection } from 'mongodb';
 
-/** Multiplies the one job that a library wrote itself: a backlog in exactly its own shape. */
+/** Multiplies the one job that the library wrote itself, for a backlog in exactly its own shape. */
 export async function copies(jobs: Collection, count: number): Promise<void> {
   const [original] = await jobs.find({}, { projection: { _id: 0 } }).toArray();
   if (original === undefined) throw new Error('the library wrote no job');

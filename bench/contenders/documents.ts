@@ -25,7 +25,7 @@ async function open(client: MongoClient, { database, variant }: Place): Promise<
         onError: (error) => console.error('documents:', error),
       });
       schedule = documents;
-      // Alone, as mongodb-cron is: without the mill's own lease and looks.
+      // Started alone, like mongodb-cron: without the mill's lease and polling.
       await documents.start();
     },
     stop: async () => {

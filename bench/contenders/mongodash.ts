@@ -3,7 +3,7 @@ import { documents } from '../lib/documents.js';
 import { peer, type Contender, type ContenderModule, type Payload, type Place } from './contender.js';
 
 const variants = {
-  /** A document in a watched collection is the job; its planner writes a task for it, which its workers run. */
+  /** A document in a watched collection is the job. The planner writes a task for it, which the workers run. */
   reactive: { reactiveTaskConcurrency: 100, debounce: 0 },
   /** A task id is the job: as many ids as jobs, all due at once, each run once. */
   cron: { cronTaskConcurrency: 100, interval: '1d' },
@@ -55,7 +55,7 @@ async function cron(client: MongoClient, database: string, jobs: number): Promis
   }
   return {
     enqueue: ({ n }) => mongodash.scheduleCronTaskImmediately(`noop${n}`),
-    // All due since a while, as after a night in which nobody worked.
+    // All have been due for a while, as after a night without workers.
     fill: async () => {
       await tasks.updateMany({}, { $set: { runSince: new Date(Date.now() - 60_000) } });
     },

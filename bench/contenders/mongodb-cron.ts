@@ -13,7 +13,7 @@ async function open(client: MongoClient, { database, variant }: Place): Promise<
   const { loops, nextDelay, idleDelay } = variants[variant as keyof typeof variants];
   const { MongoCron } = await peer('mongodb-cron');
   const jobs = client.db(database).collection('jobs');
-  // Its way of asking for a job is to insert a document.
+  // It has no call to enqueue: inserting a document makes a job.
   const own = await scheduled(jobs);
   const workers: any[] = [];
   return {

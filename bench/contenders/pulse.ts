@@ -54,7 +54,7 @@ export const contender: ContenderModule = {
   title: 'Pulse',
   variants,
   packages: ['@pulsecron/pulse'],
-  // It brings a driver of its own, an older one than the others are measured with.
+  // It brings its own driver, an older one than the others are measured with.
   driver: () => {
     const here = createRequire(import.meta.url);
     const driver = createRequire(here.resolve('@pulsecron/pulse'))('mongodb') as {

@@ -13,11 +13,11 @@ const batches = {
 
 const variants = {
   ...batches,
-  /** A change stream on inserts, whose events are the handler's start. */
+  /** A change stream on inserts, whose events start the handler. */
   stream: { size: 1, indexes: 'all of Tidemill' },
 };
 
-/** The plain driver: no library could be faster by the same statements. Nothing is retried, nobody is looked after. */
+/** The plain driver: no library can be faster with the same statements. It retries nothing and recovers nothing. */
 async function open(client: MongoClient, { database, variant, jobs: count = 0 }: Place): Promise<Contender> {
   const { size, indexes } = variants[variant as keyof typeof variants];
   const jobs = client.db(database).collection('jobs', { writeConcern: { w: 'majority' } });

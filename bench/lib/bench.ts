@@ -8,21 +8,21 @@ export interface Row {
   readonly variant: string;
   /** What the table shows, by column. */
   readonly figures: Readonly<Record<string, number | string | null>>;
-  /** Everything that was measured for it, run by run. */
+  /** Everything that was measured for this row, run by run. */
   readonly runs: readonly unknown[];
 }
 
-/** What every section needs to know, whatever the database, and where it puts what it found. */
+/** What every section needs, whatever the database, and where it puts its results. */
 export interface BenchOn<Name extends string> {
   readonly uri: string;
   readonly serverPid: number | undefined;
   readonly quick: boolean;
-  /** Everybody and every section, with the usual counts: figures to keep. */
+  /** All contenders and sections, with the usual counts: the figures are kept. */
   readonly complete: boolean;
   readonly rounds: number;
   readonly rows: Row[];
   wants(contender: Name): boolean;
-  /** A database that nobody has used yet, and that is dropped afterwards. */
+  /** Runs `work` with a new database, which is dropped afterwards. */
   within<T>(work: (database: string) => Promise<T>): Promise<T>;
   add(row: Row): void;
 }
@@ -34,7 +34,7 @@ export interface Bench extends BenchOn<ContenderName> {
   readonly settle: () => Promise<void>;
 }
 
-/** A contender that cannot be measured is said to be so; the others go on. */
+/** Reports a contender that cannot be measured as failed; the others continue. */
 export async function tried<T>(
   bench: Pick<Bench, 'add'>,
   row: Pick<Row, 'section' | 'contender' | 'variant'>,

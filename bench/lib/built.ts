@@ -1,4 +1,7 @@
-/** The library as its users get it: built. From its source, the loader wraps every function, which nobody else pays for. */
+/**
+ * The library as its users get it: built. When it runs from source, the loader wraps every function, a cost that
+ * users do not have.
+ */
 import type * as Index from '../../src/index.js';
 import type * as Mongodb from '../../src/mongodb/index.js';
 import type * as Postgres from '../../src/postgres/index.js';
@@ -9,7 +12,7 @@ interface Entries {
   readonly postgres: typeof Postgres;
 }
 
-/** An entry of the package, made by `npm run build`. */
+/** Imports an entry of the package, as made by `npm run build`. */
 export async function built<Entry extends keyof Entries>(entry: Entry): Promise<Entries[Entry]> {
   const { href } = new URL(`../../dist/${entry}.mjs`, import.meta.url);
   return (await import(href)) as Entries[Entry];

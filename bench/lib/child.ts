@@ -14,7 +14,7 @@ type Message = { readonly kind: string; readonly [field: string]: unknown };
 
 const ENTRY = fileURLToPath(new URL('task.ts', import.meta.url));
 
-/** A fresh process with one assignment. It speaks in messages of a `kind`; the last is `result` or `failed`. */
+/** A fresh process with one assignment. It sends messages of a `kind`; the last one is `result` or `failed`. */
 export class Child {
   readonly #process: ChildProcess;
   readonly #seen: Message[] = [];
@@ -56,7 +56,7 @@ export class Child {
     this.#process.send({ kind });
   }
 
-  /** The next message of that kind, or the child's failure. */
+  /** Resolves with the next message of that kind; rejects if the child fails. */
   hear<T = Message>(kind: string): Promise<T> {
     const at = this.#seen.findIndex((message) => message.kind === kind);
     if (at >= 0) return Promise.resolve(this.#seen.splice(at, 1)[0] as T);
@@ -77,7 +77,7 @@ export class Child {
   }
 }
 
-/** The server's uri with the database in it: some libraries take it from there and from nowhere else. */
+/** The server's URI with the database in it, since some libraries take the database only from there. */
 function within({ uri, database }: Assignment): string {
   const url = new URL(uri);
   url.pathname = `/${database}`;

@@ -1,6 +1,6 @@
 /**
- * Nanoseconds of CLOCK_MONOTONIC. On Linux that clock is one for all processes of the machine, so a time taken in one
- * process may be subtracted from one taken in another. Elsewhere that is not promised.
+ * Nanoseconds of CLOCK_MONOTONIC. On Linux all processes of a machine share that clock, so times taken in two
+ * processes can be compared. Other systems do not guarantee that.
  */
 export const nanos = (): bigint => process.hrtime.bigint();
 

@@ -10,18 +10,18 @@ import { round } from './stats.js';
 
 interface Entry {
   count: number;
-  /** Ids that the commands named. */
+  /** Ids that the commands listed. */
   ids: number;
-  /** From the command to its answer, all of them together. */
+  /** The time from each command to its reply, summed up. */
   ms: number;
-  /** When the last of them began, in milliseconds of the counter's life. */
+  /** When the last of them began, in milliseconds since the counter was created. */
   lastMs: number;
 }
 
 /** Commands by name and collection. */
 export type Commands = Readonly<Record<string, Readonly<Entry>>>;
 
-/** Counts what a client asks of its server; the client needs `monitorCommands`. The driver's heartbeats are not in it. */
+/** Counts the commands of a client, which needs `monitorCommands`. The driver's heartbeats are not included. */
 export class CommandCounter {
   readonly #entries = new Map<string, Entry>();
   readonly #open = new Map<number, Entry>();
@@ -58,7 +58,7 @@ export class CommandCounter {
   }
 }
 
-/** The collection, what it is asked by, and whether a pipeline does more than read. */
+/** The collection, the fields of the condition, and what a pipeline does besides reading. */
 function targetOf(name: string, command: Document): string {
   const given: unknown = name === 'getMore' ? command['collection'] : command[name];
   const collection = typeof given === 'string' && given !== '$cmd.aggregate' ? given : '(database)';
@@ -76,7 +76,7 @@ function conditionOf(command: Document): Document {
   return (update?.['q'] ?? command['filter'] ?? command['query'] ?? stage?.['$match'] ?? {}) as Document;
 }
 
-/** How many ids its condition lists, wherever in it they are. */
+/** How many ids the condition of a command lists, at its top level or within `$and`. */
 function idsOf(command: Document): number {
   const condition = conditionOf(command);
   const parts = [condition, ...((condition['$and'] ?? []) as readonly Document[])];
@@ -87,7 +87,7 @@ function idsOf(command: Document): number {
 export const total = (commands: Commands): number =>
   Object.values(commands).reduce((sum, { count }) => sum + count, 0);
 
-/** Each with its number, and the ids that one of them lists and the time that it takes on average. */
+/** Lists the commands with their counts, and optionally the mean number of ids and the mean duration. */
 export const described = (commands: Commands, timed = true): string =>
   Object.entries(commands)
     .sort(([, a], [, b]) => b.count - a.count)
@@ -97,7 +97,7 @@ export const described = (commands: Commands, timed = true): string =>
     })
     .join(', ');
 
-/** Several processes together. */
+/** Adds up the commands of several processes. */
 export function sum(all: readonly Commands[]): Commands {
   const added: Record<string, Entry> = {};
   for (const [label, { count, ids, ms, lastMs }] of all.flatMap((one) => Object.entries(one))) {

@@ -4,7 +4,7 @@ export type Kind = 'due' | 'future' | 'finished';
 
 const DAY_MS = 86_400_000;
 
-/** A job as Tidemill stores it; the raw limits use the same shape. */
+/** A job as Tidemill stores it. The raw contenders use the same shape. */
 export function document(n: number, kind: Kind = 'due', now = Date.now()): Document {
   const createdAt = new Date(now);
   const common = {
@@ -33,7 +33,7 @@ export function document(n: number, kind: Kind = 'due', now = Date.now()): Docum
   };
 }
 
-/** `count` documents in batches of a thousand. */
+/** Yields `count` documents, in batches of a thousand by default. */
 export function* documents(count: number, kind: Kind = 'due', size = 1_000): Generator<Document[]> {
   for (let from = 0; from < count; from += size) {
     yield Array.from({ length: Math.min(size, count - from) }, (_, index) => document(from + index, kind));

@@ -1,4 +1,4 @@
-/** The names of a list that was given on the command line. */
+/** Parses a list of names given on the command line. */
 export function chosen<T extends string>(flag: string, given: string, known: readonly T[]): readonly T[] {
   const names = given.split(',').map((name) => name.trim());
   const unknown = names.filter((name) => !known.includes(name as T));

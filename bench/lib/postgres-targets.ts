@@ -4,7 +4,7 @@ import { atLeast, atMost, figuresOf, type Figure, type Target } from './targets.
 const SETTINGS = ['default', 'tuned100', 'tuned500', 'tuned1000'];
 const DELETING = SETTINGS.map((setting) => `${setting} deletes`);
 
-/** What was promised on PostgreSQL, against what was measured in this run. */
+/** The targets on PostgreSQL, compared with the figures of this run. */
 export function postgresTargets(rows: readonly Row[]): Target[] {
   const figure = figuresOf(rows);
   return [...processingTargets(figure), ...latencyTargets(figure), ...otherTargets(figure)];
@@ -39,7 +39,7 @@ function processingTargets(figure: Figure): Target[] {
   ];
 }
 
-/** Graphile-worker's best is the lower of its two rows. */
+/** The lower of graphile-worker's two rows counts as its best. */
 function latencyTargets(figure: Figure): Target[] {
   return ['two processes', 'one process'].flatMap((place) => {
     const of = (contender: string, variant: string, column: string): number =>

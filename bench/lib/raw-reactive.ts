@@ -14,7 +14,10 @@ const { plan } = compileTask({
 
 const due = { v: 1, task: TASK, status: 'pending', $expr: { $lte: ['$scheduledAt', '$$NOW'] } };
 
-/** Plan, claim and settle by the plain driver: Tidemill's own statement plans, the rest is as plain as it can be. */
+/**
+ * Plans, claims and settles with the plain driver. Planning uses Tidemill's own statement; the rest is as plain as
+ * possible.
+ */
 export class RawChain {
   readonly #db: Db;
   readonly #source: Collection;
@@ -44,7 +47,7 @@ export class RawChain {
     await this.#source.aggregate(planPipeline(plan, place, ids, {})).toArray();
   }
 
-  /** The head's ids, one update of them with a token, and what the token holds. */
+  /** Reads the ids at the head of the queue, updates them with a token, and returns what the token holds. */
   async #claim(size: number, leaseToken: string): Promise<Document[]> {
     const head = await this.#tasks
       .find(due, {

@@ -5,7 +5,7 @@ import type { Payload } from '../contenders/contender.js';
 const due = { v: 1, name: 'noop', status: 'pending', $expr: { $lte: ['$nextRunAt', '$$NOW'] } };
 const WEEK_MS = 604_800_000;
 
-/** The head's ids, one update of them with a token, and what the token holds. */
+/** Reads the ids at the head of the queue, updates them with a token, and returns what the token holds. */
 async function claim(jobs: Collection, size: number, leaseToken: string): Promise<Document[]> {
   const head = await jobs
     .find(due, {
@@ -39,7 +39,7 @@ async function complete(jobs: Collection, held: readonly Document[], leaseToken:
   );
 }
 
-/** Batched claim and batched completion, one batch after the other. */
+/** Batched claims and batched completion, one batch after the other. */
 export async function rawProcess(
   jobs: Collection,
   count: number,

@@ -9,7 +9,7 @@ import { round } from './stats.js';
 
 const HERE = dirname(dirname(fileURLToPath(import.meta.url)));
 
-/** One table per section, in the order in which they were measured. */
+/** One table per section, in the order of measurement. */
 export function tables(rows: readonly Row[]): string {
   const sections = [...new Set(rows.map((row) => row.section))];
   return sections
@@ -48,7 +48,7 @@ const versionIn = (folder: string, name: string): string | undefined => {
     : undefined;
 };
 
-/** What is written of a contender, whatever its database. */
+/** What the results contain about a contender, whatever its database. */
 interface Described {
   readonly title: string;
   readonly variants: object;
@@ -67,7 +67,7 @@ export async function described<Name extends string>(
   return Object.fromEntries(await Promise.all(entries)) as Record<string, unknown>;
 }
 
-/** The version of a package of the repository's root. */
+/** The version of a package installed in the repository's root. */
 export const rootVersion = (name: string): string | undefined => versionIn(dirname(HERE), name);
 
 const reactiveSettings = async (): Promise<Record<string, unknown>> =>
@@ -82,7 +82,7 @@ export const machine = (): object => ({
   platform: process.platform,
 });
 
-/** Who was measured, on what, and how. */
+/** What was measured, on what, and how. */
 export async function circumstances(bench: Bench): Promise<Record<string, unknown>> {
   const { version } = await bench.client.db('admin').command({ buildInfo: 1 });
   const pulse = join(HERE, 'node_modules', '@pulsecron', 'pulse');
@@ -103,7 +103,7 @@ export async function circumstances(bench: Bench): Promise<Record<string, unknow
   };
 }
 
-/** Quick and partial runs are for trying out: they do not overwrite figures that somebody may quote. */
+/** Quick and partial runs are for trying out: they do not overwrite published figures. */
 export function write({ complete }: Pick<Bench, 'complete'>, results: object, suffix = ''): string {
   const folder = join(HERE, 'results', ...(complete ? [] : ['tmp']));
   mkdirSync(folder, { recursive: true });

@@ -1,12 +1,12 @@
 import type { Pool } from 'pg';
 import { postgres } from '../../src/postgres/index.js';
 
-/** Tidemill's table as its migrations make it, in an empty database. */
+/** Creates Tidemill's tables, as its migrations do, in an empty database. */
 export async function makeSchema(pool: Pool, url: string): Promise<void> {
   await pool.query(postgres({ url }).migrationScript());
 }
 
-/** Leaves the primary key and the index of the claim. */
+/** Drops every index but the primary key and the one of the claim. */
 export async function dropOtherIndexes(pool: Pool): Promise<void> {
   const { rows } = await pool.query<{ name: string }>(
     `select indexname as name from pg_indexes where schemaname = 'tidemill' and tablename = 'jobs'
@@ -15,10 +15,10 @@ export async function dropOtherIndexes(pool: Pool): Promise<void> {
   for (const { name } of rows) await pool.query(`drop index tidemill.${name}`);
 }
 
-/** A week, as Tidemill keeps completed jobs by default. */
+/** A week, which is how long Tidemill keeps completed jobs by default. */
 export const EXPIRY = "now() + interval '7 days'";
 
-/** $1: how many. Their ids begin with `old`. */
+/** Inserts $1 finished jobs, whose ids begin with `old`. */
 export const FINISHED = `
   insert into tidemill.jobs (id, name, data, status, finished_at, expires_at, lease_token, history)
   select 'old' || lpad(n::text, 23, '0'), 'noop', jsonb_build_object('n', n), 'completed', now(), ${EXPIRY}, 'gone.' || n,
@@ -26,19 +26,19 @@ export const FINISHED = `
       'finishedAt', now(), 'instanceId', 'host-1-00000000'))
   from generate_series(1, $1::integer) n`;
 
-/** Ids as long as those that the library makes, and growing like them. */
+/** Ids as long as those that the library makes, and ascending like them. */
 const DUE = `
   insert into tidemill.jobs (id, name, data)
   select lpad(to_hex((extract(epoch from now()) * 1000)::bigint), 11, '0') || lpad(to_hex(n), 5, '0') || '0123456789',
     'noop', jsonb_build_object('n', n)
   from generate_series(1, $1::integer) n`;
 
-/** Jobs as Tidemill stores them; the raw limits use the same shape. */
+/** Inserts jobs as Tidemill stores them. The raw contender uses the same shape. */
 export async function insertJobs(pool: Pool, count: number): Promise<void> {
   await pool.query(DUE, [count]);
 }
 
-/** True where nothing is left to run or to record. */
+/** Returns true if nothing is left to run or to record. */
 export async function drained(pool: Pool): Promise<boolean> {
   const { rowCount } = await pool.query(
     `(select from tidemill.jobs where name = 'noop' and status = 'pending' limit 1)

@@ -2,7 +2,10 @@ import type { Collection } from 'mongodb';
 import type { Contender } from '../contenders/contender.js';
 import { documents } from './documents.js';
 
-/** Documents with a schedule of their own: inserting one is asking for it. The same for whoever runs them. */
+/**
+ * Documents with a schedule of their own: inserting one is enqueueing it. The same for every contender that runs
+ * them.
+ */
 export async function scheduled(
   jobs: Collection,
 ): Promise<Pick<Contender, 'enqueue' | 'enqueueMany' | 'fill' | 'finished'>> {

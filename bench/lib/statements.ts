@@ -3,14 +3,14 @@ import type { Counting } from '../measure/tasks.js';
 
 type Query = (this: pg.Client, first: string | { readonly text?: string }, ...rest: unknown[]) => unknown;
 
-/** The first word of a statement, comments left out. */
+/** The first word of a statement, ignoring comments. */
 function kindOf(first: string | { readonly text?: string }): string {
   const text = typeof first === 'string' ? first : (first.text ?? '');
   const bare = text.replaceAll(/--.*$|\/\*[\s\S]*?\*\//gmu, '');
   return /\w+/u.exec(bare)?.[0].toLowerCase() ?? 'other';
 }
 
-/** Counts what all clients of one copy of node-postgres send. A pool's queries go through its clients. */
+/** Counts the statements of all clients of one copy of node-postgres. A pool's queries go through its clients. */
 export const countingStatements =
   ({ Client }: typeof pg): Counting =>
   () => {

@@ -8,7 +8,7 @@ export const median = (values: readonly number[]): number => percentile(values, 
 
 export const round = (value: number, digits = 0): number => Number(value.toFixed(digits));
 
-/** Latencies in milliseconds, summed up. */
+/** Summarizes latencies in milliseconds. */
 export function summary(values: readonly number[]): {
   p50: number;
   p90: number;

@@ -7,14 +7,14 @@ export interface Target {
   readonly met: boolean | null;
 }
 
-/** The settings and backlogs that were measured with several processes. */
+/** The settings and backlogs that are measured with several processes. */
 const SEVERAL = [
   ['default', 40_000],
   ['tuned100', 40_000],
   ['tuned100', 100_000],
 ] as const;
 
-/** Looks a figure up; NaN where this run did not measure it. */
+/** Looks up a figure; NaN if this run did not measure it. */
 export type Figure = (
   section: string,
   contender: string,
@@ -48,7 +48,7 @@ export const atLeast = (target: string, value: number, limit: number, unit = '')
 export const atMost = (target: string, value: number, limit: number, unit = ''): Target =>
   check(target, value, value <= limit, unit);
 
-/** What was promised, against what was measured in this run. Null where this run did not measure it. */
+/** The targets, compared with the figures of this run. `met` is null if this run did not measure the figure. */
 export function targets(rows: readonly Row[]): Target[] {
   const figure = figuresOf(rows);
   return [...jobTargets(figure), ...documentTargets(figure), ...reactiveTargets(figure)];
@@ -138,7 +138,7 @@ function reactiveTargets(figure: Figure): Target[] {
 function jobTargets(figure: Figure): Target[] {
   const rate = (contender: string, variant: string): number =>
     figure('processing', contender, variant, 'jobs/s');
-  // The best of our three settings against the best of each other's: where defaults differ, they have rows of their own.
+  // The best of our three settings against the best of each contender. Defaults have rows of their own.
   const best = Math.max(...['default', 'tuned100', 'tuned500'].map((variant) => rate('tidemill', variant)));
   const agenda = Math.max(...['poll', 'stream'].map((variant) => rate('agenda', variant)));
   const many = (contender: string, variant: string): number =>

@@ -7,7 +7,7 @@ import { reactiveTasks } from '../measure/reactive/tasks.js';
 import { tasks, type Counting } from '../measure/tasks.js';
 import { countingStatements } from './statements.js';
 
-/** How a task talks to the process that gave it. */
+/** How a task communicates with the process that assigned it. */
 export interface Parent {
   say(kind: string, fields?: object): void;
   hear(kind: string): Promise<void>;
@@ -26,10 +26,10 @@ const parent: Parent = {
     }),
 };
 
-/** A library that does not stop by then is left behind. */
+/** After this time a library that has not stopped is abandoned. */
 const STOP_MS = 5_000;
 
-// A library that is cut off by the end of its client may reject into nothing.
+// A library whose client is closed under it may leave rejections unhandled.
 let leaving = false;
 process.on('unhandledRejection', (error) => {
   if (leaving) return;
@@ -60,7 +60,7 @@ const countingCommands =
     };
   };
 
-/** Opens what the assignment speaks of: a queue, or a library's reactive tasks. */
+/** Opens what the assignment is about, a queue or a library's reactive tasks, and performs the task. */
 async function perform(assignment: Assignment, client: MongoClient): Promise<Performed> {
   const reactive = reactiveTasks[assignment.task];
   if (reactive === undefined) {
@@ -101,7 +101,7 @@ async function onPostgres(assignment: Assignment): Promise<Performed> {
   return { value, stop: () => contender.stop() };
 }
 
-/** The entry of every child: opens one contender, does one task, and leaves. */
+/** The entry point of every child: opens one contender, performs one task, and exits. */
 async function main(): Promise<void> {
   const assignment = JSON.parse(process.argv[2] ?? '') as Assignment;
   const open = assignment.uri.startsWith('postgres') ? onPostgres : onMongodb;
@@ -109,10 +109,10 @@ async function main(): Promise<void> {
   leaving = true;
   const patience = new Promise((resolve) => setTimeout(resolve, STOP_MS));
   await Promise.race([stop().catch(() => undefined), patience]);
-  // A long answer is still on its way when `send` returns, and would be lost with the channel.
+  // A long message is still being sent when `send` returns, and would be lost with the channel.
   await new Promise((resolve) => process.send?.({ kind: 'result', value }, undefined, undefined, resolve));
   process.disconnect();
-  // Some libraries leave timers behind; a profile is only written by an orderly exit.
+  // Some libraries leave timers behind. A profile is written only on an orderly exit.
   setTimeout(() => process.exit(0), 200).unref();
 }
 

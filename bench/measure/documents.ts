@@ -3,7 +3,7 @@ import { round } from '../lib/stats.js';
 import { idleOf } from './idle.js';
 import { of, rounds, type Entry } from './throughput.js';
 
-/** One at a time, and as many as each is fastest with. */
+/** One at a time, and with concurrency. */
 const ENTRIES: readonly Entry[] = [
   { contender: 'documents', variant: 'serial', jobs: 2_000 },
   { contender: 'documents', variant: 'at10', jobs: 10_000 },
@@ -13,7 +13,7 @@ const ENTRIES: readonly Entry[] = [
   { contender: 'mongodb-cron', variant: 'loops100', jobs: 6_000 },
 ];
 
-/** A backlog of due documents, from `start()` until the last one has no due time any more. */
+/** Processes a backlog of due documents, from `start()` until the last one has no due time any more. */
 export async function documentsProcessing(bench: Bench): Promise<void> {
   const section = 'documents';
   for (const [{ contender, variant }, runs] of await rounds(bench, section, ENTRIES)) {

@@ -8,7 +8,7 @@ import { processing, type ProcessingResult } from './processing.js';
 const JOBS = 30_000;
 const OTHERS = 200_000;
 
-/** The same backlog in a collection that is empty otherwise, and in one with many future and many finished jobs. */
+/** The same backlog in an otherwise empty collection, and in one with many future and many finished jobs. */
 export async function fullCollection(bench: Bench): Promise<void> {
   const section = 'full collection';
   const row = { section, contender: 'tidemill', variant: 'tuned100' } as const;
@@ -19,7 +19,7 @@ export async function fullCollection(bench: Bench): Promise<void> {
         await prepare(bench, full);
         const runs: { empty: ProcessingResult[]; full: ProcessingResult[] } = { empty: [], full: [] };
         for (let turn = 0; turn < bench.rounds * 2; turn += 1) {
-          // Each goes first as often as the other.
+          // Each goes first equally often.
           const order = turn % 2 === 0 ? (['empty', 'full'] as const) : (['full', 'empty'] as const);
           for (const which of order) runs[which].push(await drain(bench, { empty, full }[which]));
         }
@@ -61,7 +61,7 @@ async function prepare(bench: Bench, database: string): Promise<void> {
   }
 }
 
-/** What an earlier turn finished is taken away again: both collections must keep their sizes. */
+/** Removes the finished jobs afterwards, so that both collections keep their sizes. */
 async function drain(bench: Bench, database: string): Promise<ProcessingResult> {
   const { uri, serverPid, settle } = bench;
   const jobs = bench.quick ? JOBS / 10 : JOBS;

@@ -24,7 +24,10 @@ interface Counted {
   readonly commands: Readonly<Record<string, number>>;
 }
 
-/** Commands of a worker that has nothing to do, by the driver's command monitoring. All at once: none disturbs another. */
+/**
+ * Counts the commands of an idle worker with the driver's command monitoring. All contenders run at once, since idle
+ * ones do not disturb each other.
+ */
 export async function idleOf(bench: Bench, section: string, entries: readonly Entry[]): Promise<void> {
   const settleMs = bench.quick ? 5_000 : 20_000;
   const watchMs = bench.quick ? 10_000 : 30_000;

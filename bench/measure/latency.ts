@@ -16,7 +16,10 @@ const ENTRIES: readonly { readonly contender: ContenderName; readonly variant: s
 export type Sent = Readonly<Record<number, { readonly called: string; readonly answered: string }>>;
 export type Started = Readonly<Record<number, string>>;
 
-/** From the call of enqueue, and from its answer, to the start of the handler. Both clocks are the machine's monotonic one. */
+/**
+ * The delays from the call of `enqueue`, and from its answer, to the start of the handler. All times are from the
+ * machine's monotonic clock.
+ */
 function delays(sent: Sent, started: Started): { fromCall: number[]; fromAnswer: number[]; missing: number } {
   const pairs = Object.entries(sent).map(([n, times]) => ({ ...times, start: started[Number(n)] }));
   const heard = pairs.filter((pair) => pair.start !== undefined);
@@ -65,7 +68,7 @@ export async function across(
   }
 }
 
-/** One job every 100 to 200 ms: everybody is idle when it comes. */
+/** Sends one job every 100 to 200 ms, so that everything is idle when it arrives. */
 export async function latency(bench: Bench): Promise<void> {
   for (const { contender, variant } of ENTRIES) {
     if (!bench.wants(contender)) continue;

@@ -11,14 +11,14 @@ export interface ProcessingRequest {
   readonly jobs: number;
   readonly processes: number;
   readonly serverPid: number | undefined;
-  /** Brings the server to rest before the clock starts. */
+  /** Lets the server come to rest before the clock starts. */
   readonly settle?: () => Promise<void>;
   readonly limitMs?: number;
 }
 
 export interface ProcessingResult {
   readonly perSecond: number;
-  /** Handlers that ran; more than `jobs` where some ran twice. */
+  /** Handlers that ran; more than `jobs` if some ran twice. */
   readonly handled: number;
   readonly jobs: number;
   readonly seconds: number;
@@ -38,7 +38,7 @@ interface Worked {
   readonly extra: Record<string, unknown>;
 }
 
-/** From `start()` of the workers until the database has the last outcome. */
+/** Measures from `start()` of the workers until the last outcome is in the database. */
 export async function processing(request: ProcessingRequest): Promise<ProcessingResult> {
   const { jobs, processes, limitMs = 120_000 } = request;
   await inChild({ ...request, task: 'fill' });

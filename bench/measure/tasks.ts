@@ -4,7 +4,7 @@ import { nanos, sinceMs, sleep } from '../lib/clock.js';
 import { round } from '../lib/stats.js';
 import type { Parent } from '../lib/task.js';
 
-/** Counts what is asked of the server from now on; the answer ends it, and tells how often, by kind. */
+/** Starts to count what is asked of the server. The returned function ends that and returns the counts by kind. */
 export type Counting = () => () => Readonly<Record<string, number>>;
 
 interface TaskContext {
@@ -16,7 +16,7 @@ interface TaskContext {
 
 type Task = (context: TaskContext) => Promise<unknown>;
 
-/** Single calls, so many of them under way at any time. */
+/** Single calls, `inFlight` of them at any time. */
 const enqueue: Task = async ({ assignment, contender }) => {
   const [jobs, inFlight] = [Number(assignment['jobs']), Number(assignment['inFlight'])];
   let next = 0;
@@ -45,7 +45,7 @@ const fill: Task = async ({ assignment, contender }) => {
   await contender.fill(Number(assignment['jobs']));
 };
 
-/** Works until told to stop; says how many handlers have run, and at the end when. */
+/** Works until told to stop. Reports how many handlers have run, and at the end when they ran. */
 const work: Task = async ({ contender, parent }) => {
   const startedAt: bigint[] = [];
   parent.say('ready');
@@ -86,7 +86,7 @@ export function tenths(startedAt: readonly bigint[]): number[] {
   });
 }
 
-/** Notes when each payload's handler started, for the one who knows when it was sent. */
+/** Records when the handler of each payload started; the producer records when it was sent. */
 const listen: Task = async ({ contender, parent }) => {
   const started: Record<number, string> = {};
   await contender.start(({ n }) => (started[n] = String(nanos())));
@@ -95,7 +95,7 @@ const listen: Task = async ({ contender, parent }) => {
   return started;
 };
 
-/** Sends one job at a time with pauses in which everybody falls idle; notes the call and its answer. */
+/** Sends one job at a time, with pauses in which everything becomes idle; records the call and its answer. */
 const produce: Task = async ({ assignment, contender, parent }) => {
   parent.say('ready');
   await parent.hear('go');
@@ -125,7 +125,7 @@ const alone: Task = async ({ assignment, contender }) => {
   return { sent: await send(Number(assignment['samples']), contender), started };
 };
 
-/** Counts what an idle worker asks of the server. The driver's own monitoring is not in it. */
+/** Counts what an idle worker asks of the server. The driver's own monitoring is not included. */
 const idle: Task = async ({ assignment, counting, contender }) => {
   await contender.start(() => undefined);
   await sleep(Number(assignment['settleMs']));
@@ -136,7 +136,7 @@ const idle: Task = async ({ assignment, counting, contender }) => {
   return { perSecond: round(total / (Number(assignment['watchMs']) / 1_000), 2), commands };
 };
 
-/** Sends batches at a steady pace until told to stop; answers how many jobs that were. */
+/** Sends batches at a steady rate until told to stop; returns the number of jobs. */
 const trickle: Task = async ({ assignment, contender, parent }) => {
   const [perSecond, batch] = [Number(assignment['perSecond']), Number(assignment['batch'])];
   const stop = new AbortController();
@@ -151,7 +151,7 @@ const trickle: Task = async ({ assignment, contender, parent }) => {
   return sent;
 };
 
-/** Heap after a forced collection, every so many jobs; the process needs --expose-gc. */
+/** Samples the heap after a forced collection, every `every` jobs; the process needs --expose-gc. */
 const memory: Task = async ({ assignment, contender, parent }) => {
   const [jobs, every] = [Number(assignment['jobs']), Number(assignment['every'])];
   const samples: { jobs: number; heapMb: number; rssMb: number }[] = [];

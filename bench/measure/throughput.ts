@@ -33,7 +33,7 @@ const SEVERAL: readonly Entry[] = [
   { variant: 'tuned100', jobs: 100_000 },
 ].flatMap((row) => [1, 2, 4].map((processes) => ({ contender: 'tidemill' as const, ...row, processes })));
 
-/** Every entry once per round, so that a busy minute of the machine hits them all alike. */
+/** Runs every entry once per round, so that a busy minute of the machine affects all of them alike. */
 export async function rounds(
   bench: Bench,
   section: string,
@@ -115,12 +115,13 @@ export async function severalProcesses(bench: Bench): Promise<void> {
   }
 }
 
-/** The first handler of a backlog of 10,000, and whether the rate holds to the end. */
+/** The start of the first handler of a backlog of 10,000, and whether the rate holds to the end. */
 export async function backlog(bench: Bench): Promise<void> {
   const section = 'backlog of 10,000';
   const entries: Entry[] = ['default', 'tuned100'].map((variant) => ({
     contender: 'tidemill',
     variant,
+    // A quick run divides this by ten.
     jobs: bench.quick ? 100_000 : 10_000,
   }));
   for (const [{ contender, variant }, runs] of await rounds(bench, section, entries)) {

@@ -7,7 +7,7 @@ import { may } from './session.js';
 interface ActionWords {
   readonly label: string;
   readonly icon: IconNode;
-  /** What will happen, so that nobody has to guess. */
+  /** What will happen, so that the viewer need not guess. */
   readonly meaning: string;
   readonly danger?: boolean;
 }
@@ -49,7 +49,7 @@ export const ACTIONS: Readonly<Record<Action, ActionWords>> = {
   },
 };
 
-/** The same, said of many: their states differ, and an action fits some of them only. */
+/** The same for bulk actions: the states of the items differ, and an action applies to some of them only. */
 export const BULK_MEANINGS: Readonly<Partial<Record<Action, string>>> = {
   retry:
     'They become pending and due at once, with a fresh sequence of attempts. What has not ended yet is left alone.',
@@ -61,12 +61,12 @@ export const BULK_MEANINGS: Readonly<Partial<Record<Action, string>>> = {
 
 const BULK: readonly Action[] = ['retry', 'cancel', 'remove'];
 
-/** What may be done to many at once. */
+/** The actions that the viewer may perform on many items at once. */
 export function bulkActions(session: Session, kind: WorkKind): readonly Action[] {
   return may(session, 'act') ? BULK.filter((action) => session.bulk[kind].includes(action)) : [];
 }
 
-/** Asks the server, and says what came of it. True where it was done. */
+/** Sends an action to the server and announces the outcome. Returns whether it succeeded. */
 export async function act(path: 'act' | 'names' | 'schedules', body: object): Promise<boolean> {
   try {
     const { message } = await post<ActAnswer>(path, body);

@@ -1,6 +1,6 @@
 import { Cell } from './cell.js';
 
-/** What just happened, in words: shown for a while, and read out by screen readers. */
+/** What just happened, in words: shown for 8 s, and read out by screen readers. */
 export interface Notice {
   readonly id: number;
   readonly tone: 'good' | 'bad';

@@ -1,7 +1,7 @@
 import type { Session } from '../../src/dashboard/contract.js';
 import { href } from './router.js';
 
-/** What the server refused, in its own words. */
+/** An error response, with the server's message. */
 export class ApiError extends Error {
   readonly status: number;
   readonly code: string;
@@ -15,7 +15,7 @@ export class ApiError extends Error {
 
 let csrf = '';
 
-/** Everything else needs what this answers: the token that actions carry, and what the viewer may do. */
+/** Must come first: it gets the token that actions need, and what the viewer may do. */
 export async function openSession(): Promise<Session> {
   const session = await get<Session>('session');
   csrf = session.csrf;
@@ -39,7 +39,7 @@ export function address(path: string): string {
 }
 
 async function request<T>(path: string, init: RequestInit): Promise<T> {
-  // The host may send viewers to its login. Followed, that would pass for an answer.
+  // The host may redirect to its login page. If that were followed, the login page would pass for a response.
   const response = await fetch(address(path), { ...init, redirect: 'manual' }).catch((cause: unknown) => {
     if (init.signal?.aborted === true) throw cause;
     throw new ApiError(0, 'UNREACHABLE', 'The server does not answer.');
@@ -51,13 +51,13 @@ async function request<T>(path: string, init: RequestInit): Promise<T> {
   throw refusal(response.status, answer);
 }
 
-/** A proxy in between may answer anything at all. */
+/** A proxy in between may respond with anything. */
 export function refusal(status: number, answer: unknown): ApiError {
   const { error } = (answer ?? {}) as { error?: { code?: string; message?: string } };
   return new ApiError(status, error?.code ?? 'UNKNOWN', error?.message ?? `The server answered ${status}.`);
 }
 
-/** What a viewer can do about it. */
+/** What the viewer can do about an error. */
 export function advice({ status }: ApiError): string {
   switch (status) {
     case 0:

@@ -71,7 +71,7 @@ function Routed({ place: { path, query } }: { readonly place: Place }): VNode {
   }
 }
 
-/** An address may be typed by hand. */
+/** The address may have been typed by hand. */
 function decode(text: string): string {
   try {
     return decodeURIComponent(text);

@@ -1,6 +1,6 @@
 import { useLayoutEffect, useState } from 'preact/hooks';
 
-/** A value that several components read, and that tells them when it was set. */
+/** A value that several components read. It notifies them when it is set. */
 export class Cell<T> {
   #value: T;
   readonly #listeners = new Set<() => void>();
@@ -27,7 +27,7 @@ export class Cell<T> {
 export function useCell<T>(cell: Cell<T>): T {
   const [seen, see] = useState(cell.value);
   useLayoutEffect(() => {
-    // It may have been set between the render and now.
+    // The value may have been set since the render.
     see(() => cell.value);
     return cell.subscribe(() => see(() => cell.value));
   }, [cell]);

@@ -1,6 +1,6 @@
 import type { WorkKind } from '../../src/dashboard/contract.js';
 
-/** What the list shows, as the address has it. Every part is text, since every part comes from an address. */
+/** What the list shows, as in the address. Every part is text, because it comes from an address. */
 export interface Filter {
   readonly kind: WorkKind;
   readonly names: readonly string[];
@@ -34,7 +34,7 @@ export function readFilter(query: URLSearchParams, kinds: readonly WorkKind[]): 
   };
 }
 
-/** The part that says which work is meant: what a count or a bulk action is about. */
+/** The part that selects work, for counts and bulk actions. */
 export function writeTarget(filter: Filter): URLSearchParams {
   const query = new URLSearchParams();
   for (const name of filter.names) query.append('name', name);
@@ -49,7 +49,7 @@ export function writeTarget(filter: Filter): URLSearchParams {
   return query;
 }
 
-/** The whole address of a list, without its cursor: a changed filter begins at the first page. */
+/** The whole address of a list, without its cursor: a changed filter starts at the first page. */
 export function writeFilter(filter: Filter): URLSearchParams {
   const query = new URLSearchParams({ kind: filter.kind });
   for (const [key, value] of writeTarget(filter)) query.append(key, value);
@@ -62,7 +62,7 @@ export function isNarrowed(filter: Filter): boolean {
   return [...writeTarget(filter)].length > 0;
 }
 
-/** An address of the list that shows only this. */
+/** The address of a list that shows only this. */
 export function workPath(kind: WorkKind, parts: Partial<Omit<Filter, 'kind'>> = {}): string {
   const query = new URLSearchParams({ kind });
   return `work?${writeFilter({ ...readFilter(query, [kind]), ...parts }).toString()}`;
@@ -72,7 +72,7 @@ export function detailPath(kind: WorkKind, id: string): string {
   return `work/${kind}/${encodeURIComponent(id)}`;
 }
 
-/** One sentence on what a filter means, for the dialog before a bulk action. */
+/** Describes a filter in one sentence, for the dialog before a bulk action. */
 export function inWords(filter: Filter): string {
   const parts = [
     filter.names.length > 0 && `named ${filter.names.join(' or ')}`,

@@ -1,4 +1,4 @@
-/** How times, durations and numbers are written for people. Pure: `now` is a parameter. */
+/** Formats times, durations and numbers for people. Pure: `now` is a parameter. */
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
@@ -9,7 +9,7 @@ const number = new Intl.NumberFormat('en');
 const short = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
 const exact = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'long' });
 
-/** Two units at most: `850 ms`, `4.2 s`, `3 min 20 s`, `2 h 5 min`, `6 d 4 h`. */
+/** At most two units: `850 ms`, `4.2 s`, `3 min 20 s`, `2 h 5 min`, `6 d 4 h`. */
 export function duration(ms: number): string {
   if (ms < SECOND) return `${Math.max(0, Math.round(ms))} ms`;
   if (ms < 10 * SECOND) return `${trimmed(ms / SECOND)} s`;
@@ -31,7 +31,7 @@ function trimmed(value: number): string {
   return value.toFixed(1).replace(/\.0$/u, '');
 }
 
-/** `just now`, `20 s ago`, `in 3 min`. One unit: what matters is how long it feels. */
+/** `just now`, `20 s ago`, `in 3 min`. One unit is enough to get a sense of it. */
 export function relative(at: number, now: number): string {
   const away = Math.abs(now - at);
   if (away < 2 * SECOND) return 'just now';
@@ -46,13 +46,13 @@ function oneUnit(ms: number): string {
   return `${Math.floor(ms / DAY)} d`;
 }
 
-/** In the viewer's own zone, which it names. */
+/** In the viewer's own time zone, which the text names. */
 export function exactTime(iso: string): string {
   const date = new Date(iso);
   return Number.isNaN(date.getTime()) ? iso : exact.format(date);
 }
 
-/** A time as another zone's clocks show it; in UTC where the browser does not know the zone. */
+/** A time in another time zone; in UTC if the browser does not know that zone. */
 export function inZone(iso: string, timeZone: string): string {
   const options = {
     weekday: 'short',
@@ -82,7 +82,7 @@ export function many(value: number, one: string, more: string = `${one}s`): stri
   return `${count(value)} ${value === 1 ? one : more}`;
 }
 
-/** `processing_dirty` reads as words. */
+/** Turns a name such as `processing_dirty` into words. */
 export function words(name: string): string {
   return name.replaceAll(/[_-]/gu, ' ');
 }

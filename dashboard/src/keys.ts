@@ -4,7 +4,7 @@ import { go } from './router.js';
 
 const CHORD_MS = 1_500;
 
-/** What the help shows. The code below is what it does. */
+/** The keys that the help lists. `useKeys` implements them. */
 export const KEYS: readonly (readonly [keys: string, meaning: string])[] = [
   ['?', 'Show these keys'],
   ['/', 'Go to the filter'],
@@ -54,7 +54,7 @@ function switchPage(key: string): boolean {
   return true;
 }
 
-/** Whether the key meant something. */
+/** Returns whether the key has a meaning. */
 function single(key: string, showHelp: () => void): boolean {
   switch (key) {
     case '?':

@@ -2,7 +2,7 @@ import { useCallback, useEffect, useState } from 'preact/hooks';
 import { address, ApiError, get, refusal } from './api.js';
 import { Cell, useCell } from './cell.js';
 
-/** Whether answers are followed: chosen by the viewer, for all pages, until they choose otherwise. */
+/** Whether the viewer has paused live updates. It holds for all pages. */
 export const paused = new Cell(false);
 
 const RETRY_MIN_MS = 1_000;
@@ -14,19 +14,19 @@ export interface Live<T> {
   readonly data: T | undefined;
   readonly error: ApiError | undefined;
   readonly link: Link;
-  /** The data is that of the path before: a new list takes the place of the old one, not of an empty page. */
+  /** The data is still that of the previous path: the old list stays visible until the new one arrives. */
   readonly stale: boolean;
-  /** When the picture was last known to be true, by this browser's clock. */
+  /** When the data was last known to be current, by this browser's clock. */
   readonly seenAt: number;
-  /** Asks once, now. */
+  /** Reads once more, now. */
   readonly refresh: () => void;
 }
 
 type Picture<T> = Omit<Live<T>, 'refresh' | 'stale'> & { readonly path: string };
 
 /**
- * Shows an answer and follows it. A plain request goes first, since a refused event stream does not say why.
- * A tab in the background follows nothing; it asks again when it is looked at.
+ * Shows a response and follows it live. A plain request goes first, because a refused event stream does not tell the
+ * reason. A tab in the background follows nothing; it reads again when it becomes visible.
  */
 export function useLive<T>(path: string): Live<T> {
   const isPaused = useCell(paused);
@@ -62,7 +62,7 @@ class Follower<T> {
   #source: EventSource | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #retryMs = RETRY_MIN_MS;
-  /** Why there is no stream; the data is asked for again all the same. */
+  /** Why the stream was refused. The data is still read from time to time. */
   #refused: ApiError | undefined;
 
   constructor(path: string, follow: boolean, show: (change: Partial<Picture<T>>) => void) {
@@ -107,7 +107,7 @@ class Follower<T> {
     });
     source.addEventListener('error', () => {
       this.#show({ link: 'reconnecting' });
-      // The browser tries again by itself, unless the stream was refused.
+      // The browser reconnects by itself, unless the stream was refused.
       if (source.readyState === EventSource.CLOSED) void this.#explain().finally(() => this.#later());
     });
   }
@@ -116,7 +116,7 @@ class Follower<T> {
     return address(`live?path=${encodeURIComponent(this.#path)}`);
   }
 
-  /** A stream that was refused does not say why; a plain request does. */
+  /** A refused stream does not tell the reason, but a plain request does. */
   async #explain(): Promise<void> {
     const answer = new AbortController();
     const response = await fetch(this.#stream, { redirect: 'manual', signal: answer.signal }).catch(
@@ -143,7 +143,7 @@ class Follower<T> {
   }
 }
 
-/** What was refused for what it is will be refused again. */
+/** Whether a later attempt may succeed. A request that was refused for its content will be refused again. */
 function isPassing({ status }: ApiError): boolean {
   return status === 0 || status === 429 || status >= 500;
 }

@@ -6,7 +6,7 @@ const clock = new Cell(Date.now());
 let readers = 0;
 let timer: ReturnType<typeof setInterval> | undefined;
 
-/** The current time, once a second. One timer serves all texts that say how long ago something was. */
+/** The current time, updated once a second. One timer serves all texts that tell how long ago something was. */
 export function useNow(): number {
   const now = useCell(clock);
   useEffect(() => {
@@ -22,7 +22,7 @@ export function useNow(): number {
   return now;
 }
 
-/** True once `ms` have passed, so that what is over in a moment does not flicker. */
+/** Returns true once `ms` have passed, so that nothing flickers for a short wait. */
 export function useAfter(ms: number): boolean {
   const [passed, pass] = useState(false);
   useEffect(() => {

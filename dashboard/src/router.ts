@@ -1,10 +1,10 @@
 import { Cell, useCell } from './cell.js';
 
-/** Where the page lives. The server put it into the <base>, so the page works below any path. */
+/** The address of the page. The server writes it into <base>, so the page works below any path. */
 const base = new URL('.', document.baseURI);
 
 export interface Place {
-  /** Below the base, without a slash in front: `work/jobs/abc`. */
+  /** Below the base, without a leading slash: `work/jobs/abc`. */
   readonly path: string;
   readonly query: URLSearchParams;
 }
@@ -27,7 +27,7 @@ export function href(path: string): string {
   return new URL(path === '' ? '.' : path, base).href;
 }
 
-/** `replace` is for what nobody wants to go back to, such as each letter of a text. */
+/** `replace` is for steps that the back button should skip, such as each letter of a text. */
 export function go(path: string, { replace = false }: { readonly replace?: boolean } = {}): void {
   const address = href(path);
   if (address === location.href) return;
@@ -38,7 +38,7 @@ export function go(path: string, { replace = false }: { readonly replace?: boole
   if (!samePage) scrollTo(0, 0);
 }
 
-/** A click that the browser would follow in this tab. Others (new tab, download) stay the browser's. */
+/** A click that the browser would follow in this tab. Others (new tab, download) are left to the browser. */
 export function isPlainClick(event: MouseEvent): boolean {
   return event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
 }

@@ -15,7 +15,7 @@ export function may({ rights, readOnly }: Session, right: Right): boolean {
 }
 
 export const KIND_WORDS = { jobs: 'Jobs', tasks: 'Reactive tasks', documents: 'Documents' } as const;
-/** One of a kind, and more of it. */
+/** Singular and plural of each kind. */
 export const KIND_NOUNS = {
   jobs: ['job', 'jobs'],
   tasks: ['task', 'tasks'],

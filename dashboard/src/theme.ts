@@ -6,7 +6,7 @@ const KEY = 'tidemill-theme';
 const ORDER: readonly Theme[] = ['system', 'light', 'dark'];
 
 export const theme = new Cell<Theme>(remembered());
-/** What is really shown: charts draw on a canvas and have to know. */
+/** The theme in effect, for charts, which draw on a canvas. */
 export const isDark = new Cell(false);
 
 const system = matchMedia('(prefers-color-scheme: dark)');
@@ -19,7 +19,7 @@ export function nextTheme(): void {
   try {
     localStorage.setItem(KEY, after);
   } catch {
-    // A browser that keeps nothing still shows it until the page is left.
+    // Without storage the choice lasts until the page is left.
   }
   apply();
 }

@@ -1,6 +1,6 @@
 /**
- * Takes the pictures of docs/dashboard.md: `npm run screenshots`. What they show is made up by scene.ts,
- * and runs on a real mill.
+ * Takes the screenshots of docs/dashboard.md: `npm run screenshots`. scene.ts makes up what they show, on a real
+ * mill.
  */
 import { once } from 'node:events';
 import { mkdir } from 'node:fs/promises';
@@ -19,9 +19,9 @@ const HEIGHT = 860;
 interface Shot {
   readonly name: string;
   readonly path: string;
-  /** What is there once the page has its data. */
+  /** A selector that matches once the page has its data. */
   readonly seen: string;
-  /** From the list to the thing itself: ids are not known before. */
+  /** Opens the first row of the list, since ids are not known in advance. */
   readonly open?: boolean;
   readonly height?: number;
 }
@@ -87,7 +87,7 @@ async function shoot(browser: Browser, url: string, colorScheme: 'light' | 'dark
   await context.close();
 }
 
-/** Fonts are there, and the live connection says so. */
+/** Waits until the fonts are loaded and the page is live. */
 async function quiet(page: Page): Promise<void> {
   await page.locator('.live-live').waitFor();
   await page.evaluate('document.fonts.ready.then(() => undefined)');

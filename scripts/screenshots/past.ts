@@ -1,4 +1,4 @@
-/** The hour before: a mill that has just started has none, and pictures of it would be empty. */
+/** Makes up the hour before: a mill that has just started has no history, and its charts would be empty. */
 import type { Document, MongoClient } from 'mongodb';
 import type { Cell } from '../../src/store/metrics.js';
 import type { Store } from '../../src/store/port.js';
@@ -6,7 +6,7 @@ import type { Store } from '../../src/store/port.js';
 const MINUTE_MS = 60_000;
 const MINUTES = 60;
 
-/** Work was created, and ended, at some time within the last hour. */
+/** Moves the times of work back by random amounts, within the last hour. */
 export async function ageWork(client: MongoClient): Promise<void> {
   const jobs = client.db().collection('tidemill_jobs');
   const back = { $multiply: [{ $rand: {} }, MINUTES * MINUTE_MS] };
@@ -20,7 +20,7 @@ export async function ageWork(client: MongoClient): Promise<void> {
   await jobs.updateMany({ status: { $nin: ended }, failCount: 0 }, move('createdAt', 'updatedAt'));
 }
 
-/** A calm hour with one bad spell: the mail server is away for ten minutes. */
+/** A calm hour with one bad period, in which the mail server is away for ten minutes. */
 export async function saveHour(store: Store): Promise<void> {
   const last = Math.floor(Date.now() / MINUTE_MS) - 1;
   const minutes = Array.from({ length: MINUTES }, (_, i) => ({
@@ -33,10 +33,10 @@ export async function saveHour(store: Store): Promise<void> {
 }
 
 const isBad = (minute: number): boolean => minute >= 34 && minute < 44;
-/** The same picture each time. */
+/** Deterministic, so that the screenshots stay the same. */
 const noise = (seed: number): number => Math.abs(Math.sin(seed * 12.9898) * 43_758.5453) % 1;
 
-/** It grows in the bad spell, and is worked off after it. */
+/** It grows in the bad period, and is worked off afterwards. */
 function backlog(minute: number): number {
   const swell = Math.max(0, minute - 33) * Math.max(0, 50 - minute) * (isBad(minute) ? 2.4 : 1.2);
   return Math.round(6 + noise(minute) * 9 + swell);

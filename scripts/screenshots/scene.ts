@@ -4,7 +4,7 @@ import { mongodb } from '../../src/mongodb/index.js';
 import type { Store } from '../../src/store/port.js';
 import { ageWork, saveHour } from './past.js';
 
-/** A web shop that does not exist: its work, in every state. */
+/** The work of an imaginary web shop, in every state. */
 export interface Scene {
   readonly mill: Tidemill;
   readonly end: () => Promise<void>;
@@ -18,7 +18,7 @@ export async function makeScene(uri: string): Promise<Scene> {
   await client.db().createCollection('orders');
   await client.db().createCollection('reminders');
   const store: Store = mongodb({ uri });
-  // What happens while the scene is made would stand out beside the hour that is made up.
+  // Metrics of the setup itself would stand out beside the made-up hour, so monitoring is off.
   const mills = WORKERS.map(
     (instanceId) => new Tidemill({ store, instanceId, logger: false, monitoring: { enabled: false } }),
   );
@@ -78,7 +78,7 @@ function sendEmail(job: JobContext<{ to: string; refused?: boolean; bounced?: bo
   return 'accepted';
 }
 
-/** With the stack of the shop's own program, and not of this one. */
+/** With the stack of the shop's program instead of this one's. */
 function refusal(): Error {
   const error = new Error('connect ECONNREFUSED 10.0.3.17:25: the mail server refused the connection');
   const calls = ['Smtp.connect (/app/dist/smtp.js:88:11)', 'async sendMail (/app/dist/mail.js:31:5)'];

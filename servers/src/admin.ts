@@ -1,6 +1,6 @@
 import { MongoClient, type Document } from 'mongodb';
 
-/** The part of a `hello` answer that tells a member's role. */
+/** The part of a `hello` response that tells a member's role. */
 export interface Hello {
   readonly isWritablePrimary?: boolean;
   readonly secondary?: boolean;
@@ -21,7 +21,7 @@ export async function adminCommand(port: number, command: Document, timeoutMs = 
   }
 }
 
-/** A server that is down, paused or starting answers `undefined`; the timeout is short since callers ask again. */
+/** Returns undefined if the server is down, paused or starting. The timeout is short because callers ask again. */
 export async function hello(port: number): Promise<Hello | undefined> {
   return adminCommand(port, { hello: 1 }, 500).catch(() => undefined);
 }

@@ -33,7 +33,7 @@ async function onPath<P extends MongoProgram>(programs: readonly P[]): Promise<B
   return folder === undefined ? undefined : binariesIn(folder, programs, {});
 }
 
-/** The first folder on the PATH that has all of the programs. */
+/** Returns the first folder on the PATH that has all of the programs. */
 export async function folderOnPath(programs: readonly string[]): Promise<string | undefined> {
   for (const folder of (process.env['PATH'] ?? '').split(delimiter).filter(Boolean)) {
     const runnable = await Promise.all(programs.map((program) => isRunnable(join(folder, program))));
@@ -52,7 +52,7 @@ async function inNpmPackage<P extends MongoProgram>(
   return binariesIn(folder, programs, opensslOf(packagedPostgres()));
 }
 
-/** That package unpacks mongod only, so it is of no use to whoever needs a mongos. */
+/** That package unpacks only mongod, so it cannot provide a mongos. */
 async function downloaded<P extends MongoProgram>(programs: readonly P[]): Promise<Binaries<P> | undefined> {
   const name = 'mongodb-memory-server-core';
   if (programs.some((program) => program !== 'mongod') || resolvePackage(name) === undefined)
@@ -78,7 +78,7 @@ function binariesIn<P extends MongoProgram>(
   return Object.fromEntries(entries) as Binaries<P>;
 }
 
-/** The npm mongod was built against OpenSSL 1.1, which current systems lack and the PostgreSQL package ships. */
+/** The npm mongod is built against OpenSSL 1.1, which current systems lack and the PostgreSQL package ships. */
 function opensslOf(native: string | undefined): Binary['env'] {
   if (native === undefined) return {};
   const inherited = process.env['LD_LIBRARY_PATH'];
@@ -86,7 +86,7 @@ function opensslOf(native: string | undefined): Binary['env'] {
   return { LD_LIBRARY_PATH: inherited ? `${own}${delimiter}${inherited}` : own };
 }
 
-/** The folder with PostgreSQL's `bin`, `lib` and `share`: that of POSTGRES_NATIVE, or of the package for this platform. */
+/** The folder with PostgreSQL's `bin`, `lib` and `share`: POSTGRES_NATIVE, or the package for this platform. */
 export function postgresNative(): string | undefined {
   return process.env['POSTGRES_NATIVE'] || packagedPostgres();
 }
@@ -104,7 +104,7 @@ export function resolvePackage(specifier: string): string | undefined {
   }
 }
 
-/** npm packages lose the run bit when they are published from a system that has none. */
+/** npm packages lose the execute bit when they are published from a system that has none. */
 export async function makeRunnable(file: string): Promise<void> {
   if (await isRunnable(file)) return;
   try {

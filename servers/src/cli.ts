@@ -9,7 +9,10 @@ const servers: Readonly<Record<string, () => Promise<Started>>> = {
   postgres: () => startPostgres(),
 };
 
-/** A signal handler alone does not keep node running, and a server given by MONGODB_URI has no child that does. */
+/**
+ * A signal handler alone does not keep node running, and a server given by MONGODB_URI has no child process that
+ * does.
+ */
 function stopAsked(): Promise<void> {
   return new Promise((resolve) => {
     const keepAlive = setInterval(() => undefined, 60_000);
@@ -29,7 +32,7 @@ async function main(name: string | undefined): Promise<number> {
   }
   try {
     await using server = await start();
-    // Before the line is out: whoever reads it may send a signal at once.
+    // Installed before the line is printed: its reader may send a signal at once.
     const asked = stopAsked();
     console.log('uri' in server ? server.uri : server.url);
     console.error('Ctrl-C stops it.');

@@ -3,8 +3,8 @@ import { readFile } from 'node:fs/promises';
 const maxLines = 12;
 
 /**
- * The lines of a log that tell why a server ended. mongod writes one JSON object per line, and goes on for some
- * twenty informational lines after the fatal one, so its last lines alone would hide the reason.
+ * Returns the lines of a log that tell why a server ended. mongod writes one JSON object per line, and some twenty
+ * informational lines after the fatal one, so its last lines alone would hide the reason.
  */
 export async function tellingLines(logFile: string): Promise<string> {
   const text = await readFile(logFile, 'utf8').catch(() => '');
@@ -13,7 +13,7 @@ export async function tellingLines(logFile: string): Promise<string> {
   return (telling.length > 0 ? telling : lines).slice(-maxLines).join('\n');
 }
 
-/** A plain line stays, an error is shortened to its message, anything less than an error is left out. */
+/** Keeps plain lines, shortens errors to their message, and leaves out anything below an error. */
 function condense(line: string): string | undefined {
   if (!line.startsWith('{"t":')) return line;
   try {
@@ -25,7 +25,7 @@ function condense(line: string): string | undefined {
   }
 }
 
-/** Known ways to fail, each with its way out. Log text is matched because a dead process offers nothing else. */
+/** Known ways to fail, each with its fix. Log text is matched because a dead process offers nothing else. */
 const remedies: readonly (readonly [RegExp, string])[] = [
   [/libcurl\.so/, 'install the library that mongod loads: `apt-get install libcurl4`'],
   [/lib(ssl|crypto)\.so\.1\.1/, 'install the optional packages: `npm install --include=optional`'],

@@ -1,12 +1,12 @@
 export interface ServerErrorDetails {
-  /** What the server itself said, usually the telling lines of its log. */
+  /** The server's own words, usually the telling lines of its log. */
   readonly why?: string;
-  /** The command, or the setting, that puts it right. */
+  /** The command or setting that fixes it. */
   readonly fix: string;
   readonly cause?: unknown;
 }
 
-/** A server that could not be found, started or reached. The message carries the reason and the way out. */
+/** A server that could not be found, started or reached. The message has the reason and the fix. */
 export class ServerError extends Error {
   override readonly name = 'ServerError';
   readonly code = 'SERVER_FAILED';

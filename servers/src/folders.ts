@@ -14,7 +14,7 @@ export async function removeFolder(folder: string): Promise<void> {
   forgetFolder(folder);
 }
 
-/** Gives `start` a fresh folder, and takes it away again if `start` fails. */
+/** Passes a fresh folder to `start`, and removes it if `start` fails. */
 export async function inFreshFolder<T>(start: (folder: string) => Promise<T>): Promise<T> {
   const folder = await makeFolder();
   try {

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Writable } from 'node:stream';
 
-/** What the watchdog is told, one JSON object per line. */
+/** A message to the watchdog, one JSON object per line. */
 export interface Note {
   readonly verb: 'watch' | 'forget';
   readonly pid?: number;
@@ -12,12 +12,12 @@ export interface Note {
 
 let watchdog: Writable | undefined;
 
-/** Has the server ended, with this signal, when this process dies without having stopped it. */
+/** Ends the server with this signal if this process dies without having stopped it. */
 export function watchServer(pid: number, signal: NodeJS.Signals): void {
   send({ verb: 'watch', pid, signal });
 }
 
-/** Must follow the server's end: its pid may soon belong to somebody else. */
+/** Call this once the server has ended: its pid may soon belong to another process. */
 export function forgetServer(pid: number): void {
   send({ verb: 'forget', pid });
 }
@@ -41,12 +41,12 @@ function startWatchdog(): Writable {
   const child = spawn(process.execPath, [script], { detached: true, stdio: ['pipe', 'ignore', 'ignore'] });
   child.on('error', ignore);
   child.stdin.on('error', ignore);
-  // Neither may keep this process alive: its end is the very thing being waited for.
+  // Neither may keep this process alive: the watchdog waits for its end.
   child.unref();
   (child.stdin as Writable & { unref(): void }).unref();
   return child.stdin;
 }
 
 function ignore(): void {
-  // Without a watchdog, servers still end by stop().
+  // Without a watchdog, `stop()` still ends servers.
 }

@@ -5,14 +5,14 @@ import { ServerError } from './errors.js';
 import { ServerProcess } from './process.js';
 import { until } from './until.js';
 
-/** One mongod, as tests see it: they may kill it at any time and start it again on its port and its data. */
+/** One mongod. Tests may kill it at any time and start it again on its port and its data. */
 export interface Member {
   readonly host: string;
   readonly port: number;
-  /** Of the process that runs now, or ran last. */
+  /** The pid of the process that runs now, or ran last. */
   readonly pid: number;
   kill(signal: NodeJS.Signals): void;
-  /** Ends it if it still runs, and answers when it takes part again: as primary, or as one of several secondaries. */
+  /** Ends it if it still runs. Resolves when it takes part again: as primary, or as one of several secondaries. */
   restart(): Promise<void>;
 }
 
@@ -21,10 +21,10 @@ export interface MemberSpec {
   readonly binary: Binary;
   readonly port: number;
   readonly dataFolder: string;
-  /** Kept apart from the data, so that a data folder holds nothing that its server did not put there. */
+  /** Kept apart from the data, so that a data folder contains only what its server put there. */
   readonly logFile: string;
   readonly args: readonly string[];
-  /** A member with no others must become primary, sooner or later; one of several may stay secondary. */
+  /** A member without others must become primary in the end; one of several may stay secondary. */
   readonly alone: boolean;
 }
 

@@ -12,28 +12,31 @@ import { ReplicaSet } from './replica-set.js';
 import { stoppable, type Stoppable } from './stoppable.js';
 
 export interface MongoOptions extends MongodOptions {
-  /** One is enough for change streams and transactions, failover needs three. @default 1 */
+  /** One is enough for change streams and transactions; failover needs three. @default 1 */
   readonly nodes?: 1 | 3;
   /** How long the others wait for a silent primary before they elect another. @default 1000 */
   readonly electionTimeoutMs?: number;
-  /** Where data is kept after `stop()`, in one folder per node. @default a temporary folder, removed by `stop()` */
+  /** Where to keep data after `stop()`, in one folder per node. @default a temporary folder, removed by `stop()` */
   readonly dbPath?: string;
   /** A mongod outside any replica set: no change streams, no transactions. @default false */
   readonly standalone?: boolean;
-  /** Users have to sign in; `uri` has the one that may do everything. Not for a standalone or a `dbPath`. @default false */
+  /**
+   * Requires users to sign in; `uri` has one who may do everything. Not for a standalone or a `dbPath`.
+   * @default false
+   */
   readonly auth?: boolean;
 }
 
 export interface MongoServer extends Stoppable {
   /** Without a database name. */
   readonly uri: string;
-  /** Empty for a server that was given by MONGODB_URI, which is not ours to kill. */
+  /** Empty for a server given by MONGODB_URI, which is not ours to kill. */
   readonly members: readonly Member[];
-  /** The member that takes writes now; waits while there is none. */
+  /** The member that accepts writes now; waits while there is none. */
   primary(): Promise<Member>;
 }
 
-/** Starts a MongoDB that takes writes when this answers, or uses the one that MONGODB_URI names. */
+/** Starts a MongoDB, or uses the one that MONGODB_URI names. Resolves when it accepts writes. */
 export async function startMongo(options: MongoOptions = {}): Promise<MongoServer> {
   const given = process.env['MONGODB_URI'];
   if (given && fitsGivenServer(options)) return givenServer(given);
@@ -48,7 +51,7 @@ export async function startMongo(options: MongoOptions = {}): Promise<MongoServe
   return inFreshFolder((folder) => (options.standalone ? standalone(options, folder) : set(options, folder)));
 }
 
-/** A caller who asks for a topology, a setting or a folder would not notice that the given server has another. */
+/** A caller that asks for a topology, a setting or a folder would not notice that the given server has another. */
 function fitsGivenServer({ nodes = 1, standalone, failPoints, auth, ...settings }: MongoOptions): boolean {
   const { oplogMb, transactionSeconds, dbPath } = settings;
   const asked = [oplogMb, transactionSeconds, dbPath].some((setting) => setting !== undefined);
@@ -82,14 +85,14 @@ async function set(options: MongoOptions, folder: string): Promise<MongoServer> 
   });
 }
 
-/** With a key file, members sign in with each other, and everybody else has to. */
+/** With a key file, members sign in to each other, and all clients have to. */
 async function makeKeyFile(folder: string): Promise<string> {
   const file = join(folder, 'key');
   await writeFile(file, randomBytes(96).toString('base64'), { mode: 0o600 });
   return file;
 }
 
-/** The first user may be made without signing in, from the same machine. Answers its part of a uri. */
+/** The first user can be created without signing in, from the same machine. Returns its part of a URI. */
 async function makeRoot(port: number): Promise<string> {
   const pwd = randomBytes(12).toString('hex');
   await adminCommand(port, { createUser: 'root', pwd, roles: ['root'] });
@@ -115,7 +118,7 @@ async function standalone(options: MongoOptions, folder: string): Promise<MongoS
   });
 }
 
-/** Data that is thrown away needs no orderly end. */
+/** Data that is thrown away needs no orderly shutdown. */
 function endSignal({ dbPath }: MongoOptions): NodeJS.Signals {
   return dbPath === undefined ? 'SIGKILL' : 'SIGTERM';
 }

@@ -4,15 +4,15 @@ export interface MongodOptions {
   /** Size of the oplog. Small ones let tests overrun a change stream. @default 512 */
   readonly oplogMb?: number;
   /**
-   * How long a transaction may stay open. The server notices half as much later: only then is what a killed process
-   * held in one free again. @default 60
+   * How long a transaction may stay open. The server checks only twice in that time, so what a killed process held in
+   * a transaction may stay locked half as long again. @default 60
    */
   readonly transactionSeconds?: number;
-  /** Lets `configureFailPoint` make the server fail on purpose. @default false */
+  /** Allows `configureFailPoint`, which makes the server fail on purpose. @default false */
   readonly failPoints?: boolean;
 }
 
-/** What every mongod here is started with, besides its port, folder and role. */
+/** The arguments of every mongod here, besides its port, folder and role. */
 export function mongodArgs(options: MongodOptions): string[] {
   const { cacheGb = 1, oplogMb = 512, transactionSeconds = 60, failPoints = false } = options;
   return [
@@ -21,12 +21,12 @@ export function mongodArgs(options: MongodOptions): string[] {
     '--nounixsocket',
     ...['--wiredTigerCacheSizeGB', `${cacheGb}`],
     ...['--oplogSize', `${oplogMb}`],
-    // What no checkpoint covers is never cut off an oplog; by default there is one a minute.
+    // The oplog keeps what no checkpoint covers yet; by default there is one checkpoint a minute.
     ...(oplogMb < 64 ? ['--syncdelay', '1'] : []),
     ...['--setParameter', `transactionLifetimeLimitSeconds=${transactionSeconds}`],
     ...(failPoints ? ['--setParameter', 'enableTestCommands=1'] : []),
     ...['--setParameter', 'diagnosticDataCollectionEnabled=false'],
-    // By default a member lingers for 15 s after SIGTERM, to let clients of a real deployment move on.
+    // By default a member waits 15 s after SIGTERM, so that clients of a real deployment can move on.
     ...['--setParameter', 'shutdownTimeoutMillisForSignaledShutdown=100'],
   ];
 }

@@ -3,8 +3,8 @@ import { randomInt } from 'node:crypto';
 import { ServerError } from './errors.js';
 
 /**
- * Below the range from which the system picks the local ports of outgoing connections (32768 and up on Linux,
- * 49152 on macOS). Inside it, a client that retries a killed member could be given the member's own port, connect
+ * Below the range from which the system picks the local ports of outgoing connections (32768 and up on Linux, 49152
+ * on macOS). Within that range, a client that retries a killed member could be given the member's own port, connect
  * to itself, and keep the member from ever starting again.
  */
 const lowest = 20_000;

@@ -17,15 +17,15 @@ export interface PostgresOptions {
 
 export interface PostgresServer extends Stoppable {
   readonly url: string;
-  /** Signals the postmaster. SIGKILL ends it at once; its backends follow by themselves. */
+  /** Signals the postmaster. SIGKILL ends it at once; its backends notice and end by themselves. */
   kill(signal: NodeJS.Signals): void;
-  /** Ends it if it still runs, and answers when it listens again: same port, same data. */
+  /** Ends it if it still runs. Resolves when it listens again, on the same port with the same data. */
   restart(): Promise<void>;
 }
 
 const run = promisify(execFile);
 
-/** Starts a PostgreSQL with an empty database `postgres`, owned by a superuser of the same name, no password. */
+/** Starts a PostgreSQL with an empty database `postgres`, owned by a superuser of the same name without a password. */
 export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
   const installed = postgresNative();
   if (installed === undefined) {
@@ -56,13 +56,13 @@ async function specOf(
   return {
     port,
     command: join(native, 'bin', 'postgres'),
-    // The empty -k: no socket file outside the data folder.
+    // The empty -k: no socket file.
     args: ['-D', join(folder, 'data'), '-p', `${port}`, '-h', '127.0.0.1', '-k', '', ...chosen],
     cwd: folder,
     logFile: join(folder, 'postgres.log'),
     ready: /ready to accept connections/,
     user,
-    // At once, yet unlike SIGKILL it takes the backends along and gives back the shared memory.
+    // As fast as SIGKILL, but it also ends the backends and frees the shared memory.
     endSignal: 'SIGQUIT',
   };
 }
@@ -78,7 +78,7 @@ async function launch({ port, ...spec }: Spec): Promise<PostgresServer> {
     },
     restart: async () => {
       await server.end();
-      // A backend that was busy when its postmaster was killed has its memory, or its port, until it notices.
+      // A backend that was busy when its postmaster was killed keeps the shared memory or the port until it notices.
       server = await until('PostgreSQL to start again', () =>
         start().catch((error: unknown) => {
           if (/in use/.test(String(error))) return undefined;
@@ -94,7 +94,7 @@ async function launch({ port, ...spec }: Spec): Promise<PostgresServer> {
 }
 
 async function initialize(native: string, data: string, cwd: string, user: User | undefined): Promise<void> {
-  // With the C locale the log is in English, which the wait for the server reads.
+  // With the C locale the log is in English, and the wait for the server matches its text.
   const args = ['-D', data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C', '--no-sync'];
   try {
     await run(join(native, 'bin', 'initdb'), args, { cwd, ...user });
@@ -107,7 +107,7 @@ async function initialize(native: string, data: string, cwd: string, user: User 
   }
 }
 
-/** npm may have been told to run no install scripts; the package's own one makes links that npm cannot pack. */
+/** npm may be configured to run no install scripts; the package's own script makes links that npm cannot pack. */
 async function completeInstallation(native: string): Promise<void> {
   const list = await readFile(join(native, 'pg-symlinks.json'), 'utf8').catch(() => '[]');
   for (const { source, target } of JSON.parse(list) as { source: string; target: string }[]) {
@@ -127,7 +127,7 @@ function unfinished(cause: unknown): ServerError {
   });
 }
 
-/** PostgreSQL refuses to run as root. `nobody` exists everywhere; a uid without a name would not do for initdb. */
+/** PostgreSQL refuses to run as root. `nobody` exists everywhere; initdb does not accept a uid without a name. */
 async function unprivilegedUser(folder: string): Promise<User | undefined> {
   if (process.getuid?.() !== 0) return undefined;
   const id = (flag: string): number => Number(execFileSync('id', [flag, 'nobody'], { encoding: 'utf8' }));
@@ -136,7 +136,7 @@ async function unprivilegedUser(folder: string): Promise<User | undefined> {
   return user;
 }
 
-/** A checkout under root's home is closed to `nobody`, who then gets a copy. */
+/** A checkout under root's home is not readable for `nobody`, who then gets a copy. */
 async function readableNative(native: string, folder: string, user: User | undefined): Promise<string> {
   if (user === undefined) return native;
   try {

@@ -12,30 +12,30 @@ export interface User {
 }
 
 export interface ProcessSpec {
-  /** How messages call it. */
+  /** Its name in messages. */
   readonly name: string;
   readonly command: string;
   readonly args: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
   readonly cwd: string;
   readonly logFile: string;
-  /** The log line by which the server says that it listens. A port that answers could be somebody else's. */
+  /** The log line that tells that the server listens. A port that answers could belong to another process. */
   readonly ready: RegExp;
   readonly user?: User | undefined;
-  /** What ends it without leaving anything behind in the system. @default 'SIGKILL' */
+  /** The signal that ends it without leaving anything behind in the system. @default 'SIGKILL' */
   readonly endSignal?: NodeJS.Signals;
 }
 
 const graceMs = 10_000;
 
-/** One running server: its start, its signals, and the account of why it ended. */
+/** One running server: its start, its signals, and the reason for its end. */
 export class ServerProcess {
   readonly #spec: ProcessSpec;
   readonly #child: ChildProcess;
   readonly #ended: Promise<void>;
   #end: string | undefined;
 
-  /** Answers when the server listens; throws, with its own words, when it ends before that. */
+  /** Resolves when the server listens. If it ends before that, rejects with the lines of its log that tell why. */
   static async launch(spec: ProcessSpec): Promise<ServerProcess> {
     const log = await open(spec.logFile, 'w');
     const launched = new ServerProcess(spec, log.fd);
@@ -56,7 +56,7 @@ export class ServerProcess {
       cwd: spec.cwd,
       env: { ...process.env, ...spec.env },
       stdio: ['ignore', logFd, logFd],
-      // Its own process group: Ctrl-C reaches only the parent, which then stops servers in its own order.
+      // In a process group of its own: Ctrl-C reaches only the parent, which then stops servers in its own order.
       detached: true,
       ...spec.user,
     });
@@ -85,10 +85,10 @@ export class ServerProcess {
     if (this.#end === undefined) this.#child.kill(signal);
   }
 
-  /** Answers when the process is gone. One that ignores the signal is killed after a while. */
+  /** Resolves when the process is gone. A process that ignores the signal is killed after 10 s. */
   async end(signal: NodeJS.Signals = this.#spec.endSignal ?? 'SIGKILL'): Promise<void> {
     this.kill(signal);
-    // A test may have paused it with SIGSTOP, and a paused process would not see the signal.
+    // A test may have paused it with SIGSTOP, and a paused process does not act on the signal.
     this.kill('SIGCONT');
     const grace = new AbortController();
     const tooLate = sleep(graceMs, undefined, { signal: grace.signal }).then(

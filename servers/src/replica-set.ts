@@ -14,14 +14,17 @@ export interface ReplicaSetSpec {
   readonly logFolder: string;
   readonly args: readonly string[];
   readonly electionTimeoutMs: number;
-  /** Config servers say so in the configuration of their set, too. */
+  /** Config servers are marked in the configuration of their set as well. */
   readonly configServer?: boolean;
 }
 
-/** MongoDB's code for a data folder that was a member of a set before. */
+/** MongoDB's code for a data folder that already belongs to a set. */
 const alreadyInitialized = 23;
 
-/** The mongods of one set: started together, made into a set, waited for until it takes writes, ended together. */
+/**
+ * The mongods of one set: starts them together, initiates the set, waits until it accepts writes, and ends them
+ * together.
+ */
 export class ReplicaSet {
   readonly name: string;
   readonly members: readonly MongodMember[];
@@ -53,7 +56,10 @@ export class ReplicaSet {
     return this.members.map((member) => member.address).join(',');
   }
 
-  /** Waits for an election, if there is one. A deposed primary that has not noticed has an older election id. */
+  /**
+   * Returns the primary, after an election if one is under way. A deposed primary that has not noticed yet has an
+   * older election id.
+   */
   async primary(): Promise<MongodMember> {
     return until(`a primary of ${this.name}`, async () => {
       const answers = await Promise.all(
@@ -105,7 +111,7 @@ async function initiate(port: number, config: Document): Promise<void> {
   }
 }
 
-/** Data of an earlier run names the ports of that run. Forced, as without its ports the set has no majority. */
+/** Data of an earlier run has the ports of that run. Forced, because without its ports the set has no majority. */
 async function moveToNewPorts(port: number, config: Document): Promise<void> {
   const { config: earlier } = await adminCommand(port, { replSetGetConfig: 1 });
   const { version, settings } = earlier as { version: number; settings: Document };

@@ -16,11 +16,11 @@ export interface ShardedMongoOptions extends MongodOptions {
 }
 
 export interface ShardedMongoServer extends Stoppable {
-  /** Of the mongos, without a database name. */
+  /** The URI of the mongos, without a database name. */
   readonly uri: string;
 }
 
-/** Starts a cluster: a config server, its shards, and one mongos in front of them. */
+/** Starts a sharded cluster: a config server, the shards, and one mongos in front of them. */
 export async function startShardedMongo(options: ShardedMongoOptions = {}): Promise<ShardedMongoServer> {
   const { mongod, mongos } = await findMongo(['mongod', 'mongos']);
   return inFreshFolder(async (folder) => {
@@ -41,7 +41,7 @@ export async function startShardedMongo(options: ShardedMongoOptions = {}): Prom
   });
 }
 
-/** The config server's set first, then those of the shards. */
+/** Starts the config server's set and those of the shards. The config server's comes first. */
 async function startSets(
   options: ShardedMongoOptions,
   binary: Binary,
@@ -51,7 +51,8 @@ async function startSets(
   const names = ['config', ...Array.from({ length: shards }, (_, index) => `shard${index}`)];
   const starts = names.map((name, index) => {
     const configServer = index === 0;
-    // A change stream waits for the quietest shard; by default an idle one says only every ten seconds where it is.
+    // A change stream waits for the quietest shard. By default an idle shard reports its position only every ten
+    // seconds.
     const quiet = ['--setParameter', 'periodicNoopIntervalSecs=1'];
     const args = [configServer ? '--configsvr' : '--shardsvr', ...mongodArgs(options), ...quiet];
     const common = { name, nodes: 1, binary, args, configServer, electionTimeoutMs: 1_000 };
@@ -60,7 +61,7 @@ async function startSets(
   return startedOrNone(starts);
 }
 
-/** If one set fails, the ones that did start are ended here, since nobody else knows them yet. */
+/** If one set fails, ends the ones that did start, since no caller knows of them yet. */
 async function startedOrNone(starts: readonly Promise<ReplicaSet>[]): Promise<ReplicaSet[]> {
   try {
     return await allEnded(starts);

@@ -3,7 +3,7 @@ import { ServerError } from './errors.js';
 
 const pollMs = 25;
 
-/** Asks again until there is an answer. `what` completes the sentence "waited … ms for". */
+/** Asks again until there is an answer. `what` completes the sentence "Waited … ms for". */
 export async function until<T>(
   what: string,
   ask: () => Promise<T | undefined>,
@@ -22,7 +22,7 @@ export async function until<T>(
   }
 }
 
-/** Like `Promise.all`, but lets every promise end first, so that a failure leaves nothing half started. */
+/** Like `Promise.all`, but waits for every promise first, so that a failure leaves nothing half started. */
 export async function allEnded<T>(promises: readonly Promise<T>[]): Promise<T[]> {
   const results = await Promise.allSettled(promises);
   return results.map((result) => {

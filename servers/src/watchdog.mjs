@@ -1,6 +1,5 @@
-// Outlives the process that started the servers by a moment, to end them and remove their folders. It learns of
-// that process's death by the closing of its own stdin, which the system does for every kind of death, SIGKILL
-// included. Plain JavaScript, because it runs under bare node.
+// Outlives the process that started the servers, to end them and remove their folders. Its stdin closes when that
+// process dies, in whatever way, SIGKILL included. Plain JavaScript, because it runs under bare node.
 import { rm } from 'node:fs/promises';
 import { createInterface } from 'node:readline';
 
@@ -25,9 +24,9 @@ for (const [pid, signal] of servers) {
   try {
     process.kill(pid, signal);
   } catch {
-    // It is gone already.
+    // It is already gone.
   }
 }
-// A dying server may still write; the retries see the removal through.
+// A dying server may still write; the retries complete the removal.
 for (const folder of folders)
   await rm(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });

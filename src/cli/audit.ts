@@ -2,7 +2,7 @@ import { userInfo } from 'node:os';
 import { audited, reasonOf, type Done } from '../mill/tools.js';
 import type { Session } from './context.js';
 
-/** Who sits there, for the audit log. Inside a container there may be no such user. */
+/** The user, for the audit log. In a container the user may have no entry. */
 export function actor(where: 'command line' | 'dashboard'): string {
   try {
     return `${userInfo().username} (${where})`;
@@ -14,13 +14,15 @@ export function actor(where: 'command line' | 'dashboard'): string {
 export interface Recorded {
   /** Such as `jobs.retry`. */
   readonly action: string;
-  /** What it is done to, in words. */
+  /** What the action affects, in words. */
   readonly target: string;
-  /** The same for programs, in full. */
+  /** The target in full, for programs. */
   readonly details?: unknown;
 }
 
-/** Does it, and keeps who did what in the store, from before it is done. */
+/**
+ * Does the work and records it in the store's audit log: who does what before it begins, and the outcome afterwards.
+ */
 export const recordedAnswer = <T>(
   { mill, out }: Session,
   about: Recorded,
@@ -31,7 +33,7 @@ export const recordedAnswer = <T>(
     lost: (error) => out.note(`The audit log could not be completed: ${reasonOf(error)}`),
   });
 
-/** The same, where `work` answers what came of it, in a word or two. */
+/** The same for work that returns its outcome, in a word or two. */
 export const recorded = (session: Session, about: Recorded, work: () => Promise<string>): Promise<string> =>
   recordedAnswer(session, about, async () => {
     const outcome = await work();

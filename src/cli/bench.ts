@@ -1,20 +1,20 @@
-/** A quick self-test: how fast jobs are asked for, run, and begun, on one store. */
+/** A quick self-test: how fast jobs are enqueued, run and started on one store. */
 import { performance } from 'node:perf_hooks';
 import { Tidemill, type Store } from '../index.js';
 
-/** One thing that was measured. */
+/** One measurement. */
 export interface Measure {
   readonly what: string;
-  /** Jobs per second; absent where it is about single ones. */
+  /** Jobs per second; absent if single jobs were timed. */
   readonly perSecond?: number;
   readonly p50Ms?: number;
   readonly p99Ms?: number;
-  /** What the figure is about, for people. */
+  /** What the figure means, for people. */
   readonly means: string;
 }
 
 export interface BenchOptions {
-  /** Opens another connection to the same place. */
+  /** Opens another connection to the same store. */
   readonly open: () => Promise<Store>;
   readonly jobs: number;
   readonly signal: AbortSignal;
@@ -26,7 +26,7 @@ const SINGLES = 200;
 const LATENCIES = 100;
 const BULK = 1_000;
 
-/** Each measurement once, one after the other. The place must be empty, and is left full. */
+/** Takes each measurement once, one after the other. The store must be empty, and is left full. */
 export async function bench({ open, jobs, signal, tell }: BenchOptions): Promise<readonly Measure[]> {
   await using producer = new Tidemill({ store: await open(), logger: false });
   const measures: Measure[] = [];
@@ -37,7 +37,7 @@ export async function bench({ open, jobs, signal, tell }: BenchOptions): Promise
     () => processed(producer, open),
     () => latency(producer, open),
   ];
-  // The first call makes tables or indexes, which is no part of any figure.
+  // The first call creates tables or indexes, which no figure should include.
   await producer.jobs.stats();
   for (const [index, step] of steps.entries()) {
     signal.throwIfAborted();
@@ -101,7 +101,7 @@ async function inBulk(mill: Tidemill, count: number): Promise<Measure> {
   };
 }
 
-/** Runs whatever waits, on one instance with handlers that do nothing. */
+/** Runs all pending jobs on one instance, with handlers that do nothing. */
 async function processed(producer: Tidemill, open: () => Promise<Store>): Promise<Measure> {
   const count = await producer.jobs.count({ name: NAME, status: 'pending' });
   await using worker = new Tidemill({
@@ -126,7 +126,10 @@ async function processed(producer: Tidemill, open: () => Promise<Store>): Promis
   };
 }
 
-/** From the call of `enqueue` in one process to the handler in another, with nothing else to do. */
+/**
+ * Times single jobs from the call of `enqueue` to the handler of another mill on its own connection, with no other
+ * load.
+ */
 async function latency(producer: Tidemill, open: () => Promise<Store>): Promise<Measure> {
   await using worker = new Tidemill({ store: await open(), logger: false, instanceId: 'tidemill-bench' });
   let begun = (): void => undefined;

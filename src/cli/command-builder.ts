@@ -4,13 +4,13 @@ import type { Terminal } from './terminal.js';
 
 export interface CommandTexts {
   readonly summary: string;
-  /** Said under the summary in the command's own help. */
+  /** Shown below the summary in the command's own help. */
   readonly about?: string;
-  /** Whole command lines, each with what it does. */
+  /** Complete command lines, each with what it does. */
   readonly examples: readonly (readonly [line: string, what: string])[];
 }
 
-/** What commands are hung onto: it makes them alike, and keeps the exit code of the one that ran. */
+/** Adds commands in a uniform way, and keeps the exit code of the one that ran. */
 export class CommandBuilder {
   readonly terminal: Terminal;
   readonly program: Command;
@@ -31,7 +31,7 @@ export class CommandBuilder {
     return command.addHelpText('after', `\nExamples:\n${lines.join('\n')}`);
   }
 
-  /** An action whose answer is the exit code; none means that all is well. */
+  /** Wraps an action that returns its exit code; undefined means OK. */
   action<Args extends unknown[]>(
     work: (...args: Args) => Promise<Exit | undefined>,
   ): (...args: Args) => Promise<void> {
@@ -41,7 +41,7 @@ export class CommandBuilder {
   }
 }
 
-/** For options that may be given several times. */
+/** Collects the values of an option that can be given several times. */
 export const gathered = (value: string, before: readonly string[] = []): readonly string[] => [
   ...before,
   value,

@@ -2,7 +2,7 @@ import type { Session } from './context.js';
 import { CliError, Exit } from './exit.js';
 import { clean } from './render/text.js';
 
-/** Asks before something that touches much. Without somebody to ask, only `--yes` goes on. */
+/** Asks before an action with a large effect. Without a user to ask, it requires `--yes`. */
 export async function confirmed(
   { terminal, out }: Pick<Session, 'terminal' | 'out'>,
   question: string,

@@ -8,7 +8,7 @@ import { Output } from './output.js';
 import { hider, safeUrl } from './secrets.js';
 import type { Terminal } from './terminal.js';
 
-/** What every command that opens a store is given. */
+/** The options of every command that opens a store. */
 export interface StoreFlags {
   readonly store?: string;
   readonly schema?: string;
@@ -18,19 +18,19 @@ export interface StoreFlags {
   readonly color: boolean;
 }
 
-/** A command at work: a mill on its store, and where to write. */
+/** What a command works with: a mill on its store, and where to write. */
 export interface Session {
   readonly mill: Tidemill;
   readonly store: Store;
   readonly out: Output;
   readonly terminal: Terminal;
-  /** The store's URL, without what nobody may see. */
+  /** The store's URL without credentials. */
   readonly place: string;
 }
 
 const COMMON = 'Store:';
 
-/** The options that all commands on a store share. */
+/** Adds the options that all commands on a store share. */
 export const withStore = (command: Command): Command =>
   withOutput(command)
     .optionsGroup(COMMON)
@@ -61,7 +61,7 @@ export const outputFor = (
   urls: readonly string[],
 ): Output => new Output(terminal, { json: flags.json ?? false, color: flags.color, hide: hider(urls) });
 
-/** Opens the store for the time of `work`, and closes it. Makes nothing there, unless `visit` is left out. */
+/** Opens the store while `work` runs, then closes it. With `visit` it creates nothing in the store. */
 export async function onStore<T>(
   flags: StoreFlags,
   terminal: Terminal,
@@ -72,12 +72,15 @@ export async function onStore<T>(
   const out = outputFor(flags, terminal, [url]);
   checkPlace(url, visit);
   const store = await openStore(impatient(url), openOptions(flags, visit));
-  // Nothing of the log belongs to a command's answer.
+  // Log lines are not part of a command's output.
   await using mill = new Tidemill({ store, logger: false });
   return await work({ mill, store, out, terminal, place: safeUrl(url) });
 }
 
-/** Nobody waits half a minute in front of a terminal to hear that a host is wrong, as MongoDB's driver would have it. */
+/**
+ * MongoDB's driver waits half a minute for a server by default. At a terminal 3 s is enough to learn that a host is
+ * wrong.
+ */
 function impatient(url: string): string {
   if (!url.startsWith('mongodb') || /serverSelectionTimeoutMS=/iu.test(url)) return url;
   return `${url}${url.includes('?') ? '&' : '?'}serverSelectionTimeoutMS=3000`;
@@ -98,7 +101,10 @@ function openOptions(flags: StoreFlags, visit: OpenOptions['visit']): OpenOption
 
 const KNOWN = /^(?:mongodb(?:\+srv)?:\/\/.|postgres(?:ql)?:\/\/.|file:.)/u;
 
-/** Refuses what no other process could look into, and does not make a database by looking for one. */
+/**
+ * Refuses stores that no other process can open. With `visit`, also refuses a folder without a database, which
+ * opening would create.
+ */
 function checkPlace(url: string, visit: OpenOptions['visit']): void {
   if (/^(?:memory|embedded):/u.test(url))
     throw new CliError(

@@ -1,6 +1,6 @@
 import { OptionError, TidemillError } from '../index.js';
 
-/** What the process ends with. docs/cli.md has the same list. */
+/** The exit codes of the process. docs/cli.md has the same list. */
 export const Exit = {
   OK: 0,
   FAILED: 1,
@@ -10,7 +10,7 @@ export const Exit = {
 } as const;
 export type Exit = (typeof Exit)[keyof typeof Exit];
 
-/** Ends a command with a message and a code. */
+/** Ends a command with a message and an exit code. */
 export class CliError extends Error {
   readonly exit: Exit;
   constructor(exit: Exit, message: string) {

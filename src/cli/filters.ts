@@ -3,7 +3,7 @@ import { JobStatus, TaskStatus, type JobsFilter, type TasksFilter } from '../ind
 import { CliError, Exit } from './exit.js';
 import { gathered } from './command-builder.js';
 
-/** How lists, retries and cancellations say which work is meant. */
+/** The options with which lists, retries and cancellations select work. */
 export interface FilterFlags {
   readonly name?: readonly string[];
   readonly status?: readonly string[];
@@ -22,7 +22,7 @@ export const withFilter = (command: Command): Command =>
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 export function milliseconds(option: string, text: string): number {
-  // Sticky: a long number without a unit is not looked at from each of its digits.
+  // Sticky, so that a long number without a unit is not scanned again from each of its digits.
   const parts = [...text.trim().matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/guy)];
   if (parts.length > 0 && parts.map(([part]) => part).join('') === text.trim())
     return parts.reduce((sum, [, count = '0', unit = 's']) => sum + Number(count) * (UNITS[unit] ?? 0), 0);
@@ -64,7 +64,7 @@ export function tasksFilter(flags: FilterFlags): TasksFilter {
   };
 }
 
-/** The flags in words, for a question. */
+/** Describes the filter in words, for a question. */
 export function inWords(flags: FilterFlags, statusesMeant: readonly string[]): string {
   const parts = [
     flags.name === undefined ? '' : `of the name ${flags.name.join(' or ')}`,

@@ -7,14 +7,14 @@ export type Work =
   | { readonly kind: 'task'; readonly task: FoundTask }
   | { readonly kind: 'document'; readonly document: FoundDocument };
 
-/** People write an id without its type: as MongoDB keeps it, it may be any of these. */
+/** An id on the command line has no type: in MongoDB it may be any of these. */
 const readings = (id: string): readonly unknown[] => [
   id,
   ...(/^[0-9a-f]{24}$/iu.test(id) ? [{ $oid: id }] : []),
   ...(id.trim() !== '' && Number.isFinite(Number(id)) ? [{ $numberDouble: id }] : []),
 ];
 
-/** The ids that `task/document` may stand for, in the spelling of each store. */
+/** The ids that `task/document` may stand for, as each store writes them. */
 function taskIds(text: string): readonly string[] {
   const slash = text.indexOf('/');
   if (slash <= 0) return [text];
@@ -29,7 +29,7 @@ const documentIds = (id: string): readonly string[] => [
   ...readings(id).map((value) => JSON.stringify({ id: value })),
 ];
 
-/** A job by its id, or a task by its own or by `task/document`; with a collection, a document of it. */
+/** Finds a job by its id, or a task by its own id or by `task/document`; with a collection, one of its documents. */
 export async function findWork(
   { mill, store }: Pick<Session, 'mill' | 'store'>,
   id: string,
@@ -47,6 +47,6 @@ export async function findWork(
   return task && { kind: 'task', task };
 }
 
-/** How a task is written on a command line. */
+/** How a task is written on the command line. */
 export const taskRef = ({ task, sourceDocId }: Pick<FoundTask, 'task' | 'sourceDocId'>): string =>
   `${task}/${idText(sourceDocId)}`;

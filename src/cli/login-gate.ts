@@ -1,10 +1,13 @@
-/** Who may come to a dashboard on loopback: whoever has the link that this process printed, once, and their browser from then on. */
+/**
+ * Access to a dashboard on loopback: the link that this process prints lets one browser in, once. That browser then
+ * has a cookie.
+ */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { requestUrl } from '../dashboard/http/target.js';
 
 const secret = (): string => randomBytes(24).toString('base64url');
 
-/** Hashes have one length, so that the comparison takes the same time whatever is compared. */
+/** Compares hashes, which have equal lengths, so that the time it takes does not depend on the texts. */
 function same(given: string, wanted: string): boolean {
   const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
   return timingSafeEqual(digest(given), digest(wanted));
@@ -18,7 +21,7 @@ export interface LoginRequest {
   readonly cookie: string | undefined;
 }
 
-/** What is answered in the dashboard's place. */
+/** The response in place of the dashboard's. */
 export interface Refused {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
@@ -31,12 +34,12 @@ export class LoginGate {
   readonly #sessions: string[] = [];
   #token = secret();
   /**
-   * Browsers send the cookies of a host to all of its ports, and so to servers of other users of this machine. They send them below
-   * their path only: one that nobody else knows keeps the cookie from every other port.
+   * Browsers send the cookies of a host to all of its ports, and so to servers of other users of this machine. They
+   * send them only below the cookie's path: a secret path keeps the cookie from every other port.
    */
   readonly basePath: string = `/${secret()}`;
 
-  /** `used` is called when the link has let somebody in: it is void then, and there is another. */
+  /** `used` is called when the link has let a browser in. That link is then void, and there is a new one. */
   constructor(port: number, used: () => void) {
     this.#port = port;
     this.#used = used;
@@ -46,9 +49,10 @@ export class LoginGate {
     return `http://127.0.0.1:${String(this.#port)}/?token=${this.#token}`;
   }
 
-  /** Undefined for a caller who may go on. */
+  /** Returns undefined if the caller may proceed. */
   check({ method, url, host, cookie }: LoginRequest): Refused | undefined {
-    // A name that somebody else's server gives to this address would make their page one of ours.
+    // Against DNS rebinding: if another site's name resolved to this address, its pages would share the dashboard's
+    // origin.
     if (!this.#hosts.includes(host ?? ''))
       return plain(421, 'This address is not the one that the dashboard was opened at.');
     const asked = requestUrl(url, 'http', host ?? '');
@@ -66,7 +70,7 @@ export class LoginGate {
     return ['127.0.0.1', 'localhost', '[::1]'].map((name) => `${name}:${String(this.#port)}`);
   }
 
-  /** Two dashboards on one machine do not share a name. */
+  /** Includes the port, so that two dashboards on one machine do not share a cookie. */
   get #cookieName(): string {
     return `tidemill_${String(this.#port)}`;
   }
@@ -86,7 +90,8 @@ export class LoginGate {
     this.#token = secret();
     this.#sessions.push(session);
     this.#used();
-    // A page and no redirect: a link that was clicked on another site would not carry the strict cookie through one.
+    // A page and not a redirect: after a click on another site, browsers would not send the strict cookie along with
+    // a redirect.
     return {
       status: 200,
       headers: {

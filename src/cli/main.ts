@@ -2,7 +2,7 @@
 import { runProgram } from './program.js';
 import { processTerminal } from './terminal.js';
 
-// No `await` here: the file is built as CommonJS too, which has none at its top level.
+// No top-level `await`: the file is also built as CommonJS, which does not have it.
 void runProgram(process.argv.slice(2), processTerminal()).then((code) => {
   process.exitCode = code;
 });

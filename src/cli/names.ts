@@ -1,11 +1,11 @@
 import type { Session } from './context.js';
 import { CliError, Exit } from './exit.js';
 
-/** What a name on the command line may be of. */
+/** The kinds that a name on the command line can be of. */
 export const NAME_KINDS = ['job', 'task', 'schedule'] as const;
 export type NameKind = (typeof NAME_KINDS)[number];
 
-/** Names of jobs and of reactive tasks that the store, or a live instance, knows. */
+/** The names of jobs and of reactive tasks that the store or an instance knows. */
 export async function knownNames({
   mill,
   store,
@@ -21,7 +21,10 @@ export async function knownNames({
   };
 }
 
-/** Whether a name is of jobs or of tasks. One that nobody knows is taken for a job's: it may be about to come. */
+/**
+ * Returns whether a name is of jobs or of tasks. An unknown name counts as one of jobs, since it may be about to be
+ * used.
+ */
 export async function kindOfName(session: Session, name: string): Promise<'job' | 'task'> {
   const { jobs, tasks } = await knownNames(session);
   if (jobs.has(name) && tasks.has(name))

@@ -5,15 +5,15 @@ import type { Terminal } from './terminal.js';
 export interface OutputOptions {
   readonly json: boolean;
   readonly color: boolean;
-  /** Takes credentials out of a text. */
+  /** Removes credentials from a text. */
   readonly hide: (text: string) => string;
 }
 
-/** What a command writes: its answer to stdout, and words about it to stderr. With `--json`, stdout has JSON alone. */
+/** Writes the result of a command to stdout, and remarks to stderr. With `--json`, stdout contains only JSON. */
 export class Output {
   readonly json: boolean;
   readonly paint: Paint;
-  /** Of the terminal; undefined where stdout is none. */
+  /** The width of the terminal; undefined if stdout is not a terminal. */
   readonly width: number | undefined;
   readonly #terminal: Terminal;
   readonly #hide: (text: string) => string;
@@ -28,12 +28,12 @@ export class Output {
     this.width = terminal.stdout.isTTY === true ? (terminal.stdout.columns ?? 80) : undefined;
   }
 
-  /** The text without credentials; what is printed for people goes through it by itself. */
+  /** Removes credentials from a text. `print` and `note` do so themselves. */
   safe(text: string): string {
     return this.#hide(text);
   }
 
-  /** For people; nothing where JSON was asked for. */
+  /** Prints for people; does nothing with `--json`. */
   print(...lines: readonly string[]): void {
     if (!this.json)
       for (const line of lines) this.#terminal.stdout.write(`${harmless(this.#hide(line), this.#painted)}\n`);
@@ -47,17 +47,17 @@ export class Output {
     this.print(facts(pairs, this.paint));
   }
 
-  /** One JSON document; nothing where it was not asked for. */
+  /** Prints one JSON document; does nothing without `--json`. */
   document(value: unknown): void {
     if (this.json) this.#terminal.stdout.write(`${jsonText(value, 2)}\n`);
   }
 
-  /** Lists: one line of JSON for each. */
+  /** Prints a list as one line of JSON per item; does nothing without `--json`. */
   lines(values: readonly unknown[]): void {
     if (this.json) for (const value of values) this.#terminal.stdout.write(`${jsonText(value)}\n`);
   }
 
-  /** A word to whoever sits there; it is no part of the answer. */
+  /** Writes a remark to stderr, which is not part of the result. */
   note(text: string): void {
     this.#terminal.stderr.write(`${harmless(this.#hide(text), false)}\n`);
   }

@@ -29,7 +29,7 @@ const EXITS = `
 Exit codes: 0 all is well · 1 it failed · 2 wrong usage · 3 nothing was found · 4 doctor found problems
 Documentation: docs/cli.md`;
 
-/** The whole tree of commands. */
+/** Builds the whole tree of commands. */
 function buildProgram(terminal: Terminal): CommandBuilder {
   const hide = hiderFor([], terminal);
   const program = new Command('tidemill')
@@ -72,7 +72,7 @@ function buildProgram(terminal: Terminal): CommandBuilder {
   return builder;
 }
 
-/** That there are options goes without saying. */
+/** Leaves out `[options]`, which every command has. */
 const termOf = (command: Command): string =>
   [
     command.name(),
@@ -82,13 +82,13 @@ const termOf = (command: Command): string =>
     }),
   ].join(' ');
 
-/** Every text that may be a URL: an error may quote any of them. */
+/** Hides the credentials of every text that may be a URL, since an error may quote any of them. */
 const hiderFor = (args: readonly string[], { env }: Terminal): ((text: string) => string) => {
   const texts = [env['TIDEMILL_STORE'] ?? '', ...args.map((arg) => arg.replace(/^--[\w-]+=/u, ''))];
   return hider(texts.filter((text) => text.includes('://') || /^(?:mongodb|postgres)/u.test(text)));
 };
 
-/** Runs one command line; answers the exit code. */
+/** Runs one command line and returns the exit code. */
 export async function runProgram(args: readonly string[], given: Terminal): Promise<number> {
   const hide = hiderFor(args, given);
   const terminal: Terminal = {

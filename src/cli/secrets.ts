@@ -1,7 +1,7 @@
-/** Store URLs carry credentials. What is printed of one, or of an error about it, goes through here. */
+/** Store URLs contain credentials. Whatever is printed of a URL, or of an error about one, passes through here. */
 import { hideParameters, hideUserinfo, SECRET_PARAMETER, urlParts } from '../mill/tools.js';
 
-/** Scheme, hosts and database: never a user, a password, or what follows the question mark. */
+/** Returns scheme, hosts and database, without user, password and query parameters. */
 export function safeUrl(url: string): string {
   const { head, rest } = urlParts(url);
   return `${head}${rest.split('?')[0] ?? ''}`;
@@ -22,7 +22,7 @@ interface Hidden {
   readonly secrets: readonly string[];
 }
 
-/** As it was written, and as it is meant. */
+/** As written, and URL-decoded. */
 const spelled = (text: string): string[] => [text, decoded(text)].filter((one) => one !== '');
 
 function hiddenOf(url: string): Hidden {
@@ -39,11 +39,14 @@ function hiddenOf(url: string): Hidden {
   };
 }
 
-/** Takes whatever these URLs hold of users and secrets out of a text. Drivers quote what they were given. */
+/**
+ * Returns a function that removes the users and secrets in these URLs from a text. Drivers quote what they were
+ * given.
+ */
 export function hider(urls: readonly string[]): (text: string) => string {
   const hidden = urls.map(hiddenOf);
   const secrets = [...new Set(hidden.flatMap((one) => one.secrets))].sort((a, b) => b.length - a.length);
-  // A user's name may be an ordinary word: only where it is quoted, or said to be a user's.
+  // A user name may be an ordinary word, so it is hidden only after a quote, `user` or `role`.
   const users = [...new Set(hidden.flatMap((one) => one.users))].map(
     (user) => new RegExp(`(["'\`]|\\b(?:user[ =]|role ))${escaped(user)}(?![\\w])`, 'gu'),
   );

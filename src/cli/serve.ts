@@ -7,12 +7,12 @@ import { LoginGate } from './login-gate.js';
 
 export interface ServeOptions {
   readonly mill: Tidemill;
-  /** Undefined: the usual one, or any other where that is taken. */
+  /** Undefined: 4747, or any free port if that is taken. */
   readonly port: number | undefined;
   readonly readOnly: boolean;
-  /** Called when the link has let somebody in; there is another one then. */
+  /** Called when the link has let a browser in; there is a new link then. */
   readonly used?: () => void;
-  /** Told of what went wrong with a request. */
+  /** Receives the errors of requests and of the server. */
   readonly onError: (error: unknown) => void;
 }
 
@@ -24,7 +24,7 @@ export interface Served {
 
 const USUAL_PORT = 4747;
 
-/** The dashboard on loopback, for whoever sits in front of this terminal. */
+/** Serves the dashboard on loopback, for the user of this terminal. */
 export async function serveDashboard({
   mill,
   port,
@@ -32,7 +32,7 @@ export async function serveDashboard({
   used = () => undefined,
   onError,
 }: ServeOptions): Promise<Served> {
-  // Whoever got through the gate may do everything; there is nobody else on loopback to tell apart.
+  // Every caller that passes the gate is the user of this terminal, who may do everything.
   const granted = {
     rights: ['view', 'payload', 'act'] as const,
     actor: actor('dashboard'),
@@ -43,7 +43,7 @@ export async function serveDashboard({
   const { basePath } = gate;
   const dashboard = createDashboard({ mill, readOnly, basePath, authorize: () => granted, onError });
   const answer = toNodeHandler(dashboard);
-  // Too many open files, say: the next connection may be accepted again.
+  // For example too many open files: the server may accept the next connection again.
   server.on('error', onError);
   server.on('request', (incoming, outgoing) => {
     try {

@@ -1,6 +1,6 @@
 import { createInterface } from 'node:readline/promises';
 
-/** What is used of a stream that text is written to. */
+/** The part of an output stream that is used here. */
 export interface Sink {
   readonly isTTY?: boolean;
   readonly columns?: number;
@@ -8,17 +8,17 @@ export interface Sink {
   write(text: string): unknown;
 }
 
-/** Everything that a command knows of its surroundings, so that tests can bring their own. */
+/** Everything that a command knows of its environment, so that tests can provide their own. */
 export interface Terminal {
   readonly stdout: Sink;
   readonly stderr: Sink;
   readonly env: Readonly<Record<string, string | undefined>>;
   /** The file that was started; the demo starts it again for its child processes. */
   readonly entry: string;
-  /** Somebody sits there who can be asked. */
+  /** Whether there is a user who can be asked. */
   readonly interactive: boolean;
   ask(question: string): Promise<string>;
-  /** Calls back for each key that is pressed, where somebody sits there; the answer ends it. */
+  /** Calls `pressed` for each key, if stdin is a terminal. The returned function ends that. */
   keys(pressed: (key: string) => void): () => void;
   /** Aborts at Ctrl-C and SIGTERM, which from then on do not end the process by themselves. */
   interrupted(): AbortSignal;

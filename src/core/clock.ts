@@ -1,33 +1,36 @@
 import { AsyncResource } from 'node:async_hooks';
 
 /**
- * Time as the engine sees it. The store owns it: `now()` is its estimate of the server's clock, timers run on it,
- * and a test may hand in a virtual one.
+ * The engine's only source of time. The store owns it: `now()` estimates the server's clock, and all timers run on it.
+ * Tests can substitute a virtual clock.
  */
 export interface Clock {
   /** Milliseconds since 1970, by the store's clock. */
   now(): number;
-  /** Milliseconds of a clock that never jumps; only differences of it mean anything. */
+  /** Milliseconds on a clock that never jumps. Only differences between two readings are meaningful. */
   monotonic(): number;
-  /** Calls back once, after at least `delayMs`. Any delay is allowed. */
+  /** Calls `callback` once, after at least `delayMs`. Any delay is allowed, even beyond the limit of `setTimeout`. */
   timer(delayMs: number, callback: () => void): Timer;
   /**
-   * Tells a virtual clock that something is under way, so that it moves on only when that has settled or parked.
-   * A real clock has no such method.
+   * Tells a virtual clock that `work` is in progress, so that it advances only once `work` has settled or waits for a
+   * timer. Real clocks leave this out.
    */
   track?(work: Promise<unknown>): void;
 }
 
 export interface Timer {
   cancel(): void;
-  /** It does not keep the process alive. A virtual clock never does. */
+  /** Lets the process exit while the timer is pending. Absent on virtual clocks, whose timers never keep it alive. */
   unref?(): void;
 }
 
-/** setTimeout holds 31 bits: a longer delay would fire at once. */
+/** `setTimeout` takes 31 bits; it fires at once if the delay is longer. */
 const LONGEST_MS = 2_147_483_647;
 
-/** Timers serve all who wait, whoever began them: what runs in one must not count as part of a caller's transaction. */
+/**
+ * The async context of every timer callback. A timer may serve other callers than the one that armed it, so its
+ * callback must not inherit that caller's context, such as an open transaction.
+ */
 const nobody = new AsyncResource('tidemill');
 
 export function realTimer(delayMs: number, callback: () => void): Timer {
@@ -51,14 +54,14 @@ export function realTimer(delayMs: number, callback: () => void): Timer {
   };
 }
 
-/** The process's own clock, for stores that live in this process. */
+/** The process's own clock, for in-process stores. */
 export const systemClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),
   timer: realTimer,
 };
 
-/** Answers true after `delayMs`, or false as soon as the signal aborts. Never rejects. */
+/** Resolves to true after `delayMs`, or to false as soon as the signal aborts. Never rejects. */
 export function pause(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<boolean> {
   return new Promise((resolve) => {
     if (signal?.aborted === true) {
@@ -76,7 +79,7 @@ export function pause(clock: Clock, delayMs: number, signal?: AbortSignal): Prom
   });
 }
 
-/** Waits for something that cannot be interrupted, but not for ever; answers whether it ended in time. */
+/** Waits up to `limitMs` for work that cannot be interrupted. Returns whether it settled in time. */
 export async function within(clock: Clock, limitMs: number, work: Promise<unknown>): Promise<boolean> {
   const done = new AbortController();
   const settled = work.then(

@@ -1,9 +1,9 @@
 /**
- * Typed events. A listener that throws, or whose promise rejects, is reported to `onFault` and harms nobody;
- * an event without listeners is nothing, `error` included.
+ * Typed events. If a listener throws or its promise rejects, `onFault` gets the error, and the emitter and the other
+ * listeners continue. An event without listeners is dropped; unlike in Node's EventEmitter, that includes `error`.
  */
 export class Emitter<Events extends object> {
-  /** Not keyed by the events' names: an emitter of many is also one of some. */
+  /** Keyed by `PropertyKey`, not `keyof Events`: an emitter of many events is then assignable to an emitter of some. */
   readonly #listeners = new Map<PropertyKey, Set<(event: never) => unknown>>();
   readonly #onFault: (error: unknown, event: keyof Events) => void;
 

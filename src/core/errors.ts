@@ -1,6 +1,6 @@
 /**
- * The error tree. Every error of the library is a `TidemillError` with a stable `code`, its `cause` kept, and the
- * fix in its message. Classes are recognised by a brand, so that two copies of the package in one process agree.
+ * The error tree. Every error of the library is a `TidemillError` with a stable `code`, the original `cause`, and the
+ * fix in its message. `instanceof` checks a brand, so it works across two copies of the package in one process.
  */
 import { hideCredentials } from './text/credentials.js';
 
@@ -19,7 +19,7 @@ function brandsOfClass(type: unknown): readonly string[] {
 
 export interface TidemillErrorOptions {
   readonly cause?: unknown;
-  /** True where a write was rejected but may have been stored all the same. Default: false. */
+  /** True if the call failed but its write may have been stored. Default: false. */
   readonly outcomeUnknown?: boolean;
 }
 
@@ -37,13 +37,13 @@ export class TidemillError extends Error {
   }
 
   static override [Symbol.hasInstance](value: unknown): boolean {
-    // A subclass that a user makes has no brand of its own: for it the ordinary rule holds.
+    // A user's subclass has no brand of its own; the prototype chain decides.
     if (!Object.hasOwn(this, 'brand')) return Function.prototype[Symbol.hasInstance].call(this, value);
     return brandsOf(value).includes(this.brand);
   }
 }
 
-/** Bad input: names the option, the value and the fix. Nothing was written. */
+/** Invalid input. The message names the option, the value and the fix. Nothing was written. */
 export class OptionError extends TidemillError {
   static override readonly brand: string = 'OptionError';
   constructor(message: string, options?: TidemillErrorOptions) {
@@ -51,7 +51,7 @@ export class OptionError extends TidemillError {
   }
 }
 
-/** Thrown by a handler to say that trying again is pointless: the job goes straight to `failed`. */
+/** Throw this from a handler to skip the remaining retries: the job goes straight to `failed`. */
 export class FatalError extends TidemillError {
   static override readonly brand: string = 'FatalError';
   constructor(message: string, options?: TidemillErrorOptions) {
@@ -59,10 +59,10 @@ export class FatalError extends TidemillError {
   }
 }
 
-/** The database could not be reached or refused the command. `outcomeUnknown` says whether the write may exist. */
+/** The database was unreachable or refused the command. If `outcomeUnknown` is set, the write may have been stored. */
 export class StoreError extends TidemillError {
   static override readonly brand: string = 'StoreError';
-  /** True where waiting and trying again may help. */
+  /** True if a retry may succeed. */
   readonly transient: boolean;
   constructor(message: string, options: TidemillErrorOptions & { readonly transient?: boolean } = {}) {
     super('STORE', message, options);
@@ -70,10 +70,13 @@ export class StoreError extends TidemillError {
   }
 }
 
-/** What an error says. */
+/** The message of an error, or the text of any other thrown value. */
 export const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
-/** What a driver threw, as an error of ours: whether waiting helps, and whether the write may exist. */
+/**
+ * Wraps a driver's error. Credentials are removed from its message. `outcomeUnknown` is kept only for transient errors:
+ * a command that the server refused was not stored.
+ */
 export function driverError(
   what: string,
   error: unknown,
@@ -87,7 +90,7 @@ export function driverError(
   return new StoreError(message, { cause: error, transient, outcomeUnknown: unknown });
 }
 
-/** A count with a limit looked at too much: what it has seen so far is no answer. */
+/** A count with a `limit` ran into the time limit. There is no partial count to return. */
 export const countTooLong = (what: string, limitMs: number, cause: unknown): TidemillError =>
   new TidemillError(
     'TIME_LIMIT',
@@ -95,11 +98,11 @@ export const countTooLong = (what: string, limitMs: number, cause: unknown): Tid
     { cause },
   );
 
-/** `withLock` waited, and somebody else has the lock still. */
+/** `withLock` waited in vain: another call still holds the lock. */
 export class LockTakenError extends TidemillError {
   static override readonly brand: string = 'LockTakenError';
   readonly key: string;
-  /** The `instanceId` of the mill that has it. */
+  /** The `instanceId` of the mill that holds the lock. */
   readonly heldBy: string;
   constructor(message: string, { key, heldBy }: { readonly key: string; readonly heldBy: string }) {
     super('LOCK_TAKEN', message);
@@ -108,7 +111,7 @@ export class LockTakenError extends TidemillError {
   }
 }
 
-/** The reason on a handler's `signal` when its lease, or a lock, was taken over or could not be renewed in time. */
+/** The abort reason of a handler's `signal` when its lease, or a lock, was taken over or not renewed in time. */
 export class LeaseLostError extends TidemillError {
   static override readonly brand: string = 'LeaseLostError';
   constructor(message: string) {
@@ -116,7 +119,7 @@ export class LeaseLostError extends TidemillError {
   }
 }
 
-/** The reason on a handler's `signal` when somebody cancelled the job. */
+/** The abort reason of a handler's `signal` when the job was cancelled. */
 export class CancelledError extends TidemillError {
   static override readonly brand: string = 'CancelledError';
   constructor(message: string) {
@@ -124,7 +127,7 @@ export class CancelledError extends TidemillError {
   }
 }
 
-/** The reason on a handler's `signal`, and the failure of the attempt, when it ran past its `timeout`. */
+/** The abort reason of a handler's `signal`, and the failure of the attempt, when it ran past its `timeout`. */
 export class AttemptTimeoutError extends TidemillError {
   static override readonly brand: string = 'AttemptTimeoutError';
   constructor(message: string) {
@@ -132,7 +135,7 @@ export class AttemptTimeoutError extends TidemillError {
   }
 }
 
-/** The reason on a handler's `signal` when the instance stops and could not wait any longer. */
+/** The abort reason of a handler's `signal` when the stop timeout of the instance has passed. */
 export class StoppingError extends TidemillError {
   static override readonly brand: string = 'StoppingError';
   constructor(message: string) {
@@ -140,7 +143,7 @@ export class StoppingError extends TidemillError {
   }
 }
 
-/** The source document is gone, no longer matches, or has changed: the attempt ends as completed (skipped). */
+/** The source document is gone, no longer matches, or has changed. The attempt ends as completed (skipped). */
 export class TaskConditionFailedError extends TidemillError {
   static override readonly brand: string = 'TaskConditionFailedError';
   constructor(message: string) {
@@ -148,7 +151,7 @@ export class TaskConditionFailedError extends TidemillError {
   }
 }
 
-/** Whatever was thrown, as an Error. */
+/** Returns the thrown value as an Error. */
 export function asError(thrown: unknown): Error {
   if (thrown instanceof Error) return thrown;
   if (typeof thrown === 'string') return new Error(thrown);

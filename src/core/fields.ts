@@ -1,16 +1,16 @@
-/** Comparisons of parts of a payload or a document with plain values: what a person may type into a filter. */
+/** Filters that compare fields of a payload or a document with plain values. They are safe to take from user input. */
 import { OptionError } from './errors.js';
 import { show } from './options.js';
 
-/** A value that a part is compared with. */
+/** A value that a field is compared with. */
 export type Scalar = string | number | boolean | null;
 
-/** Dot paths with the value that each must have. Where a list is on the way, or at the end, one of its items will do. */
+/** Dot paths and the value each must have. In an array, on the path or at its end, one matching item is enough. */
 export type FieldValues = Readonly<Record<string, Scalar>>;
 
 const MOST_PATHS = 10;
 const LONGEST_PATH = 200;
-/** They name no data, and assigning to them would change more than a document. */
+/** Never data; assigning to them could pollute a prototype. */
 const NO_KEYS: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prototype']);
 
 const isKey = (key: string): boolean =>
@@ -25,13 +25,13 @@ const isScalar = (value: unknown): value is Scalar =>
   typeof value === 'boolean' ||
   (typeof value === 'number' && Number.isFinite(value));
 
-/** Anything else may keep its keys where `Object.entries` does not see them, and would then match everything. */
+/** Other objects, such as a Map, may have no own keys. An empty filter would match everything. */
 const isPlainObject = (value: unknown): value is object =>
   typeof value === 'object' &&
   value !== null &&
   [Object.prototype, null].includes(Object.getPrototypeOf(value) as object | null);
 
-/** An allow-list: paths of plain keys, and values that no database reads as anything but themselves. */
+/** Allow-list: accepts only paths of plain keys, and values that no database interprets as an operator. */
 export function checkFieldValues(where: string, option: string, given: unknown): FieldValues {
   if (!isPlainObject(given))
     throw new OptionError(
@@ -53,7 +53,7 @@ export function checkFieldValues(where: string, option: string, given: unknown):
   return Object.fromEntries(entries) as FieldValues;
 }
 
-/** Whether the part of a value at a path is, or has among its items, the wanted one. */
+/** True if the value at the path equals `wanted`, or is an array that contains it. */
 function hasAt(value: unknown, keys: readonly string[], wanted: Scalar): boolean {
   const [key, ...rest] = keys;
   if (key === undefined) return value === wanted || (Array.isArray(value) && value.includes(wanted));
@@ -66,6 +66,6 @@ function hasAt(value: unknown, keys: readonly string[], wanted: Scalar): boolean
   );
 }
 
-/** For stores that compare by themselves. */
+/** For stores that filter in the process. */
 export const matchesFields = (value: unknown, fields: FieldValues): boolean =>
   Object.entries(fields).every(([path, wanted]) => hasAt(value, path.split('.'), wanted));

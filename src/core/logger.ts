@@ -1,6 +1,6 @@
 import { inspect } from 'node:util';
 
-/** The part of a pino logger that the library uses; console-like loggers need a small adapter. */
+/** The part of a pino logger that the library uses. Loggers with `console`'s argument order need a small adapter. */
 export interface Logger {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;
@@ -10,16 +10,16 @@ export interface Logger {
 
 const QUIET_MS = 10_000;
 
-/** What moves a cursor, changes colours, or turns the direction of text around; line ends of a stack are none of it. */
+/** Control and format characters: they move the cursor, change colours or reverse text. Tabs and newlines may stay. */
 const UNSEEN = /(?![\t\n])[\p{Cc}\p{Cf}\u2028\u2029]/gu;
 
-/** A value for the console. Names and errors come from elsewhere: one that would obey a terminal is put into harmless text. */
+/** Replaces terminal control characters. Names and error messages are untrusted input. */
 export function forConsole(value: unknown): unknown {
   const text = typeof value === 'string' ? value : inspect(value);
   return text.search(UNSEEN) < 0 ? value : text.replaceAll(UNSEEN, ' ');
 }
 
-/** Without a logger: warnings and errors go to console.error, at most one line in ten seconds. */
+/** The default logger: warnings and errors go to `console.error`, at most one line every ten seconds. */
 function consoleLogger(): Logger {
   let quietUntil = 0;
   let swallowed = 0;
@@ -40,10 +40,10 @@ function consoleLogger(): Logger {
   return { debug: nothing, info: nothing, warn: line, error: line };
 }
 
-/** What a logger's methods give back is not asked of them, and may be a promise all the same. */
+/** A logger whose methods may return something, such as a promise, although `Logger` declares void. */
 type Answering = Readonly<Record<keyof Logger, (fields: object, message: string) => unknown>>;
 
-/** A logger that never throws, whatever it was given: a broken one must not reach the engine. */
+/** Wraps the given logger so that it never throws: a broken logger must not affect the engine. */
 export function safeLogger(given: Logger | false | undefined): Logger {
   const target: Answering | false = given ?? consoleLogger();
   const call =
@@ -51,11 +51,11 @@ export function safeLogger(given: Logger | false | undefined): Logger {
     (fields: object, message: string): void => {
       if (target === false) return;
       try {
-        // An async method is a method, too: its rejection would end the process.
+        // An unhandled rejection of an async method would end the process.
         const answer = target[level](fields, message);
         if (answer instanceof Promise) answer.catch(() => undefined);
       } catch {
-        // A logger that throws has nowhere left to report to.
+        // There is nowhere left to report this.
       }
     };
   return { debug: call('debug'), info: call('info'), warn: call('warn'), error: call('error') };

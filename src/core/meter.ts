@@ -2,8 +2,8 @@
 export type MeasuredKind = 'job' | 'task' | 'document';
 
 /**
- * How an attempt ended, once that is recorded. `retried`: it failed, and is tried again. `failed`: it failed, and no
- * attempt is left. `released`: it was handed back, and counts as none.
+ * How an attempt ended, once its outcome is recorded. `retried`: it failed and will be retried. `failed`: it failed and
+ * no attempt is left. `released`: it was handed back without using an attempt.
  */
 export type Ended = 'completed' | 'retried' | 'failed' | 'skipped' | 'deferred' | 'cancelled' | 'released';
 
@@ -18,33 +18,33 @@ export const ENDS: readonly Ended[] = [
 ];
 
 /**
- * What is counted, where it happens. Called for each piece of work: an implementation does no more than raise numbers.
- * Times are milliseconds since 1970, by the store's clock.
+ * Counts events where they happen. The methods are called for every piece of work, so an implementation only
+ * increments numbers. Times are milliseconds since 1970, by the store's clock.
  */
 export interface Meter {
   /** Jobs were accepted. */
   enqueued(name: string, count: number): void;
-  /** A handler is about to be called, for work that was due at `due`. */
+  /** A handler is about to run, for work that was due at `due`. */
   began(kind: MeasuredKind, name: string, due: number, at: number): void;
-  /** The end of an attempt was recorded. `runMs` is left out where its handler did not run, or not here. */
+  /** The outcome of an attempt was recorded. `runMs` is absent if no handler ran, or it ran in another process. */
   ended(kind: MeasuredKind, name: string, ended: Ended, at: number, runMs?: number): void;
-  /** An end was refused: somebody else has the work, or it is gone. */
+  /** The store refused an outcome: another holder has the work, or it was removed. */
   lost(kind: MeasuredKind, name: string): void;
-  /** Work of a dead process was handed on by this one. */
+  /** This process handed on work of a dead one. */
   reclaimed(kind: MeasuredKind, name: string): void;
   /** This instance lost its lease. */
   leaseLost(): void;
   /** A batch of changes was planned. */
   planned(changes: number): void;
-  /** A source was looked at as a whole. */
+  /** A source was fully reconciled. */
   reconciled(): void;
-  /** Changes were missed for good. */
+  /** Changes were lost: the database no longer has the history after the resume point. */
   historyLost(): void;
 }
 
 const nothing = (): void => undefined;
 
-/** For those who do not want to know. */
+/** Counts nothing. */
 export const noMeter: Meter = {
   enqueued: nothing,
   began: nothing,

@@ -2,10 +2,10 @@ import { closest, distance } from 'fastest-levenshtein';
 import { hideCredentials } from './text/credentials.js';
 import { OptionError } from './errors.js';
 
-/** A value as it should appear in an error message: short, and recognisable. */
+/** Formats a value for an error message: short, recognisable, and without credentials. */
 export function show(value: unknown): string {
   if (typeof value === 'string') {
-    // What stands in the wrong place may be the URL of a database.
+    // A misplaced argument may be a database URL.
     const safe = hideCredentials(value);
     return JSON.stringify(safe.length > 60 ? `${safe.slice(0, 57)}...` : safe);
   }
@@ -20,7 +20,7 @@ export function show(value: unknown): string {
     : `an instance of ${prototype?.constructor?.name ?? 'nothing'}`;
 }
 
-/** A name that begins alike, or is written nearly alike; nothing where none does, since a wild guess misleads. */
+/** " Did you mean …?" with a known name that shares the beginning or is spelled alike, or '' if none is close. */
 export function suggestion(key: string, known: readonly string[]): string {
   const given = key.toLowerCase();
   const alike = (name: string): boolean => {
@@ -32,7 +32,7 @@ export function suggestion(key: string, known: readonly string[]): string {
   return near.length > 0 ? ` Did you mean "${closest(key, near)}"?` : '';
 }
 
-/** Refuses anything but an object whose keys are all known. `undefined` counts as an empty object. */
+/** Throws unless `options` is an object with known keys only. `undefined` counts as an empty object. */
 export function checkKeys(where: string, options: unknown, known: readonly string[]): void {
   if (options === undefined) return;
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
@@ -51,10 +51,10 @@ export function checkText(where: string, option: string, value: unknown): string
   throw new OptionError(`${where}: ${option} must be a non-empty string, got ${show(value)}.`);
 }
 
-/** Half of a surrogate pair is no character: a database refuses it, or stores another text in its place. */
+/** A lone surrogate is not a character: a database rejects it or stores a different text. */
 export const HALF_PAIR = 'has half of a surrogate pair, which no database can hold';
 
-/** A text that is written: a name, a key, an id. */
+/** Checks a text that will be stored: a name, a key, an id. */
 export function checkName(where: string, option: string, value: unknown): string {
   const text = checkText(where, option, value);
   if (text.isWellFormed()) return text;
@@ -100,7 +100,7 @@ export function checkOneOf<T extends string>(
   throw new OptionError(`${where}: ${option} must be one of ${known.join(', ')}, got ${show(value)}.${hint}`);
 }
 
-/** The `limit` of a count; none: count all. */
+/** The `limit` of a count. Default: Infinity. */
 export function checkMost(where: string, options: { readonly limit?: number }): number {
   checkKeys(where, options, ['limit']);
   return options.limit === undefined
@@ -108,7 +108,7 @@ export function checkMost(where: string, options: { readonly limit?: number }): 
     : checkInteger(where, 'limit', options.limit, 1, Number.MAX_SAFE_INTEGER);
 }
 
-/** A span of time; either end may be open. */
+/** A time range; either end may be open. */
 export function checkRange(where: string, value: unknown): { readonly from?: Date; readonly to?: Date } {
   if (value instanceof Date || typeof value !== 'object')
     throw new OptionError(`${where} must be { from?, to? } with dates, got ${show(value)}.`);

@@ -1,13 +1,13 @@
 import { OptionError } from './errors.js';
 import { HALF_PAIR, show } from './options.js';
 
-/** What a store can hold beyond JSON values and dates, and how it measures a value exactly. */
+/** What a store accepts beyond JSON values and dates, and how it measures size. */
 export interface PayloadRules {
-  /** For a value of a class that the store keeps as it is: about how many bytes it takes. Null for any other. */
+  /** The approximate size in bytes of an object whose class the store keeps as is; null for any other object. */
   readonly keeps?: (value: object) => number | null;
-  /** The exact size in the store, asked for only where the estimate is large. */
+  /** The exact stored size. Called only if the estimate is large. */
   readonly measure?: (value: unknown) => number;
-  /** A text that the store cannot hold, with the reason; null where it can. */
+  /** Why the store cannot hold this text, or null if it can. */
   readonly refusesText?: (text: string) => string | null;
   readonly maxDepth: number;
 }
@@ -25,7 +25,7 @@ class Walk {
     this.#rules = rules;
   }
 
-  /** Checks one value and answers it as it will come back: undefined properties dropped, everything else copied. */
+  /** Checks one value and returns a copy as the store will return it: undefined properties are dropped. */
   value(value: unknown, path: string, depth: number): unknown {
     this.bytes += 8;
     switch (typeof value) {
@@ -97,7 +97,7 @@ class Walk {
       }
       if (key.includes('\0'))
         return this.#refuse(at, 'has U+0000 in a key, which cannot be stored', 'leave it out');
-      // `copy.__proto__ = …` would set the prototype instead of a property.
+      // `copy['__proto__'] = …` would set the prototype.
       const kept = this.value(item, at, depth + 1);
       if (key === '__proto__') define(copy, key, kept);
       else copy[key] = kept;
@@ -115,8 +115,8 @@ function define(target: object, key: string, value: unknown): void {
 }
 
 /**
- * Checks that a value will come back from the store as it went in, and answers the copy to store. What would not is
- * refused with its path.
+ * Checks that the store will return a value exactly as given, and returns the copy to store. Otherwise throws an
+ * `OptionError` that names the path.
  */
 export function checkPayload(
   where: string,

@@ -1,16 +1,16 @@
 import { realTimer, type Clock, type Timer } from './clock.js';
 
-/** A reading is trusted over newer ones with a longer round trip for this long. */
+/** For this long, a reading is preferred to newer ones that had a longer round trip. */
 const KEEP_MS = 300_000;
 
 /**
- * The server's clock, estimated. It runs on the process's monotonic clock, so that a jump of the machine's wall clock
- * changes nothing, and is corrected by readings; the one with the shortest round trip wins.
+ * An estimate of the server's clock. It runs on the process's monotonic clock, so a jump of the machine's wall clock
+ * does not affect it. Readings of the server's time correct it; the reading with the shortest round trip wins.
  */
 export class ServerClock implements Clock {
   #base = Date.now() - performance.now();
   #error = Infinity;
-  /** When the reading that is trusted was taken. */
+  /** Monotonic time of the reading in use. */
   #readAt = -Infinity;
   #heardAt = -Infinity;
 
@@ -26,16 +26,16 @@ export class ServerClock implements Clock {
     return realTimer(delayMs, callback);
   }
 
-  /** Milliseconds since the server's time was last heard. */
+  /** Milliseconds since the last reading, whether it was used or not. */
   get age(): number {
     return performance.now() - this.#heardAt;
   }
 
-  /** Takes a server's time that arrived between two monotonic instants. */
+  /** Adds a reading: the server reported `serverTime` between two instants of the monotonic clock. */
   learn(serverTime: Date, sentAt: number, receivedAt: number): void {
     const roundTrip = receivedAt - sentAt;
     this.#heardAt = receivedAt;
-    // A reading that contradicts the estimate by more than both could be wrong means that the clock was set.
+    // If the reading and the estimate differ by more than their combined error, the server's clock was set.
     const estimate = this.#base + sentAt + roundTrip / 2;
     const agrees = Math.abs(serverTime.getTime() - estimate) <= (roundTrip + this.#error) / 2 + 1;
     if (agrees && roundTrip > this.#error && receivedAt - this.#readAt < KEEP_MS) return;

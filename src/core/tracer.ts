@@ -1,12 +1,12 @@
-/** Where something stands in a trace, by W3C Trace Context, as it is kept with work. */
+/** A W3C Trace Context. It is stored with work, to connect its run to the enqueue or the planning it comes from. */
 export interface TraceContext {
   readonly traceparent: string;
   readonly tracestate?: string;
-  /** It was one of many that were asked for in one call: a run points at the call, and begins a trace of its own. */
+  /** The work was enqueued together with others in one call. Each run starts its own trace and links to that call. */
   readonly batch?: true;
 }
 
-/** What a run is about. */
+/** Describes a run to the tracer. */
 export interface TracedRun {
   readonly kind: 'job' | 'task' | 'document';
   readonly name: string;
@@ -15,18 +15,18 @@ export interface TracedRun {
   readonly trace?: TraceContext;
 }
 
-/** What became of a run. */
+/** How a run ended. */
 export interface TracedEnd {
   readonly outcome: string;
   readonly error?: Error;
 }
 
-/** Spans around what the library does. Each calls `work` once, and answers or throws what that does. */
+/** Creates spans. Each method calls `work` once and returns its result or throws its error. */
 export interface Tracer {
-  /** Jobs are asked for; `work` gets what is to be kept with them. */
+  /** Around an enqueue. `work` gets the context to store with the jobs. */
   enqueue<T>(names: readonly string[], work: (trace: TraceContext | undefined) => Promise<T>): Promise<T>;
-  /** An attempt runs. What is kept with its work is the parent of its span, or is linked to it. */
+  /** Around an attempt. The context stored with the work becomes the parent of the span, or is linked to it. */
   run<T>(about: TracedRun, work: () => Promise<T>, endOf: (answer: T) => TracedEnd): Promise<T>;
-  /** A batch of changes is planned; `work` gets what is to be kept with the tasks that come of it. */
+  /** Around the planning of a batch of changes. `work` gets the context to store with the planned tasks. */
   plan<T>(changes: number, work: (trace: TraceContext | undefined) => Promise<T>): Promise<T>;
 }

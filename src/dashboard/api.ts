@@ -31,7 +31,7 @@ const operationId = (id: string): string => {
   return id;
 };
 
-/** Answers that may be read, shared and followed. Undefined: there is no such path. */
+/** Returns the reader of a GET path that viewers can share and follow live, or undefined if there is no such path. */
 function reading(
   context: RequestContext,
   { operations }: ApiParts,
@@ -62,7 +62,7 @@ function reading(
   }
 }
 
-/** The same for all who may see the same; how the query was written makes no difference. */
+/** The cache key: shared by all viewers with the same rights, whatever the order of the query parameters. */
 function keyOf({ viewer }: RequestContext, path: string, query: URLSearchParams): string {
   const sorted = new URLSearchParams(query);
   sorted.sort();
@@ -87,9 +87,9 @@ async function follow(context: RequestContext, parts: ApiParts, query: URLSearch
   if (path === '') throw badRequest('"path" is missing.');
   const { key, make } = shared(context, parts, path, new URLSearchParams(search));
   const whose = context.viewer.isNamed ? context.viewer.actor : undefined;
-  // Before the store is asked anything.
+  // Checked before anything reaches the store.
   parts.live.check(whose);
-  // A refusal is an answer by itself, and no stream of refusals.
+  // Read once first: a refused request then gets an error response instead of a stream of errors.
   await make();
   return parts.live.follow(key, whose, make);
 }
@@ -138,12 +138,12 @@ async function post(
   checkCsrf(request, context.settings);
   need(context.viewer, 'act');
   const answer = await change(context, parts, await Body.read(request));
-  // Whoever acted looks again, and must see what came of it.
+  // The viewer reads again after acting, and must see the result.
   parts.cache.clear();
   return json(answer);
 }
 
-/** Whatever is below `api/`. */
+/** Handles every path below `api/`. */
 export async function api(
   context: RequestContext,
   parts: ApiParts,

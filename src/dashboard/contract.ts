@@ -1,13 +1,17 @@
 /**
- * What the dashboard's page and its server say to each other: JSON over `fetch`, below `<basePath>/api/`. Dates are ISO
- * text. Every GET may also be followed live: `GET api/live?path=<path with its query>` answers server-sent events, each
- * the whole answer again, sent when it has changed.
+ * The protocol between the dashboard's page and its server: JSON over `fetch`, below `<basePath>/api/`. Dates are ISO
+ * strings. Every GET except `session` can also be followed live: `GET api/live?path=<path with its query>` responds
+ * with server-sent events. Each event carries the whole response again and is sent when it has changed.
  *
- * An error is `{ error: { code, message } }` with a status that fits: 400 a wrong parameter, 401 nobody, 403 not allowed,
- * 404 nothing there, 409 the state does not allow it, 500 without any detail.
+ * An error is `{ error: { code, message } }` with a matching status: 400 invalid parameter, 401 access denied, 403
+ * not allowed, 404 not found, 409 not possible in the current state, 429 too many live streams, 500 internal error
+ * without details, 503 not available now.
  */
 
-/** What a viewer may do. `view`: everything but data. `payload`: data, results, logs, source documents too. `act`: change. */
+/**
+ * What a viewer may do. `view`: see everything but data. `payload`: also see payloads, results, logs and source
+ * documents. `act`: make changes.
+ */
 export type Right = 'view' | 'payload' | 'act';
 
 export type WorkKind = 'jobs' | 'tasks' | 'documents';
@@ -16,36 +20,36 @@ export type WorkKind = 'jobs' | 'tasks' | 'documents';
 export interface Session {
   readonly rights: readonly Right[];
   readonly readOnly: boolean;
-  /** Sent back as the header `x-tidemill-csrf` with every POST. */
+  /** Send it back in the header `x-tidemill-csrf` of every POST. */
   readonly csrf: string;
   /** Kind of store: `mongodb`, `postgres`, `embedded`, `memory`. */
   readonly store: string;
   /** Kinds of work that this store and this mill have. */
   readonly kinds: readonly WorkKind[];
-  /** Statuses by kind, in the order in which they are shown. */
+  /** Statuses by kind, in display order. */
   readonly statuses: Readonly<Record<WorkKind, readonly string[]>>;
   readonly version: string;
-  /** What works on everything that matches, by kind; nothing without the right `act`. */
+  /** Actions on everything that a filter matches, by kind; empty without the right `act`. */
   readonly bulk: Readonly<Record<WorkKind, readonly Action[]>>;
-  /** What works on a name, by kind; nothing without the right `act`. */
+  /** Actions on a name, by kind; empty without the right `act`. */
   readonly nameActions: Readonly<Record<WorkKind, readonly Action[]>>;
 }
 
-/** `GET api/overview?range=15m|1h|6h|24h&kind=&name=`: with a kind or a name `series` is about it alone. */
+/** `GET api/overview?range=15m|1h|6h|24h&kind=&name=`: a kind or a name limits `series` to it. */
 export interface Overview {
   readonly now: string;
   readonly range: string;
-  /** One point per step, oldest first; steps in which nothing happened are there too. */
+  /** One point per step, oldest first, including steps in which nothing happened. */
   readonly series: {
     readonly stepMs: number;
     readonly from: string;
     readonly done: readonly number[];
     readonly failed: readonly number[];
     readonly retried: readonly number[];
-    /** Milliseconds from due to started; null where nothing started. */
+    /** Mean milliseconds from due to started; null if nothing started. */
     readonly waitMs: readonly (number | null)[];
     readonly runMs: readonly (number | null)[];
-    /** Work that was due and waited, where somebody measured it. */
+    /** Due work that waited; null if no instance measured it. */
     readonly backlog: readonly (number | null)[];
   };
   readonly names: readonly NameRow[];
@@ -57,14 +61,14 @@ export interface Overview {
     /** How instances learn of new work. */
     readonly wakeUp?: string;
   };
-  /** Reactive tasks: who plans, and how far behind the oldest pending one is. */
+  /** Reactive tasks: the leading instance, and how long the oldest pending task has been due. */
   readonly planner?: {
     readonly leader: string | null;
     readonly lagMs: number | null;
     readonly reconciling: readonly {
       readonly task: string;
       readonly done: number;
-      /** About how many there are. */
+      /** An estimate. */
       readonly total?: number;
     }[];
   };
@@ -74,7 +78,7 @@ export interface NameRow {
   readonly kind: WorkKind;
   readonly name: string;
   readonly paused: boolean;
-  /** By status; `capped` names those that stand for "at least". */
+  /** Counts by status; `capped` lists the statuses whose count is a lower bound. */
   readonly counts: Readonly<Record<string, number>>;
   readonly capped: readonly string[];
   /** Within the range. */
@@ -94,30 +98,31 @@ export interface InstanceRow {
   readonly tasks: readonly string[];
   readonly alive: boolean;
   readonly leader: boolean;
-  /** How long its lease still holds. */
+  /** The time left on its lease. */
   readonly leaseLeftMs: number;
 }
 
 /**
- * `GET api/work?kind=jobs&name=&status=&error=&field=<path>:<value>&from=&to=&time=createdAt|updatedAt|dueAt&sort=createdAt|updatedAt|dueAt&order=asc|desc&cursor=&limit=50`
+ * `GET api/work?kind=jobs&name=&status=&error=&field=<path>:<value>&from=&to=&time=<T>&sort=<T>&order=asc|desc`
+ * `&cursor=&limit=50`, where `<T>` is `createdAt`, `updatedAt` or `dueAt`.
  *
- * `name`, `status` and `field` may be repeated. `field` compares a part of the payload (jobs), of the source document (tasks)
- * or of the document itself, and needs the right `payload`. A value that reads as JSON (`5`, `true`, `"5"`) is that value,
- * any other text is itself.
+ * `name`, `status` and `field` can be repeated. `field` compares a field of the payload (jobs), of the source
+ * document (tasks) or of the document itself, and requires the right `payload`. A value that reads as JSON (`5`,
+ * `true`, `"5"`) is compared as that JSON value, any other as text.
  */
 export interface WorkPage {
   readonly items: readonly WorkItem[];
   readonly next: string | null;
   readonly previous: string | null;
-  /** The time limit was reached: there may be more. */
+  /** The time limit was reached, so there may be more. */
   readonly partial: boolean;
 }
 
 export interface WorkItem {
   readonly kind: WorkKind;
-  /** Opaque text that identifies it in `api/work/<kind>/<id>`. */
+  /** Opaque id, used in `api/work/<kind>/<id>`. */
   readonly id: string;
-  /** The id as a person reads it: the job's, or the source document's. */
+  /** The id to display: the job's, or the source document's. */
   readonly title: string;
   readonly name: string;
   readonly status: string;
@@ -126,7 +131,7 @@ export interface WorkItem {
   readonly updatedAt: string | null;
   readonly attempts: number;
   readonly error?: string;
-  /** A number from 0 to 100, or whatever the handler gave. */
+  /** A number from 0 to 100, or whatever else the handler reported. */
   readonly progress?: unknown;
   readonly claimedBy?: string;
   readonly recurring?: boolean;
@@ -134,19 +139,19 @@ export interface WorkItem {
 
 /** `GET api/work/<kind>/<id>` */
 export interface WorkDetail extends WorkItem {
-  /** Why it is not running, each reason a sentence; empty where it runs or has ended. */
+  /** Why it is not running, one sentence per reason; empty if it runs or has ended. */
   readonly why: readonly Why[];
   readonly actions: readonly Action[];
   readonly timeline: readonly TimelineEntry[];
-  /** Other fields worth a line, in order. */
+  /** Further fields to display, in order. */
   readonly facts: readonly { readonly label: string; readonly value: string }[];
-  /** Absent without the right `payload`; values hidden by `redact` read `[redacted]`. */
+  /** Absent without the right `payload`. Values hidden by `redact` read `[redacted]`. */
   readonly payload?: unknown;
   readonly result?: unknown;
   readonly logs?: readonly { readonly at: string; readonly message: string; readonly fields?: unknown }[];
-  /** Reactive tasks: the document as it is now; null where it is gone. */
+  /** Reactive tasks: the document as it is now, or null if it is gone. */
   readonly source?: { readonly collection: string; readonly document: unknown };
-  /** True where data was left out because the right is missing. */
+  /** Whether data was left out because the viewer lacks the right `payload`. */
   readonly hidden: boolean;
   readonly scheduleId?: string;
 }
@@ -173,7 +178,7 @@ export interface SchedulePage {
 }
 
 export interface ScheduleRow {
-  /** Identifies it in actions. */
+  /** Opaque id, used in actions. */
   readonly id: string;
   readonly name: string;
   readonly key: string;
@@ -181,28 +186,31 @@ export interface ScheduleRow {
   readonly timezone: string;
   readonly paused: boolean;
   readonly running: boolean;
-  /** The next ten runs; empty where it has ended or is paused. */
+  /** The next ten runs; empty if the schedule has ended or is paused. */
   readonly next: readonly string[];
   readonly last?: TimelineEntry;
   readonly failCount: number;
   readonly error?: string;
 }
 
-/** `GET api/failures?kind=` : failed work, grouped by name and error. */
+/** `GET api/failures?kind=`: failed work, grouped by name and error. */
 export interface Failures {
   readonly groups: readonly FailureGroup[];
-  /** Only so many of the newest were looked at. */
+  /** Only the newest failures were read, or there were more groups than the response holds. */
   readonly partial: boolean;
 }
 
 export interface FailureGroup {
   readonly kind: WorkKind;
   readonly name: string;
-  /** The message, with ids and numbers taken out of it. */
+  /** The message, with ids and numbers replaced by `…`. */
   readonly pattern: string;
-  /** One message in full; a part of it works as the filter `error`. */
+  /** One message of the group in full; a part of it works as the filter `error`. */
   readonly example: string;
-  /** The part of the message that all of the group share; the filter `error` of the list. */
+  /**
+   * The part of the message that the whole group shares, for the filter `error` of the list; empty if the viewer may
+   * not use it.
+   */
   readonly search: string;
   readonly count: number;
   readonly firstAt: string;
@@ -217,50 +225,57 @@ export interface AuditPage {
 
 export interface AuditRow {
   readonly at: string;
-  /** Who, as `authorize` named them. */
+  /** The actor, as `authorize` named it. */
   readonly actor: string;
   readonly action: string;
-  /** What it was done to, in words. */
+  /** What the action affected, in words. */
   readonly target: string;
   readonly outcome: string;
 }
 
 export type Action = 'retry' | 'cancel' | 'remove' | 'run-now' | 'pause' | 'resume' | 'reconcile';
 
-/** What a filter of the list says, as its query has it; `ids` are those of single items. */
+/** The work that an action is for: single items by `ids`, or everything that `query` matches. */
 export interface Target {
   readonly kind: WorkKind;
   readonly ids?: readonly string[];
-  /** The query text of the list, without cursor, limit and sort. An empty one means everything of the kind. */
+  /** The query string of the list, without cursor, limit and sort. An empty string selects everything of the kind. */
   readonly query?: string;
 }
 
-/** `POST api/count` with a Target, and the `action` that is meant: how many it would touch. */
+/** `POST api/count` with a Target and, optionally, the intended `action`: how many items it would affect. */
 export interface Count {
   readonly count: number;
-  /** True: at least so many. */
+  /** Whether `count` is a lower bound. */
   readonly capped: boolean;
-  /** When that was, by the store's clock. Sent back with the action, nothing that changed after it is touched. */
+  /**
+   * When the items were counted, by the store's clock. Sent back with the action, it excludes items that changed
+   * later.
+   */
   readonly asOf: string;
 }
 
-/** `POST api/actions` `{ action: 'retry' | 'cancel' | 'remove', target, expected?, asOf? }` : runs in batches, in the background. */
+/**
+ * `POST api/actions` `{ action: 'retry' | 'cancel' | 'remove', target, expected?, asOf? }`: runs in batches, in the
+ * background.
+ */
 export interface Operation {
   readonly id: string;
   readonly action: Action;
   readonly state: 'running' | 'done' | 'failed' | 'stopped';
   readonly done: number;
-  /** What was counted before it began. */
+  /** The count before it began; null if that was beyond the limit of counting. */
   readonly total: number | null;
   readonly error?: string;
 }
-// `GET api/operations/<id>` answers it again (and may be followed live); `POST api/operations/<id>/stop` ends it.
+// `GET api/operations/<id>` returns the operation again and can be followed live; `POST api/operations/<id>/stop`
+// stops it.
 
-/** `POST api/act` `{ action, kind, id }` for one piece of work: what came of it. */
+/** `POST api/act` `{ action, kind, id }`: acts on one piece of work and returns the outcome. */
 export interface ActAnswer {
   /** Such as `retried`, `live`, `cancelled`, `requested`, `finished`, `removed`, `running`, `missing`. */
   readonly outcome: string;
   readonly message: string;
 }
 // `POST api/names` `{ action: 'pause' | 'resume' | 'reconcile', kind, name }` and
-// `POST api/schedules` `{ action: 'run-now' | 'pause' | 'resume' | 'remove', id }` answer an ActAnswer too.
+// `POST api/schedules` `{ action: 'run-now' | 'pause' | 'resume' | 'remove', id }` return an ActAnswer too.

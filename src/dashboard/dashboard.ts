@@ -14,11 +14,11 @@ import { plainPage, refused, respond } from './http/respond.js';
 
 /** The dashboard of a mill: a page and its JSON API, as one handler of web requests. */
 export interface Dashboard {
-  /** Answers a request; never rejects. `this` is not needed. */
+  /** Answers a request; never rejects. It does not use `this`, so it can be passed on by itself. */
   readonly fetch: (request: Request) => Promise<Response>;
   /** How many live streams are open. */
   readonly streams: number;
-  /** Ends live streams; they also end when the mill stops. */
+  /** Ends all live streams. They also end when the mill stops. */
   readonly close: () => void;
 }
 
@@ -26,7 +26,7 @@ const EVERY_MS = 2_000;
 const LASTS_MS = 5 * 60_000;
 const BEAT_MS = 15_000;
 
-/** The path below the base; undefined where the request is for something else. */
+/** Returns the path below the base, or undefined if the request is for something else. */
 function below(basePath: string, request: Request): string | undefined {
   const { pathname } = new URL(request.url);
   if (pathname === basePath) return '';
@@ -64,7 +64,7 @@ class Handler {
     mill.on('start', () => this.#start());
   }
 
-  /** A question after that would open the store again, and keep the process from its end. */
+  /** A request after the stop would open the store again and keep the process from exiting. */
   #stop(): Promise<void> {
     this.#stopped = true;
     this.parts.live.stop();
@@ -119,7 +119,7 @@ class Handler {
   }
 }
 
-/** Makes the dashboard of a mill. Everything is denied to whom `authorize` grants nothing. */
+/** Creates the dashboard of a mill. A caller whom `authorize` grants nothing is denied everything. */
 export function createDashboard(options: DashboardOptions): Dashboard {
   const settings = checkDashboard(options);
   const handler = new Handler(settings);

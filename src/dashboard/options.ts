@@ -11,7 +11,7 @@ import {
 import type { Right } from './contract.js';
 import { SECRETS } from './redaction/secret-names.js';
 
-/** All that the dashboard asks of a mill. */
+/** The part of a mill that the dashboard uses. */
 export type Mill = Pick<
   Tidemill,
   | 'jobs'
@@ -29,7 +29,10 @@ export type Mill = Pick<
   | 'metrics'
 >;
 
-/** What a caller may do, and who it is. Nothing: it is nobody. A `Response` is sent as it is: a redirect to a login, say. */
+/**
+ * What a caller may do, and who it is. `null`, `undefined`, `false` or an empty list denies access. A `Response` is
+ * sent as it is, for example a redirect to a login page.
+ */
 export type Granted =
   | readonly Right[]
   | { readonly rights: readonly Right[]; readonly actor?: string }
@@ -39,39 +42,40 @@ export type Granted =
   | false;
 
 export interface DashboardOptions {
-  /** A mill on the store that is to be looked at. It need not be started here. */
+  /** The mill whose store the dashboard shows. It need not be started in this process. */
   readonly mill: Mill;
-  /** Says what a caller may do. Everything is denied to whom it grants nothing. */
+  /** Decides what a caller may do. A caller whom it grants nothing is denied everything. */
   readonly authorize: (request: Request) => Granted | Promise<Granted>;
-  /** The path below which the dashboard is reached, as browsers see it. Default: '/'. */
+  /** The path at which browsers reach the dashboard. Default: '/'. */
   readonly basePath?: string;
   /**
-   * Names and paths whose values are never shown: `password` anywhere, `card.number` and `*.token` wherever keys follow
-   * each other like that. Default: names that usually hold secrets; a list of your own takes their place.
+   * Names and paths whose values are never shown. `password` matches at any depth; `card.number` and `*.token` match
+   * keys nested in that order, at any depth. Default: names that usually hold secrets. A list of your own replaces
+   * the default.
    */
   readonly redact?: readonly string[];
-  /** Nobody may change anything. Default: false. */
+  /** Denies every change, whatever `authorize` grants. Default: false. */
   readonly readOnly?: boolean;
   /**
-   * A proxy that you run ends TLS, and its `x-forwarded-proto` says so: cookies are then `Secure`. Default: false, since anybody
-   * can send such a header where no proxy replaces it.
+   * Set this if a proxy of yours terminates TLS and sets `x-forwarded-proto`: cookies are then `Secure`. Default:
+   * false, because without such a proxy any client can send the header.
    */
   readonly trustProxy?: boolean;
   /**
-   * Of at least 16 characters, and the same for all processes that serve one dashboard: links to work whose key is hidden, and
-   * further pages of tasks and documents, then work at each of them. Default: random, for each process.
+   * At least 16 characters, the same for all processes that serve one dashboard. Links to work whose key is hidden,
+   * and further pages of tasks and documents, then work at each of them. Default: random per process.
    */
   readonly secret?: string;
-  /** How many live streams may be open. Default: 500 in all, 20 for each actor that `authorize` names. */
+  /** The most live streams open at a time. Default: 500 in all, 20 for each actor that `authorize` names. */
   readonly maxStreams?: { readonly total?: number; readonly perViewer?: number };
-  /** Told of errors of which callers only hear that there was one. Default: console.error. */
+  /** Receives the errors that callers see only as an internal or store error. Default: console.error. */
   readonly onError?: (error: unknown) => void;
 }
 
 export interface DashboardSettings {
   readonly mill: Mill;
   readonly authorize: DashboardOptions['authorize'];
-  /** Begins with a slash and does not end with one; empty at the root. */
+  /** Begins with a slash and does not end with one; empty for the root. */
   readonly basePath: string;
   readonly redact: readonly string[];
   readonly readOnly: boolean;
@@ -122,7 +126,7 @@ export function checkDashboard(options: DashboardOptions): DashboardSettings {
 function checkSecret(secret: unknown): string | undefined {
   if (secret === undefined) return undefined;
   if (checkText(WHERE, 'secret', secret).length >= LEAST_SECRET) return secret as string;
-  // What was given may be one all the same, and is not repeated.
+  // The message does not repeat the value: even a short one may be a real secret.
   throw new OptionError(`${WHERE}: secret must have at least ${String(LEAST_SECRET)} characters.`);
 }
 
@@ -134,7 +138,7 @@ function checkStreams(given: DashboardOptions['maxStreams']): DashboardSettings[
   return { total: count('total', 500), perViewer: count('perViewer', 20) };
 }
 
-/** A listener that throws, or rejects, must not end the request that it is told of, nor the process. */
+/** Neither an exception nor a rejection of `onError` may end the request or the process. */
 const safely =
   (onError: (error: unknown) => unknown) =>
   (error: unknown): void => {
@@ -142,11 +146,11 @@ const safely =
       const answer = onError(error);
       if (answer instanceof Promise) answer.catch(() => undefined);
     } catch {
-      // Nowhere left to report to.
+      // There is nowhere left to report to.
     }
   };
 
-/** Without it nobody could get in, and whoever forgot it would look for the reason elsewhere. */
+/** Without `authorize` every request would be denied; failing here points to the cause. */
 function checkAuthorize(authorize: unknown): void {
   if (authorize === undefined)
     throw new OptionError(

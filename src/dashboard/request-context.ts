@@ -6,24 +6,24 @@ import type { DashboardSettings, Mill } from './options.js';
 import type { Redactor } from './redaction/redact.js';
 import type { Seal } from './redaction/seal.js';
 
-/** What every answer is made of: whose mill, who asks, and what must not be shown. */
+/** What every response is made from: the mill, the viewer, and what must not be shown. */
 export interface RequestContext {
   readonly mill: Mill;
   readonly settings: DashboardSettings;
   readonly redactor: Redactor;
   readonly seal: Seal;
   readonly viewer: Viewer;
-  /** What was read a moment ago, for whoever asks next. */
+  /** Recent results, shared by all requests. */
   readonly cache: ResponseCache;
 }
 
 export const may = ({ viewer }: RequestContext, right: Right): boolean => viewer.rights.includes(right);
 
-/** Without the right to act there is nothing to offer. */
+/** A viewer without the right `act` is offered no actions. */
 export const offered = (context: RequestContext, actions: readonly Action[]): readonly Action[] =>
   may(context, 'act') ? actions : [];
 
-/** Why work waits, in words that have names in them. */
+/** Why work waits. The reasons can contain names, so they are redacted. */
 export const whyOf = async (
   { mill, redactor }: RequestContext,
   target: WhyTarget,
@@ -32,7 +32,7 @@ export const whyOf = async (
 
 export const iso = (at: Date | null | undefined): string | null => at?.toISOString() ?? null;
 
-/** Optional parts of an answer: what is undefined is not there. */
+/** Drops undefined fields, for the optional parts of a response. */
 export function present<T extends object>(fields: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as never;
 }

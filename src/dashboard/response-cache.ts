@@ -1,19 +1,19 @@
-/** Answers that many viewers share: a hundred open pages ask the store as often as one. */
+/** Results that viewers share: a hundred open pages query the store as often as one. */
 
-/** How long an answer is good enough, where its maker does not say. */
+/** How long a result stays fresh if the caller does not say. */
 const FRESH_MS = 1_000;
 const MOST = 500;
 
 interface Kept {
   readonly answer: Promise<unknown>;
-  /** Infinity while it is being made. */
+  /** Infinity until `make` has settled. */
   until: number;
 }
 
 export class ResponseCache {
   readonly #kept = new Map<string, Kept>();
 
-  /** What `make` answers, or answered a moment ago. A failure is not kept. */
+  /** Returns the result of `make`, or a recent one under the same key. Failures are not kept. */
   get<T>(key: string, make: () => Promise<T>, freshMs: number = FRESH_MS): Promise<T> {
     const now = performance.now();
     const kept = this.#kept.get(key);
@@ -31,7 +31,7 @@ export class ResponseCache {
     return answer;
   }
 
-  /** Somebody changed something: what was read before is not true any more. */
+  /** Forgets everything, because something changed. */
   clear(): void {
     this.#kept.clear();
   }

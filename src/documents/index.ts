@@ -1,4 +1,7 @@
-/** Document schedules: work that lives in documents of your own. The scheduler knows no database. */
+/**
+ * Document schedules: runs your own documents when the schedule stored in them is due. Works with any store that
+ * implements `JobStore`.
+ */
 export { Scheduler, type StopOptions } from './scheduler.js';
 export type {
   DocumentContext,

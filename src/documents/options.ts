@@ -8,20 +8,21 @@ import { retryRule, type RetryPolicy, type RetryRule } from '../time/retry.js';
 import { checkZone } from '../time/zone.js';
 import { MISSED, type DocumentMissedPolicy } from './times/next.js';
 
-/** What a handler gets besides its document. */
+/** The second argument of `onDocument`. */
 export interface DocumentContext<Doc = Record<string, unknown>> {
-  /** The schedule of the document, as it stood before the lock. */
+  /** The document's schedule as it was before the scheduler locked it. */
   readonly job: DocumentJob<Doc>;
-  /** Aborts when the lock is lost, and when the scheduler stops and cannot wait any longer. */
+  /** Aborts when the lock is lost, or when a stop no longer waits for the handler. */
   readonly signal: AbortSignal;
 }
 
-/** What an error was about. */
+/** Where an error passed to `onError` came from. */
 export interface ScheduleErrorContext<Doc = Record<string, unknown>> {
   /**
-   * `onDocument`: the handler threw. `crash`: the process that ran it last died; told where failures are counted.
-   * `interval`: the schedule cannot be read; the document is parked. `sleepUntil`: it is no date; the document is left
-   * alone. `lock`, `renew`, `record`, `watch`: the store failed, or a lock was lost. `onIdle`, `onStop`: that hook threw.
+   * `onDocument`: the handler threw. `crash`: the process that last ran the document died; reported only if failures
+   * are counted. `interval`: the schedule cannot be parsed, and the document is parked. `sleepUntil`: the value is not
+   * a date, and the document does not run. `lock`, `renew`, `record`, `watch`: the store failed, or a lock was lost.
+   * `onIdle`, `onStop`: that hook threw.
    */
   readonly where:
     | 'onDocument'
@@ -39,48 +40,60 @@ export interface ScheduleErrorContext<Doc = Record<string, unknown>> {
 }
 
 export interface HookContext {
-  /** Aborts when the scheduler is told to stop. */
+  /** Aborts when the scheduler is asked to stop. */
   readonly signal: AbortSignal;
 }
 
-/** What every scheduler of documents can be told, wherever they are. */
+/** Options of every document scheduler, whatever store holds the documents. */
 export interface ScheduleOptions<Doc = Record<string, unknown>> {
-  /** Runs a document that is due. When it has returned, the next run is planned; when it throws, see `retryPolicy`. */
+  /** Runs a due document. After it returns, the next run is planned. If it throws, see `retryPolicy`. */
   readonly onDocument: (document: Doc, context: DocumentContext<Doc>) => unknown;
-  /** Awaited before the first document; if it throws, `start` rejects and nothing runs. */
+  /** Awaited before the first document runs. If it throws, `start` rejects and nothing runs. */
   readonly onStart?: (context: HookContext) => unknown;
-  /** Awaited by `stop`, after the last document. */
+  /** Awaited by `stop`, after the last document has ended. */
   readonly onStop?: (context: HookContext) => unknown;
-  /** Called once when nothing is left to do, and again after the next document. */
+  /** Called once when no document is due or running, and again after the next document. */
   readonly onIdle?: (context: HookContext) => unknown;
-  /** Hears of every failure. Default: the log, or the mill's `error` event. */
+  /** Receives every failure. Default: the logger, or the `error` event if a mill owns the scheduler. */
   readonly onError?: (error: Error, context: ScheduleErrorContext<Doc>) => unknown;
-  /** Waited before each look for the next document. Default: 0. */
+  /** Delay before each poll for due documents. Default: 0. */
   readonly nextDelay?: Duration;
-  /** A recurring document's next run is at least this much after the time of the present one. Default: 0. */
+  /** Minimum time from the due time of one run of a recurring document to that of the next. Default: 0. */
   readonly reprocessDelay?: Duration;
-  /** Waited when nothing is due. Default: 0, which polls after 100 ms, then less and less often, up to once a second. */
+  /**
+   * Delay between polls while nothing is due. Default: 0, which polls after 100 ms, then at growing intervals of up to
+   * a second.
+   */
   readonly idleDelay?: Duration;
-  /** How long a lock outlives a process that dies. It is renewed while the handler runs. 0 = no lock at all. Default: '10m'. */
+  /**
+   * How long a document stays locked after its process dies. The lock is renewed while the handler runs. 0 disables
+   * locking. Default: '10m'.
+   */
   readonly lockDuration?: Duration;
-  /** How many documents may run at once here. Default: 1. */
+  /** How many documents this scheduler runs at once. Default: 1. */
   readonly concurrency?: number;
-  /** The zone in which intervals are read; a document's own goes first. Default: 'UTC'. */
+  /** Time zone of intervals; a document's own zone takes precedence. Default: 'UTC'. */
   readonly timezone?: string;
-  /** What becomes of runs that nobody started in time. Default: 'once'. */
+  /** What happens to runs that no scheduler started in time. Default: 'once'. */
   readonly missed?: DocumentMissedPolicy;
-  /** Count failures in the document, and end. Default: none; a document that failed runs again when its lock ends. */
+  /**
+   * Counts failures in the document and gives up when no attempt is left. Default: none; a document that failed runs
+   * again when its lock ends.
+   */
   readonly retryPolicy?: RetryPolicy;
 }
 
 export interface SchedulerOptions<Doc = Record<string, unknown>> extends ScheduleOptions<Doc> {
-  /** Where the documents are, or a function that answers it when the scheduler starts. */
+  /** The store of the documents, or a function that returns it when the scheduler first needs it. */
   readonly store: DocumentJobStore<Doc> | (() => DocumentJobStore<Doc> | Promise<DocumentJobStore<Doc>>);
-  /** Shortest and longest wait between two looks where `idleDelay` is 0. Default: `{ min: '100ms', max: '1s' }`. */
+  /** Shortest and longest wait between two polls if `idleDelay` is 0. Default: `{ min: '100ms', max: '1s' }`. */
   readonly pollInterval?: { readonly min?: Duration; readonly max?: Duration };
-  /** Shaped like pino. Default: warnings and errors to console.error, at most a line in ten seconds; `false` = silence. */
+  /**
+   * A logger with the methods of pino. Default: warnings and errors go to console.error, at most one line every ten
+   * seconds. `false` disables logging.
+   */
   readonly logger?: Logger | false;
-  /** Whose time delays and timers follow. Default: the store's, or real time. */
+  /** The clock of delays and timers. Default: the store's clock, or real time. */
   readonly clock?: Clock;
 }
 
@@ -109,7 +122,7 @@ export const SCHEDULE_KEYS: readonly string[] = [
   'retryPolicy',
 ];
 
-/** Refuses what is wrong, and fills in the defaults. Unknown options are the caller's to refuse: it may have its own. */
+/** Validates options and fills in the defaults. Does not reject unknown keys: the caller may accept more of them. */
 function checkSchedule<Doc>(where: string, options: ScheduleOptions<Doc>): ScheduleSettings {
   checkFunction(where, 'onDocument', options.onDocument);
   for (const hook of HOOKS) if (options[hook] !== undefined) checkFunction(where, hook, options[hook]);
@@ -142,7 +155,7 @@ function pollOf(where: string, given: SchedulerOptions['pollInterval']): PollMs 
 
 const METHODS = ['lockNext', 'update', 'remove'] as const;
 
-/** Says which of the three methods is missing. */
+/** Throws an OptionError that names the missing methods. */
 export function checkJobStore(where: string, store: unknown): void {
   const methods = store as Partial<Record<string, unknown>> | null | undefined;
   const missing = METHODS.filter((method) => typeof methods?.[method] !== 'function');
@@ -152,7 +165,7 @@ export function checkJobStore(where: string, store: unknown): void {
   );
 }
 
-/** The options of a scheduler that stands alone. */
+/** Validates the options of a `Scheduler`. */
 export function checkScheduler<Doc>(
   where: string,
   options: SchedulerOptions<Doc>,

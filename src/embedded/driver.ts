@@ -10,7 +10,7 @@ interface PGliteTransaction extends Queryable {
   readonly closed: boolean;
 }
 
-/** What is used of a PGlite. */
+/** The part of a PGlite that the store uses. */
 export interface EmbeddedDatabase extends Queryable {
   transaction<T>(work: (transaction: PGliteTransaction) => Promise<T>): Promise<T | undefined>;
   listen(channel: string, callback: (payload: string) => void): Promise<() => Promise<void>>;
@@ -19,7 +19,7 @@ export interface EmbeddedDatabase extends Queryable {
 
 const ANSWERS_WITHIN_MS = 5_000;
 
-/** A query waits for nothing but open transactions. If the caller is inside one, it would wait for itself. */
+/** A query waits for open transactions only. If the caller is inside one, the query would wait for itself. */
 async function untilFree(database: EmbeddedDatabase): Promise<void> {
   await database.waitReady;
   const asked = database.query('select 1');
@@ -34,21 +34,22 @@ const insideOwn = (): StoreError =>
     { transient: true },
   );
 
-/** A PGlite of the user's own, which they may be in the midst of using. */
+/** A driver on the user's own PGlite, which they may be using at this moment. */
 export async function given(database: EmbeddedDatabase): Promise<Driver> {
   await untilFree(database);
   return borrowed(database);
 }
 
 /**
- * A query runs inside this process and its answer needs no turn of the event loop. Where one follows the other, the
- * timers that fall due meanwhile keep the current turn from ending, and sockets and immediates wait for many seconds.
+ * Yields one turn of the event loop. A query runs inside this process, and its result needs no turn. When queries
+ * follow each other, timers that fall due keep the current turn from ending, and sockets and immediates wait for many
+ * seconds.
  */
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-/** It is not closed here. */
+/** A driver that does not close the database. */
 export function borrowed(database: EmbeddedDatabase): Driver {
-  /** The transaction that the running code is inside of. */
+  /** The transaction that the running code is inside. */
   const inside = new AsyncLocalStorage<PGliteTransaction>();
   const checkOutside = (): void => {
     if (inside.getStore()?.closed !== false) return;

@@ -3,17 +3,19 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { StoreError } from '../core/errors.js';
 import { closeToOthers, makePrivate, PRIVATE_FILE } from './private-files.js';
 
-/** Folders that this process has open: its own pid in a file says nothing about who wrote it. */
+/**
+ * Folders that this process has open. The pid in a file does not tell: an earlier process may have had the same one.
+ */
 const mine = new Set<string>();
 
-/** One process at a time: PGlite itself would let a second one in, and the two would destroy the data. */
+/** A folder that only this process has open. PGlite would let a second one in, and the two would destroy the data. */
 export interface Folder {
   readonly path: string;
   /** Lets the next process in. */
   release(): Promise<void>;
 }
 
-/** Takes the folder, and makes sure that a database is in it. */
+/** Takes the folder, and creates a database if there is none. */
 export async function takeFolder(dir: string, initialize: (path: string) => Promise<void>): Promise<Folder> {
   const path = resolve(dir);
   const pidFile = `${path}.pid`;
@@ -40,7 +42,7 @@ export async function takeFolder(dir: string, initialize: (path: string) => Prom
   return { path, release };
 }
 
-/** A database is made under another name first: a process that dies half-way leaves nothing that looks like one. */
+/** Creates the database under another name first: a process that dies half-way leaves nothing that looks like one. */
 async function ensureDatabase(path: string, initialize: (path: string) => Promise<void>): Promise<void> {
   const draft = `${basename(path)}.draft-`;
   const siblings = await readdir(dirname(path));
@@ -55,13 +57,13 @@ async function ensureDatabase(path: string, initialize: (path: string) => Promis
   const fresh = join(dirname(path), `${draft}${String(process.pid)}`);
   await makePrivate(fresh);
   await initialize(fresh);
-  // The name may be that of an empty folder, whose place it takes.
+  // Takes the place of an empty folder, if there is one.
   await rename(fresh, path);
 }
 
 interface Owner {
   readonly pid: number;
-  /** When the process began, as the system tells it: a pid may be given to another one. */
+  /** When the process started, as the system reports it; a pid may be reused. */
   readonly began: string;
 }
 
@@ -71,7 +73,7 @@ async function takePidFile(file: string, folder: string): Promise<void> {
   await writeFile(draft, own, { mode: PRIVATE_FILE });
   await chmod(draft, PRIVATE_FILE);
   try {
-    // A link is made or refused in one step, with all of its text.
+    // A link is created or refused in one step, with its whole content.
     while (!(await linked(draft, file))) await removeDead(file, folder);
   } finally {
     await rm(draft, { force: true });
@@ -87,7 +89,9 @@ const linked = (from: string, to: string): Promise<boolean> =>
     },
   );
 
-/** Takes the file of a dead process away. Age says nothing: a live one may be busy for as long as it likes. */
+/**
+ * Removes the pid file of a dead process. Its age is no criterion: a live process may be busy for any length of time.
+ */
 async function removeDead(file: string, folder: string): Promise<void> {
   const text = await readFile(file, 'utf8').catch(() => undefined);
   if (text === undefined) return;
@@ -103,7 +107,7 @@ async function removeDead(file: string, folder: string): Promise<void> {
     () => false,
   );
   if (!moved) return;
-  // Somebody else may have taken it between reading and moving: then it goes back to where it was.
+  // Another process may have taken the folder between the read and the move. Its file is then put back.
   if ((await readFile(aside, 'utf8')) !== text) await linked(aside, file);
   await rm(aside, { force: true });
 }
@@ -128,9 +132,9 @@ async function isAlive({ pid, began }: Owner): Promise<boolean> {
   return now === '' || began === '' || now === began;
 }
 
-/** Ticks since boot at which a process began; empty where the system does not say. */
+/** Returns the time at which a process started, in ticks since boot; empty if the system does not report it. */
 async function beginningOf(pid: number): Promise<string> {
   const text = await readFile(`/proc/${String(pid)}/stat`, 'utf8').catch(() => '');
-  // The second field is the program's name in brackets, and may have spaces of its own.
+  // The second field is the name of the program in parentheses, and may contain spaces.
   return text.slice(text.lastIndexOf(')') + 2).split(' ')[19] ?? '';
 }

@@ -2,12 +2,12 @@ import type { Timer } from '../core/clock.js';
 import { realTimer } from '../core/clock.js';
 
 const TICK_MS = 100;
-/** More than this between two ticks means that the process stood still. */
+/** More than this between two ticks means that the process was blocked. */
 const MOST_MS = 1_000;
 
 /**
- * The time by which leases are given and judged in one process. It stands still while the process does: a query runs
- * inside the process and may block it for longer than a lease, and then nobody could have renewed.
+ * The clock by which leases are given and judged in one process. A gap between two ticks counts as a second at most: a
+ * query runs inside the process and may block it for longer than a lease, and no instance can renew meanwhile.
  */
 export class LeaseClock {
   #now = Date.now();
@@ -22,7 +22,7 @@ export class LeaseClock {
     this.#timer?.cancel();
   }
 
-  /** Milliseconds; only to be compared with others of the same clock. */
+  /** Milliseconds; compare only with other values of the same clock. */
   now(): number {
     const at = performance.now();
     this.#now += Math.min(MOST_MS, at - this.#tickedAt);

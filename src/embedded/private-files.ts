@@ -1,6 +1,6 @@
 /**
- * The files of an embedded database are their owner's alone, whatever the umask is. PGlite sets the mode of each file that it
- * creates by itself, most of them to 666; so every mode that it sets passes here.
+ * Makes the files of an embedded database accessible to their owner only, whatever the umask is. PGlite sets the mode
+ * of each file that it creates, most of them to 666, so every mode that it sets is masked here.
  */
 import { chmod, lstat, mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -14,7 +14,7 @@ interface Attributes {
   readonly mode?: number | null;
 }
 
-/** What is used of the operations on files that Emscripten's file system for Node has. */
+/** The file operations of Emscripten's file system for Node that are replaced. */
 interface NodeOperations {
   mknod: (parent: unknown, name: string, mode: number, device: unknown) => unknown;
   setattr: (node: unknown, attributes: Attributes) => unknown;
@@ -52,13 +52,13 @@ export class PrivateFolder extends NodeFS {
   }
 }
 
-/** A new folder that only its owner can enter, before anything is in it. */
+/** Creates a folder that only its owner can enter, before anything is in it. */
 export async function makePrivate(path: string): Promise<void> {
   await mkdir(path, { mode: PRIVATE_FOLDER });
   await chmod(path, PRIVATE_FOLDER);
 }
 
-/** Closes a folder that an earlier version left open to others: first itself, then all that is in it. */
+/** Closes a folder that an earlier version left open to others: first the folder itself, then everything in it. */
 export async function closeToOthers(path: string): Promise<void> {
   const { mode } = await lstat(path);
   if ((mode & OF_OTHERS) !== 0) await tightened(path, mode);
@@ -72,7 +72,10 @@ export async function closeToOthers(path: string): Promise<void> {
   }
 }
 
-/** Some file systems have no modes, and a folder may be another user's who lets this one in: both stay as they are. */
+/**
+ * Removes the access of others. Some file systems have no modes or are read-only, and a folder may belong to another
+ * user: its mode then stays as it is.
+ */
 const tightened = (path: string, mode: number): Promise<void> =>
   chmod(path, mode & 0o777 & ~OF_OTHERS).catch((error: unknown) => {
     const code = (error as NodeJS.ErrnoException).code ?? '';

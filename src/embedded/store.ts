@@ -7,9 +7,12 @@ import { given, inFolder, inMemory, type EmbeddedDatabase } from './driver.js';
 import { LeaseClock } from './lease-clock.js';
 
 export interface EmbeddedOptions extends SqlOptions {
-  /** The folder of the database, made at the first use. Default: none; everything is lost with the process. */
+  /** Folder of the database, created on first use. Default: none; the database is in memory, lost with the process. */
   readonly dir?: string;
-  /** A PGlite of your own, in the place of `dir`; it is never closed by the library. Not to be opened inside a transaction. */
+  /**
+   * Your own PGlite in place of `dir`, which Tidemill never closes. Do not open the store inside one of its
+   * transactions.
+   */
   readonly database?: EmbeddedDatabase;
 }
 
@@ -25,7 +28,7 @@ export class EmbeddedStore extends SqlStore {
   }
 }
 
-/** Alone: nobody but this process has the database open, so whoever is registered there is dead. */
+/** `alone`: no other process has the database open, so every instance registered in it is dead. */
 function opened(driver: Driver, alone: boolean): Opened {
   const leases = new LeaseClock();
   leases.start();

@@ -5,8 +5,8 @@ import type { Attempt } from './attempt.js';
 const REMIND_MS = 60_000;
 
 /**
- * Handlers that ran past their timeout and go on all the same. They are counted and named in the log every minute;
- * at the limit the instance stops claiming, before they eat its memory.
+ * Handlers that still run past their timeout. Logs their names every minute. At the limit the engine stops claiming,
+ * before they exhaust the memory of the process.
  */
 export class Abandoned {
   readonly #clock: Clock;

@@ -3,20 +3,20 @@ import type { Lease } from '../store/port.js';
 
 export interface CancelWatchOptions {
   readonly clock: Clock;
-  /** Which of these are to be cancelled; undefined where the kind of work knows no cancelling. */
+  /** Returns which of these are to be cancelled; undefined if this kind of work cannot be cancelled. */
   readonly requests: ((leases: readonly Lease[]) => Promise<readonly Lease[]>) | undefined;
-  /** What runs or waits here now. */
+  /** The leases of the work that runs, or waits in a buffer, here. */
   readonly leases: () => readonly Lease[];
   readonly cancel: (ids: ReadonlySet<string>) => void;
-  /** True while something runs. */
+  /** True while a handler runs. */
   readonly needed: () => boolean;
   readonly error: (error: unknown) => void;
 }
 
-/** How often running work is asked after cancel requests; half of the second that is promised. */
+/** The interval between checks: half of the one second that is promised. */
 const CANCEL_CHECK_MS = 500;
 
-/** Asks which running or waiting work is to be cancelled: once in a while as long as something runs, and when told to. */
+/** Checks running and buffered work for cancel requests: every half second while a handler runs, and when notified. */
 export class CancelWatch {
   readonly #options: CancelWatchOptions;
   #timer: Timer | undefined;
@@ -26,7 +26,7 @@ export class CancelWatch {
     this.#options = options;
   }
 
-  /** Something runs from now on. */
+  /** Starts the interval when a handler starts. */
   start(): void {
     this.#timer ??= this.#options.clock.timer(CANCEL_CHECK_MS, () => void this.check());
   }

@@ -21,7 +21,7 @@ export interface EngineOptions<W extends Work, S> {
   readonly maxAbandoned: number;
   readonly log: Logger;
   readonly meter: Meter;
-  /** Undefined where nobody traces. */
+  /** Undefined if spans are not recorded. */
   readonly tracer: () => Tracer | undefined;
   readonly paused: (name: string) => Promise<boolean>;
   readonly events: EngineEvents<W>;
@@ -30,7 +30,7 @@ export interface EngineOptions<W extends Work, S> {
 interface EngineEvents<W extends Work> {
   readonly error: (error: unknown, where: string) => void;
   readonly leaseLost: (reason: string, works: readonly W[]) => void;
-  /** What every look and claim brings along, for those who look after the cluster. */
+  /** Reports the state of the cluster that came with a peek or a claim. */
   readonly observed: (cluster: Cluster, summary?: DueSummary) => void;
 }
 
@@ -38,9 +38,9 @@ export interface EngineState {
   readonly running: number;
   readonly buffered: number;
   readonly unsettled: number;
-  /** Outcomes that the database refuses: they are kept and tried again. */
+  /** Outcomes that the database refuses. They are kept and retried. */
   readonly refused: readonly RefusedOutcome[];
-  /** How long the claim loop, or the record of outcomes, has been waiting for one answer. */
+  /** How long the claim loop, or the settler, has been waiting for a response from the store. */
   readonly stuckMs: number;
   readonly abandoned: number;
   readonly leaseHeld: boolean;

@@ -19,7 +19,7 @@ export interface ConcludeOptions {
   readonly retry: RetryRule;
   readonly retention: RetentionMs;
   readonly historyLimit: number;
-  /** Said when a schedule that catches up had missed more than it may. */
+  /** Called if a schedule with `missed: 'all'` has missed more runs than it catches up on. */
   readonly dropped?: () => void;
 }
 
@@ -27,7 +27,7 @@ export type JobConclusion = Conclusion<Settlement>;
 
 type Failure = Extract<Outcome, { error: Error }>;
 
-/** Reads the recurrence of a job; null where it has none, or one that cannot be read any more. */
+/** Returns the recurrence of a job; null if it has none, or if its cron text can no longer be parsed. */
 export function recurrenceOf(job: JobRecord): Recurrence | null {
   if (job.repeatInterval === undefined) return null;
   try {
@@ -39,8 +39,8 @@ export function recurrenceOf(job: JobRecord): Recurrence | null {
 }
 
 /**
- * What the end of an attempt means for its job. Pure, so it can be asked again when the job changed meanwhile; the
- * table of docs/architecture.md has every row of it.
+ * Decides what the end of an attempt writes to its job. Pure, so it can be called again if the job has changed
+ * meanwhile. docs/architecture.md has a table of all cases.
  */
 export function conclude(job: JobRecord, finished: Finished, options: ConcludeOptions): JobConclusion {
   const { outcome } = finished;
@@ -65,7 +65,7 @@ export function conclude(job: JobRecord, finished: Finished, options: ConcludeOp
 
 const kept = (result: unknown): SettledFields => (result === undefined ? {} : { result });
 
-/** A one-off job is done; a recurring one goes on to its next run, unless it has ended or was cancelled meanwhile. */
+/** Ends a one-off job. A recurring one moves on to its next run, unless it has none left or a cancel was requested. */
 function finish(
   job: JobRecord,
   finished: Finished,
@@ -87,13 +87,13 @@ function goOn(
   if (job.cancelRequestedAt !== undefined)
     return ended(job, finished, options, 'cancelled', { ...set, cancelRequestedAt: null });
   const recurrence = recurrenceOf(job);
-  // Text that cannot be read any more must neither spin nor vanish: it waits, with the reason, for a new schedule() call.
+  // A schedule with unreadable cron text must neither run in a loop nor disappear: it waits for a new schedule() call.
   if (recurrence === null) {
     const failReason = `The cron text ${JSON.stringify(job.repeatInterval)} cannot be read; call schedule() again.`;
     return back(job, finished, options, { ...set, failReason, nextRunAt: NEVER });
   }
   const slot = job.scheduledFor ?? job.nextRunAt;
-  // A run that was retried began before its first attempt failed.
+  // `lockedAt` is the start of this attempt only; a retried run began before its first attempt failed.
   const begunAt = job.firstFailedAt ?? job.lockedAt ?? slot;
   const { at, dropped } = runAfter(recurrence, slot, new Date(finished.finishedAt), begunAt);
   if (dropped) options.dropped?.();
@@ -114,7 +114,7 @@ function failed(
   const failCount = job.failCount + 1;
   const firstFailedAt = job.firstFailedAt ?? new Date(now);
   const facts = { failures: failCount, firstFailedAt, now, error: failure.error };
-  // Of work that was claimed and never seen to start, nobody knows that it ran: it gets its run.
+  // A claim that crashed before its start was marked may never have run, so it runs even if no attempt is left.
   const unseen =
     failure.kind === 'crashed' && job.leaseToken !== undefined && job.startedToken !== job.leaseToken;
   const retryAt = decideRetry(options.retry, facts) ?? (unseen ? new Date(now) : null);
@@ -125,7 +125,7 @@ function failed(
     failKind: kindOf(failure),
   };
   if (retryAt !== null) {
-    // Work of a dead process has waited for its lease to end: it has had its delay.
+    // No backoff after a crash: the job has already waited for the lease of the dead instance to end.
     const nextRunAt = failure.kind === 'crashed' ? new Date(now) : retryAt;
     return { ...back(job, finished, options, { ...set, nextRunAt }), retryAt: nextRunAt };
   }
@@ -164,7 +164,7 @@ function failedRun(
   };
 }
 
-/** Pending again without a count, unless somebody asked to cancel it. */
+/** Returns the job to pending without counting a failure, or ends it if a cancel was requested. */
 function handBack(
   job: JobRecord,
   finished: Finished,
@@ -175,7 +175,6 @@ function handBack(
   return ended(job, finished, options, 'cancelled', { cancelRequestedAt: null });
 }
 
-/** Pending again. */
 function back(
   job: JobRecord,
   finished: Finished,
@@ -185,7 +184,7 @@ function back(
   return { settlement: settlement(job, finished, options, 'pending', set) };
 }
 
-/** Over, kept for as long as its retention says. */
+/** Ends the job. It is kept for its retention; a retention of 0 deletes it. */
 function ended(
   job: JobRecord,
   finished: Finished,
@@ -221,14 +220,17 @@ function settlement(
   };
 }
 
-/** Progress and log lines that were not written yet go with the settlement. */
+/** Adds progress and log lines that are not written yet to the settlement. */
 export function withExtra(conclusion: JobConclusion, { progress, logs }: Extra): JobConclusion {
   const { settlement } = conclusion;
   const set = progress === undefined ? settlement.set : { progress: progress.value, ...settlement.set };
   return { ...conclusion, settlement: { ...settlement, set, ...(logs === undefined ? {} : { logs }) } };
 }
 
-/** Only the state: everything that takes room is left out, and what the job holds already goes. */
+/**
+ * For an outcome that the database refuses as too large: settles the status only. Drops the history entry and log
+ * lines, and clears the progress and result that the job already has.
+ */
 export function bare(conclusion: JobConclusion): JobConclusion {
   const { entry, logs, ...settlement } = conclusion.settlement;
   return {

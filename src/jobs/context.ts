@@ -1,33 +1,36 @@
 import type { Duration } from '../time/duration.js';
 
-/** What a handler gets. All methods are bound, so destructuring works. */
+/** The argument of a job handler. Its methods are bound, so you can destructure it. */
 export interface JobContext<T = unknown, Tx = unknown> {
   readonly id: string;
   readonly name: string;
   readonly data: T;
-  /** 1 for the first attempt; failures and crashes raise it, a stop or a defer does not. */
+  /** The number of this attempt, from 1. Failures and crashes raise it; a stop or `defer` does not. */
   readonly attempt: number;
+  /** How many attempts have failed or crashed so far. */
   readonly failCount: number;
-  /** The unique key, where the job has one. */
+  /** The unique key, if the job has one. */
   readonly uniqueKey?: string;
-  /** Recurring jobs: the time this run stands for. */
+  /** For recurring jobs: the scheduled time of this run, however late it starts and however often it is retried. */
   readonly scheduledFor?: Date;
-  /** Aborts on timeout, cancel, lost lease, and at the end of a stop; `signal.reason` says which. */
+  /**
+   * Aborts on timeout, on cancel, when the lease is lost, and when a stop runs out of time; `signal.reason` says which.
+   */
   readonly signal: AbortSignal;
-  /** Keeps a value that others can read while the job runs. */
+  /** Stores a value that any process can read, with `jobs.get`, while the job runs. */
   readonly progress: (value: unknown) => void;
-  /** Adds a line to the job's own log; the last 100 are kept. */
+  /** Adds a line to the job's log; the last 100 lines are kept. */
   readonly log: (message: string, fields?: unknown) => void;
-  /** Puts the job back when the handler returns, without using an attempt. */
+  /** Returns the job to the queue once the handler returns, due at the given time. Uses no attempt. */
   readonly defer: (until: Duration | Date) => void;
   /**
-   * Completes the job inside your transaction: its completion and your writes happen together or not at all. Call it
-   * as the last write; the handler's return value is then not used, pass `result` here.
+   * Completes the job inside your transaction, so that the completion and your writes commit together or not at all.
+   * Make it the last write of the transaction. The handler's return value is then ignored; pass `result` here instead.
    */
   readonly complete: (options: { readonly transaction: Tx; readonly result?: unknown }) => Promise<void>;
 }
 
 export type JobHandler<T = unknown, Tx = unknown> = (job: JobContext<T, Tx>) => unknown;
 
-/** Any handler, whatever its types: what is kept of them inside. */
+/** A handler of any payload type, as the registry keeps it. */
 export type AnyHandler = (job: never) => unknown;

@@ -5,42 +5,46 @@ import type { RetentionMs } from '../store/port.js';
 import { toMs, type Duration } from '../time/duration.js';
 import { retryRule, type RetryPolicy, type RetryRule } from '../time/retry.js';
 
-/** How long finished jobs are kept; 0 = deleted at once. Default: completed and cancelled '7d', failed '30d'. */
+/**
+ * How long finished jobs are kept; 0 deletes them at once. Default: '7d' for completed and cancelled, '30d' for failed.
+ */
 export interface Retention {
   readonly completed?: Duration;
   readonly failed?: Duration;
   readonly cancelled?: Duration;
 }
 
-/** What producers and workers agree on. */
+/** Options that producers and workers share. */
 export interface DefinitionOptions {
-  /** Default: 2 s, 4 s, 8 s … capped at a day, ten attempts. */
+  /** How failed attempts are retried. Default: after 2 s, 4 s, 8 s … at most a day, ten attempts in all. */
   readonly retryPolicy?: RetryPolicy;
-  /** The attempt fails, and its signal aborts, after this long. Default: none. */
+  /** The attempt fails, and its signal aborts, after this long. Default: no limit. */
   readonly timeout?: Duration;
-  /** From -10 to 10; orders work within the name. Default: 0. */
+  /** From -10 to 10; higher runs first among jobs of the same name. Default: 0. */
   readonly priority?: number;
+  /** How long finished jobs of this name are kept. Default: the mill's. */
   readonly retention?: Retention;
   /**
-   * The handler completes its job inside a transaction (`complete({ transaction })`): heartbeat, progress and log are then
-   * written at the end, since any write to the job meanwhile would make that transaction conflict. Default: learned from
-   * the first call in this process.
+   * The handler completes its job inside a transaction (`complete({ transaction })`). While it runs, heartbeats are not
+   * written, and progress and log lines are held back until it ends: any other write to the job would make that
+   * transaction conflict. Default: false until the first such call for this name in this process, then true.
    */
   readonly transactional?: boolean;
 }
 
+/** Options of a handler on one instance. */
 export interface WorkOptions {
-  /** How many may run at once on this instance. Default: 5. */
+  /** How many jobs of this name may run at once on this instance. Default: 5. */
   readonly concurrency?: number;
-  /** Attempts kept in a job's history; 0 keeps none. Default: the mill's. */
+  /** How many attempts a job's history keeps; 0 keeps none. Default: the mill's. */
   readonly executionHistoryLimit?: number;
-  /** Take the place of an earlier handler of the same name instead of refusing. Default: false. */
+  /** Replace an earlier handler of the same name instead of throwing. Default: false. */
   readonly replace?: boolean;
 }
 
 export type JobOptions = DefinitionOptions & WorkOptions;
 
-/** A job's name, options and types, without its handler: what a producer imports. */
+/** A job's name, options and payload types without its handler: what a producer imports. */
 export interface JobDefinition<Input = unknown, Output = Input> {
   readonly name: string;
   readonly options: DefinitionOptions;
@@ -50,6 +54,7 @@ export interface JobDefinition<Input = unknown, Output = Input> {
 const DEFINITION_KEYS = ['retryPolicy', 'timeout', 'priority', 'retention', 'transactional', 'schema'];
 const WORK_KEYS = ['concurrency', 'executionHistoryLimit', 'replace'];
 
+/** Defines a job without its handler, so that a producer can import it. `mill.work` adds the handler. */
 export function defineJob<S extends StandardSchemaV1>(
   name: string,
   options: DefinitionOptions & { readonly schema: S },
@@ -68,7 +73,7 @@ export function defineJob(
   return { name, options: rest, ...(schema === undefined ? {} : { schema }) };
 }
 
-/** Made by `defineJob`, in this copy of the package or another. */
+/** True for a value of the shape that `defineJob` returns, in this copy of the package or another. */
 export function isDefinition(value: unknown): value is JobDefinition {
   if (typeof value !== 'object' || value === null) return false;
   const { name, options } = value as Partial<JobDefinition>;
@@ -84,7 +89,7 @@ function checkSchema(where: string, schema: unknown): void {
   );
 }
 
-/** A definition's options, checked and in plain numbers. */
+/** A definition's options, checked, with durations in milliseconds. */
 export interface CompiledOptions {
   readonly retry: RetryRule;
   readonly retryPolicy: RetryPolicy | undefined;
@@ -151,7 +156,7 @@ export function splitOptions(
 export const checkWorkOptions = (where: string, options: WorkOptions): void =>
   checkKeys(where, options, WORK_KEYS);
 
-/** Checks a payload against the schema; answers what the schema makes of it. */
+/** Validates a payload and returns the schema's output; throws an OptionError if it does not fit. */
 export async function validated(
   where: string,
   schema: StandardSchemaV1 | undefined,

@@ -1,7 +1,10 @@
 import type { Job } from '../core/records/job.js';
 import type { Task } from '../core/records/task.js';
 
-/** Each event carries one object, with the instance that saw it. */
+/**
+ * The events of jobs and of the instance. Each carries one object, with the id of the instance that emits it.
+ * `job:start` and `job:progress` are emitted at once, all other job events after the store has recorded the change.
+ */
 export interface JobEvents {
   'job:start': { readonly job: Job; readonly instanceId: string };
   'job:complete': {
@@ -10,7 +13,7 @@ export interface JobEvents {
     readonly durationMs: number;
     readonly instanceId: string;
   };
-  /** Each failed attempt. */
+  /** An attempt failed; emitted for every failed attempt, the last one included. */
   'job:fail': {
     readonly job: Job;
     readonly error: Error;
@@ -18,21 +21,30 @@ export interface JobEvents {
     readonly willRetry: boolean;
     readonly instanceId: string;
   };
+  /** Follows `job:fail` if the job will run again. */
   'job:retry': { readonly job: Job; readonly runAt: Date; readonly instanceId: string };
+  /** The job is cancelled: while it was pending, or once its handler has stopped. */
   'job:cancel': { readonly job: Job; readonly instanceId: string };
   'job:progress': { readonly job: Job; readonly progress: unknown; readonly instanceId: string };
-  /** Work of a dead process was handed on by this instance. */
+  /** This instance reclaimed work of a dead one. */
   'stale:recovered': { readonly count: number; readonly instanceId: string };
-  /** This instance lost its lease, or some of its work; the handlers' signals have aborted. */
+  /**
+   * This instance lost its lease, or the lease of some of its work. The signals of handlers that still run have
+   * aborted.
+   */
   'lease:lost': {
     readonly reason: string;
     readonly jobs: readonly Job[];
     readonly tasks: readonly Task[];
     readonly instanceId: string;
   };
-  /** `start` has resolved, or is about to. */
+  /** The instance has started; `start` is about to resolve. */
   start: { readonly instanceId: string };
-  /** `stop` was called: nothing new begins, and the store closes when all has ended, work given to `waitUntil` included. */
+  /**
+   * `stop` was called: no new work starts. The store stays open until running work has ended, including the promises
+   * passed to `waitUntil`, or until the stop times out.
+   */
   stop: { readonly instanceId: string; readonly waitUntil: (work: Promise<unknown>) => void };
+  /** An error that no caller sees, such as a failed claim or a listener that threw. Logged if there is no listener. */
   error: { readonly error: Error; readonly where: string; readonly instanceId: string };
 }

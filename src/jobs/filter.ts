@@ -4,7 +4,7 @@ import { JOB_STATUSES, type JobStatus } from '../core/records/job.js';
 import { checkBoolean, checkKeys, checkOneOf, checkRange, checkText } from '../core/options.js';
 import type { JobFilter, TimeRange } from '../store/port.js';
 
-/** What jobs to look at. Lists mean "any of these"; keys given together must all hold. */
+/** Selects jobs. A list matches any of its values; a job must match every key that is given. */
 export interface JobsFilter {
   readonly ids?: string | readonly string[];
   readonly name?: string | readonly string[];
@@ -13,11 +13,11 @@ export interface JobsFilter {
   readonly createdAt?: TimeRange;
   readonly updatedAt?: TimeRange;
   readonly nextRunAt?: TimeRange;
-  /** Text contained in the failure's message, whatever the case of its letters. */
+  /** Text that the failure message contains, ignoring case. */
   readonly error?: string;
   /**
-   * Parts of the payload and the values that they have, such as `{ 'user.id': 5 }`; of a list one item will do. No index
-   * serves it: give a name and a status along where there are many jobs.
+   * Paths of the payload and the value of each, such as `{ 'user.id': 5 }`. A list matches if one of its items does. No
+   * index serves this: if there are many jobs, also give a name and a status.
    */
   readonly data?: FieldValues;
 }
@@ -30,7 +30,7 @@ function texts(where: string, key: string, value: unknown): string[] {
   return listOf(value).map((one) => checkText(where, `filter.${key}`, one));
 }
 
-/** An allow-list: nothing of a filter reaches the database but what is named here, as plain values. */
+/** An allow-list: only the keys named here reach the database, and only as plain values. */
 export function checkFilter(where: string, filter: JobsFilter = {}): JobFilter {
   checkKeys(`${where}: filter`, filter, KEYS);
   const { ids, name, status, uniqueKey, createdAt, updatedAt, nextRunAt, error, data } = filter;
@@ -49,11 +49,11 @@ export function checkFilter(where: string, filter: JobsFilter = {}): JobFilter {
   };
 }
 
-/** A range without ends, or no path, is no condition. */
+/** False for a range without bounds and for an empty set of paths: neither restricts anything. */
 const says = (condition: string | readonly string[] | TimeRange | FieldValues): boolean =>
   typeof condition === 'string' || Array.isArray(condition) || Object.keys(condition).length > 0;
 
-/** For operations on many: what it is about must be said. */
+/** For operations on many jobs: an empty filter is rejected, so that selecting every job takes `{ all: true }`. */
 export function checkExplicit(where: string, filter: JobsFilter | { readonly all: true }): JobFilter {
   if (typeof filter === 'object' && (filter as unknown) !== null && 'all' in filter) {
     checkKeys(`${where}: filter`, filter, ['all']);

@@ -1,4 +1,4 @@
-/** What the calls that give a job its handler were given: options may be left out before the handler. */
+/** Reads the arguments of `mill.job` and `mill.work`. Both take optional options before the handler. */
 import type { StandardSchemaV1 } from '@standard-schema/spec';
 import { OptionError } from '../core/errors.js';
 import { checkFunction, show } from '../core/options.js';
@@ -16,7 +16,7 @@ import {
 import type { Worker } from './registry.js';
 
 export interface Handled {
-  /** The call, for messages. */
+  /** The call, for error messages. */
   readonly where: string;
   readonly worker: Omit<Worker, 'compiled'>;
 }
@@ -38,7 +38,7 @@ function handled<Options>(
   };
 }
 
-/** Of `mill.job`. */
+/** Reads the arguments of `mill.job`. */
 export function readJob(
   name: string,
   ...given: Given<JobOptions & { readonly schema?: StandardSchemaV1 }>
@@ -53,7 +53,7 @@ export function readJob(
   });
 }
 
-/** Of `mill.work`. */
+/** Reads the arguments of `mill.work`. */
 export function readWork(definition: JobDefinition, ...given: Given<WorkOptions>): Handled {
   const where = `work(${show((definition as JobDefinition | undefined)?.name)})`;
   return handled(where, given, (options) => {

@@ -2,10 +2,10 @@ import { pause } from '../core/clock.js';
 import { StoreError } from '../core/errors.js';
 import type { Inserted, NewJob, Store } from '../store/port.js';
 
-/** Two writes under way keep the database busy; what is asked for meanwhile goes together in the next one. */
+/** Two writes in flight keep the database busy; jobs that arrive meanwhile share the next one. */
 const MOST_UNDER_WAY = 2;
 const BATCH = 500;
-/** Jobs whose key an open transaction holds are tried again this often, and for so long. */
+/** How often, and for how long, a job is retried whose unique key or id an open transaction holds. */
 const ASIDE_MS = 200;
 const PATIENCE_MS = 30_000;
 
@@ -14,13 +14,13 @@ interface Request {
   readonly since: number;
   readonly resolve: (inserted: Inserted) => void;
   readonly reject: (error: unknown) => void;
-  /** Its key is held by an open transaction: it waits apart, and is stored without its claim. */
+  /** Called if a job with a claim has to wait for an open transaction: it is then stored without the claim. */
   readonly setAside: () => void;
 }
 
 /**
- * Gathers jobs that are asked for one by one at the same time, so that a flood of calls is a few writes. A job that has to
- * wait for an open transaction waits apart: the others do not wait with it.
+ * Batches concurrent `enqueue` calls, so that a flood of calls becomes a few writes. A job that has to wait for an open
+ * transaction waits apart from the others.
  */
 export class InsertBatcher<Tx> {
   #waiting: Request[] = [];
@@ -37,7 +37,7 @@ export class InsertBatcher<Tx> {
         return;
       }
       this.#waiting.push(request);
-      // A microtask later, so that calls of the same moment share the first write as well.
+      // A microtask later, so that calls made in the same tick share the first write.
       if (this.#underWay < MOST_UNDER_WAY) queueMicrotask(() => void this.#next(store));
     });
   }
@@ -63,7 +63,7 @@ export class InsertBatcher<Tx> {
     } catch (error) {
       const shared = batch.length === 1 || (error instanceof StoreError && error.transient);
       if (shared) for (const { reject } of batch) reject(error);
-      // One of them cannot be written: the others must not pay for it.
+      // At least one job cannot be written. Written one by one, the others succeed.
       else for (const request of batch) await this.#write(store, [request]);
     }
   }
@@ -81,7 +81,7 @@ export class InsertBatcher<Tx> {
     while (this.#aside.length > 0) {
       await pause(store.clock, ASIDE_MS);
       const now = store.clock.monotonic();
-      // What is still held is set aside again.
+      // `#write` sets aside again what is still blocked.
       const batch = this.#aside.splice(0, BATCH);
       const isLate = ({ since }: Request): boolean => now - since > PATIENCE_MS;
       for (const { job, reject } of batch.filter(isLate)) reject(heldUp(job));
@@ -94,7 +94,7 @@ export class InsertBatcher<Tx> {
   }
 }
 
-/** What keeps the one keeps the other. */
+/** True if two jobs share an id or a unique key: whatever blocks one blocks the other. */
 const isTwin = (one: NewJob, other: NewJob): boolean =>
   (one.uniqueKey !== undefined && one.uniqueKey === other.uniqueKey && one.name === other.name) ||
   (one.ownId === true && one.id === other.id);

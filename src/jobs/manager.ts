@@ -24,41 +24,45 @@ import type { Results } from './results.js';
 
 export interface JobPage {
   readonly items: readonly Job[];
+  /** The cursor of the next page; null if there is none. */
   readonly next: string | null;
+  /** The cursor of the previous page; null if there is none. */
   readonly previous: string | null;
-  /** The time limit was reached before the page was full: there may be more. */
+  /** The search hit its time limit before the page was full: there may be more. */
   readonly partial?: true;
 }
 
 export interface JobStats extends StatusCounts {
-  /** About how many jobs the store holds in all. */
+  /** The approximate number of all jobs in the store. */
   readonly total: number;
   readonly names: Readonly<Record<string, StatusCounts>>;
-  /** Counts that stand for "at least": name and status pairs with more jobs than were counted. */
+  /** Name and status pairs with more jobs than were counted: their counts mean "at least". */
   readonly capped: readonly { readonly name: string; readonly status: JobStatus }[];
 }
 
 export interface Managed<Outcome extends string> {
   readonly outcome: Outcome;
+  /** The job after the call; undefined if the outcome is `missing`. */
   readonly job: Job | undefined;
 }
 
+/** A filter with at least one condition, or `{ all: true }` for every job. */
 export type Selection = JobsFilter | { readonly all: true };
 
 export interface CountOptions {
-  /** Stop counting here: the answer then stands for "at least". Default: count all. */
+  /** Stop counting here; a result equal to it means "at least". Default: count all. */
   readonly limit?: number;
 }
 
 export interface ManyOptions {
-  /** Ends it after the batch that is being written. */
+  /** Aborting it ends the operation after the batch that is being written. */
   readonly signal?: AbortSignal;
-  /** Called after each batch, with how many have been changed so far; the next batch waits for it. */
+  /** Called after each batch with the number of jobs changed so far; the next batch waits for its promise. */
   readonly onProgress?: (count: number) => unknown;
 }
 
 const BATCH = 500;
-/** Of each status so many are counted, shared among the names. */
+/** How many jobs of each status `stats` counts, shared among the names. */
 const COUNT_CAP = 100_000;
 
 const managed = <O extends string>(
@@ -68,7 +72,7 @@ const managed = <O extends string>(
     ? { outcome: 'missing', job: undefined }
     : { outcome: answer.outcome, job: toJob(answer.job) };
 
-/** `mill.jobs`: reading and managing jobs, whoever runs them. */
+/** `mill.jobs`: reads and manages jobs, whichever instance runs them. */
 export class Jobs {
   readonly #store: () => Promise<Store>;
   readonly #registry: Registry;
@@ -76,7 +80,7 @@ export class Jobs {
   readonly #due: () => void;
   readonly #cancelled: (job: Job) => void;
 
-  /** `due` is told of work that may start at once, `cancelled` of a job that was cancelled while it waited. */
+  /** `due` is called when work may start at once, `cancelled` when a pending job was cancelled. */
   constructor(
     store: () => Promise<Store>,
     registry: Registry,
@@ -91,11 +95,13 @@ export class Jobs {
     this.#cancelled = cancelled;
   }
 
+  /** Returns a job; undefined if there is none. */
   async get(id: string): Promise<Job | undefined> {
     const record = await (await this.#jobs()).get(checkText('jobs.get', 'id', id));
     return record && toJob(record);
   }
 
+  /** Returns one page of the jobs that match; without a filter, of all jobs. */
   async find(filter?: JobsFilter, options?: FindOptions): Promise<JobPage> {
     const checked = checkFilter('jobs.find', filter);
     const request = pageOf('jobs.find', options);
@@ -117,21 +123,22 @@ export class Jobs {
     };
   }
 
+  /** Counts the jobs that match; without a filter, all jobs. */
   async count(filter?: JobsFilter, options: CountOptions = {}): Promise<number> {
     const checked = checkFilter('jobs.count', filter);
     const most = checkMost('jobs.count', options);
     return (await this.#jobs()).count(checked, most);
   }
 
-  /** What the newest failed jobs say, grouped by name and message; ids and numbers in messages make no difference. */
+  /** Groups the newest failed jobs by name and failure message, ignoring ids and numbers in the messages. */
   async errors(options: ErrorsOptions = {}): Promise<ErrorGroups> {
     const { limit, name } = checkErrorsOptions('jobs.errors', options);
     return groupsOf(await (await this.#jobs()).failures(limit + 1, name), limit);
   }
 
   /**
-   * Counts by name and status. 100,000 of each status are counted, shared among the names; where there are more,
-   * `capped` names the pair and the count stands for "at least".
+   * Counts jobs by name and status. At most 100,000 of each status are counted, shared among the names. If there are
+   * more, `capped` lists the name and status, and the count means "at least".
    */
   async stats(): Promise<JobStats> {
     const { names, total } = await (await this.#jobs()).stats(COUNT_CAP);
@@ -146,8 +153,9 @@ export class Jobs {
   }
 
   /**
-   * Pending: cancelled at once. Running: its signal aborts, in whichever process that is; with `wait` the answer says
-   * what came of it.
+   * Cancels a job. A pending job is cancelled at once. If the job runs, the signal of its handler aborts, whichever
+   * process runs it, and the outcome is `requested`. With `wait` the call resolves when the job has ended: `cancelled`,
+   * or `finished` if it ended otherwise.
    */
   async cancel(
     id: string,
@@ -163,7 +171,10 @@ export class Jobs {
     return { outcome: ended.status === 'cancelled' ? 'cancelled' : 'finished', job: toJob(ended) };
   }
 
-  /** Failed or cancelled: a fresh sequence of attempts. `live`: its unique key is taken by another job meanwhile. */
+  /**
+   * Gives a failed or cancelled job a fresh sequence of attempts, due now. `live`: another job has its unique key now.
+   * `unfinished`: the job is pending or runs. `finished`: it has completed.
+   */
   async retry(id: string): Promise<Managed<'retried' | 'live' | 'unfinished' | 'finished' | 'missing'>> {
     const store = await this.#store();
     const answer = await store.jobs.retry(checkText('jobs.retry', 'id', id), new Date(store.clock.now()));
@@ -171,10 +182,12 @@ export class Jobs {
     return managed(answer);
   }
 
+  /** Deletes a job, unless it runs. */
   async remove(id: string): Promise<Managed<'removed' | 'running' | 'missing'>> {
     return managed(await (await this.#jobs()).remove(checkText('jobs.remove', 'id', id)));
   }
 
+  /** Moves a pending job to another time. */
   async reschedule(
     id: string,
     when: Date | Duration,
@@ -186,6 +199,7 @@ export class Jobs {
     return managed(answer);
   }
 
+  /** Cancels the pending and running jobs that match; returns how many. */
   async cancelMany(filter: Selection, options?: ManyOptions): Promise<{ count: number }> {
     const checked = checkExplicit('jobs.cancelMany', filter);
     const within = narrowed(checked, ['pending', 'processing']);
@@ -193,6 +207,7 @@ export class Jobs {
     return this.#each('jobs.cancelMany', within, step, options);
   }
 
+  /** Retries the failed and cancelled jobs that match; returns how many. */
   async retryMany(filter: Selection, options?: ManyOptions): Promise<{ count: number }> {
     const checked = checkExplicit('jobs.retryMany', filter);
     const { clock } = await this.#store();
@@ -205,31 +220,33 @@ export class Jobs {
     return this.#each('jobs.retryMany', within, step, options);
   }
 
-  /** Running jobs are left alone. */
+  /** Deletes the jobs that match, except those that run; returns how many. */
   async removeMany(filter: Selection, options?: ManyOptions): Promise<{ count: number }> {
     const checked = checkExplicit('jobs.removeMany', filter);
     const within = narrowed(checked, ['pending', 'completed', 'failed', 'cancelled']);
     return this.#each('jobs.removeMany', within, (jobs, batch) => jobs.removeBatch(batch), options);
   }
 
-  /** No instance of the cluster starts jobs of this name until `resume`; running ones go on. */
+  /** Keeps all instances from starting jobs of this name until `resume`; running jobs continue. */
   async pause(name: string): Promise<void> {
     await (await this.#jobs()).pauseName(checkName('jobs.pause', 'name', name));
   }
 
-  /** The names that are paused. */
+  /** Returns the paused names. */
   async paused(): Promise<readonly string[]> {
     return [...(await (await this.#store()).instances.list()).paused].sort();
   }
 
+  /** Lets all instances start jobs of this name again. */
   async resume(name: string): Promise<void> {
     await (await this.#jobs()).resumeName(checkText('jobs.resume', 'name', name));
     this.#due();
   }
 
   /**
-   * Waits for a job to end and answers what its handler returned. Rejects where it failed (`JOB_FAILED`), was
-   * cancelled (`JOB_CANCELLED`), is not there (`JOB_MISSING`) or takes longer than `timeout`.
+   * Waits for a job to end and returns what its handler returned. Rejects if the job failed (`JOB_FAILED`), was
+   * cancelled (`JOB_CANCELLED`), does not exist (`JOB_MISSING`) or does not end within `timeout` (`TIMEOUT`). There is
+   * no timeout by default.
    */
   async result(
     id: string,
@@ -285,7 +302,7 @@ export class Jobs {
 
 type Step = (jobs: JobStore, batch: readonly JobRecord[]) => Promise<number>;
 
-/** Only jobs in these states are meant; null where the filter asks for none of them. */
+/** Restricts a filter to these statuses; null if the filter asks for none of them. */
 function narrowed(filter: JobFilter, statuses: readonly JobStatus[]): JobFilter | null {
   const status =
     filter.status === undefined ? statuses : statuses.filter((one) => filter.status?.includes(one));

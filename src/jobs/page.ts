@@ -7,18 +7,20 @@ type SortField = Page['field'];
 const FIELDS: readonly SortField[] = ['createdAt', 'updatedAt', 'nextRunAt'];
 
 export interface FindOptions {
-  /** From 1 to 1,000. Default: 50. */
+  /** How many jobs a page has, from 1 to 1,000. Default: 50. */
   readonly limit?: number;
-  /** `next` or `previous` of an earlier answer; it carries its direction and its sort. */
+  /**
+   * `next` or `previous` of an earlier page. It includes the sort order, so `sort` is ignored. Default: the first page.
+   */
   readonly cursor?: string;
-  /** One field, ties by id. Default: `{ createdAt: -1 }`. */
+  /** The field to sort by: 1 ascending, -1 descending, ties by id. Default: `{ createdAt: -1 }`. */
   readonly sort?: Partial<Record<SortField, 1 | -1>>;
 }
 
 interface Cursor {
   readonly field: SortField;
   readonly direction: 1 | -1;
-  /** True: the page before this place, in reverse. */
+  /** True for the page before this position, which is read in reverse. */
   readonly back: boolean;
   readonly at: string;
   readonly key: string;

@@ -4,7 +4,7 @@ import { retryRule, type RetryPolicy, type RetryRule } from '../time/retry.js';
 import { compile, type CompiledOptions, type CompiledWork, type JobDefinition } from './definition.js';
 import type { AnyHandler } from './context.js';
 
-/** A definition with the handler that runs it here. */
+/** A definition with its handler in this process. */
 export interface Worker {
   readonly definition: JobDefinition;
   readonly handler: AnyHandler;
@@ -15,12 +15,12 @@ export interface Worker {
 const DAY = 86_400_000;
 export const DEFAULT_RETENTION: RetentionMs = { completed: 7 * DAY, failed: 30 * DAY, cancelled: 7 * DAY };
 
-/** What this process knows about names: definitions of producers, and handlers of workers. */
+/** The job names that this process knows: their definitions, and the handlers of those that it runs. */
 export class Registry {
   readonly #workers = new Map<string, Worker>();
   readonly #definitions = new Map<string, CompiledOptions>();
   readonly #retention: RetentionMs;
-  /** Rules of policies that came with a job, so that a failing flood compiles each once. */
+  /** Compiled rules of policies that are stored on jobs, so that each is compiled once however often it is used. */
   readonly #rules = new WeakMap<object, RetryRule>();
 
   constructor(retention: RetentionMs) {
@@ -56,7 +56,9 @@ export class Registry {
     ...this.#definitions.get(name)?.retention,
   });
 
-  /** The policy that came with the job, else the name's, else that of whoever ran it, else the default. */
+  /**
+   * The rule stored on the job, else that of the name here, else that of the instance that ran it, else the default.
+   */
   retryRule(name: string, own: unknown, foreign: unknown): RetryRule {
     if (typeof own === 'object' && own !== null) return this.#ruleOf(own);
     const defined = this.#definitions.get(name);
@@ -64,7 +66,7 @@ export class Registry {
     return typeof foreign === 'object' && foreign !== null ? this.#ruleOf(foreign) : retryRule('default');
   }
 
-  /** The policy that another instance ran a job under; undefined where it is not known to have run the name. */
+  /** Returns the rule under which another instance ran a job; undefined if it is not known to have run the name. */
   foreignRule(
     name: string,
     own: unknown,
@@ -83,14 +85,14 @@ export class Registry {
     try {
       rule = retryRule('stored retryPolicy', policy as RetryPolicy);
     } catch {
-      // Written by hand, or by a version with other policies: the default is better than no retry.
+      // Written by hand, or by a version with other policies. Retrying by the default is better than not retrying.
       rule = retryRule('default');
     }
     this.#rules.set(policy, rule);
     return rule;
   }
 
-  /** Policies by name, for whoever has to judge this instance's work after its death. */
+  /** Retry policies by name, published so that another instance can settle this one's work if it dies. */
   policies(): Readonly<Record<string, unknown>> {
     return Object.fromEntries(
       [...this.#workers].map(([name, { compiled }]) => [name, compiled.retryPolicy ?? null]),

@@ -6,7 +6,7 @@ import type { Store } from '../store/port.js';
 const FIRST_MS = 20;
 const LONGEST_MS = 1_000;
 const BACKOFF = 1.5;
-/** Jobs that are due to be asked for within this time go with the others. */
+/** A query includes the jobs whose own query is due within this time. */
 const TOGETHER_MS = 10;
 
 interface Waiter {
@@ -15,17 +15,17 @@ interface Waiter {
   readonly reject: (error: Error) => void;
 }
 
-/** A job that somebody waits for. */
+/** A job that at least one caller waits for. */
 interface Awaited {
   readonly waiters: Set<Waiter>;
   delayMs: number;
-  /** By the monotonic clock. */
+  /** When to query the job next, by the monotonic clock. */
   askAt: number;
 }
 
 /**
- * Waits for jobs to end. A job that ends in this process is told at once; the others are asked for in batches, each less
- * and less often, however many waiters come and go.
+ * Waits for jobs to end. A job that ends in this process resolves its waiters at once. The others are queried in
+ * batches, each job at growing intervals, however many callers wait for it.
  */
 export class Results {
   readonly #store: () => Promise<Store>;
@@ -42,7 +42,7 @@ export class Results {
     const waiters = [...(this.#awaited.get(id)?.waiters ?? [])];
     if (waiters.length === 0) return;
     const record = job();
-    // An end from before the wait may have been overtaken by a retry: the store knows.
+    // If the job ended before the wait began, a retry may have followed: leave that waiter to the next query.
     const endedAt = record.finishedAt?.getTime() ?? Infinity;
     for (const waiter of waiters) if (endedAt >= waiter.since) waiter.resolve(record);
   }
@@ -73,7 +73,7 @@ export class Results {
       const onAbort = (): void => waiter.reject(signal?.reason as Error);
       signal?.addEventListener('abort', onAbort, { once: true });
       awaited.waiters.add(waiter);
-      // It may have ended already.
+      // The job may have ended already: query it at once.
       awaited.askAt = clock.monotonic();
       this.#awaited.set(id, awaited);
       this.#arm(clock);
@@ -92,7 +92,7 @@ export class Results {
     this.#timer = undefined;
   }
 
-  /** For the job that is to be asked for first. */
+  /** Sets the timer for the job whose query is due first. */
   #arm(clock: Clock): void {
     if (this.#asking || this.#awaited.size === 0) return;
     let at = Infinity;
@@ -115,13 +115,13 @@ export class Results {
   }
 
   async #round(clock: Clock): Promise<void> {
-    // Those who begin to wait in the same moment are asked for together.
+    // Waits that begin in the same tick share one query.
     await Promise.resolve();
     const due = clock.monotonic() + TOGETHER_MS;
     const asked = new Map<string, readonly Waiter[]>();
     for (const [id, awaited] of this.#awaited) {
       if (awaited.askAt > due) continue;
-      // Whoever comes while the answer is under way must not get it: it may be older than the wait.
+      // A caller that begins to wait during the query must not get its result, which may be older than the wait.
       asked.set(id, [...awaited.waiters]);
       awaited.askAt = clock.monotonic() + awaited.delayMs;
       awaited.delayMs = Math.min(LONGEST_MS, awaited.delayMs * BACKOFF);
@@ -138,7 +138,7 @@ export class Results {
         else if (!alive.has(id)) for (const waiter of waiters) waiter.reject(missing(id));
       }
     } catch {
-      // The store does not answer just now; the next round asks again.
+      // The store failed; the next round asks again.
     }
   }
 }

@@ -5,7 +5,7 @@ import type { Store } from '../store/port.js';
 import { preview, slotAfter } from '../time/recurrence.js';
 import { recurrenceOf } from './conclude.js';
 
-/** A recurring job, seen as the schedule it is. */
+/** A recurring job, seen as a schedule. */
 export interface Schedule {
   readonly id: string;
   readonly name: string;
@@ -17,15 +17,15 @@ export interface Schedule {
   readonly startAt?: Date;
   readonly repeatUntil?: Date;
   readonly paused: boolean;
-  /** `pending`, `processing`, or `completed` and `cancelled` once it has ended. */
+  /** `pending` or `processing`; `completed` or `cancelled` once the schedule has ended. */
   readonly status: JobRecord['status'];
-  /** Null while paused or ended. */
+  /** Null while the schedule is paused, and once it has ended. */
   readonly nextRunAt: Date | null;
   readonly failCount: number;
   readonly failReason?: string;
-  /** The last attempt that has ended. */
+  /** The most recent attempt that has ended. */
   readonly last?: Attempt;
-  /** The next run times; only where `list` was asked for them. */
+  /** The next run times; only with the `runs` option of `list`. */
   readonly runs?: readonly Date[];
 }
 
@@ -52,7 +52,7 @@ function toSchedule(job: JobRecord): Schedule {
   };
 }
 
-/** `mill.schedules`: a schedule is named by its job's name, and by its unique key where a name has several. */
+/** `mill.schedules`. A schedule is identified by its job's name and its unique key, which defaults to the name. */
 export class Schedules {
   readonly #store: () => Promise<Store>;
   readonly #due: () => void;
@@ -62,7 +62,10 @@ export class Schedules {
     this.#due = due;
   }
 
-  /** `runs`: how many of the next run times to tell of each; none by default, and none of one that is paused or ended. */
+  /**
+   * Returns the schedules of one name, or all of them. `runs` asks for the next run times of each, up to 1,000; paused
+   * and ended schedules have none. Default: 0.
+   */
   async list(name?: string, options: { readonly runs?: number } = {}): Promise<readonly Schedule[]> {
     if (name !== undefined) checkText('schedules.list', 'name', name);
     checkKeys('schedules.list', options, ['runs']);
@@ -81,12 +84,15 @@ export class Schedules {
     return job && toSchedule(job);
   }
 
-  /** Ends it. A run in progress goes to its end, but is not recorded any more. Answers whether there was one. */
+  /**
+   * Deletes a schedule and returns whether there was one. A run in progress continues, but its outcome is not recorded.
+   */
   async remove(name: string, uniqueKey: string = name): Promise<boolean> {
     checkNamed('schedules.remove', name, uniqueKey);
     return (await this.#store()).jobs.removeSchedule(name, uniqueKey);
   }
 
+  /** Stops further runs until `resume`; a run in progress continues. */
   async pause(name: string, uniqueKey: string = name): Promise<Schedule> {
     checkNamed('schedules.pause', name, uniqueKey);
     const store = await this.#store();
@@ -94,7 +100,7 @@ export class Schedules {
     return toSchedule(job ?? missing(name, uniqueKey));
   }
 
-  /** Goes on with the first run after now. */
+  /** Resumes a paused schedule with its first run time after now. */
   async resume(name: string, uniqueKey: string = name): Promise<Schedule> {
     checkNamed('schedules.resume', name, uniqueKey);
     const store = await this.#store();
@@ -108,7 +114,10 @@ export class Schedules {
     return toSchedule(job ?? missing(name, uniqueKey));
   }
 
-  /** One run as soon as possible, paused or not; its times are not changed by it. `running`: one is in progress. */
+  /**
+   * Starts one run as soon as possible, even if the schedule is paused. Its regular times stay as they are. `running`:
+   * a run is already in progress, and no other is started.
+   */
   async runNow(
     name: string,
     uniqueKey: string = name,
@@ -122,7 +131,7 @@ export class Schedules {
     return { outcome, schedule: toSchedule(job) };
   }
 
-  /** The next run times of one schedule, or of all of them together. */
+  /** Returns the next run times of one schedule, or of all schedules together. `count` defaults to 10. */
   next(name: string, count?: number, uniqueKey?: string): Promise<readonly Date[]>;
   next(count?: number): Promise<readonly UpcomingRun[]>;
   async next(
@@ -158,7 +167,7 @@ function upcomingOf(job: JobRecord, { nextRunAt }: Schedule, now: Date, count: n
   const recurrence = nextRunAt === null ? null : recurrenceOf(job);
   if (recurrence === null) return [];
   const times = preview(recurrence, now, count);
-  // A run that is overdue, retried or asked for by hand comes before those of its cron text.
+  // A retry, a deferral or a reschedule may put the next run before the next time of the cron text.
   const [first] = times;
   return nextRunAt !== null && nextRunAt > now && (first === undefined || nextRunAt < first)
     ? [nextRunAt, ...times].slice(0, count)

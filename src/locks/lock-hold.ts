@@ -3,39 +3,39 @@ import { LeaseLostError, StoppingError } from '../core/errors.js';
 import { show } from '../core/options.js';
 import type { AcquiredLock, LockRequest } from './lock-wait.js';
 
-/** What a function gets that runs under a lock. */
+/** Passed to the function that runs under the lock. */
 export interface LockContext {
-  /** Aborts when the lock was lost, with a `LeaseLostError`, or when the mill stops and cannot wait any longer. */
+  /** Aborts with a `LeaseLostError` when the lock is lost, or a `StoppingError` when the stop timeout has passed. */
   readonly signal: AbortSignal;
-  /** Greater than that of every earlier holder of this key: a system outside can refuse whoever comes with a lower one. */
+  /** Greater than the number of every earlier holder of this key: external systems can reject a lower one. */
   readonly fence: number;
 }
 
 export interface LockHoldOptions extends Omit<LockRequest, 'waitMs'> {
-  /** An error that no caller sees. */
+  /** Reports an error that the caller does not see. */
   readonly error: (problem: unknown, where: string) => void;
 }
 
-/** How soon a renewal that failed is tried again, at the latest. */
+/** Longest wait before a failed renewal is retried. */
 const RETRY_MS = 500;
 const LATE = 'it could not be renewed in time';
 const TAKEN_OVER = 'somebody else has taken it over';
 
 /**
- * One lock while its function runs. Duties: renew the lease on a timer of its own, abort the signal when the lock is
- * lost, give it back at the end.
+ * One lock while its function runs. Duties: renew the lease on its own timer, abort the signal when the lock is lost,
+ * release the lock at the end.
  *
- * States: `held`, `lost`, `ended`. held -> lost: the store says that somebody else has it, no renewal succeeded for a
- * whole lease, or the mill was stopped. held, lost -> ended: the function ended, however.
+ * States: `held`, `lost`, `ended`. held -> lost: the store reports another holder, no renewal succeeded for a whole
+ * lease, or the mill was stopped. held, lost -> ended: the function returned or threw.
  *
- * A lock that could not be renewed in time is renewed all the same as soon as the store answers, if nobody has taken it: a
- * function that ignores its signal then still runs alone.
+ * A lock that was not renewed in time is still renewed as soon as the store answers, unless another call has taken it.
+ * A function that ignores its signal then still runs alone.
  */
 export class LockHold {
   readonly #options: LockHoldOptions;
   readonly #fence: number;
   readonly #signal = new AbortController();
-  /** Aborts when there is nothing left to renew. */
+  /** Aborts when renewals end: the function has ended, or the lock is lost for good. */
   readonly #over = new AbortController();
   #leaseEnd: number;
   #deadline: Timer | undefined;
@@ -47,7 +47,7 @@ export class LockHold {
     this.#leaseEnd = sentAt + options.leaseMs;
   }
 
-  /** What the function throws comes through; a lock that was lost meanwhile is an error only where it threw nothing. */
+  /** Rethrows what the function throws. If it returns although the lock was lost meanwhile, throws `LeaseLostError`. */
   async run<T>(work: (lock: LockContext) => T | Promise<T>): Promise<T> {
     this.#arm();
     void this.#keep();
@@ -61,12 +61,12 @@ export class LockHold {
     return answer;
   }
 
-  /** Asks the function to end; the lock is kept until it has. */
+  /** Aborts the function's signal. The lock is held until the function ends. */
   stop(): void {
     this.#signal.abort(new StoppingError('The mill is stopping and could not wait any longer.'));
   }
 
-  /** Leaves the lock to the end of its lease. */
+  /** Stops renewing. The lock stays taken until its lease ends. */
   abandon(): void {
     this.#lose('the mill was stopped before its function had ended');
   }
@@ -77,7 +77,7 @@ export class LockHold {
     this.#deadline = clock.timer(this.#leaseEnd - clock.monotonic(), () => this.#tell(LATE));
   }
 
-  /** Lost for good: there is nothing left to renew. */
+  /** The lock is lost for good: ends the renewals, too. */
   #lose(reason: string): void {
     this.#letGo();
     this.#tell(reason);
@@ -96,7 +96,7 @@ export class LockHold {
 
   async #keep(): Promise<void> {
     const { clock, leaseMs } = this.#options;
-    // Short enough that two renewals may fail before the lease ends.
+    // Two renewals can fail before the lease ends.
     const everyMs = leaseMs / 3;
     let waitMs = everyMs;
     while (await pause(clock, waitMs, this.#over.signal)) {
@@ -111,7 +111,7 @@ export class LockHold {
     const sentAt = clock.monotonic();
     try {
       const answer = await store.renew(key, owner, leaseMs);
-      // The function may have ended meanwhile, and given back what this renewal then did not find.
+      // The function may have ended and released the lock meanwhile; then 'lost' means nothing.
       if (this.#over.signal.aborted) return true;
       if (answer === 'lost') {
         this.#lose(TAKEN_OVER);
@@ -129,12 +129,12 @@ export class LockHold {
   async #end(): Promise<void> {
     const { clock } = this.#options;
     const leftMs = this.#leaseEnd - clock.monotonic();
-    // A function that never let the event loop turn gave the deadline's timer no chance.
+    // If the function blocked the event loop, the timer of the deadline has not fired.
     if (leftMs <= 0) this.#tell(LATE);
     this.#letGo();
     const release = this.#release();
     clock.track?.(release);
-    // No longer than the lease: after that the lock is free anyway.
+    // Wait no longer than the lease lasts: after that the lock is free anyway.
     await within(clock, leftMs, release);
   }
 
@@ -144,7 +144,7 @@ export class LockHold {
     try {
       if ((await store.release(key, owner)) === 'lost') this.#lose(TAKEN_OVER);
     } catch (problem) {
-      // The function has done its work, and the lease ends by itself: the caller is not to be blamed.
+      // The function has done its work and the lease ends by itself, so the call does not fail.
       if (!wasLost) error(problem, 'release a lock');
     }
   }

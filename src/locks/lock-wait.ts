@@ -14,21 +14,21 @@ export interface LockRequest {
 
 export interface AcquiredLock {
   readonly fence: number;
-  /** When it was asked for, by the monotonic clock: the lease counts from here, the store's own end of it is later. */
+  /** Monotonic time of the request. The lease counts from here, so it ends here before it ends in the store. */
   readonly sentAt: number;
 }
 
-/** A lock whose lease has ended is taken over after this long: a live holder that was cut off renews it sooner. */
+/** A lock is taken over this long after its lease was seen expired. A live holder that was cut off renews it sooner. */
 const TAKE_OVER_MS = 1_000;
 const FIRST_MS = 25;
 const LONGEST_MS = 250;
 
 /**
- * Asks until the lock is free or the wait is over. An answer that was lost is asked for again: the owner is the same, so
- * what the first request took is found to be its own. Rejects with the reason of `stop` once that aborts.
+ * Tries to acquire the lock until it succeeds or `waitMs` has passed. If a response is lost, the request is repeated
+ * with the same owner, which finds a lock that the first one took. Rejects with the reason of `stop` once it aborts.
  *
- * An outage of the database ends the leases of live holders, too. So a lock whose lease has ended is taken over only once
- * it has been seen so for a moment, even if that takes a little longer than the wait.
+ * A database outage ends the leases of live holders, too. So an expired lock is taken over only after it has been seen
+ * expired for `TAKE_OVER_MS`, even if that takes longer than `waitMs`.
  */
 export async function waitForLock(request: LockRequest, stop: AbortSignal): Promise<AcquiredLock> {
   const { clock, waitMs } = request;
@@ -44,17 +44,17 @@ export async function waitForLock(request: LockRequest, stop: AbortSignal): Prom
     expiredAt = answer.expired ? (expiredAt ?? clock.monotonic()) : undefined;
     const leftMs = Math.max(endAt, (expiredAt ?? -Infinity) + TAKE_OVER_MS) - clock.monotonic();
     if (leftMs <= 0 && expiredAt === undefined) throw answer.error;
-    // Those who came at the same time must not ask at the same time for ever.
+    // Jitter keeps callers that started together from retrying in step.
     const jitter = 0.5 + Math.random() / 2;
     await pause(clock, Math.min(Math.max(0, leftMs), stepMs * jitter), stop);
     stop.throwIfAborted();
   }
 }
 
-/** Why it was not to be had, where asking again may help. */
+/** Why the lock was not acquired, if a retry may succeed. */
 interface Refusal {
   readonly error: LockTakenError | StoreError;
-  /** Its holder's lease has ended. */
+  /** The lease of its holder has ended. */
   readonly expired: boolean;
 }
 

@@ -8,9 +8,9 @@ import type { Store } from '../store/port.js';
 import { toMs, type Duration } from '../time/duration.js';
 
 export interface LockOptions {
-  /** How long to wait for a lock that is taken; 0 = not at all. Default: '3s'. */
+  /** How long to wait for a lock that is taken; 0 = do not wait. Default: '3s'. */
   readonly wait?: Duration;
-  /** How long the lock outlives a process that dies; at least 500 ms. It is renewed while the function runs. Default: '15s'. */
+  /** How long the lock outlives a dead process; at least 500 ms. Renewed while the function runs. Default: '15s'. */
   readonly lease?: Duration;
 }
 
@@ -20,7 +20,7 @@ interface LockSettings {
 }
 
 const LEAST_LEASE_MS = 500;
-/** How long functions get to react to their signal at the end of a stop. */
+/** How long functions have to react to their signal at the end of a stop. */
 const LAST_GRACE_MS = 500;
 
 function checkLock(key: unknown, work: unknown, options: LockOptions = {}): LockSettings {
@@ -35,14 +35,14 @@ function checkLock(key: unknown, work: unknown, options: LockOptions = {}): Lock
   };
 }
 
-/** One call of `withLock`: it waits, then it holds. */
+/** One call of `withLock`: first it waits for the lock, then it holds it. */
 interface Call {
   readonly waiting: AbortController;
   hold?: LockHold;
   ended: Promise<unknown>;
 }
 
-/** The locks that this mill waits for or holds, so that its stop can wait for them in turn. */
+/** The `withLock` calls of this mill, so that `stop` can wait for them. */
 export class Locks {
   readonly #store: () => Promise<Store>;
   readonly #instanceId: string;
@@ -69,8 +69,8 @@ export class Locks {
   }
 
   /**
-   * Gives all calls `timeoutMs` to end. Then those that wait are refused, and the signals of the others abort. New calls
-   * are welcome all the while, since handlers that are to end may need them.
+   * Gives all calls `timeoutMs` to end. Then rejects the calls that still wait and aborts the signals of the others.
+   * New calls are accepted meanwhile, since handlers may need them in order to end.
    */
   async stop(timeoutMs: number): Promise<void> {
     if (!(await this.#idle(timeoutMs))) {
@@ -80,7 +80,7 @@ export class Locks {
     }
   }
 
-  /** What is still there after a stop renews nothing any more. */
+  /** Ends the calls that are left after a stop: those that wait are rejected, and held locks are no longer renewed. */
   abandon(): void {
     for (const call of this.#calls) this.#refuse(call);
     for (const call of this.#calls) call.hold?.abandon();
@@ -102,14 +102,14 @@ export class Locks {
     const { signal } = call.waiting;
     try {
       const acquired = await waitForLock({ ...request, waitMs }, signal);
-      // Aborted at this very moment: whoever stops must find either a call that waits or one that holds.
+      // A stop that aborts at this moment saw a waiting call, so the call must not go on to hold the lock.
       signal.throwIfAborted();
       call.hold = new LockHold({ ...request, error: this.#fault }, acquired);
     } catch (error) {
-      // Nobody knows what became of a request that was not answered: what it may have taken is given back.
+      // A request without a response may have taken the lock; release it.
       if (!(error instanceof LockTakenError)) {
         const released = locks.release(key, owner).catch(() => undefined);
-        // A stop waits for it: afterwards the store is closed, and the lock would be taken until its lease ends.
+        // During a stop, wait for it: the store closes afterwards, and the lock would stay taken until its lease ends.
         if (signal.aborted) await released;
       }
       throw error;
@@ -119,10 +119,10 @@ export class Locks {
     return running;
   }
 
-  /** True when no call is left, false after the limit. */
+  /** Resolves to true when no call is left, or to false after `limitMs`. */
   async #idle(limitMs: number): Promise<boolean> {
     if (this.#calls.size === 0) return true;
-    // The calls that there are have opened it, or are about to.
+    // The open calls have opened the store, or are about to.
     const store = await this.#store().catch(() => undefined);
     return store !== undefined && within(store.clock, limitMs, this.#allEnded());
   }

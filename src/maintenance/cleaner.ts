@@ -4,8 +4,8 @@ import type { Store } from '../store/port.js';
 const EVERY_MS = 60_000;
 
 /**
- * Deletes finished jobs and audit entries whose retention has passed, where the database does not do that by itself: once
- * a minute, on one instance of the cluster.
+ * Deletes finished jobs and audit entries whose retention has passed, on stores whose database does not expire them
+ * itself. Runs once a minute, on one instance of the cluster.
  */
 export class Cleaner {
   readonly #store: Store;
@@ -14,7 +14,7 @@ export class Cleaner {
   readonly #error: (error: unknown) => void;
   readonly #stop = new AbortController();
 
-  /** `turn`: true where it is for this instance to do it now. */
+  /** `turn` returns true if this instance is to clean up in this period. */
   constructor(store: Store, turn: (periodMs: number) => Promise<boolean>, error: (error: unknown) => void) {
     this.#store = store;
     this.#clock = store.clock;

@@ -11,15 +11,15 @@ export type Policies = Readonly<Record<string, unknown>>;
 export interface HandoverOptions<W extends Work, S extends { readonly by: 'holder' | 'reclaimer' }> {
   readonly store: Pick<WorkStore<W, S>, 'heldBy' | 'strays' | 'settle' | 'insertFailedRun'>;
   readonly clock: Clock;
-  /** What a crashed attempt comes to, by the policies of whoever ran it. */
+  /** What to record for a crashed attempt. `policies` are those of the instance that ran it. */
   readonly conclude: (work: W, finished: Finished, policies: Policies) => Concluded<S>;
-  /** True where the process that ran it, by its policies, marked the start of this attempt as the last one. */
+  /** True if, by the policies of the instance that ran it, this was the last attempt, whose start is marked. */
   readonly isLastAttempt: (work: W, policies: Policies) => boolean;
-  /** Work of this instance's own life that it does not know of, if there is reason to look: a claim's answer was lost. */
+  /** Finds work that this instance holds without knowing. Undefined unless the response to a claim was lost. */
   readonly unknown: () => UnknownWork | undefined;
   /**
-   * True where it is for this instance to look for strays now. Left out where instances know different sources, so that
-   * each has to look for its own.
+   * Returns true if this instance is to look for strays in this period. Left out if instances know different sources,
+   * so that each looks for its own strays.
    */
   readonly turn?: (periodMs: number) => Promise<boolean>;
   readonly recovered: (works: readonly Recovered<W, S>[]) => void;
@@ -28,7 +28,7 @@ export interface HandoverOptions<W extends Work, S extends { readonly by: 'holde
 
 interface UnknownWork {
   readonly has: (work: Work) => boolean;
-  /** Called after a look that found, and handed back, all there was. */
+  /** Called after a search whose finds were all handed back. */
   readonly lookedFor: () => void;
 }
 
@@ -38,7 +38,7 @@ interface Concluded<S> {
   readonly retryAt?: Date;
 }
 
-/** Work that was handed on, and what it came to. */
+/** Work that was handed on, and what was recorded for it. */
 export interface Recovered<W extends Work, S> extends Concluded<S> {
   readonly work: W;
   readonly finished: Finished;
@@ -48,20 +48,20 @@ const BATCH = 500;
 const CRASHED: FailureKind = 'crashed';
 
 const isTransient = (error: unknown): error is StoreError => error instanceof StoreError && error.transient;
-/** A rule of the database that refuses one record must not keep the rest with a dead process. */
+/** If a database rule refuses one record, the others must still be handed on. */
 const blame = (error: unknown): Blame => (isTransient(error) ? 'again' : 'choked');
 
-/** Hands on one kind of work that its holder cannot end any more. */
+/** Settles work, of one kind, that its holder can no longer settle. */
 export class Handover<W extends Work, S extends { readonly by: 'holder' | 'reclaimer' }> {
   readonly #options: HandoverOptions<W, S>;
-  /** How often in a row the store had trouble. */
+  /** Consecutive calls in which the store had a transient error. */
   #troubles = 0;
 
   constructor(options: HandoverOptions<W, S>) {
     this.#options = options;
   }
 
-  /** Hands on everything that a fenced instance held; false where something is left for the next time. */
+  /** Hands on everything that a fenced instance held. Returns false if something is left for the next time. */
   async emptied(instance: Instance, policies: Policies, stop: AbortSignal): Promise<boolean> {
     for (;;) {
       const works = await this.#options.store.heldBy(instance, BATCH);
@@ -70,7 +70,7 @@ export class Handover<W extends Work, S extends { readonly by: 'holder' | 'recla
     }
   }
 
-  /** Held under no lease that is valid. */
+  /** Hands on strays: work held under no valid lease. */
   async strays(query: Omit<StrayQuery, 'limit'>): Promise<void> {
     const { store, turn } = this.#options;
     if (turn !== undefined && !(await turn(query.olderThanMs))) return;
@@ -78,7 +78,7 @@ export class Handover<W extends Work, S extends { readonly by: 'holder' | 'recla
     if (works.length > 0) await this.#handOn(works, {});
   }
 
-  /** A claim that took effect after its answer had been given up: nobody runs it, so it goes back uncounted. */
+  /** Hands back work of a claim that took effect after this instance gave up on its response. No attempt is used. */
   async handBackUnknown(self: Instance, leaseMs: number): Promise<void> {
     const { store, clock, conclude } = this.#options;
     const unknown = this.#options.unknown();
@@ -95,7 +95,7 @@ export class Handover<W extends Work, S extends { readonly by: 'holder' | 'recla
     if (isAll) unknown.lookedFor();
   }
 
-  /** Answers how many of them were written by this call. */
+  /** Returns how many of them this call has written. */
   async #handOn(works: readonly W[], policies: Policies): Promise<number> {
     const { clock, conclude, recovered, isLastAttempt } = this.#options;
     const finishedAt = clock.now();
@@ -121,14 +121,14 @@ export class Handover<W extends Work, S extends { readonly by: 'holder' | 'recla
   }
 
   /**
-   * What the database refuses is reported, and left for the next time. Trouble that seems to pass may be one record's own: from the
-   * second time on all goes in ever smaller pieces. False if trouble has kept some of it.
+   * Reports records that the database refuses, and leaves them for the next time. A single record may cause a transient
+   * error, so the pieces get smaller after each failure. Returns false if a transient error left some unwritten.
    */
   async #eachPart(
     all: readonly Recovered<W, S>[],
     statement: (part: readonly Recovered<W, S>[]) => Promise<void>,
   ): Promise<boolean> {
-    // Says nothing of the store.
+    // An empty batch tells nothing about the store, so `#troubles` stays.
     if (all.length === 0) return true;
     const attempt = async (part: readonly Recovered<W, S>[]): Promise<Tried<Recovered<W, S>>> => {
       try {
@@ -155,8 +155,8 @@ export class Handover<W extends Work, S extends { readonly by: 'holder' | 'recla
 
 /**
  * A crash counts as a failed attempt. Work that crashed before, and work at its last attempt, is marked when it really
- * starts (`begin`): if its process dies while it was only waiting its turn, it is handed back uncounted. So it does not
- * pay for its neighbours, and does not end before it began.
+ * starts (`begin`). If its process dies before that, it is handed back without using an attempt: it is not charged for
+ * the crashes of its neighbours, and does not fail without having run.
  */
 function outcomeOf(work: Work, isLastAttempt: boolean): Finished['outcome'] {
   const lease = leaseOf(work);

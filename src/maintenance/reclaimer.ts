@@ -2,19 +2,19 @@ import { pause, type Clock, type Timer } from '../core/clock.js';
 import type { Cluster, Instance, InstanceState, Store, StrayQuery } from '../store/port.js';
 import type { Policies } from './handover.js';
 
-/** What hands on one kind of work. */
+/** Hands on one kind of work. See `Handover`. */
 interface HandsOn {
   emptied(instance: Instance, policies: Policies, stop: AbortSignal): Promise<boolean>;
   strays(query: Omit<StrayQuery, 'limit'>): Promise<void>;
   handBackUnknown(self: Instance, leaseMs: number): Promise<void>;
 }
 
-/** Decides when an instance whose lease has ended may be declared dead. */
+/** Decides when an instance whose lease has ended may be declared dead. See `FailureDetector`. */
 interface Detector {
   observe(cluster: Cluster): void;
-  /** Milliseconds until this instance may be declared dead, as far as is known now; 0: it may be. */
+  /** Milliseconds until this instance may be declared dead, as far as is known now; 0 if it may be. */
   waitMs(instance: InstanceState): number;
-  /** How long others still get to come back after an outage; 0 in normal operation. */
+  /** Milliseconds that other instances still have to come back after an outage; 0 in normal operation. */
   readonly graceMs: number;
 }
 
@@ -22,33 +22,33 @@ export interface ReclaimerOptions {
   readonly store: Pick<Store, 'clock' | 'instances'>;
   readonly leaseMs: number;
   readonly self: () => Instance;
-  /** Says when an instance whose lease has ended may be declared dead. */
   readonly detector: Detector;
-  /** Of each kind of work that this instance can hand on. */
+  /** One for each kind of work that this instance can hand on. */
   readonly handovers: () => readonly HandsOn[];
   /** False while a dead instance may hold work of a kind that another instance has to hand on. */
   readonly mayBury: (instance: InstanceState) => Promise<boolean>;
   readonly error: (error: unknown) => void;
 }
 
-/** A lease that ends is looked at this much later, so that the server agrees that it has ended. */
+/** Added to the end of a lease before the next look, so that it has ended by the server's clock, too. */
 const SLACK_MS = 50;
-/** What could not be handed on is tried again soon at first, then less and less often. */
+/** Backoff for a dead instance whose work could not all be handed on. */
 const FIRST_RETRY_MS = 500;
 const LONGEST_RETRY_MS = 10_000;
-/** Work of older programs is left alone for at least this long. */
+/** Work of older programs, which hold no lease, counts as stray only after this long. */
 const LEGACY_MS = 90_000;
 
 /**
- * Hands on the work of dead instances. Any instance may do it, several at once: each step has its precondition in
- * the write. First the dead one is fenced, so that it can never renew again; then what it held goes back or fails.
- * A lease that has ended is not enough to be dead: the failure detector gives live processes time to renew.
+ * Hands on the work of dead instances. Any instance may do so, even several at once: each write carries its
+ * precondition. First the reclaimer fences the dead instance, so that it can never renew again; then it hands back or
+ * fails what the instance held. An expired lease alone does not make an instance dead: the failure detector gives live
+ * processes time to renew.
  */
 export class Reclaimer {
   readonly #options: ReclaimerOptions;
   readonly #clock: Clock;
   readonly #stop = new AbortController();
-  /** By life: until when a dead instance is left alone whose work could not all be handed on, or that must not be buried. */
+  /** By life: when to retry a dead instance that still holds work, or that may not be buried yet. */
   readonly #left = new Map<string, { readonly until: number; readonly tries: number }>();
   #timer: Timer | undefined;
   #seenAt = -Infinity;
@@ -71,7 +71,7 @@ export class Reclaimer {
     await this.#working;
   }
 
-  /** Takes note of who is alive, and sets a timer for whoever's lease ends first. */
+  /** Reclaims the instances that may be declared dead, and sets a timer for the next one. */
   observe(cluster: Cluster): void {
     if (this.#stop.signal.aborted) return;
     this.#seenAt = this.#clock.monotonic();
@@ -98,7 +98,7 @@ export class Reclaimer {
     this.#left.set(life, { tries, until: this.#clock.monotonic() + waitMs(tries) });
   }
 
-  /** A loop that is too busy to look brings no news: then this asks for itself. */
+  /** The claim loop normally reports the cluster. If it has been too busy for a third of a lease, asks the store. */
   renewed(): void {
     if (this.#clock.monotonic() - this.#seenAt > this.#options.leaseMs / 3) this.#lookAgain();
   }
@@ -136,7 +136,7 @@ export class Reclaimer {
       if (!(await this.#emptied(instance, fenced.policies)))
         this.#leave(instance, (tries) => Math.min(FIRST_RETRY_MS * 2 ** (tries - 1), LONGEST_RETRY_MS));
       else if (await mayBury(instance)) await store.instances.bury(instance);
-      // Once a lease, since a claim of the dead one may land late; the rest is for an instance that runs its tasks.
+      // Try again once per lease: a claim of the dead instance may land late. Instances that run its tasks do the rest.
       else this.#leave(instance, () => leaseMs);
     }
   }
@@ -159,7 +159,7 @@ export class Reclaimer {
   async #handOnStrays(): Promise<void> {
     const { store, leaseMs, handovers, self, detector } = this.#options;
     if (detector.graceMs > 0) return;
-    // Asked now: a process that comes back from a pause remembers a cluster that is long gone.
+    // Read the list now: after a pause of this process, what it remembers of the cluster is outdated.
     const { instances } = await store.instances.list();
     const lives = instances.map((instance) => instance.life);
     for (const handover of handovers()) {

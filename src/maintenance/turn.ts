@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import type { LockStore } from '../store/port.js';
 
-/** The next turn may begin this share of the period later: who comes on time must not find the last one still taken. */
+/** The lock is held for this share of the period, so that it is free when the next turn begins on time. */
 const SHARE = 0.9;
 
 /**
- * Work that is to be done about once per period in the whole cluster. Whoever comes first takes the turn, as a lock that
- * is not given back; if that process dies, another one takes the next turn.
+ * Coordinates work to be done about once per period in the whole cluster. The first instance to ask takes the turn,
+ * with a lock that is never released but expires. If that process dies, another one takes the next turn.
  */
 export function clusterTurn(
   locks: Pick<LockStore, 'acquire'>,

@@ -1,6 +1,6 @@
-/** Who may be claimed. For tests that decide by themselves what runs: everything, unless somebody says otherwise. */
+/** Decides which work may be claimed, for tests that control what runs. Default: all work. */
 export class Admission {
-  /** To be called when somebody may be admitted who was not before. */
+  /** Wakes instances. Call it when work may be admitted that was not before. */
   readonly changed: () => void;
   #admits: (id: string) => boolean = () => true;
 

@@ -9,14 +9,14 @@ import { MemoryTransaction } from './transaction.js';
 
 export type MemoryDocument = Readonly<Record<string, unknown>>;
 
-/** A document as it is kept. */
+/** A document as it is stored. */
 export type Stored<Doc> = Doc & { readonly _id: unknown };
 
 /** New values of fields; `undefined` removes one. Names may be dot paths. */
 export type MemoryChanges<Doc> = MemoryDocument & { readonly [Field in keyof Doc]?: Doc[Field] | undefined };
 
 export interface MemoryWriteOptions {
-  /** Applied when this transaction commits, or not at all. A transaction does not see its own writes. */
+  /** The write takes effect when this transaction commits. A transaction does not see its own writes. */
   readonly transaction?: MemoryTransaction;
 }
 
@@ -27,12 +27,12 @@ export interface MemoryCollectionOptions {
 }
 
 /**
- * Documents in this process's memory: for document schedules and reactive tasks in tests. What goes in and out is a
- * copy. All methods are synchronous, and every write is a change that reactive tasks are planned by.
+ * Documents in this process's memory, for document schedules and reactive tasks in tests. Arguments and results are
+ * copied, and all methods are synchronous. Reactive tasks see every write.
  */
 export class MemoryCollection<Doc extends object = MemoryDocument> {
   readonly #options: MemoryCollectionOptions;
-  /** By the text of their ids, so that equal ids are one. */
+  /** By the text of their ids, so that equal ids are one key. */
   readonly #documents = new Map<string, MemoryDocument>();
   readonly #listeners = new Set<() => void>();
   #serial = 0;
@@ -45,12 +45,12 @@ export class MemoryCollection<Doc extends object = MemoryDocument> {
     return this.#options.name;
   }
 
-  /** How many documents there are. */
+  /** The number of documents. */
   get size(): number {
     return this.#documents.size;
   }
 
-  /** Keeps a document, under its `_id` or a new one; returns it as it is kept. */
+  /** Stores a document under its `_id` or a new one, and returns it. Throws if the `_id` is taken. */
   insert<Given extends Doc>(document: Given, options?: MemoryWriteOptions): Stored<Given> {
     const _id: unknown = Reflect.get(document, '_id') ?? `document-${String((this.#serial += 1))}`;
     const key = textOf(_id);
@@ -80,16 +80,17 @@ export class MemoryCollection<Doc extends object = MemoryDocument> {
     });
   }
 
-  /** Keeps a document in the place of the one with its `_id`. Returns false if there is none. */
+  /** Replaces the document with this `_id`. Returns false if there is none. */
   replace(document: Doc & { readonly _id: unknown }, options?: MemoryWriteOptions): boolean {
     return this.#change(document._id, options, () => this.#put({ ...document }, 'update'));
   }
 
-  /** Keeps a document under its `_id`, whether or not there was one before. */
+  /** Stores a document under its `_id`, replacing any that is there. */
   set(document: Doc & { readonly _id?: unknown }): void {
     this.#put({ ...document }, this.#documents.has(textOf(document._id)) ? 'update' : 'insert');
   }
 
+  /** Deletes a document. Returns false if there is none. */
   delete(id: unknown, options?: MemoryWriteOptions): boolean {
     return this.#change(id, options, () => {
       this.#documents.delete(textOf(id));
@@ -97,7 +98,7 @@ export class MemoryCollection<Doc extends object = MemoryDocument> {
     });
   }
 
-  /** The documents that match a query, in the order of their insertion; all of them without one. */
+  /** Returns the documents that match a query, in the order of their insertion; without a query, all of them. */
   find(query: object = {}): Stored<Doc>[] {
     const matches = compileQuery(`collection(${show(this.name)}).find`, query);
     const now = new Date(this.#options.now());
@@ -110,13 +111,13 @@ export class MemoryCollection<Doc extends object = MemoryDocument> {
     return [...this.#documents.values()].map((document) => this.#copy(document));
   }
 
-  /** Calls back after each change; returns a function that ends that. */
+  /** Calls the listener after each change. Returns a function that removes it. */
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  /** Writes if the document is there; in a transaction, if it is also unchanged when that commits. */
+  /** Writes if the document exists; in a transaction, only if it is unchanged when that commits. */
   #change(
     id: unknown,
     options: MemoryWriteOptions | undefined,
@@ -159,7 +160,7 @@ export class MemoryCollection<Doc extends object = MemoryDocument> {
     return document === undefined ? undefined : this.#copy(document);
   }
 
-  /** The caller of `store.collection<Doc>()` says what the documents are, as with a driver. */
+  /** The type comes from the caller of `store.collection<Doc>()`, as with a driver; it is not checked. */
   #copy(document: MemoryDocument): Stored<Doc> {
     return copyOf(document) as Stored<Doc>;
   }

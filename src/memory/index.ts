@@ -1,7 +1,8 @@
-/** The memory store: unit tests with a virtual clock, and work that may be lost with the process. */
+/** The memory store: for unit tests, optionally on a virtual clock, and for work that may be lost with the process. */
 import { checkInteger, checkKeys } from '../core/options.js';
 import { MemoryStore, type MemoryOptions } from './store.js';
 
+/** Creates a store in this process's memory. */
 export function memory(options: MemoryOptions = {}): MemoryStore {
   checkKeys('memory()', options, ['clock', 'maxPayloadBytes']);
   const { maxPayloadBytes } = options;

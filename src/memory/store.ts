@@ -24,7 +24,7 @@ import { MemoryReactive } from './reactive/store.js';
 import { MemoryTransaction } from './transaction.js';
 
 export interface MemoryOptions {
-  /** The clock that due times, leases and timers follow; `virtualClock()` of tidemill/testing fits. Default: real time. */
+  /** The clock for due times, leases and timers, such as tidemill/testing's `virtualClock()`. Default: real time. */
   readonly clock?: Clock;
   /** Largest payload, result or progress value, in bytes. Default: 15,500,000, as on MongoDB. */
   readonly maxPayloadBytes?: number;
@@ -32,7 +32,9 @@ export interface MemoryOptions {
 
 const payload: PayloadRules = { maxDepth: 80 };
 
-/** Jobs, tasks and documents in this process's memory: for unit tests, and for work that may be lost with the process. */
+/**
+ * Jobs, tasks and documents in this process's memory: for unit tests, and for work that may be lost with the process.
+ */
 export class MemoryStore implements Store<MemoryTransaction> {
   readonly kind = 'memory';
   readonly clock: Clock;
@@ -44,11 +46,11 @@ export class MemoryStore implements Store<MemoryTransaction> {
   readonly metrics: MetricsStore;
   readonly audit: AuditStore;
   readonly reactive: MemoryReactive;
-  /** For `tidemill/testing`. */
+  /** For `tidemill/testing`: decides what may be claimed. */
   readonly admission: Admission = new Admission(() => this.#tell((listener) => listener.wake('jobs')));
   readonly #listeners = new Set<WatchHandlers>();
   readonly #collections = new Map<string, MemoryCollection>();
-  /** What became of documents, for reactive tasks. */
+  /** Changes of documents, for reactive tasks. */
   readonly #log = new ChangeLog();
 
   constructor(options: MemoryOptions) {
@@ -79,7 +81,7 @@ export class MemoryStore implements Store<MemoryTransaction> {
     });
   }
 
-  /** The documents of one collection, for document schedules and reactive tasks; made at the first call. */
+  /** Returns a collection of documents, for document schedules and reactive tasks; creates it on the first call. */
   collection<Doc extends object = MemoryDocument>(name: string): MemoryCollection<Doc> {
     const known = this.#collections.get(name);
     const collection = known ?? new MemoryCollection({ name, log: this.#log, now: () => this.clock.now() });
@@ -91,7 +93,7 @@ export class MemoryStore implements Store<MemoryTransaction> {
     return memoryDocuments(this.collection(place.collection), this.clock, place);
   }
 
-  // Nothing is opened, so nothing is to be closed; the jobs stay for as long as the store object does.
+  // Nothing is opened or closed: the jobs live as long as the store object.
   acquire(): Promise<void> {
     return Promise.resolve();
   }

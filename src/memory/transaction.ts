@@ -1,8 +1,8 @@
 import { TidemillError } from '../core/errors.js';
 
 /**
- * All or nothing, for code that passes a transaction along: steps are gathered, checked and applied together at the
- * end of `mill.withTransaction`. Nothing else can run in between, so a step that was possible stays possible.
+ * Collects the writes of a transaction. At the end of `mill.withTransaction` all of them are checked, then all are
+ * applied, or none. Both happen in one synchronous call, so nothing can invalidate a check before its write is applied.
  */
 export class MemoryTransaction {
   readonly #steps: { check: () => boolean; apply: () => void }[] = [];

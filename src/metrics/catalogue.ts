@@ -1,4 +1,4 @@
-/** Every metric there is. docs/metrics.md says the same for people; a test compares the two, and the dashboards. */
+/** All metrics. A test keeps docs/metrics.md and the Grafana dashboards in step with this catalogue. */
 export interface MetricInfo {
   readonly type: 'counter' | 'gauge' | 'histogram';
   readonly labels: readonly string[];

@@ -5,9 +5,9 @@ import type { TaskPlan } from '../store/reactive.js';
 import type { ClusterView } from './families.js';
 
 export interface CensusOptions {
-  /** The reactive tasks that have a handler here; where others live, the store knows. */
+  /** The reactive tasks that have a handler here. The store finds the others itself. */
   readonly plans: () => ReadonlyMap<string, TaskPlan>;
-  /** What is due of each collection of documents that runs here. */
+  /** The due documents of each collection scheduled by this instance. */
   readonly documents: (cap: number) => Promise<readonly Depth[]>;
 }
 
@@ -16,7 +16,7 @@ const TASK_DEPTHS = TASK_STATUSES.filter((status) => status !== 'completed');
 
 const isAlive = ({ dead, leftMs }: InstanceState): boolean => !dead && leftMs > 0;
 
-/** How much work there is in the cluster, by capped counts. */
+/** Counts the live instances and the work in the cluster, up to a cap. */
 export async function census(
   store: Store,
   cluster: Cluster,
@@ -41,7 +41,7 @@ export async function census(
   };
 }
 
-/** Names of which there is work, or somebody to do it. Any other has disappeared, and so does what was said of it. */
+/** Keeps names that have work or a live instance that runs them. The metrics of any other name disappear. */
 function inUse(
   depths: readonly Depth[],
   run: readonly string[],
@@ -57,7 +57,7 @@ function inUse(
   return [...there, ...idle.map((name) => ({ name, counts: none, due: 0, lagMs: 0 }))];
 }
 
-/** One instance speaks for the cluster: the one that plans, or else the first of those that live. */
+/** True if `self` reports for the cluster: it is the live leader or, without one, the first live instance by life. */
 export function speaks(cluster: Cluster, self: Instance): boolean {
   const lives = cluster.instances.filter(isAlive).map(({ life }) => life);
   const leader = cluster.leader?.life;

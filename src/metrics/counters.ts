@@ -4,7 +4,7 @@ import { Histogram, type Bounds } from './histogram.js';
 
 type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
 
-/** What has come of the work of one name since the process began, and in the present minute. */
+/** The counts of one name since the process started, and its activity in the current minute. */
 class Tally {
   readonly kind: MeasuredKind;
   readonly name: string;
@@ -38,29 +38,29 @@ class Tally {
   }
 }
 
-/** What a whole minute came to. */
+/** The activity of one minute. */
 export interface Minute {
   readonly at: Date;
   readonly cells: readonly Cell[];
 }
 
-/** More names than this are counted together: somebody has put ids into them. */
+/** Beyond this many names, the rest are counted together: an application probably puts ids into names. */
 export const MOST_NAMES = 1_000;
 export const OTHERS = '(others)';
-/** Minutes that nobody takes over; older ones are dropped. */
+/** The most minutes kept until `takeMinutes`; older ones are dropped. */
 const MOST_MINUTES = 60;
-/** The series of what belongs to no name. */
+/** The series of counts that belong to no name. */
 export const OWN_SERIES = 'instance:';
 
 const seriesOf = (kind: MeasuredKind, name: string): string => `${kind}:${name}`;
 
 /**
- * Counts, in this process, and nothing else: each call raises a few numbers. Whoever wants to know reads them, at
- * leisure. Counts only grow; the minutes that have ended are kept until somebody has taken them over.
+ * Counts in memory; each call only increments a few numbers. Counts only grow. Minutes with activity are kept until
+ * `takeMinutes`.
  */
 export class Counters implements Meter {
   readonly #bounds: Bounds;
-  /** Something has happened, after a time in which nothing had. */
+  /** Called at the first activity after `takeMinutes`. */
   readonly #stirred: () => void;
   readonly #tallies: Readonly<Record<MeasuredKind, Map<string, Tally>>> = {
     job: new Map(),
@@ -68,7 +68,7 @@ export class Counters implements Meter {
     document: new Map(),
   };
   readonly #own: Record<string, number> = {};
-  /** The present minute: when it began, and who has done something in it. */
+  /** The current minute: when it began, and the tallies with activity in it. */
   #minute = 0;
   #touched: Tally[] = [];
   #isStirred = false;
@@ -133,7 +133,7 @@ export class Counters implements Meter {
     this.#count('historyLost', 1);
   }
 
-  /** Everything that was counted since the process began. */
+  /** Everything counted since the process started. */
   counts(): Counts {
     const counts = new Map<string, Readonly<Record<string, number>>>();
     if (Object.keys(this.#own).length > 0) counts.set(OWN_SERIES, { ...this.#own });
@@ -142,7 +142,7 @@ export class Counters implements Meter {
     return counts;
   }
 
-  /** Minutes in which something happened that was not taken over before; the present one comes again when it goes on. */
+  /** Returns and forgets the minutes with new activity. The current minute is returned again if it grows. */
   takeMinutes(): readonly Minute[] {
     const minutes = this.#isStirred ? [...this.#past, ...this.#present()] : this.#past;
     this.#past = [];
@@ -174,7 +174,7 @@ export class Counters implements Meter {
   }
 
   #cell(tally: Tally, at: number): Writable<Cell> {
-    // A clock that was set back goes on in the minute that it was in.
+    // If the clock was set back, activity counts towards the current minute.
     if (at >= this.#minute + MINUTE_MS) this.#turn(at);
     this.#stir();
     if (tally.cell !== undefined) return tally.cell;
@@ -201,7 +201,7 @@ const newCell = ({ kind, name }: Tally): Writable<Cell> => ({
   ...NO_ACTIVITY,
 });
 
-/** What has been counted since; both were counted by the same process, so nothing is less than it was. */
+/** The difference between two counts of the same process. Counts never fall, so no difference is negative. */
 export function growth(now: Counts, before: Counts): Counts {
   const grown = new Map<string, Readonly<Record<string, number>>>();
   for (const [series, fields] of now) {

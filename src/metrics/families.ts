@@ -1,4 +1,4 @@
-/** What is known -> metrics with their values, as prom-client takes them. Pure. */
+/** Converts a view of the metrics to the JSON form that prom-client aggregates. Pure. */
 import { ENDS } from '../core/meter.js';
 import type { Counts, MeasuredKind, Shared } from '../store/metrics.js';
 import type { Depth } from '../store/port.js';
@@ -22,14 +22,14 @@ export interface Family {
   readonly aggregator: 'sum';
 }
 
-/** What a scrape knows. */
+/** The data of one scrape. */
 export interface View {
   readonly counts: Counts;
-  /** The instances that are alive. */
+  /** The latest pushes of the live instances. */
   readonly shares: readonly Shared[];
-  /** Who planned last, dead or alive. */
+  /** The push of the last leader, dead or alive. */
   readonly planner?: Shared;
-  /** What is known of the cluster only; absent where somebody else tells it. */
+  /** Metrics of the cluster as a whole; absent if another instance reports them. */
   readonly cluster?: ClusterView;
   readonly bounds: Bounds;
 }
@@ -39,7 +39,7 @@ export interface ClusterView {
   readonly depths: Readonly<Record<MeasuredKind, readonly Depth[]>>;
 }
 
-/** Collects values by metric; one without values is left out. */
+/** Collects values by metric. Metrics without values are left out. */
 class Sheet {
   readonly #values = new Map<string, Value[]>();
 
@@ -132,7 +132,7 @@ function vitals(sheet: Sheet, { shares }: View): void {
   }
 }
 
-/** Said once in the cluster. */
+/** Values that only one instance of the cluster reports. */
 function clusterValues(sheet: Sheet, view: View, { instances, depths }: ClusterView): void {
   sheet.add('tidemill_instances', instances);
   for (const [kind, ofKind] of Object.entries(depths)) {
@@ -154,7 +154,7 @@ function planning(sheet: Sheet, { shares, planner }: View): void {
   if (planner === undefined || known === undefined) return;
   const alive = shares.includes(planner);
   sheet.add('tidemill_planner_leaders', alive ? 1 : 0);
-  // Nobody plans: what has changed since has been waiting for as long as that.
+  // Without a live leader, changes have been waiting since its last push.
   const lagMs = known.lagMs + (alive ? 0 : planner.ageMs);
   sheet.add('reactive_tasks_change_stream_lag_seconds', lagMs / 1_000);
   if (known.lastReconciledAt !== undefined)

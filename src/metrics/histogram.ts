@@ -1,7 +1,7 @@
-/** Upper bounds of buckets, in milliseconds, ascending; what is above the last one has a bucket of its own. */
+/** Upper bounds of the buckets, in milliseconds, ascending. Values above the last bound have their own bucket. */
 export type Bounds = readonly number[];
 
-/** How often values fell into each bucket, and what they come to together. */
+/** Counts values per bucket, and their sum. */
 export class Histogram {
   readonly counts: number[];
   sumMs = 0;
@@ -15,15 +15,15 @@ export class Histogram {
   observe(ms: number): void {
     const bounds = this.#bounds;
     let bucket = 0;
-    // Most values are small, and there are few buckets: this is quicker than halving.
+    // Most values are small and buckets are few: a linear scan is faster than a binary search.
     while (bucket < bounds.length && ms > (bounds[bucket] as number)) bucket += 1;
     this.counts[bucket] = (this.counts[bucket] as number) + 1;
     this.sumMs += ms;
   }
 
   /**
-   * As fields of a series: `wait:250` counts values up to 250 ms and above the bound before it, `wait:inf` the rest.
-   * They name their bounds, so that instances with other buckets may add theirs.
+   * Adds the histogram to the fields of a series: `wait:250` counts values up to 250 ms and above the previous bound,
+   * `wait:inf` the rest. Fields name their bound, so that counts of instances with different buckets can be added up.
    */
   fields(prefix: string, into: Record<string, number>): void {
     for (const [bucket, count] of this.counts.entries())
@@ -32,9 +32,9 @@ export class Histogram {
   }
 }
 
-/** A histogram read back from the fields of a series, with the buckets that are wanted. */
+/** A histogram read from the fields of a series, for the requested buckets. */
 export interface ReadHistogram {
-  /** How many values were at most as large as each bound. */
+  /** Cumulative: how many values are less than or equal to each bound. */
   readonly upTo: readonly number[];
   readonly count: number;
   readonly sumMs: number;

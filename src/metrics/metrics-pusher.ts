@@ -9,17 +9,17 @@ export interface MetricsPusherOptions {
   readonly vitals: () => Promise<Vitals>;
 }
 
-/** Minutes that could not be saved are kept this long; after that, there are holes. */
+/** The most unsaved minutes that are kept. Older ones are dropped and missing in the series. */
 const MOST_UNSAVED = 60;
 
 /**
- * Tells the store what was counted here. What was sent and not answered is sent again as it was, under its number, before
- * anything newer: so it is counted once, whether it had arrived or not.
+ * Pushes this process's counters to the store. If a push gets no response, the same growth is sent again with the same
+ * number before anything newer, so the store counts it once whether or not the first push arrived.
  */
 export class MetricsPusher {
   readonly #options: MetricsPusherOptions;
   readonly #id = randomBytes(16).toString('hex');
-  /** What the store knows of. */
+  /** The counts that the store has confirmed. */
   #told: Counts = new Map();
   #unanswered: { readonly growth: Counts; readonly counts: Counts } | undefined;
   #number = 0;
@@ -35,7 +35,7 @@ export class MetricsPusher {
     return this.#id;
   }
 
-  /** Everything that was counted until now; one after the other. */
+  /** Pushes everything counted so far. Pushes and saves run one after another. */
   push(store: MetricsStore): Promise<void> {
     return this.#inTurn(async () => {
       if (this.#unanswered !== undefined) await this.#send(store, this.#unanswered);
@@ -47,7 +47,7 @@ export class MetricsPusher {
   async save(store: MetricsStore): Promise<void> {
     await this.#inTurn(async () => {
       const minutes = [...this.#unsaved, ...this.#options.counters.takeMinutes()];
-      // A minute may have gone on since it could not be saved: what was said last is the whole of it.
+      // A minute may have grown since a failed save; its latest version is complete.
       const last = new Map(minutes.map((minute) => [minute.at.getTime(), minute]));
       this.#unsaved = [...last.values()].slice(-MOST_UNSAVED);
       if (this.#unsaved.length === 0) return;
@@ -56,7 +56,7 @@ export class MetricsPusher {
     });
   }
 
-  /** The last words: what is left to be told, and goodbye. */
+  /** Saves and pushes what is left, and removes this instance from the store. */
   async end(store: MetricsStore, pushes: boolean): Promise<void> {
     await this.save(store);
     if (!pushes) return;

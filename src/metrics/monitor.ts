@@ -14,28 +14,33 @@ import { MetricsPusher } from './metrics-pusher.js';
 export interface MonitorOptions extends CensusOptions {
   readonly settings: MonitoringSettings;
   readonly instanceId: string;
-  /** Opens it where it is closed. */
+  /** Opens the store if it is closed. */
   readonly store: () => Promise<Store>;
   readonly vitals: () => Promise<Vitals>;
-  /** Undefined where no instance runs in this process. */
+  /** Undefined if no instance runs in this process. */
   readonly self: () => Instance | undefined;
   readonly log: Logger;
 }
 
-/** Counted over all names and statuses by one scrape. */
+/** The most that one scrape counts over all names and statuses. */
 const CAP = 100_000;
-/** What happened is in the time series this much later at the latest. */
+/** The longest delay until activity appears in the time series. */
 const SAVE_MS = 5_000;
+/** Outdated instances and counts are deleted every this many records of the backlog: about once an hour. */
 const FORGET_EVERY = 60;
-/** An instance that has missed this many of its shares is gone. */
+/** An instance that has missed this many pushes counts as gone. */
 const MISSED = 3;
-/** How long a stop waits for the last words. */
+/** How long a stop waits for the last push. */
 const END_MS = 5_000;
 
 /**
- * What is measured on one instance, and who hears of it. Duties: keep the ledger; tell the store, every few seconds what
- * the minutes brought and every `pushIntervalMs` how the counts have grown; look once a minute what waits, where this
- * instance speaks for the cluster; answer scrapes. Its own trouble is logged, and harms nothing.
+ * The metrics of one instance. Duties:
+ * - keep the counters;
+ * - save the time series to the store, 5 s after something happened, and push the counters' growth every
+ *   `pushIntervalMs`;
+ * - record the backlog once a minute, if this instance reports for the cluster;
+ * - answer scrapes.
+ * Errors are logged and affect nothing else.
  */
 export class Monitor {
   readonly meter: Meter;
@@ -69,12 +74,12 @@ export class Monitor {
     return this.#options.settings.scrapeMode === 'cluster';
   }
 
-  /** The store is open: what happens from now on can be told. */
+  /** The store is open: metrics can be saved and pushed from now on. */
   opened(store: Store): void {
     if (this.#options.settings.enabled) this.#open = store;
   }
 
-  /** An instance runs from now on: it tells that it lives, and may speak for the cluster. */
+  /** An instance runs from now on: it pushes even if nothing happens, and may report for the cluster. */
   start(): void {
     if (this.#open === undefined) return;
     this.#isWorking = true;
@@ -82,7 +87,7 @@ export class Monitor {
     this.#armLook(this.#open);
   }
 
-  /** Tells what is left; before the store is closed. */
+  /** Saves and pushes what is left. Call it before the store is closed. */
   async stop(): Promise<void> {
     const store = this.#open;
     this.#isWorking = false;
@@ -97,7 +102,7 @@ export class Monitor {
     );
   }
 
-  /** Null where nothing is measured, or prom-client is missing. */
+  /** Returns null if monitoring is disabled or prom-client is not installed. */
   async scrape(): Promise<PrometheusRegistry | null> {
     if (!this.#options.settings.enabled) return null;
     const client = await this.#prometheus.client();
@@ -107,7 +112,7 @@ export class Monitor {
     return client.AggregatorRegistry.aggregate([families(view)]);
   }
 
-  /** Only from what the store knows, own counts included: whoever answers next must not know less. */
+  /** Pushes this instance's counters, then reads the store only: no counter falls when another instance is scraped. */
   async #clusterView(store: Store): Promise<View> {
     await this.#pusher.push(store.metrics);
     const [{ counts, shares }, cluster] = await Promise.all([store.metrics.read(), this.#census(store)]);
@@ -154,7 +159,7 @@ export class Monitor {
     this.#pushing ??= timer(store.clock, this.#options.settings.pushMs, () => {
       this.#pushing = undefined;
       this.#run(store, () => this.#pusher.push(store.metrics));
-      // While it works, an instance says that it lives, also where nothing happens.
+      // A running instance also pushes when nothing happens, to show that it is alive.
       if (this.#isWorking) this.#armPush();
     });
   }
@@ -166,7 +171,7 @@ export class Monitor {
     });
   }
 
-  /** What waits is looked up once in the cluster; where two think that it is their turn, one of them is overwritten. */
+  /** Records the backlog, on one instance of the cluster. If two instances do so, the second overwrites the first. */
   async #look(store: Store): Promise<void> {
     const self = this.#options.self();
     const cluster = await store.instances.list();
@@ -196,14 +201,14 @@ export class Monitor {
   }
 }
 
-/** Nothing that is measured keeps a process alive. */
+/** Timers for metrics never keep the process alive. */
 function timer(clock: Clock, delayMs: number, callback: () => void): Timer {
   const armed = clock.timer(delayMs, callback);
   armed.unref?.();
   return armed;
 }
 
-/** Of those who say that they plan, the one that was heard last. */
+/** Of the instances that report planner data, the one with the most recent push. */
 const lastPlanner = (shares: readonly Shared[]): Shared | undefined =>
   shares
     .filter(({ vitals }) => vitals.planner !== undefined)

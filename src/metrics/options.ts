@@ -15,20 +15,20 @@ const READ_PREFERENCES = [
 type ScrapeMode = (typeof SCRAPE_MODES)[number];
 type MetricsReadPreference = (typeof READ_PREFERENCES)[number];
 
-/** What is measured, and how it is asked for. docs/metrics.md has the metrics. */
+/** Configures metrics. docs/metrics.md lists them. */
 export interface MonitoringOptions {
-  /** Count at all. With false `getPrometheusMetrics` answers null. Default: true. */
+  /** Collect metrics. If false, `getPrometheusMetrics` returns null. Default: true. */
   readonly enabled?: boolean;
   /**
-   * Whom an answer is about. `cluster`: all instances, whichever is asked. `local`: the one that is asked; one of them, the
-   * leader where there is one, adds what is known of the cluster only. Default: 'cluster'.
+   * What a scrape covers. `cluster`: all instances, whichever one is scraped. `local`: the scraped instance only; one
+   * instance, the leader if there is one, adds the metrics of the cluster as a whole. Default: 'cluster'.
    */
   readonly scrapeMode?: ScrapeMode;
-  /** How often an instance tells the others what it has counted, with `cluster`. Default: 60,000. */
+  /** With `cluster`: how often an instance pushes its counters to the store. Default: 60,000. */
   readonly pushIntervalMs?: Duration;
-  /** Which servers count how much work there is, on MongoDB. Default: 'secondaryPreferred'. */
+  /** On MongoDB: the read preference for counting the backlog. Default: 'secondaryPreferred'. */
   readonly readPreference?: MetricsReadPreference;
-  /** Upper bounds of the histograms' buckets, in seconds, ascending. Default: from 5 ms to half an hour. */
+  /** Upper bounds of the histogram buckets, in seconds, ascending. Default: 15 bounds from 5 ms to 30 minutes. */
   readonly buckets?: readonly number[];
 }
 

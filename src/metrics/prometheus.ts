@@ -1,11 +1,11 @@
 import type { Logger } from '../core/logger.js';
 import type { Family } from './families.js';
 
-/** The part of prom-client's registry that a scrape needs. What `getPrometheusMetrics` answers is a whole one. */
+/** The part of prom-client's `Registry` that a scrape needs. `getPrometheusMetrics` returns a complete one. */
 export interface PrometheusRegistry {
-  /** What to say as `Content-Type`. */
+  /** The value for the `Content-Type` header. */
   readonly contentType: string;
-  /** The text that Prometheus reads. */
+  /** The metrics in Prometheus's text format. */
   metrics(): Promise<string>;
   getMetricsAsJSON(): Promise<readonly object[]>;
 }
@@ -18,7 +18,7 @@ const MISSING: ReadonlySet<unknown> = new Set(['ERR_MODULE_NOT_FOUND', 'MODULE_N
 
 const load = async (): Promise<PromClient> => (await import('prom-client')) as unknown as PromClient;
 
-/** prom-client, loaded when it is first asked for; null where it is not installed, which is said once. */
+/** Loads prom-client on first use. If it is not installed, logs that once and returns null. */
 export class Prometheus {
   readonly #log: Logger;
   readonly #load: () => Promise<PromClient>;

@@ -4,9 +4,9 @@ import { KEEP_MINUTES_MS, MINUTE_MS, type MeasuredKind, type SeriesPoint } from 
 import type { Store } from '../store/port.js';
 
 export interface SeriesOptions {
-  /** The first minute. Default: an hour before `to`. */
+  /** The first minute. Default: one hour before `to`. */
   readonly from?: Date;
-  /** The last minute. Default: the present one. */
+  /** The last minute. Default: the current one. */
   readonly to?: Date;
   readonly kind?: MeasuredKind;
   readonly name?: string;
@@ -16,7 +16,7 @@ const WHERE = 'metrics.series';
 const KINDS = ['job', 'task', 'document'] as const;
 const DEFAULT_MS = 3_600_000;
 
-/** What happened in the cluster, minute by minute, for a day. */
+/** The activity of the cluster, minute by minute, for the last day. */
 export class Metrics {
   readonly #store: () => Promise<Store>;
 
@@ -25,8 +25,8 @@ export class Metrics {
   }
 
   /**
-   * What happened, over all instances, for each minute and name in which something did; in order of time, kind and name. The
-   * present minute is still growing, and what the last seconds brought may be missing.
+   * Returns the activity over all instances, one point per minute and name with any activity, ordered by time, kind and
+   * name. The current minute is still growing, and the last few seconds may be missing.
    */
   async series(options: SeriesOptions = {}): Promise<readonly SeriesPoint[]> {
     checkKeys(WHERE, options, ['from', 'to', 'kind', 'name']);
@@ -42,7 +42,7 @@ export class Metrics {
         : checkDate(WHERE, 'from', options.from);
     if (from > to)
       throw new OptionError(`${WHERE}: from (${show(from)}) must not be after to (${show(to)}).`);
-    // What is older is on its way out, whether it is still there or not.
+    // Older minutes have expired, even if the store has not deleted them yet.
     const first = Math.max(Math.floor(from.getTime() / MINUTE_MS) * MINUTE_MS, now - KEEP_MINUTES_MS);
     return metrics.series({
       from: new Date(first),

@@ -4,15 +4,15 @@ import { checkInteger, checkKeys, checkText, show } from '../core/options.js';
 import type { AuditChange, AuditEntry } from '../store/audit.js';
 import type { Store } from '../store/port.js';
 
-/** What is to be kept of something that somebody did. */
+/** A manual action to record. */
 export interface AuditInput {
-  /** Who. */
+  /** Who did it. */
   readonly actor: string;
-  /** Such as `jobs.retry`. */
+  /** The kind of action, such as `jobs.retry`. */
   readonly action: string;
   /** What it was done to, in words. */
   readonly target: string;
-  /** What came of it, in words. */
+  /** The result, in words. */
   readonly outcome: string;
   /** Any JSON, for programs. */
   readonly details?: unknown;
@@ -20,28 +20,29 @@ export interface AuditInput {
 
 export interface AuditPage {
   readonly items: readonly AuditEntry[];
+  /** The cursor of the next page; null if there is none. */
   readonly next: string | null;
 }
 
 const LONGEST = 2_000;
 const shortened = (text: string): string => (text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text);
 
-/** An entry is one line, whatever names and ids stand in it: nobody can write a second one into it. */
+/** Keeps an entry on one line, whatever names and ids it contains, so that none of them can forge a second entry. */
 const oneLine = (text: string): string =>
   shortened(text.replaceAll(/[\p{Cc}\p{Cf}\u2028\u2029]+/gu, ' ').trim() || '?');
 
-/** What an entry says from before an action until after it; where its process died in between, for ever. */
+/** The outcome of an entry while its action runs. It remains if the process dies meanwhile. */
 const BEGUN = 'begun, end unknown';
 
-/** What came of an action: the answer, and the same for the log. */
+/** The result of an action, and its description for the log. */
 export interface Done<T> {
   readonly answer: T;
   readonly outcome: string;
 }
 
 /**
- * Does something that belongs into the log. It stands there before it is done, so that nothing is done that is not there; what
- * came of it is added. A log that does not take the end does not undo what was done: `lost` hears of it.
+ * Performs an action and records it. The entry is written before the action, so that no action goes unrecorded, and its
+ * outcome is added afterwards. If the outcome cannot be written, the action stands, and `lost` gets the error.
  */
 export async function audited<T>(
   audit: Pick<Audit, 'append' | 'amend'>,
@@ -64,7 +65,7 @@ export async function audited<T>(
   }
 }
 
-/** `mill.audit`: who did what by hand, on every instance of the cluster. */
+/** `mill.audit`: the log of manual actions, shared by all instances of the cluster. */
 export class Audit {
   readonly #store: () => Promise<Store>;
   readonly #keepMs: number;
@@ -74,6 +75,7 @@ export class Audit {
     this.#keepMs = keepMs;
   }
 
+  /** Adds an entry. Texts are reduced to one line of at most 2,000 characters. */
   async append(entry: AuditInput): Promise<AuditEntry> {
     const where = 'audit.append';
     checkKeys(where, entry, ['actor', 'action', 'target', 'outcome', 'details']);
@@ -90,7 +92,7 @@ export class Audit {
     return (await this.#store()).audit.append(kept, this.#keepMs);
   }
 
-  /** For something that goes on: says what came of it so far. Undefined where there is no such entry. */
+  /** Updates an entry, for an action that is in progress. Returns undefined if there is no such entry. */
   async amend(id: string, change: AuditChange): Promise<AuditEntry | undefined> {
     checkKeys('audit.amend', change, ['outcome', 'details', 'stopRequested']);
     const outcome =
@@ -104,7 +106,7 @@ export class Audit {
     return (await this.#store()).audit.get(checkText('audit.get', 'id', id));
   }
 
-  /** The newest first. */
+  /** Returns one page of entries, newest first. `limit` is from 1 to 1,000. Default: 50. */
   async list(options: { readonly limit?: number; readonly cursor?: string } = {}): Promise<AuditPage> {
     checkKeys('audit.list', options, ['limit', 'cursor']);
     const limit = checkInteger('audit.list', 'limit', options.limit ?? 50, 1, 1_000);
@@ -126,7 +128,7 @@ function place(cursor: unknown): { readonly at: Date; readonly id: string } {
     const time = new Date(String(at));
     if (typeof id === 'string' && !Number.isNaN(time.getTime())) return { at: time, id };
   } catch {
-    // Refused below.
+    // Rejected below.
   }
   throw new OptionError(`audit.list: cursor must be \`next\` of an earlier answer, got ${show(cursor)}.`);
 }

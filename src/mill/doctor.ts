@@ -16,14 +16,14 @@ import {
 } from '../store/inspect.js';
 import type { Cluster, InstanceState, Store } from '../store/port.js';
 
-/** More than this between the server's clock and ours, and a `runAt` of ours means another moment there. */
+/** If the clocks of server and process differ by more than this, a `runAt` computed here means another moment there. */
 const MOST_SKEW_MS = 1_000;
-/** Longer lists say little more. */
+/** How many names a finding lists. */
 const MOST_NAMED = 10;
 
 /**
- * Looks at the server, at what the store made there, and at the cluster. Changes nothing. Checks are apart: one that cannot be
- * made is `skipped`, with the reason.
+ * Inspects the server, what the store created there, and the cluster. Changes nothing. Checks are independent: one that
+ * cannot be made is `skipped`, with the reason.
  */
 export async function diagnose(
   open: () => Promise<Store>,
@@ -47,7 +47,10 @@ export async function diagnose(
   return live > 0 ? all : all.map(harmless);
 }
 
-/** Nobody is alive: what looks left behind is needed again as soon as the application is started. */
+/**
+ * Replaces a destructive fix while no instance is alive: what looks left over may be needed once the application
+ * starts.
+ */
 const harmless = ({ destroys, ...finding }: Finding): Finding =>
   destroys === true
     ? {
@@ -134,7 +137,7 @@ function judgePaused({ paused }: Cluster): Verdict {
   );
 }
 
-/** Definitions in the database against what live instances run. */
+/** Compares the definitions in the database with those that live instances run. */
 async function judgeDefinitions(
   store: Store,
   cluster: Cluster,

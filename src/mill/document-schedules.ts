@@ -9,30 +9,32 @@ import type { MillSettings } from './options.js';
 import type { DocumentJobStore, DocumentPlace } from '../store/documents.js';
 import { capFor, type Depth, type Store } from '../store/port.js';
 
-/** Documents of the user's that are run when their own schedule says so. */
+/** Options of `mill.documents`: where your documents are, and how each runs when its own schedule is due. */
 export interface DocumentOptions<Doc = Record<string, unknown>> extends ScheduleOptions<Doc>, DocumentPlace {}
 
-/** What `mill.documents` answers. */
+/** What `mill.documents` returns. */
 export type DocumentSchedule<Doc = Record<string, unknown>> = Omit<Scheduler<Doc>, 'failingMs' | 'depth'>;
 
 export interface DocumentSchedulesOptions {
   readonly settings: MillSettings;
   readonly log: Logger;
-  /** The mill's store, or how it is opened. */
+  /** The mill's store, or a function that resolves to it. */
   readonly store: Store | (() => Promise<Store>);
   readonly meter: Meter;
   readonly tracer: () => Tracer | undefined;
   readonly fault: (error: unknown, where: string) => void;
 }
 
-/** A schedule with the name by which people find it: its collection, and a number where a collection has several. */
+/**
+ * A document schedule with its name: its collection, then `collection (2)` and so on for further schedules of the same.
+ */
 export interface NamedSchedule {
   readonly name: string;
   readonly schedule: DocumentSchedule;
 }
 
 const PLACE_KEYS = ['collection', 'database', 'fields', 'condition'];
-/** Trouble that lasts longer than this share of a lease is worth a word. */
+/** A failure that lasts longer than this share of a lease is reported. */
 const TROUBLE_SHARE = 2 / 3;
 
 function placed<Doc>(store: Store, place: DocumentPlace): DocumentJobStore<Doc> {
@@ -43,7 +45,7 @@ function placed<Doc>(store: Store, place: DocumentPlace): DocumentJobStore<Doc> 
   return store.documents(place) as unknown as DocumentJobStore<Doc>;
 }
 
-/** The schedulers of one mill. */
+/** The document schedules of one mill. */
 export class DocumentSchedules {
   readonly #options: DocumentSchedulesOptions;
   readonly #schedulers = new Map<Scheduler<never>, string>();
@@ -101,7 +103,7 @@ export class DocumentSchedules {
     }
   }
 
-  /** All of them, or none. */
+  /** Starts all schedules; if one cannot start, stops the others and throws its error. */
   async start(): Promise<void> {
     const starts = [...this.#schedulers.keys()].map((scheduler) => scheduler.start());
     const refused = (await Promise.allSettled(starts)).find((start) => start.status === 'rejected');
@@ -114,14 +116,14 @@ export class DocumentSchedules {
     await Promise.all([...this.#schedulers.keys()].map((scheduler) => scheduler.stop({ timeout })));
   }
 
-  /** Index advice of all of them; undefined where there are none. */
+  /** Returns the index advice for all schedules; undefined if there are none. */
   async indexFaults(): Promise<readonly string[] | undefined> {
     const schedulers = [...this.#schedulers.keys()];
     if (schedulers.length === 0) return undefined;
     return (await Promise.all(schedulers.map((scheduler) => scheduler.indexFaults()))).flat();
   }
 
-  /** What is due of each collection that runs here. */
+  /** Returns how much is due under each schedule that runs here. */
   async depths(cap: number): Promise<readonly Depth[]> {
     const limit = capFor(cap, this.#names.size);
     const found = [...this.#names].map(async ([name, scheduler]) => {
@@ -131,7 +133,7 @@ export class DocumentSchedules {
     return (await Promise.all(found)).flat();
   }
 
-  /** What has gone wrong for longer than a while, in words. */
+  /** The schedules whose store has failed for longer than `TROUBLE_SHARE` of a lease, in words. */
   get troubles(): readonly string[] {
     const limitMs = this.#options.settings.leaseMs * TROUBLE_SHARE;
     return [...this.#schedulers].flatMap(([{ failingMs }, where]) =>

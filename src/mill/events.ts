@@ -1,5 +1,5 @@
 import type { JobEvents } from '../jobs/events.js';
 import type { TaskEvents } from '../reactive/events.js';
 
-/** Everything that a mill tells. Each event carries one object, with the instance that saw it. */
+/** All events of a mill. Each carries one object, with the id of the instance that emits it. */
 export interface MillEvents extends JobEvents, TaskEvents {}

@@ -4,30 +4,39 @@ import type { Shortage, WakeUp } from '../store/port.js';
 
 export interface Health {
   readonly ok: boolean;
-  /** Why it is not ok, in words. */
+  /** Why `ok` is false, in words. */
   readonly reasons: readonly string[];
+  /** The kind of store, such as `mongodb`. */
   readonly store: string;
+  /** How this instance learns of new work; undefined while stopped. */
   readonly wakeUp: WakeUp | undefined;
   /** True while this instance plans reactive tasks for the cluster. */
   readonly leader: boolean;
-  /** How often this instance, leading, found that changes had been missed for good, and had everything looked at again. */
+  /** How often this instance, as leader, found that changes were lost for good, and requested a full reconciliation. */
   readonly historyLost: number;
   /**
-   * What has gone wrong for long, in words: with the planning of reactive tasks, on the leader, with schedules of
-   * documents, and with connections that calls have to wait for. It leaves `ok` alone: other work goes on, and a restart would mend nothing.
+   * Problems that persist, in words: with planning reactive tasks (on the leader), with document schedules, and with
+   * connections that calls have to wait for. They leave `ok` true, since other work continues and a restart would not
+   * help. Only if the store's own statements have waited for a connection for two thirds of a lease is `ok` false as
+   * well.
    */
   readonly troubles: readonly string[];
+  /** When the store last answered; undefined while stopped. */
   readonly lastContactAt: Date | undefined;
+  /** Handlers that run. */
   readonly running: number;
+  /** Work that was claimed ahead and waits for a free slot. */
   readonly buffered: number;
+  /** Handlers that run past their timeout. */
   readonly abandoned: number;
+  /** Claims so far: `empty` lost all that they tried to take to other instances, `short` lost some of it. */
   readonly claims: { readonly total: number; readonly empty: number; readonly short: number };
 }
 
-/** More silence than this share of a lease means that the store does not answer. */
+/** A store that is silent for more than this share of a lease counts as not answering. */
 const SILENT_SHARE = 2 / 3;
 
-/** What can be said of an instance; `state` is undefined where it does not run. */
+/** Returns the health of an instance; `state` is undefined if it has not started. */
 export function healthOf(
   store: string,
   state: EngineState | undefined,
@@ -72,7 +81,7 @@ function complaints(state: EngineState | undefined, { leaseMs, maxAbandoned }: M
   ];
 }
 
-/** Each has a reason of its own; a database that refuses everything would name thousands. */
+/** How many refused outcomes are named: a database that refuses everything would yield thousands. */
 const MOST_NAMED = 3;
 
 function refusals(refused: EngineState['refused']): string[] {

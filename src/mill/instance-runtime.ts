@@ -36,11 +36,14 @@ import type {
   Store,
 } from '../store/port.js';
 
-/** What an instance does: run handlers, plan reactive tasks, look after the cluster. */
+/**
+ * What an instance does: `work` runs handlers, `plan` may plan reactive tasks, `maintain` reclaims the work of dead
+ * instances and deletes expired jobs.
+ */
 export type Role = 'work' | 'plan' | 'maintain';
 const ROLES: readonly Role[] = ['work', 'plan', 'maintain'];
 
-/** The roles of an instance; all where none are given. */
+/** The roles of an instance. Default: all. */
 export function rolesOf(given: readonly Role[] = ROLES): ReadonlySet<Role> {
   if (!Array.isArray(given) || given.length === 0)
     throw new OptionError(`start: roles must be a list of ${ROLES.join(', ')}; got ${show(given)}.`);
@@ -57,15 +60,16 @@ export interface InstanceRuntimeOptions {
   readonly log: Logger;
   readonly meter: Meter;
   readonly tracer: () => Tracer | undefined;
-  /** A job has ended in this process. */
+  /** Called when a job has ended in this process. */
   readonly ended: (id: string, job: () => JobRecord) => void;
-  /** An error that no caller sees. */
+  /** Reports an error that no caller sees. */
   readonly fault: (error: unknown, where: string) => void;
 }
 
+/** How long a stop waits for each answer of the store. */
 const STOP_LIMIT_MS = 10_000;
 
-/** One turn of work, made by `start` and ended by `stop`: the engines, and those who look after the cluster. */
+/** One run of an instance, from `start` to `stop`: its engines, its lease, the reclaimer and the cleaner. */
 export class InstanceRuntime {
   readonly #options: InstanceRuntimeOptions;
   readonly #context: InstanceContext;
@@ -134,7 +138,7 @@ export class InstanceRuntime {
     };
   }
 
-  /** True while this instance plans reactive tasks. */
+  /** True while this instance is the leader, which plans reactive tasks. */
   get leads(): boolean {
     return this.#reactive?.leads === true;
   }
@@ -159,7 +163,7 @@ export class InstanceRuntime {
 
   async start(): Promise<void> {
     const { roles, definitions, store } = this.#options;
-    // Who plans and does not work needs no definition of its own: the registry has those of others.
+    // An instance that plans but does not work needs no definitions of its own: the registry has those of others.
     const plansOnly = roles.has('plan') && !roles.has('work') && store.reactive !== undefined;
     if (definitions.tasks.size > 0 || plansOnly) await this.#recruit();
     await this.#context.start();
@@ -171,12 +175,12 @@ export class InstanceRuntime {
     await this.#reactive?.start();
   }
 
-  /** A stop was asked for: a start that waits for another process gives up. */
+  /** Called when a stop is requested: a start that waits for an earlier process with this instanceId gives up. */
   hurry(): void {
     this.#context.keeper.hurry();
   }
 
-  /** A reactive task was defined while the instance runs. */
+  /** Called when a reactive task is defined while the instance runs. */
   async taskAdded(): Promise<void> {
     if (this.#reactive !== undefined) {
       await this.#reactive.added();
@@ -230,12 +234,12 @@ export class InstanceRuntime {
     return reactive;
   }
 
-  /** Something may be due: new work, or a new name. */
+  /** Called when something may be due: a new job, or a new name. */
   notify(): void {
     this.#engine.notify();
   }
 
-  /** A slot for a job that is about to be stored; undefined where it has to queue. */
+  /** Takes a free slot for a job that is about to be stored; undefined if the job has to queue. */
   reserve(name: string, id: string): Reservation<JobRecord> | undefined {
     return this.#engine.reserve(name, id);
   }
@@ -243,7 +247,7 @@ export class InstanceRuntime {
   async stop(timeoutMs: number): Promise<void> {
     const { store, fault, log } = this.#options;
     const resigned = this.#reactive?.resign().catch((error: unknown) => fault(error, 'resign'));
-    // All at once: nothing new is started while leadership is handed over.
+    // In parallel: no new work starts while the leader resigns.
     const [jobs, tasks] = await Promise.all([
       this.#engine.stop(timeoutMs),
       this.#reactive?.stop(timeoutMs),
@@ -254,7 +258,7 @@ export class InstanceRuntime {
     const unrecorded = ends.reduce((sum, end) => sum + (end?.unrecorded ?? 0), 0);
     const goodbye = this.#context.stop();
     goodbye.catch((error: unknown) => fault(error, 'deregister'));
-    // Bounded: a store that does not answer must not hold up the end.
+    // Bounded: a store that does not answer must not hold up the stop.
     await within(store.clock, STOP_LIMIT_MS, goodbye);
     if (this.#reclaimer !== undefined) await within(store.clock, STOP_LIMIT_MS, this.#reclaimer.stop());
     this.#cleaner?.stop();
@@ -329,12 +333,14 @@ export class InstanceRuntime {
     return clusterTurn(store.locks, settings.instanceId, what);
   }
 
-  /** An instance with jobs only cannot hand on tasks. It buries a dead instance that holds none, and leaves the others. */
+  /**
+   * An instance without reactive tasks cannot reclaim any, so it buries a dead instance only if that holds no tasks.
+   */
   async #mayBury(instance: InstanceState): Promise<boolean> {
     const { store, definitions } = this.#options;
     if (this.#reactive !== undefined || instance.tasks.length === 0) return true;
     const tasks = store.reactive?.tasks(() => definitions.plans);
-    // It may lack the right to read them.
+    // This instance may lack the privilege to read the tasks: then it leaves the dead instance to others.
     const held = await tasks?.heldBy(instance, 1).catch(() => undefined);
     return held?.length === 0;
   }

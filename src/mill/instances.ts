@@ -1,27 +1,27 @@
 import type { InstanceDetails, Store } from '../store/port.js';
 
-/** One instance of the cluster, as people look at it. */
+/** One instance of the cluster, for display. */
 export interface MillInstance {
   readonly instanceId: string;
   readonly host: string;
   readonly pid: number;
-  /** Names of the jobs that it runs. */
+  /** Names of the jobs that it runs, sorted. */
   readonly names: readonly string[];
-  /** Names of the reactive tasks that it runs. */
+  /** Names of the reactive tasks that it runs, sorted. */
   readonly tasks: readonly string[];
-  /** Its lease holds. One that is not alive is being handed on by the others. */
+  /** True while its lease is valid. The others reclaim the work of an instance that is not alive. */
   readonly alive: boolean;
-  /** It plans reactive tasks for all. */
+  /** True if it plans reactive tasks for the cluster. */
   readonly leader: boolean;
-  /** How long its lease still holds; 0 where it does not. */
+  /** How long its lease is still valid; 0 if it is not. */
   readonly leaseLeftMs: number;
-  /** How many handlers it runs at once; absent where it is of an older version. */
+  /** How many handlers it runs at once; absent if it runs an older version. */
   readonly slots?: number;
 }
 
 export const isAlive = ({ dead, leftMs }: InstanceDetails): boolean => !dead && leftMs > 0;
 
-/** The live ones first, by their ids. */
+/** Returns the instances of the cluster, live ones first, then by id. */
 export async function instancesOf(store: Store): Promise<readonly MillInstance[]> {
   const { cluster, instances } = await store.instances.describe();
   return instances

@@ -4,7 +4,7 @@ import { show } from '../core/options.js';
 import type { JobDefinition } from '../jobs/definition.js';
 import type { EnqueuedJob, EnqueueOptions, Enqueuer, ScheduleOptions } from '../jobs/enqueuer.js';
 
-/** A job type: its name with its payload's type, ready to be asked for. */
+/** A job's name with its payload type, ready to enqueue: what `mill.job` returns. */
 export interface JobType<Input, Tx> {
   readonly name: string;
   enqueue(data: Input, options?: EnqueueOptions<Tx>): Promise<EnqueuedJob<Input>>;
@@ -15,12 +15,12 @@ export interface JobType<Input, Tx> {
   schedule(cron: string, data: Input, options?: ScheduleOptions): Promise<Job<Input>>;
 }
 
-/** A payload may be left out only where its type allows that. */
+/** The payload may be left out only if its type includes undefined. */
 export type Payload<Input, Rest extends readonly unknown[]> = undefined extends Input
   ? [data?: Input, ...rest: Rest]
   : [data: Input, ...rest: Rest];
 
-/** One job of `enqueueMany`. */
+/** One item of `enqueueMany`. */
 export type NamedItem<Tx> = { readonly name: string; readonly data?: unknown } & EnqueueOptions<Tx>;
 
 export function checkItems<T extends object>(items: readonly T[]): readonly T[] {

@@ -13,31 +13,33 @@ export interface LifecycleOptions {
   readonly locks: Locks;
   readonly results: Results;
   readonly monitor: Monitor;
-  /** Makes a turn of work, with the store opened, and starts nothing. */
+  /** Opens the store and creates the runtime of an instance, without starting it. */
   readonly shift: (roles: ReadonlySet<Role>) => Promise<InstanceRuntime>;
-  /** Lets go of the store. */
+  /** Releases the store. */
   readonly close: () => Promise<void>;
   readonly started: () => void;
-  /** Tells listeners; what they still have to do is given to `waitUntil`. */
+  /** Notifies listeners of a stop, which waits for the promises that they pass to `waitUntil`. */
   readonly stopping: (waitUntil: (work: Promise<unknown>) => void) => void;
 }
 
 export interface StartOptions {
+  /** What this instance does. Default: all roles. */
   readonly roles?: readonly Role[];
 }
 
 export interface StopOptions {
+  /** How long to wait for running handlers before their signals abort. Default: `shutdownTimeout`. */
   readonly timeout?: Duration;
 }
 
 /**
- * Starting and stopping of a mill. Both may be called at any time and again: a second start joins the first, a start
- * after a stop waits for its end, a stop waits for the start under way.
+ * Starts and stops a mill. Both can be called at any time, and repeatedly: a second start joins the first, a start
+ * waits for a stop in progress, and a stop waits for a start in progress.
  */
 export class Lifecycle {
   readonly #options: LifecycleOptions;
   #runtime: InstanceRuntime | undefined;
-  /** The shift whose start is, or was, under way. */
+  /** The runtime whose start is in progress or has finished. */
   #beginning: InstanceRuntime | undefined;
   #starting: Promise<void> | undefined;
   #stopping: Promise<void> | undefined;
@@ -46,12 +48,12 @@ export class Lifecycle {
     this.#options = options;
   }
 
-  /** The turn of work; undefined while nothing runs. */
+  /** The running instance; undefined while stopped. */
   get runtime(): InstanceRuntime | undefined {
     return this.#runtime;
   }
 
-  /** The start that was made, or is under way; undefined where there is none. */
+  /** The start that is in progress or has succeeded; undefined while stopped. */
   get starting(): Promise<void> | undefined {
     return this.#starting;
   }
@@ -59,7 +61,7 @@ export class Lifecycle {
   async start(options: StartOptions): Promise<void> {
     checkKeys('start', options, ['roles']);
     const roles = rolesOf(options.roles);
-    // Only where there is a stop to wait for: a stop right after this call must find the start under way.
+    // Awaits only if a stop is in progress: a stop right after this call must see `#starting`.
     if (this.#stopping !== undefined) await this.#stopping;
     this.#starting ??= this.#begin(roles);
     await this.#starting;
@@ -83,7 +85,7 @@ export class Lifecycle {
     } catch (error) {
       this.#starting = undefined;
       this.#beginning = undefined;
-      // A schedule of documents that cannot start ends what was begun before it.
+      // A document schedule that cannot start stops what was started before it.
       await this.#runtime?.stop(0);
       this.#runtime = undefined;
       throw error;
@@ -109,7 +111,7 @@ export class Lifecycle {
     this.#runtime = undefined;
     this.#starting = undefined;
     results.stop();
-    // The last words, while the store is open.
+    // Pushes the last metrics while the store is still open.
     await monitor.stop();
     await close();
   }

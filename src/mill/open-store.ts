@@ -3,24 +3,24 @@ import { OptionError } from '../core/errors.js';
 import { show } from '../core/options.js';
 import type { Store } from '../store/port.js';
 
-/** What a URL does not say. Each is for the stores that have such a thing, and nothing to the others. */
+/** Settings that a URL does not carry. Stores that a setting does not concern ignore it. */
 export interface OpenOptions {
   /** PostgreSQL and embedded: the schema. Default: `tidemill`. */
   readonly schema?: string;
-  /** PostgreSQL: connections of the pool. Default: 10. */
+  /** PostgreSQL: the size of the connection pool. Default: 10. */
   readonly connections?: number;
-  /** MongoDB: the database, in the place of the URL's. */
+  /** MongoDB: the database. Default: the one in the URL. */
   readonly database?: string;
   /** MongoDB: the names of collections. */
   readonly collections?: Readonly<Partial<Record<'jobs' | 'globals' | 'metrics' | 'audit', string>>>;
   /**
-   * For tools, which make neither indexes nor a schema. `work` refuses a schema that is not there, or not of this version;
-   * `inspect` takes what it finds. Default: neither, so that what is missing is made.
+   * For tools, which must create neither indexes nor a schema. `work` rejects an SQL schema that is missing or of
+   * another version; `inspect` accepts whatever it finds. Default: neither; missing indexes or schemas are created.
    */
   readonly visit?: 'work' | 'inspect';
 }
 
-/** A store from its URL. Drivers are loaded only here, and only the one that is needed. */
+/** Creates a store from its URL. Only the driver that it needs is loaded. */
 export async function openStore(url: string, options: OpenOptions = {}): Promise<Store> {
   const { schema, connections, database, collections, visit } = options;
   const sql = {
@@ -54,19 +54,21 @@ export async function openStore(url: string, options: OpenOptions = {}): Promise
   return memory();
 }
 
-/** The folder of a `file:` URL: `file:./dir` and `file:dir` are relative to where the process runs; `file:///dir` is a URL like any other. */
+/**
+ * The folder of a `file:` URL: `file:./dir` and `file:dir` are relative to the working directory, `file:///dir` is not.
+ */
 export const folderOf = (url: string): string =>
   url.startsWith('file://') ? fileURLToPath(url) : url.slice('file:'.length);
 
 const KNOWN_URL = /^(?:mongodb(?:\+srv)?:\/\/.|postgres(?:ql)?:\/\/.|file:.|embedded:$|memory:)/u;
 
-/** Refuses what is neither a store nor a URL that `openStore` can open. */
+/** Throws for anything that is neither a store nor a URL that `openStore` accepts. */
 export function checkStore(store: unknown): void {
   const known =
     'an opened store (mongodb({ … }), postgres({ … }), embedded({ … }), memory()), or a URL: ' +
     "'mongodb://host/db', 'postgres://host/db', 'file:./dir', 'embedded:' or 'memory:'";
   if (typeof store === 'string' ? KNOWN_URL.test(store) : isStore(store)) return;
-  // A URL, or what was meant as one, may carry a password: only its beginning is shown.
+  // The text may contain a password, even if it is no valid URL: only its beginning is shown.
   const shown = typeof store === 'string' ? show(store.split(/[:/@]/u)[0] ?? '') : show(store);
   throw new OptionError(`new Tidemill: store must be ${known}; got ${shown}.`);
 }

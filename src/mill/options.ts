@@ -12,35 +12,43 @@ import { checkStore } from './open-store.js';
 import { OptionError } from '../core/errors.js';
 
 export interface TidemillOptions<S extends Store = Store> {
-  /** An opened store, or a URL: `mongodb://…`, `postgres://…`, `file:./dir` or `memory:`. */
+  /**
+   * A store, such as `mongodb({ … })`, or a URL: `mongodb://…`, `postgres://…`, `file:./dir`, `embedded:` or `memory:`.
+   */
   readonly store: S | string;
-  /** Names this process in the store. Default: host name, pid and random letters. */
+  /** Names this instance in the store; unique in the cluster. Default: host name, pid and eight random hex digits. */
   readonly instanceId?: string;
-  /** How many handlers may run at once on this instance, over all names. Default: 50. */
+  /** How many handlers of jobs and reactive tasks may run at once on this instance, over all names. Default: 50. */
   readonly concurrency?: number;
-  /** How long this process may be silent before others take its work over. Default: '30s'. */
+  /** How long this instance may be silent before others take over its work; at least 500 ms. Default: '30s'. */
   readonly leaseDuration?: Duration;
-  /** Shortest and longest wait between two looks for work. Default: `{ min: '100ms', max: '5s' }`. */
+  /**
+   * Shortest and longest wait between two polls for work. Default: `{ min: '100ms', max: '5s' }`; if the store sends no
+   * notifications, `max` is 1 s, or `min` if that is longer.
+   */
   readonly pollInterval?: { readonly min?: Duration; readonly max?: Duration };
-  /** How long `stop()` waits for running handlers. Default: '30s'. */
+  /** How long `stop()` waits for running handlers before their signals abort. Default: '30s'. */
   readonly shutdownTimeout?: Duration;
-  /** Take over the work of dead processes. Default: true. */
+  /** Reclaim the work of dead instances. If false here, another instance must do it. Default: true. */
   readonly recoverStaleJobs?: boolean;
-  /** How long finished jobs are kept. Default: completed and cancelled '7d', failed '30d'. */
+  /** How long finished jobs are kept. Default: '7d' for completed and cancelled, '30d' for failed. */
   readonly retention?: Retention;
-  /** How long entries of the audit log are kept. Default: '90d'. */
+  /** How long audit log entries are kept. Default: '90d'. */
   readonly auditRetention?: Duration;
-  /** Attempts kept in a job's history; 0 keeps none. Default: 5. */
+  /** How many attempts a job's history keeps; 0 keeps none. Default: 5. */
   readonly executionHistoryLimit?: number;
-  /** Handlers past their timeout that still run: at this many, nothing new is claimed. Default: `concurrency`. */
+  /** Claim nothing new while this many handlers run past their timeout. Default: `concurrency`. */
   readonly maxAbandoned?: number;
-  /** Settings of reactive tasks. */
+  /** Options of reactive tasks. */
   readonly reactive?: ReactiveOptions;
-  /** What is measured. */
+  /** Options of metrics. */
   readonly monitoring?: MonitoringOptions;
-  /** Make spans where `@opentelemetry/api` is installed. Default: true. */
+  /** Create OpenTelemetry spans if `@opentelemetry/api` is installed. Default: true. */
   readonly tracing?: boolean;
-  /** Shaped like pino. Default: warnings and errors to console.error, at most a line in ten seconds; `false` = silence. */
+  /**
+   * A logger with the methods of pino, or `false` for none. Default: warnings and errors go to console.error, at most
+   * one line in ten seconds.
+   */
   readonly logger?: Logger | false;
 }
 
@@ -78,7 +86,7 @@ const KEYS = [
   'tracing',
   'logger',
 ];
-/** Without notifications the poll alone decides how late work is, so it may not grow as long by default. */
+/** The longest default poll interval without notifications: then polling alone decides how late work starts. */
 const POLL_ALONE_MS = 1_000;
 
 export function checkMillOptions(options: TidemillOptions): MillSettings {

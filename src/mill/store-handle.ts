@@ -3,15 +3,15 @@ import { reactiveOf } from '../reactive/reactive-of.js';
 import type { Store, TransactionOf } from '../store/port.js';
 
 export interface StoreHandleOptions {
-  /** Where coordination documents live, as the mill was told; else the store decides. */
+  /** The collection of coordination documents, if the mill has that option; otherwise the store decides. */
   readonly globals: string | undefined;
-  /** What has to have ended before the first call goes on. */
+  /** Awaited by the first `open`. */
   readonly ready: Promise<unknown>;
-  /** Called each time that it is open. */
+  /** Called by every `open`, also if the store was open already. */
   readonly opened: (store: Store) => void;
 }
 
-/** The store of one mill: opened with the first call that needs it, and again after a stop. */
+/** The store of one mill. It opens on the first call that needs it, and again after a stop. */
 export class StoreHandle<S extends Store> {
   readonly #given: S | string;
   readonly #options: StoreHandleOptions;
@@ -27,12 +27,12 @@ export class StoreHandle<S extends Store> {
     return typeof this.#given === 'string' ? (this.#given.split(':')[0] ?? '') : this.#given.kind;
   }
 
-  /** The store, where it was not given as a URL. */
+  /** The store object, unless the mill was given a URL. */
   get given(): S | undefined {
     return typeof this.#given === 'string' ? undefined : this.#given;
   }
 
-  /** The store itself, opened or not. */
+  /** Returns the store without opening it. */
   resolve(): Promise<Store<TransactionOf<S>>> {
     this.#resolved ??= (
       typeof this.#given === 'string' ? openStore(this.#given) : Promise.resolve(this.#given)

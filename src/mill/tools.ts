@@ -1,4 +1,4 @@
-/** What clients of the front door share with it. It is no part of the package's interface. */
+/** Helpers that the dashboard and the command line share with the front door. Not part of the public interface. */
 export { audited, type Done } from './audit.js';
 export { hideParameters, hideUserinfo, SECRET_PARAMETER, urlParts } from '../core/text/credentials.js';
 export { reasonOf } from '../core/errors.js';

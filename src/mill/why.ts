@@ -5,22 +5,22 @@ import type { FoundTask, Tasks } from '../reactive/manage/manager.js';
 import { reactiveOf } from '../reactive/reactive-of.js';
 import type { Capacity, InstanceDetails, Store } from '../store/port.js';
 
-/** What keeps a piece of work from running. */
+/** A reason why a job or a reactive task is not running. */
 export interface Reason {
   readonly code: 'paused' | 'not-due' | 'no-instance' | 'limit-reached' | 'throttled' | 'leased' | 'waiting';
-  /** A whole sentence, for people. */
+  /** A full sentence, for people. */
   readonly text: string;
-  /** When it will be over by itself, where that is known. */
+  /** When the reason ends by itself, if that is known. */
   readonly until?: Date;
 }
 
-/** A job by its id, or a reactive task by the `id` that `tasks.find` answers. */
+/** A job by its id, or a reactive task by the `id` that `tasks.find` returns. */
 export interface WhyTarget {
   readonly kind: 'jobs' | 'tasks';
   readonly id: string;
 }
 
-/** A piece of work that waits, whichever its kind. */
+/** A pending job or reactive task. */
 interface Waiting {
   readonly kind: 'jobs' | 'tasks';
   readonly name: string;
@@ -30,7 +30,7 @@ interface Waiting {
 
 const RUNNING_COUNTED = 10_000;
 
-/** `mill.why`: reads what claims go by, and says it in words. */
+/** `mill.why`: reads what claims depend on, and explains it in words. */
 export class Why {
   readonly #store: () => Promise<Store>;
   readonly #tasks: Tasks;
@@ -92,7 +92,7 @@ export class Why {
     return [{ ...reason('throttled', text), until }];
   }
 
-  /** Only those who know the filter and the projection that documents are planned by run a task. */
+  /** Live instances that may run a task: those whose filter and projection are the ones in force. */
   async #able(
     store: Store,
     { task }: FoundTask,
@@ -143,7 +143,7 @@ function notDue({ dueAt, failed }: Waiting): Reason {
   return { ...reason('not-due', `It is not due until ${dueAt.toISOString()}.${after}`), until: dueAt };
 }
 
-/** One without a word about its capacity may have room. */
+/** The limit of an instance for a name; infinite if it does not report its capacity, since it may have room. */
 const limitOf = ({ kind, name }: Waiting, capacity: Capacity | undefined): number =>
   capacity?.[kind].find(([one]) => one === name)?.[1] ?? Infinity;
 
@@ -158,7 +158,7 @@ const runners = (
       kind === 'jobs' ? names.includes(name) : tasks.some(({ task }) => task === name),
     );
 
-/** It runs, unless whoever holds it is dead. */
+/** Work that is held runs, unless its holder is dead or unknown. */
 function held(holder: string | undefined, instances: readonly InstanceDetails[]): readonly Reason[] {
   if (instances.some((one) => one.instanceId === holder && isAlive(one))) return [];
   const who =

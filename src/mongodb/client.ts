@@ -1,18 +1,20 @@
 import { MongoClient } from 'mongodb';
 
-/** For connections that do not answer any more: the driver waits for ever by default. */
+/** Timeouts for connections that stop responding; by default, the driver waits forever. */
 const LIMITS = {
   /** Longer than the awaited `getMore` of a change stream, which takes ten seconds. */
   socketTimeoutMS: 30_000,
-  /** Shorter than that: when a connection was given up, those that froze beside it are too old for the retry. */
+  /**
+   * Shorter than `socketTimeoutMS`: when one connection times out, others that froze with it are too old for the retry.
+   */
   maxIdleTimeMS: 20_000,
-  /** Also of the driver's monitoring, which gives up all connections to a server that is gone. */
+  /** Also limits the driver's monitoring, which drops all connections to a server that is gone. */
   connectTimeoutMS: 10_000,
 } as const;
 
 const names = (uri: string, option: string): boolean => new RegExp(`[?&]${option}=`, 'iu').test(uri);
 
-/** What the uri says comes first. */
+/** Leaves out the limits that the uri sets. */
 const limitsOf = (uri: string): Partial<typeof LIMITS> =>
   Object.fromEntries(Object.entries(LIMITS).filter(([option]) => !names(uri, option)));
 

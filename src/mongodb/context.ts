@@ -11,29 +11,32 @@ import type { ServerClock } from '../core/server-clock.js';
 import type { JobDocument } from './jobs/document.js';
 import { classifyError } from './errors.js';
 
-/** What every query file needs: the open collections and the facts about the server. */
+/** Shared by all query files: the open collections and facts about the server. */
 export interface Mongo {
   readonly client: MongoClient;
   readonly jobs: Collection<JobDocument>;
   readonly globals: Collection<GlobalDocument>;
   readonly metrics: Collection<MetricsDocument>;
   readonly audit: Collection<AuditDocument>;
-  /** What every collection is opened with. */
+  /** The options that every collection is opened with. */
   readonly options: CollectionOptions;
   readonly clock: ServerClock;
-  /** Behind mongos: jobs carry a `part`, and writes by id name it. */
+  /** True behind mongos: jobs carry a `part`, and writes by id include it. */
   readonly sharded: boolean;
-  /** The newest wire version that the server speaks: it tells which commands there are. */
+  /** The newest wire version that the server supports; it tells which commands exist. */
   readonly wire: number;
-  /** A replica set or a sharded cluster: only those have transactions. */
+  /** True for a replica set or a sharded cluster; a standalone server has no transactions. */
   readonly transactions: boolean;
 }
 
-/** Coordination documents: instances, paused names, locks, and what the planner of reactive tasks has to remember. */
+/** An entry of the audit log. */
 export interface AuditDocument extends Document {
   _id: string;
 }
 
+/**
+ * A coordination document: an instance, a paused name, a lock, or what the planner of reactive tasks has to remember.
+ */
 export interface GlobalDocument extends Document {
   _id: string;
   kind:
@@ -50,17 +53,18 @@ export interface GlobalDocument extends Document {
 }
 
 /**
- * Measures: one document with the counts of the cluster and what each instance says of itself, so that whoever reads sees
- * one state of them; and one per instance and minute.
+ * Metrics. One document holds the counts of the cluster and the latest report of each instance, so that a reader sees
+ * one consistent state. Each minute has further documents: one per instance, and one for the backlog.
  */
 export interface MetricsDocument extends Document {
   _id: string;
 }
 
 /**
- * How values are written and read, whatever the user's client does. Statements on a database do not inherit them. Bytes keep
- * their subtype, without which no id of them is found again, and a regular expression that JavaScript cannot read is no
- * reason to read nothing; `values.ts` makes of both what users see.
+ * How values are written and read, whatever the user's client is set to. Commands on a database do not inherit the
+ * options of a collection, so they pass these explicitly. Binary data keeps its subtype; without it, a binary id would
+ * not be found again. Regular expressions are read as BSON types: JavaScript cannot parse all of them, and an error
+ * would make the whole document unreadable. `values.ts` converts both to what users see.
  */
 export const BSON_OPTIONS: BSONSerializeOptions = {
   ignoreUndefined: true,
@@ -76,7 +80,7 @@ export const BSON_OPTIONS: BSONSerializeOptions = {
   enableUtf8Validation: true,
 };
 
-/** Every statement names its own concerns and BSON options, so that a user's connection options change nothing. */
+/** Sets read preference, concerns and BSON options, so that those of the user's connection have no effect. */
 export const collectionOptions = (writeConcern: WriteConcernSettings): CollectionOptions => ({
   readPreference: 'primary',
   readConcern: { level: 'local' },
@@ -84,7 +88,10 @@ export const collectionOptions = (writeConcern: WriteConcernSettings): Collectio
   ...BSON_OPTIONS,
 });
 
-/** Runs a statement outside any transaction and sorts what it throws. */
+/**
+ * Runs a statement and classifies its error. Not for statements in a caller's transaction, whose errors must keep the
+ * driver's labels.
+ */
 export async function run<T>(what: string, statement: () => Promise<T>, outcomeUnknown = false): Promise<T> {
   try {
     return await statement();
@@ -93,7 +100,7 @@ export async function run<T>(what: string, statement: () => Promise<T>, outcomeU
   }
 }
 
-/** Any user's value inside a pipeline goes through here: `$` in it must mean nothing. */
+/** Wraps a user's value for a pipeline, so that a `$` in it is not interpreted. */
 export const literal = (value: unknown): Document => ({ $literal: value });
 
 export function needTransactions(mongo: Mongo): void {

@@ -1,4 +1,4 @@
-/** Documents whose ids come back as they are stored. */
+/** Reads documents with their ids exactly as they are stored. */
 import {
   BSON,
   type AggregateOptions,
@@ -12,17 +12,17 @@ import {
 } from 'mongodb';
 
 /**
- * A subdocument that no JavaScript object can hold in its own order: objects move keys such as `2024` to their front, and to
- * MongoDB another order is another value. The driver writes a Map in the order of its entries.
+ * A subdocument whose key order a JavaScript object cannot keep: objects move keys such as `2024` to the front, and to
+ * MongoDB a different order is a different value. The driver writes a Map in the order of its entries.
  */
 export class OrderedDocument extends Map<string, unknown> {
-  /** For people and for JSON, where order means nothing. */
+  /** For display and for JSON, where the order does not matter. */
   toJSON(): object {
     return Object.fromEntries(this);
   }
 }
 
-/** How values that are sent back are read: 64-bit numbers, bytes and regular expressions keep their type. */
+/** How to read values that are sent back: 64-bit integers, binary data and regular expressions keep their type. */
 export const EXACT = { promoteLongs: false, promoteBuffers: false, bsonRegExp: true } as const;
 
 const INTEGER_LIKE = /^(?:0|[1-9]\d*)$/u;
@@ -31,21 +31,24 @@ const EMBEDDED: ReadonlySet<number> = new Set([3, 4]);
 const isPlain = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
 
-/** Few ids are subdocuments at all: the bytes are looked at only for those that may have been reordered. */
+/**
+ * Reports whether the driver may have reordered a value. Few ids are subdocuments at all, so the bytes are parsed only
+ * for those.
+ */
 function mayBeReordered(value: unknown): boolean {
   if (Array.isArray(value)) return value.some(mayBeReordered);
   if (!isPlain(value)) return false;
   return Object.entries(value).some(([key, item]) => INTEGER_LIKE.test(key) || mayBeReordered(item));
 }
 
-/** Whether a value has a Map in it, whose order no text of JSON keeps. */
+/** Reports whether a value contains a Map, whose order JSON does not keep. */
 export function isOrdered(value: unknown): boolean {
   if (value instanceof Map) return true;
   if (Array.isArray(value)) return value.some(isOrdered);
   return isPlain(value) && Object.values(value).some(isOrdered);
 }
 
-/** The text of a document that no other has. What JSON would reorder is told by its bytes. */
+/** Returns a text that no other document has. A document that JSON would reorder is encoded as its bytes. */
 export const exactText = (document: Document): string =>
   isOrdered(document)
     ? JSON.stringify({ bytes: Buffer.from(BSON.serialize(document)).toString('base64') })
@@ -53,7 +56,7 @@ export const exactText = (document: Document): string =>
 
 interface Element {
   readonly name: string;
-  /** The bytes of a subdocument or a list. */
+  /** The bytes of a subdocument or an array. */
   readonly inner?: Uint8Array;
 }
 
@@ -64,7 +67,7 @@ function elementsOf(bytes: Uint8Array): Element[] {
   }));
 }
 
-/** The value that `bytes` hold, in their order; `value` is how the driver reads them. */
+/** Returns the value that `bytes` hold, in their order; `value` is how the driver reads them. */
 function inOrder(bytes: Uint8Array, value: unknown): unknown {
   if (!Array.isArray(value) && !isPlain(value)) return value;
   const elements = elementsOf(bytes);
@@ -79,7 +82,7 @@ function inOrder(bytes: Uint8Array, value: unknown): unknown {
     : new OrderedDocument(entries);
 }
 
-/** Reads a document with the fields that are ids, or lists of them, in their own order. */
+/** Reads a document. The given fields, which hold ids or lists of ids, keep their stored order. */
 export function readExact(
   bytes: Uint8Array,
   options: BSONSerializeOptions,
@@ -96,12 +99,14 @@ export function readExact(
   return document;
 }
 
-/** An id out of a list that was asked for as bytes: a subdocument is still its bytes, anything else is itself. */
+/**
+ * Reads an id from a list that was requested as bytes: a subdocument is still bytes, any other id is already a value.
+ */
 export function exactId(id: unknown): unknown {
   return id instanceof Uint8Array ? inOrder(id, BSON.deserialize(id, EXACT)) : id;
 }
 
-/** A row of a cursor, or an answer, that was asked for as bytes. */
+/** Reads a row of a cursor, or a single result, that was requested as bytes. */
 export const exactRow =
   (options: BSONSerializeOptions, fields?: readonly string[]) =>
   (row: object): Document =>
@@ -109,7 +114,7 @@ export const exactRow =
 
 export const RAW = { raw: true } as const;
 
-/** As `collection.find`, with exact ids. */
+/** Like `collection.find`, with exact ids. */
 export const findExact = <T extends Document>(
   collection: Collection<T>,
   filter: Filter<T>,
@@ -120,12 +125,12 @@ export const findExact = <T extends Document>(
   return collection.find(filter, { ...options, ...RAW }).map((row) => read(row) as T);
 };
 
-/** A collection of documents of any type. */
+/** Accepts a collection of any document type. */
 interface Aggregating {
   aggregate(pipeline: Document[], options: AggregateOptions): AggregationCursor;
 }
 
-/** As `collection.aggregate`, with exact ids in the fields that have some. */
+/** Like `collection.aggregate`, with exact ids in the given fields. Default: `_id`. */
 export const aggregateExact = (
   collection: Aggregating,
   pipeline: Document[],

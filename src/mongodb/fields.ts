@@ -7,15 +7,18 @@ export const rangeQuery = ({ from, to }: TimeRange): Document => ({
   ...(to === undefined ? {} : { $lte: to }),
 });
 
-/** What a value may be in a document: 24 hex digits may stand for an ObjectId, since people see both alike. */
+/**
+ * Returns the stored values that a given value may stand for. 24 hex digits may also be an ObjectId, since the two look
+ * alike to people.
+ */
 export const spelled = (value: Scalar): readonly unknown[] =>
   typeof value === 'string' && /^[0-9a-f]{24}$/iu.test(value) ? [value, new ObjectId(value)] : [value];
 
-/** Null is null, and not "missing". */
+/** Null matches null only, not a missing field. */
 const condition = (value: Scalar): Document =>
   value === null ? { $type: 'null' } : { $in: [...spelled(value)] };
 
-/** Paths and values, checked before, as a query; none of them is ever read as an operator. */
+/** Turns paths and values, which are already checked, into a query. No value is ever read as an operator. */
 export const fieldsQuery = (fields: FieldValues, below?: string): Document =>
   Object.fromEntries(
     Object.entries(fields).map(([path, value]) => [

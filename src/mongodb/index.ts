@@ -1,4 +1,7 @@
-/** The MongoDB store: replica sets and sharded clusters, MongoDB 6.0 or newer. */
+/**
+ * The MongoDB store: MongoDB 6.0 or newer, as a replica set or a sharded cluster. On a standalone server it works
+ * without wake-ups, transactions and reactive tasks.
+ */
 import { MongodbStore, type MongodbOptions } from './store.js';
 
 export function mongodb(options: MongodbOptions): MongodbStore {

@@ -2,7 +2,7 @@ import { BSON, type Collection, type Document } from 'mongodb';
 import { StoreError } from '../core/errors.js';
 import { isMissing, isUnanswered } from './errors.js';
 
-/** Every date is at least this. */
+/** The earliest date that there is. */
 const EARLIEST = new Date(-8_640_000_000_000_000);
 
 export interface IndexPlan {
@@ -13,10 +13,10 @@ export interface IndexPlan {
   readonly expireAfterSeconds?: number;
 }
 
-/** The condition that makes the `due` index the only one for looking ahead, and keeps it out of claims (ADR 3). */
+/** The condition that makes the `due` index the only one that serves a peek, and keeps it out of claims (ADR 3). */
 export const ANY_DATE: { readonly $gte: Date } = { $gte: EARLIEST };
 
-/** Each index with the queries it serves. Finished work sits in the last four only. */
+/** Every index with the queries it serves. Finished one-off jobs are in the last four only. */
 export function jobIndexes(sharded: boolean): readonly IndexPlan[] {
   const pending = { status: 'pending' } as const;
   return [
@@ -26,7 +26,7 @@ export function jobIndexes(sharded: boolean): readonly IndexPlan[] {
       key: { v: 1, name: 1, status: 1, priority: -1, nextRunAt: 1, _id: 1 },
       partialFilterExpression: pending,
     },
-    // look: the earliest due time of each name; find pending jobs by nextRunAt.
+    // peek, depths: the earliest due times of each name; find pending jobs by nextRunAt.
     {
       name: 'tidemill_due',
       key: { name: 1, status: 1, nextRunAt: 1, _id: 1, v: 1 },
@@ -39,13 +39,13 @@ export function jobIndexes(sharded: boolean): readonly IndexPlan[] {
       unique: true,
       partialFilterExpression: { uniqueKey: { $type: 'string' }, status: { $in: ['pending', 'processing'] } },
     },
-    // heartbeat, reclaim, stale detection, shutdown: the work in flight, by holder and age.
+    // heartbeat, reclaim, strays, handing back: the work in flight, by holder and age.
     {
       name: 'tidemill_held',
       key: { claimedBy: 1, lockedAt: 1 },
       partialFilterExpression: { status: 'processing' },
     },
-    // schedules: list and look-up of recurring jobs.
+    // schedules: list and look up recurring jobs.
     {
       name: 'tidemill_schedules',
       key: { name: 1, scheduleKey: 1 },
@@ -67,14 +67,14 @@ export function jobIndexes(sharded: boolean): readonly IndexPlan[] {
   ];
 }
 
-/** A lock that nobody has taken for so long is forgotten. */
+/** How long after the end of its lease, or after its release, a lock is deleted. */
 const LOCK_KEPT_SECONDS = 7 * 86_400;
 
-/** Coordination. Locks may be very many, and nothing else may have to read past them. */
+/** Coordination. There may be very many locks, so no other query may have to read past them. */
 export const globalsIndexes: readonly IndexPlan[] = [
-  // who is alive, what is paused, which tasks there are: everything that is asked for by its kind.
+  // instances, pauses, tasks: every query by kind.
   { name: 'tidemill_kind', key: { kind: 1 } },
-  // a lock that is held has the end of its lease before it, and is never deleted.
+  // locks: delete old ones. The lease of a held lock ends in the future, so a held lock is never deleted.
   {
     name: 'tidemill_locks',
     key: { leaseUntil: 1 },
@@ -91,8 +91,8 @@ export const globalsIndexes: readonly IndexPlan[] = [
 ];
 
 /**
- * On a large collection that may take longer than a connection waits for an answer. The server goes on building, and the next
- * call waits for the same indexes.
+ * Creates the indexes. On a large collection that may take longer than a connection waits for a response. The server
+ * continues to build them, and the next call waits for the same indexes.
  */
 export async function createIndexes(collection: Collection, plans: readonly IndexPlan[]): Promise<void> {
   const indexes = plans.map(({ key, ...options }) => ({
@@ -109,16 +109,16 @@ export async function createIndexes(collection: Collection, plans: readonly Inde
   }
 }
 
-/** What makes an index the one that is meant. */
+/** The properties that define an index. */
 const DEFINING = ['key', 'unique', 'partialFilterExpression', 'expireAfterSeconds'] as const;
 
-/** An index that is not as it should be. */
+/** An index that is missing or has another definition. */
 export interface IndexFault {
   readonly plan: IndexPlan;
   readonly kind: 'missing' | 'different';
 }
 
-/** The indexes that are missing or different; undefined where the collection itself is not there. */
+/** Returns the indexes that are missing or different, or undefined if the collection does not exist. */
 export async function faultyIndexes(
   collection: Collection,
   plans: readonly IndexPlan[],
@@ -143,7 +143,7 @@ export async function faultyIndexes(
 export const faultText = (collection: Collection, { plan, kind }: IndexFault): string =>
   `${collection.collectionName}: index ${plan.name} is ${kind === 'missing' ? 'missing' : 'not the one that is needed'}`;
 
-/** The indexes that are missing or different, as text; empty where all is well. */
+/** Returns the indexes that are missing or different, as text; all of them if the collection does not exist. */
 export async function indexFaults(
   collection: Collection,
   plans: readonly IndexPlan[],
@@ -153,7 +153,7 @@ export async function indexFaults(
   return faults.map((fault) => faultText(collection, fault));
 }
 
-/** The shell commands that create the indexes, for those who do not let a program do it. */
+/** Returns the shell commands that create the indexes, for operators who do not let the application create them. */
 export function indexScript(collection: string, plans: readonly IndexPlan[]): string {
   return plans
     .map(({ key, ...options }) => {

@@ -1,7 +1,8 @@
 /**
- * Statements that write, in a limited time. The server's limit also covers the wait until a majority has the write, so a
- * statement that took too long may have been written, and may stand behind nobody. For `$merge`, only a statement that asks for
- * no majority tells; other writes tell by the error's write concern part, with what they came to.
+ * Writes with a time limit. The server's limit also covers the wait for a majority, so a statement that ran into it may
+ * have been written, and need not have been blocked by another transaction. For `$merge`, only running the statement
+ * without a majority tells the two apart. Other writes report it in the write concern part of their error, along with
+ * their result.
  */
 import type { WriteConcernSettings } from 'mongodb';
 import { StoreError } from '../core/errors.js';
@@ -12,13 +13,14 @@ interface Limit {
   readonly writeConcern?: WriteConcernSettings;
 }
 
-/** Repeatable: it may be run three times. */
+/** Must be repeatable: it may run three times. */
 type Statement = (limit: Limit) => Promise<unknown>;
 
 /**
- * Runs a statement that fails by the server's time limit only if it takes longer than `limitMs` by itself. `made` reads from
- * the error what a statement came to that was written and not confirmed in that time. Then it is run again, without a limit:
- * its precondition holds no more, so it changes nothing, and waits for the majority as other writes do.
+ * Runs a statement that fails with the server's time limit only if the statement itself takes longer than `limitMs`. If
+ * it was written but not confirmed in that time, `made` reads its result from the error. The statement then runs again
+ * without a limit: its precondition no longer holds, so it changes nothing and waits for the majority like any other
+ * write.
  */
 export async function writeOnce<T>(
   limitMs: number,
@@ -35,7 +37,7 @@ export async function writeOnce<T>(
   }
 }
 
-/** A majority that is this fast again does not lag. */
+/** A confirmation faster than this means that the majority no longer lags. */
 const PROMPT_MS = 1_000;
 
 const lagging = (cause: unknown, waitedMs: number): StoreError =>
@@ -44,13 +46,13 @@ const lagging = (cause: unknown, waitedMs: number): StoreError =>
     { cause, transient: true },
   );
 
-/** One per store: whether the majority lags is learnt from one statement for the next. */
+/** One per store. Remembers from one statement to the next whether the majority lags. */
 export class Majority {
   #lags = false;
 
   /**
-   * Fails by the server's time limit only where the statement itself takes longer than `limitMs`. The write counts only
-   * once a majority has it, which is waited for up to `longestMs`: a resume point must not pass what a failover may undo.
+   * Fails with the server's time limit only if the statement itself takes longer than `limitMs`. Then waits up to
+   * `longestMs` for a majority: a resume point must not move past a write that a failover may undo.
    */
   async write(limitMs: number, longestMs: number, statement: Statement): Promise<void> {
     if (!this.#lags) {
@@ -65,7 +67,7 @@ export class Majority {
     await this.#confirm(longestMs, statement);
   }
 
-  /** What is written already is not written again, and a majority is waited for all the same. */
+  /** Runs the statement again. It does not repeat what is already written, but waits for a majority all the same. */
   async #confirm(longestMs: number, statement: Statement): Promise<void> {
     const began = performance.now();
     this.#lags = true;

@@ -4,10 +4,10 @@ import type { Mongo } from './context.js';
 import { globalsIndexes, jobIndexes, type IndexPlan } from './indexes.js';
 import { metricsIndexes } from './cluster/metrics.js';
 
-/** A collection of ours with the indexes that it needs. */
+/** One of the store's own collections, with the indexes that it needs. */
 export type Owned = readonly [collection: Collection, indexes: readonly IndexPlan[]];
 
-/** All that a store makes in its own database; the collections of reactive tasks stand beside their sources. */
+/** Every collection that the store creates in its own database. Task collections are beside their sources. */
 export const ownCollections = ({ jobs, globals, metrics, audit, sharded }: Mongo): readonly Owned[] => [
   [jobs as unknown as Collection, jobIndexes(sharded)],
   [globals as unknown as Collection, globalsIndexes],

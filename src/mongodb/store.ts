@@ -49,44 +49,51 @@ import { watch } from './cluster/watch.js';
 
 export interface MongodbOptions {
   /**
-   * Connection string; with its database, unless `database` is given. Unless it says otherwise, `socketTimeoutMS` is 30 s,
-   * `maxIdleTimeMS` 20 s and `connectTimeoutMS` 10 s.
+   * Connection string. It names the database, unless `database` does. Unless the string sets them, `socketTimeoutMS` is
+   * 30 s, `maxIdleTimeMS` 20 s and `connectTimeoutMS` 10 s.
    */
   readonly uri?: string;
   /**
-   * A client of your own; it is never closed by the library. Its uri names the database, unless `database` does. Give it a
-   * `socketTimeoutMS` of more than 10 s: the driver has none by default, and waits for ever on a connection that froze.
+   * Your own client, which Tidemill never closes. Its uri names the database, unless `database` does. Set its
+   * `socketTimeoutMS` to more than 10 s: the driver has none by default and waits forever on a frozen connection.
    */
   readonly client?: MongoClient;
   readonly database?: string;
-  /** Default: `{ jobs: 'tidemill_jobs', globals: '_tidemill_globals', metrics: 'tidemill_metrics', audit: 'tidemill_audit' }`. */
+  /**
+   * Names of the collections. Default:
+   * `{ jobs: 'tidemill_jobs', globals: '_tidemill_globals', metrics: 'tidemill_metrics', audit: 'tidemill_audit' }`.
+   */
   readonly collections?: {
     readonly jobs?: string;
     readonly globals?: string;
     readonly metrics?: string;
     readonly audit?: string;
-    /** The collection of a source's reactive tasks. Default: its name and `_tasks`. */
+    /** Names the task collection of a source. Default: the name of the source followed by `_tasks`. */
     readonly tasks?: (collection: string) => string;
   };
   /**
-   * Create missing indexes at the first use. Default: true; with false their absence is an error that says how;
-   * `'unchecked'` neither makes them nor looks, for tools that only visit.
+   * Whether to create missing indexes on first use. Default: true. With false, a missing index is an error that says
+   * how to create it. `'unchecked'` neither creates nor checks indexes; it is for tools that only visit the store.
    */
   readonly createIndexes?: boolean | 'unchecked';
-  /** Default: `{ w: 'majority' }`. Anything weaker may lose accepted work at a failover. */
+  /** Default: `{ w: 'majority' }`. Anything weaker can lose accepted work in a failover. */
   readonly writeConcern?: WriteConcernSettings;
-  /** Largest payload, result or progress value, in bytes. Default: 15,500,000 (a document holds 16 MB in all). */
+  /** Largest payload, result or progress value, in bytes. Default and maximum: 15,500,000 (a document holds 16 MB). */
   readonly maxPayloadBytes?: number;
 }
 
 const WHERE = 'mongodb()';
 const LARGEST = 15_500_000;
-/** A producer that runs for long reads the server's time again this often. */
+/**
+ * `acquire` reads the server's time again if the last reading is older than this. It keeps the clock of a long-running
+ * producer accurate.
+ */
 const CLOCK_AGE_MS = 60_000;
 
 /**
- * BSON values are kept. Long, Int32 and Double come back as numbers, a symbol as a text, bytes of no special kind as a Buffer;
- * others come back as they are. BSON has no place for the other flags of a regular expression.
+ * BSON values are stored as they are. On reading, Int32 and Double become numbers, and so does a Long that a number can
+ * hold. A symbol becomes a string, and binary data of the default subtype a Buffer; other types stay what they are.
+ * BSON has no place for flags of a regular expression other than `g`, `i` and `m`.
  */
 const bsonSize = (value: object): number | null => {
   if (value instanceof RegExp)
@@ -97,7 +104,9 @@ const bsonSize = (value: object): number | null => {
   return BSON.calculateObjectSize({ value });
 };
 
-/** The texts inside a value: of code and its scope, of a reference, of a pattern. */
+/**
+ * Reports whether all strings inside a BSON value are well-formed: those of code and its scope, a reference, a pattern.
+ */
 function hasWholeTexts(value: unknown): boolean {
   if (typeof value === 'string') return value.isWellFormed();
   if (typeof value !== 'object' || value === null || value instanceof Uint8Array) return true;
@@ -208,13 +217,16 @@ export class MongodbStore implements Store<ClientSession> {
     return inspect({ mongo: this.#mongo(), sources: this.#sources, plans });
   }
 
-  /** Drops the store's own collections; those of reactive tasks stay with their sources. */
+  /** Drops the store's own collections. Task collections stay beside their sources. */
   async erase(): Promise<void> {
     const own = ownCollections(this.#mongo());
     await run('erase', () => Promise.all(own.map(([collection]) => collection.drop())));
   }
 
-  /** What is missing or different among the indexes, as text; those of reactive tasks for the `sources` that are named. */
+  /**
+   * Returns the indexes that are missing or different, as text. Pass `sources` to include the task collections of those
+   * sources.
+   */
   async indexFaults(options: { readonly sources?: readonly string[] } = {}): Promise<readonly string[]> {
     checkKeys('indexFaults', options, ['sources']);
     const mongo = this.#mongo();
@@ -227,7 +239,10 @@ export class MongodbStore implements Store<ClientSession> {
     });
   }
 
-  /** The shell commands that create the indexes; those of reactive tasks for the `sources` that are named. */
+  /**
+   * Returns the shell commands that create the indexes. Pass `sources` to include the task collections of those
+   * sources.
+   */
   indexScript(options: { readonly sharded?: boolean; readonly sources?: readonly string[] } = {}): string {
     const { jobs, globals, metrics, audit } = this.#names();
     const { sharded = false, sources = [] } = options;
@@ -240,7 +255,7 @@ export class MongodbStore implements Store<ClientSession> {
     ].join('\n');
   }
 
-  /** `reactive.globalsCollection` of a mill and `collections.globals` of its store are one setting. */
+  /** `reactive.globalsCollection` of a mill and `collections.globals` of its store are the same setting. */
   #useGlobals(collection: string): void {
     const { globals } = this.#names();
     if (globals === collection) return;
@@ -335,7 +350,7 @@ const ownFaults = async (mongo: Mongo): Promise<readonly string[]> => {
   return (await Promise.all(faults)).flat();
 };
 
-/** The database of the client's uri. The driver says 'test' where there is none, which nobody means. */
+/** Returns the database of the client's uri. Refuses `test`, which the driver reports if the uri names none. */
 function databaseOf(client: MongoClient): string {
   const { dbName } = client.options;
   if (dbName !== 'test') return dbName;

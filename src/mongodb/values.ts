@@ -1,4 +1,4 @@
-/** What users get of values that were read as BSON has them. */
+/** Converts values that were read as BSON types to what users see. */
 import {
   Binary,
   type BSONRegExp,
@@ -9,7 +9,7 @@ import {
   type Long,
 } from 'mongodb';
 
-/** By their brand: a client that the user made may come from another copy of the driver. */
+/** Checks the brand, not the class: the user's client may come from another copy of the driver. */
 const isOf = (value: object, type: string): boolean => Reflect.get(value, '_bsontype') === type;
 const isBinary = (value: object): value is Binary => isOf(value, 'Binary');
 const isLong = (value: object): value is Long => isOf(value, 'Long');
@@ -21,10 +21,13 @@ export const isBsonRegExp = (value: object): value is BSONRegExp => isOf(value, 
 const isPlain = (value: object): value is Record<string, unknown> =>
   Object.getPrototypeOf(value) === Object.prototype;
 
-/** Options as the driver reads them: it writes `g` as `s`. */
+/** BSON options as JavaScript flags. The driver writes the flag `g` as the option `s`. */
 const FLAGS: Readonly<Record<string, string>> = { i: 'i', m: 'm', s: 'g' };
 
-/** A regular expression as JavaScript has it; one that it has not, by its options or its syntax, stays what it is. */
+/**
+ * Converts to a JavaScript regular expression. Returns the value unchanged if JavaScript does not support its options
+ * or its syntax.
+ */
 export function regExpOf(value: BSONRegExp): RegExp | BSONRegExp {
   const flags = Array.from(value.options, (option) => FLAGS[option]);
   if (flags.includes(undefined)) return value;
@@ -35,7 +38,7 @@ export function regExpOf(value: BSONRegExp): RegExp | BSONRegExp {
   }
 }
 
-/** Bytes of no special kind are a Buffer, anything else that has a subtype keeps it. */
+/** Returns binary data of the default subtype as a Buffer; any other subtype stays a Binary. */
 const bytesOf = (value: Binary): Buffer | Binary => {
   if (value.sub_type !== Binary.SUBTYPE_DEFAULT) return value;
   const { buffer, byteOffset } = value.buffer;
@@ -43,7 +46,10 @@ const bytesOf = (value: Binary): Buffer | Binary => {
 };
 
 interface Reading {
-  /** The driver makes a class of its own of every `{ $ref, $id }`; a payload comes back as it went in. */
+  /**
+   * The driver reads every `{ $ref, $id }` as a DBRef. `plain` turns it back into a plain object, so that a payload is
+   * returned as it was stored; `kept` leaves it.
+   */
   readonly references: 'plain' | 'kept';
 }
 
@@ -51,7 +57,7 @@ function plainReference({ collection, oid, db, fields }: DBRef): object {
   return { $ref: collection, $id: oid, ...(db === undefined ? {} : { $db: db }), ...fields };
 }
 
-/** Undefined for what is no value of BSON that comes back as another one. */
+/** Converts a single BSON value; returns undefined if its type has no conversion. */
 function simpleOf(value: object): unknown {
   if (isBinary(value)) return bytesOf(value);
   if (isBsonRegExp(value)) return regExpOf(value);
@@ -62,7 +68,7 @@ function simpleOf(value: object): unknown {
   return Number.isSafeInteger(number) ? number : value;
 }
 
-/** In place, for a value that nobody else has. */
+/** Converts in place, so the caller must be the only owner of the value. */
 export function readable(value: unknown, reading: Reading): unknown {
   if (typeof value !== 'object' || value === null) return value;
   if (Array.isArray(value)) {

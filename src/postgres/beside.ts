@@ -4,20 +4,23 @@ import type { PostgresClient } from './client.js';
 import { Connections } from './connections.js';
 import { ownPool } from './own-pool.js';
 
-/** One hears, one or two renew leases. */
+/** One to listen, and one or two to renew leases. */
 const SIZE = 3;
-/** A pool of the user's own may set a role on each of its connections; these have the one that logged in. */
+/** A user's pool may set a role on its connections; the connections opened here have only the login role. */
 const INSUFFICIENT_PRIVILEGE = '42501';
-/** Longer than it takes from one renewal to the next. */
+/** Longer than the time from one renewal to the next. */
 const IDLE_MS = 60_000;
 
-/** A few connections beside the pool, for what must not wait for those who use the pool: leases and wake-ups. */
+/** A few connections beside the pool, for leases and wake-ups, which must not wait for other users of the pool. */
 export interface Beside {
   readonly pool: Pool;
   readonly connections: Connections<PoolClient>;
-  /** Calls back whenever one of its connections did not answer. */
+  /** Calls the listener whenever one of these connections did not respond. */
   onSilence(listener: () => void): void;
-  /** On one of them; if there is no room on the server for one more, or it lacks a privilege, on one of `instead`. */
+  /**
+   * Runs `work` on one of these connections. Falls back to one of `instead` if no connection can be had, for example
+   * because the server has no room for one more, or if it lacks a privilege.
+   */
   ask<C extends PostgresClient, T>(
     instead: Connections<C>,
     work: (client: PostgresClient) => Promise<T>,

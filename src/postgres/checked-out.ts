@@ -5,8 +5,9 @@ interface Audible {
 type Given<Client> = (error: Error | undefined, client?: Client) => void;
 
 /**
- * A client of a pool, listened to from the first moment on: a server that ends the connection may say so together with the answer
- * that made it free, before a promise is heard, and an error that nobody listens to would end the process.
+ * Checks out a client that has an error listener from the first moment. A server that ends the connection may say so
+ * together with the response that made the client free, before a promise callback runs, and an error without a listener
+ * would end the process.
  */
 export function checkedOut<Client extends Audible>(
   pool: { connect(): Promise<Client> },
@@ -22,7 +23,7 @@ export function checkedOut<Client extends Audible>(
       resolve(client);
     };
     const connect = pool.connect.bind(pool) as (given: Given<Client>) => Promise<Client> | undefined;
-    // A pool that knows promises only answers one, and calls nobody.
+    // A pool that supports promises only returns one, and ignores the callback.
     connect(given)?.then((client) => given(undefined, client), given);
   });
 }

@@ -1,4 +1,4 @@
-/** Who asks for a connection: the store for a statement of its own, or a caller for a transaction that may last. */
+/** What a connection is for: the store's own statements, or a caller's transaction, which may last. */
 export type Use = 'own' | 'lent';
 
 interface Waiting {
@@ -6,25 +6,29 @@ interface Waiting {
   readonly end: (granted: boolean) => void;
 }
 
-/** How many of the connections transactions of callers leave to the store's own statements. */
+/** How many connections the transactions of callers leave to the store's own statements. */
 const keptOf = (size: number): number => (size >= 4 ? 2 : size >= 2 ? 1 : 0);
 
 /**
- * Turns at the connections of a pool, first come, first served. Transactions of callers never take all of them: a statement that a
- * handler makes while it holds one would wait for a connection that another handler holds for the same reason.
+ * Grants the connections of a pool, first come, first served. Transactions of callers never get all of them. Otherwise,
+ * a handler that runs a statement while it holds a connection could wait for one that another handler holds for the
+ * same reason.
  */
 export class ConnectionTurns {
   readonly #inUse: Record<Use, number> = { own: 0, lent: 0 };
   readonly #size: number;
   readonly #queue: Waiting[] = [];
-  /** When a caller's transaction last came to an end. */
+  /** When a caller's transaction last ended. */
   #endedAt = -Infinity;
 
   constructor(size: number) {
     this.#size = size;
   }
 
-  /** False where none was to be had. A caller's transaction waits on for as long as others come to an end. */
+  /**
+   * Resolves to false if no connection came free in time. For a caller's transaction, the time starts anew whenever
+   * another one ends.
+   */
   take(use: Use, patienceMs: number): Promise<boolean> {
     if (this.#isFree(use)) {
       this.#grant(use);
@@ -51,7 +55,8 @@ export class ConnectionTurns {
 
   giveBack(use: Use): void {
     this.#inUse[use] -= 1;
-    // Statements of the store's own end all the time, also while transactions wait for each other.
+    // Only callers' transactions count: the store's own statements end all the time, even while transactions wait for
+    // each other.
     if (use === 'lent') this.#endedAt = performance.now();
     for (const waiting of [...this.#queue]) {
       if (!this.#isFree(waiting.use)) continue;

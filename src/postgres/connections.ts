@@ -9,62 +9,64 @@ import { answered, SilentError } from './silence.js';
 import { ConnectionTurns, type Use } from './connection-turns.js';
 
 export interface ConnectionsOptions {
-  /** How many the pool has at most; Infinity where it does not say. */
+  /** How many connections the pool has at most; Infinity if it does not say. */
   readonly size: number;
-  /** How to get more of them, in words. */
+  /** How to get more connections, as text. */
   readonly remedy: string;
-  /** A connection did not answer. */
+  /** Called when a connection did not respond. */
   readonly silent?: () => void;
   readonly patience?: Patience;
 }
 
-/** How long is waited for a connection. */
+/** How long to wait for a connection. */
 interface Patience {
-  /** A statement of our own takes milliseconds: if nothing is free for so long, something holds all connections. */
+  /**
+   * The store's own statements take milliseconds: if nothing is free for this long, something holds all connections.
+   */
   readonly ownMs: number;
-  /** A caller's transaction, from when the last one ended. */
+  /** For a caller's transaction, counted from when the last one ended. */
   readonly lentMs: number;
-  /** A transaction inside another one holds what others wait for. */
+  /** For a transaction inside another one, which itself holds what others wait for. */
   readonly nestedMs: number;
 }
 
 const PATIENCE: Patience = { ownMs: 15_000, lentMs: 60_000, nestedMs: 10_000 };
-/** Shorter waits are part of every busy spell. */
+/** Shorter waits are normal under load. */
 const SHORT_AFTER_MS = 1_000;
 
 type PoolOf<C> = Pick<PostgresPool, 'totalCount' | 'idleCount'> & { connect(): Promise<C> };
 
-/** Of a connection that is in use. */
+/** State of a connection in use. */
 interface Taken {
   readonly onError: (error: unknown) => void;
-  /** What went wrong with it; undefined while it works. */
+  /** The first error of the connection; undefined while it works. */
   readonly failure: () => unknown;
 }
 
-/** The server ended it, or nobody knows what state it is in. */
+/** The server ended the connection, or its state is unknown. */
 const isBroken = (error: unknown): boolean => /^(?:08|57P|XX)/u.test(sqlState(error) ?? '08');
 
-/** A pool ends an idle connection politely: behind a network that has forgotten it, its socket would stay open. */
+/** A pool ends a connection gracefully. If the network has forgotten the connection, its socket would stay open. */
 function cutOff(client: PostgresClient): void {
   const { connection } = client as { connection?: { stream?: { destroy?: () => void } } };
   connection?.stream?.destroy?.();
 }
 
 /**
- * The connections of one pool: handed out in turn, within a limit of time, and with an error that says who has them. One that does
- * not answer is replaced, and with it those that were made before.
+ * The connections of one pool. Hands them out in turn and within a time limit; when none is free, the error says what
+ * holds them. A connection that does not respond is replaced, and so are those that were opened before.
  */
 export class Connections<C extends PostgresClient = PostgresClient> {
   readonly #pool: PoolOf<C>;
   readonly #options: ConnectionsOptions;
   readonly #turns: ConnectionTurns;
-  /** Who waits, be it here or in the pool itself, the longest first. */
+  /** Calls that wait, here or in the pool itself, the longest first. */
   readonly #waiting = new Set<{ readonly use: Use; readonly since: number }>();
   readonly #inside = new AsyncLocalStorage<true>();
   readonly #seenAt = new WeakMap<C, number>();
   readonly #taken = new WeakMap<C, Taken>();
   readonly #patience: Patience;
-  /** Connections that are in use, and not only promised. */
+  /** Connections that are in use, not just granted. */
   readonly #held: Record<Use, number> = { own: 0, lent: 0 };
   #distrustedAt = -Infinity;
 
@@ -75,12 +77,12 @@ export class Connections<C extends PostgresClient = PostgresClient> {
     this.#patience = options.patience ?? PATIENCE;
   }
 
-  /** Connections that were made before now are replaced as they are used next. */
+  /** Connections that were opened before now are replaced when they are next used. */
   distrust(): void {
     this.#distrustedAt = performance.now();
   }
 
-  /** Undefined while nobody has waited for long. */
+  /** Undefined unless a call has waited for at least a second. */
   shortage(): Shortage | undefined {
     const now = performance.now();
     const [longest] = this.#waiting;
@@ -90,12 +92,12 @@ export class Connections<C extends PostgresClient = PostgresClient> {
     return { stuckMs: own === undefined ? 0 : now - own.since, text: this.#shortOf(waitedMs) };
   }
 
-  /** Work on a connection of its own, which is given up where no answer comes within the limit. */
+  /** Runs `work` on a connection, which is given up if no response comes within the limit. */
   async use<T>(work: (client: C) => Promise<T>, limitMs: number): Promise<T> {
     return this.ask(await this.take('own', this.#patience.ownMs), work, limitMs);
   }
 
-  /** The same on a connection that was taken before; it goes back afterwards. */
+  /** The same on a connection that was taken before; it is given back afterwards. */
   async ask<T>(client: C, work: (client: C) => Promise<T>, limitMs: number): Promise<T> {
     let broken = false;
     try {
@@ -109,7 +111,7 @@ export class Connections<C extends PostgresClient = PostgresClient> {
     }
   }
 
-  /** For a transaction. `work` says whether the connection may be used again. */
+  /** Holds a connection for a transaction. `work` tells whether the connection can be used again. */
   async hold<T>(
     use: Use,
     work: (client: C) => Promise<{ readonly broken: boolean; readonly end: () => T }>,
@@ -127,7 +129,7 @@ export class Connections<C extends PostgresClient = PostgresClient> {
     }
   }
 
-  /** The same handle within a limit. If it is one of these connections, it is replaced after a silence. */
+  /** Returns the handle with a time limit. One of these connections that does not respond is replaced. */
   limited(handle: Queryable, limitMs: number): Queryable {
     const query: Queryable['query'] = (text, values) =>
       answered(handle.query(text, values), limitMs).catch((error: unknown) => {
@@ -139,7 +141,7 @@ export class Connections<C extends PostgresClient = PostgresClient> {
     return { query };
   }
 
-  /** The error of a connection in use that did not answer. */
+  /** Returns the error of a connection in use that did not respond. */
   silenceOf(client: C): SilentError | undefined {
     const failure = this.#taken.get(client)?.failure();
     return failure instanceof SilentError ? failure : undefined;
@@ -184,7 +186,7 @@ export class Connections<C extends PostgresClient = PostgresClient> {
     );
     return answered(coming, limitMs).catch((error: unknown) => {
       if (!(error instanceof SilentError)) throw error;
-      // It may still come, when somebody has no more use for it.
+      // The connection may still come, once its user gives it back. It then returns to the pool.
       void coming.then(
         (client) => this.#release(client, false),
         () => undefined,

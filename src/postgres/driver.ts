@@ -9,21 +9,23 @@ import { connectAlone, ownPool } from './own-pool.js';
 import { Prepared } from './prepared.js';
 import { inTransaction, limitedIn } from './transaction.js';
 
-/** A statement that is not answered within so long is given up; within the lease where that is shorter, but not at once. */
+/**
+ * A statement that gets no response within this time is given up. A shorter lease lowers the limit, down to
+ * `SHORTEST_MS`.
+ */
 const STATEMENT_MS = 30_000;
 const SHORTEST_MS = 5_000;
 
-/** The parts of a driver. */
 interface Parts<C extends PostgresClient> {
   readonly main: Connections<C>;
-  /** Undefined where nobody knows how to make a connection like those of the pool. */
+  /** Undefined if connections like those of the pool cannot be opened. */
   readonly beside: Beside | undefined;
   readonly listening: ListenConnection;
   readonly often?: (limitMs: () => number) => Queryable;
   readonly close: () => Promise<void>;
 }
 
-/** A pool of our own. */
+/** A driver on a pool that the store opens and closes. */
 export function opened(url: string, size: number, listenUrl?: string): Driver {
   const { pool, end } = ownPool({ connectionString: url, max: size, application_name: 'tidemill' });
   const beside = besideOf({ connectionString: url, application_name: 'tidemill lease' });
@@ -45,7 +47,7 @@ export function opened(url: string, size: number, listenUrl?: string): Driver {
   });
 }
 
-/** What stores on the same pool share. */
+/** Shared by the stores on one pool. */
 interface Shared {
   readonly parts: Parts<PostgresClient>;
   users: number;
@@ -53,7 +55,7 @@ interface Shared {
 
 const shared = new WeakMap<PostgresPool, Shared>();
 
-/** A pool of the user's own, which is never closed. Several stores on it share what is opened beside it. */
+/** A driver on the user's pool, which is never closed. Stores on the same pool share what is opened beside it. */
 export function borrowed(pool: PostgresPool, listenUrl?: string): Driver {
   const known = shared.get(pool) ?? { parts: partsOf(pool), users: 0 };
   shared.set(pool, known);
@@ -79,7 +81,10 @@ function partsOf(pool: PostgresPool): Parts<PostgresClient> {
   return { main, beside, listening: earOf(beside, pool), close: async () => beside?.end() };
 }
 
-/** How a pool of node-postgres makes its connections, with the password, which it hides from copies. */
+/**
+ * Returns the settings of a node-postgres pool with the password, which the pool hides from copies. Undefined for a
+ * pool of another kind.
+ */
 function configOf({ options, totalCount }: PostgresPool): PoolConfig | undefined {
   if (options === undefined || totalCount === undefined) return undefined;
   return Object.defineProperties({}, Object.getOwnPropertyDescriptors(options));

@@ -4,7 +4,7 @@ import { quoted } from '../sql/schema/names.js';
 import type { PostgresClient } from './client.js';
 import { answered } from './silence.js';
 
-/** A connection that only listens says nothing by itself: it is asked now and then whether it is still there. */
+/** A connection that only listens receives nothing on its own, so a regular ping checks that it is alive. */
 const PING_MS = 15_000;
 const ANSWER_MS = 10_000;
 
@@ -13,7 +13,7 @@ interface Heard {
   readonly payload?: string;
 }
 
-/** One connection that hears all channels, for everybody who listens. It is open while somebody does. */
+/** One connection that listens on all channels for all subscribers. It is open while there is a subscriber. */
 export class ListenConnection {
   readonly #connect: () => Promise<PostgresClient>;
   #line: Promise<Line> | undefined;
@@ -22,7 +22,7 @@ export class ListenConnection {
     this.#connect = connect;
   }
 
-  /** Hears the channel once it resolves. */
+  /** Resolves once the channel is listened on. */
   async listen(channel: string, handlers: ListenHandlers): Promise<Listening> {
     const line = await (this.#line ??= this.#open());
     return line.join(channel, handlers);
@@ -38,12 +38,12 @@ export class ListenConnection {
   }
 }
 
-/** One connection, from its opening until it breaks or nobody listens any more. */
+/** One connection, from its opening until it breaks or the last subscriber leaves. */
 class Line {
   readonly #client: PostgresClient;
   readonly #forget: () => void;
   readonly #handlers = new Map<string, Set<ListenHandlers>>();
-  /** Statements follow each other: a client runs one at a time. */
+  /** Statements run one after another, since a client runs one at a time. */
   #turn: Promise<unknown> = Promise.resolve();
   #ping: Timer;
   #ended: Error | undefined;
@@ -61,7 +61,7 @@ class Line {
     const all = this.#handlers.get(channel) ?? new Set();
     this.#handlers.set(channel, all.add(handlers));
     try {
-      // Also where others hear the channel already: it may have been given up a moment ago.
+      // Also if the channel has other subscribers: it may have been given up a moment ago.
       await this.#say(`listen ${quoted(channel)}`);
     } catch (error) {
       all.delete(handlers);
@@ -111,7 +111,7 @@ class Line {
     for (const { broken } of all) broken(problem);
   };
 
-  /** Destroyed and not given back: a connection that listens must not serve anybody else. */
+  /** Destroys the connection instead of giving it back: one that listens must not be reused. */
   #end(reason: Error): void {
     if (this.#ended !== undefined) return;
     this.#ended = reason;

@@ -1,10 +1,13 @@
 import { Client, Pool, type PoolClient, type PoolConfig } from 'pg';
 import type { PostgresClient } from './client.js';
 
-/** A statement that waits for somebody's lock does not hold up the end for longer than this. */
+/** Closing waits no longer than this for a running statement, which may itself wait for a lock. */
 const CLOSE_LIMIT_MS = 5_000;
 
-/** What all connections of our own have: one that the network dropped is noticed, and a server that is gone is not waited for. */
+/**
+ * Settings of all connections that the store opens: detect one that the network dropped, and do not wait for a server
+ * that is gone.
+ */
 const ALIVE = {
   keepAlive: true,
   keepAliveInitialDelayMillis: 10_000,
@@ -14,13 +17,13 @@ const ALIVE = {
 /** A pool that the library opens and closes. */
 export function ownPool(config: PoolConfig): { readonly pool: Pool; readonly end: () => Promise<void> } {
   const pool = new Pool(Object.assign(config, ALIVE));
-  // An idle connection that breaks is replaced with the next query; without a listener it would end the process.
+  // The next query replaces an idle connection that broke; without a listener, the error would end the process.
   pool.on('error', () => undefined);
   const busy = new Set<PoolClient>();
   pool.on('acquire', (client) => busy.add(client));
   pool.on('release', (_error, client) => busy.delete(client));
   const end = async (): Promise<void> => {
-    // Ending a client that waits for an answer closes its connection.
+    // Ending a client that waits for a response closes its connection.
     const cutOff = (): void => busy.forEach((client) => void endOf(client).catch(() => undefined));
     const limit = setTimeout(cutOff, CLOSE_LIMIT_MS);
     await pool.end().finally(() => clearTimeout(limit));
@@ -28,10 +31,10 @@ export function ownPool(config: PoolConfig): { readonly pool: Pool; readonly end
   return { pool, end };
 }
 
-/** The client of a pool has it, too; its type does not say so. */
+/** A client of a pool has `end`, too, although its type does not say so. */
 const endOf = (client: PoolClient): Promise<void> => (client as unknown as Client).end();
 
-/** A connection outside any pool, to a server that is reached in another way. */
+/** Opens a connection outside any pool, to reach the server in another way than the pool does. */
 export async function connectAlone(url: string): Promise<PostgresClient> {
   const client = new Client({ connectionString: url, application_name: 'tidemill listener', ...ALIVE });
   client.on('error', () => undefined);

@@ -4,15 +4,21 @@ import type { Queryable } from '../sql/connection/driver.js';
 import { sqlState } from '../sql/connection/errors.js';
 import type { Connections } from './connections.js';
 
-/** A plan that was made for a small table is not kept for long: the table may have grown. */
+/** Plans are discarded after this time: the table that a plan was made for may have grown since. */
 const PLAN_AGE_MS = 30_000;
-/** Each takes memory of every connection. */
+/** Each statement takes memory on every connection. */
 const MOST_NAMES = 50;
 
-/** A pooler in between has given us another connection than the one that knows the statement; it was not run. */
+/**
+ * A pooler has switched to a connection that does not know the statement, or that already has one of this name. Nothing
+ * was run.
+ */
 const isUnknown = (error: unknown): boolean => ['26000', '42P05'].includes(sqlState(error) ?? '');
 
-/** Statements that the server parses and plans once for each connection. */
+/**
+ * Statements that the server parses and plans once for each connection. Behind a pooler that switches connections, they
+ * are sent without a name.
+ */
 export class Prepared implements Queryable {
   readonly #connections: Pick<Connections<PoolClient>, 'use'>;
   readonly #limitMs: () => number;
@@ -58,7 +64,7 @@ export class Prepared implements Queryable {
     this.#plannedAt.set(client, now);
   }
 
-  /** The same text has the same name everywhere, so that connections may be shared with other processes. */
+  /** The same text has the same name everywhere, so that connections can be shared with other processes. */
   #nameOf(text: string): string | undefined {
     const known = this.#names.get(text);
     if (known !== undefined || this.#names.size >= MOST_NAMES) return known;

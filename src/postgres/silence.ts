@@ -1,4 +1,4 @@
-/** A connection that does not answer: the network lost it, or its server is gone. What the statement did is not known. */
+/** A connection did not respond: the network lost it, or its server is gone. What the statement did is not known. */
 export class SilentError extends Error {
   constructor(limitMs: number) {
     super(`the database did not answer within ${String(limitMs / 1_000)} s; the connection is replaced`);
@@ -6,7 +6,7 @@ export class SilentError extends Error {
   }
 }
 
-/** The answer, or an error when none came within the limit. Whoever asked has to give up the connection then. */
+/** Resolves to the response, or rejects if none came within the limit. The caller must then give up the connection. */
 export function answered<T>(answer: Promise<T>, limitMs: number): Promise<T> {
   if (limitMs === Infinity) return answer;
   return new Promise((resolve, reject) => {

@@ -7,11 +7,11 @@ import { borrowed, opened } from './driver.js';
 export interface PostgresOptions extends SqlOptions {
   /** Connection string: `postgres://user@host/database`. */
   readonly url?: string;
-  /** A pool of your own, of node-postgres; it is never closed by the library. */
+  /** Your own node-postgres pool, which Tidemill never closes. */
   readonly pool?: PostgresPool;
-  /** Connections of the pool that is opened for `url`. Default: 10. */
+  /** Size of the pool that is opened for `url`. Default: 10. */
   readonly connections?: number;
-  /** Where to listen for wake-ups, if `url` or `pool` leads through a transaction pooler. Default: `url` or `pool`. */
+  /** Where to listen for wake-ups if `url` or `pool` leads through a transaction pooler. Default: `url` or `pool`. */
   readonly listenUrl?: string;
 }
 

@@ -5,12 +5,12 @@ import type { Connections } from './connections.js';
 import { answered, SilentError } from './silence.js';
 import type { Use } from './connection-turns.js';
 
-/** A connection on which even this is not answered is given up. */
+/** A connection that does not respond to a rollback within this time is given up. */
 const ROLLBACK_MS = 5_000;
 
 /**
- * A transaction at READ COMMITTED. Statements of the store's own have the limit; a caller gets the client itself, and its statements
- * take as long as they take.
+ * Runs a transaction at READ COMMITTED. The store's own statements have the time limit; a caller gets the client
+ * itself, whose statements have none.
  */
 export function inTransaction<T>(
   connections: Connections,
@@ -38,7 +38,9 @@ export function inTransaction<T>(
   });
 }
 
-/** Statements of ours in the transaction of a caller: on a client that was lent, or on one of the caller's own. */
+/**
+ * Limits the store's statements in a caller's transaction: on a client that was lent, or on one of the caller's own.
+ */
 export function limitedIn(connections: Connections, transaction: Queryable, limitMs: number): Queryable {
   const limited = connections.limited(transaction, limitMs);
   const query: Queryable['query'] = (text, values) =>
@@ -55,7 +57,7 @@ const notOurs = (cause: SilentError, limitMs: number): StoreError =>
     { cause, transient: true },
   );
 
-/** Nothing is committed after a statement that was not answered, even if the caller has caught its error. */
+/** Refuses to commit after a statement that got no response, even if the caller has caught its error. */
 function checkAnswered(connections: Connections, client: PostgresClient): void {
   const silence = connections.silenceOf(client);
   if (silence !== undefined) throw silence;
@@ -76,7 +78,9 @@ const isRolledBack = (client: PostgresClient): Promise<boolean> =>
     () => false,
   );
 
-/** A transaction in which a statement has failed answers a commit with a rollback, and no error. */
+/**
+ * If a statement of the transaction has failed, the server answers the commit with a rollback, and without an error.
+ */
 async function commit(on: Queryable): Promise<void> {
   const { command } = (await on.query('commit')) as { readonly command?: string };
   if (command === 'ROLLBACK')

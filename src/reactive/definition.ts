@@ -15,23 +15,23 @@ import { retryRule, type RetryPolicy, type RetryRule } from '../time/retry.js';
 import type { TaskHandler } from './run/context.js';
 
 export type TaskRetryPolicy = RetryPolicy & {
-  /** A changed document begins a new sequence of attempts. Default: true. */
+  /** Start a new sequence of attempts when the document changes. Default: true. */
   readonly resetRetriesOnDataChange?: boolean;
 };
 
 export interface CleanupPolicy {
   /** When a task is deleted. Default: 'sourceDocumentDeleted'. */
   readonly deleteWhen?: DeleteWhen;
-  /** How long it is kept then, from its last change or attempt. Default: '24h'. */
+  /** How long the task is kept after that, counted from its last change or attempt. Default: '24h'. */
   readonly keepFor?: Duration;
 }
 
 export interface EvolutionConfig {
-  /** Raise it when the handler changed and tasks are to run again. Default: 1. */
+  /** Raise it when the handler has changed and tasks are to run again. Default: 1. */
   readonly handlerVersion?: number;
-  /** What a raised version does. Default: 'none'. */
+  /** What happens when the version is raised. Default: 'none'. */
   readonly onHandlerVersionChange?: OnVersionChange;
-  /** Look at all documents again where filter or projection changed. Default: true. */
+  /** Reconcile all documents when the filter or the projection changes. Default: true. */
   readonly reconcileOnTriggerChange?: boolean;
 }
 
@@ -43,11 +43,16 @@ export interface ReactiveTaskDefinition<Doc = Record<string, unknown>, Tx = unkn
   readonly handler: TaskHandler<Doc, Tx>;
   /** The database of the collection. Default: the store's. */
   readonly database?: string;
-  /** Which documents have a task: a query or an expression on MongoDB, comparisons or sql`…` on tables. Default: all. */
+  /**
+   * Which documents have a task: a query or an expression on MongoDB, comparisons or sql`…` on tables. Default: all.
+   */
   readonly filter?: object;
-  /** Which fields make it run again when they change: inclusions and computed fields. Default: the whole document. */
+  /** The fields whose change makes the task run again: inclusions and computed fields. Default: the whole document. */
   readonly watchProjection?: object;
-  /** How long a document must be quiet; one that keeps changing runs after `maxWait`. Default: 1000, 5 × wait. */
+  /**
+   * How long a document must be unchanged before its task runs; one that keeps changing runs after `maxWait`. Default:
+   * 1000 ms, with a `maxWait` of 5 × `wait`.
+   */
   readonly debounce?: Duration | { readonly wait: Duration; readonly maxWait?: Duration };
   /** Default: exponential from '10s' to '1d', 5 attempts. */
   readonly retryPolicy?: TaskRetryPolicy;
@@ -55,15 +60,16 @@ export interface ReactiveTaskDefinition<Doc = Record<string, unknown>, Tx = unkn
   /** Attempts kept in a task's history; 0 keeps none. Default: 5. */
   readonly executionHistoryLimit?: number;
   readonly evolution?: EvolutionConfig;
-  /** Look at all documents again now and then: a duration or `CRON …`. Default: never. */
+  /** Reconcile all documents at this interval: a duration or `CRON …`. Default: never. */
   readonly reconcileEvery?: Duration;
-  /** How many run at once on this instance. Default: `reactive.concurrency`. */
+  /** How many tasks of this name run at once on this instance. Default: `reactive.concurrency`. */
   readonly concurrency?: number;
   /** How long the handler may run. Default: no limit. */
   readonly timeout?: Duration;
   /**
-   * The handler completes its task inside a transaction (`markCompleted({ session })`): nothing else is written to the
-   * task while it runs, and its outcome is recorded apart from others. Default: learned from the first call in this process.
+   * The handler completes its task inside a transaction (`markCompleted({ session })`). Nothing else is written to the
+   * task while it runs, and its outcome is recorded separately from others. Default: learned from the first call in
+   * this process.
    */
   readonly transactional?: boolean;
 }
@@ -90,12 +96,12 @@ const DEFAULT_TASK_RETRY: RetryPolicy = { type: 'exponential', min: '10s', max: 
 const DEFAULT_MAX_ATTEMPTS = 5;
 const MAX_WAIT_FACTOR = 5;
 
-/** A definition, checked: what the planner needs, and what this instance needs to run it. */
+/** A validated definition: what the planner needs, and what this instance needs to run it. */
 export interface CompiledTask {
   readonly plan: TaskPlan;
   readonly handler: TaskHandler;
   readonly retry: RetryRule;
-  /** For whoever has to judge this instance's work after its death. */
+  /** For the instance that reclaims this instance's tasks after a crash. */
   readonly retryPolicy: RetryPolicy;
   readonly historyLimit: number;
   readonly concurrency?: number;
@@ -208,7 +214,7 @@ function evolutionOf(where: string, given: EvolutionConfig = {}): TaskPlan['evol
   };
 }
 
-/** Milliseconds, or `CRON …` as it is, checked. */
+/** Validates an interval. Returns milliseconds, or a `CRON …` text unchanged. */
 export function everyOf(where: string, option: string, given: unknown): number | string {
   if (typeof given === 'string' && given.startsWith('CRON ')) {
     parseCron(`${where}: ${option}`, given.slice(5));
@@ -217,7 +223,7 @@ export function everyOf(where: string, option: string, given: unknown): number |
   return toMs(where, option, given, 1);
 }
 
-/** When something that is done now and then is due next. */
+/** Returns when recurring work that was last done at `last` is due next. */
 export function nextTime(every: number | string, last: Date): Date | null {
   if (typeof every === 'number') return new Date(last.getTime() + every);
   return parseCron('CRON', every.slice(5)).next(last);

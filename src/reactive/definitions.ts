@@ -27,13 +27,13 @@ export class Definitions {
     this.#plans.set(plan.task, plan);
   }
 
-  /** A task that the store refused is not defined. */
+  /** Removes a task whose definition the store refused. */
   remove(task: string): void {
     this.#tasks.delete(task);
     this.#plans.delete(task);
   }
 
-  /** Retry policies by name, for whoever has to judge this instance's work after its death. */
+  /** Retry policies by name, for the instance that reclaims this instance's tasks after a crash. */
   policies(): Readonly<Record<string, unknown>> {
     return Object.fromEntries(
       [...this.#tasks].map(([name, { retryPolicy }]) => [`task:${name}`, retryPolicy]),

@@ -1,6 +1,6 @@
 import type { Task } from '../core/records/task.js';
 
-/** What reactive tasks tell. Each carries one object. */
+/** Events of reactive tasks. Each carries one object. */
 export interface TaskEvents {
   'task:start': { readonly task: Task; readonly instanceId: string };
   'task:complete': { readonly task: Task; readonly durationMs: number; readonly instanceId: string };
@@ -13,13 +13,13 @@ export interface TaskEvents {
     readonly instanceId: string;
   };
   'task:retry': { readonly task: Task; readonly runAt: Date; readonly instanceId: string };
-  /** The document was gone, did not match any more, or had changed: its handler had nothing to do. */
+  /** The document was gone, no longer matched or had changed, so there was nothing to do. */
   'task:skip': { readonly task: Task; readonly instanceId: string };
   'task:defer': { readonly task: Task; readonly runAt: Date; readonly instanceId: string };
-  /** This instance plans for the cluster now. */
+  /** This instance now plans for the cluster. */
   'leader:gained': { readonly term: number; readonly instanceId: string };
   'leader:lost': { readonly term: number; readonly reason: string; readonly instanceId: string };
-  /** Changes were missed for good; every document is looked at again. */
+  /** Changes were missed for good; the leader reconciles every document of `tasks`. */
   'history:lost': { readonly reason: string; readonly tasks: readonly string[]; readonly instanceId: string };
   'reconcile:start': {
     readonly tasks: readonly string[];

@@ -7,15 +7,17 @@ import { everyOf } from './definition.js';
 export interface ReactiveOptions {
   /** How many task handlers run at once on this instance. Default: 5. */
   readonly concurrency?: number;
-  /** Which tasks this instance runs, asked at least every five seconds. Default: all. */
+  /** Selects the tasks that this instance runs; called at least every five seconds. Default: all. */
   readonly filter?: (task: { readonly task: string }) => boolean;
-  /** Wraps each run, to add context or logging; it must call and await what it is given. Default: none. */
+  /**
+   * Wraps each run, for example to add context or logging. It must call the given function and await it. Default: none.
+   */
   readonly caller?: (run: () => Promise<void>) => unknown;
-  /** How often tasks whose time is over are deleted: a duration or `CRON …`. Default: '24h'. */
+  /** How often the leader deletes tasks whose `cleanupPolicy` allows it: a duration or `CRON …`. Default: '24h'. */
   readonly cleanupInterval?: Duration;
   /** The collection of coordination documents; the same setting as the store's `collections.globals`. */
   readonly globalsCollection?: string;
-  /** Documents per second that a reconciliation looks at, at most. Default: 100,000. */
+  /** Maximum number of documents that a reconciliation processes per second. Default: 100,000. */
   readonly reconcileRate?: number;
 }
 

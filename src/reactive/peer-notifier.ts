@@ -8,12 +8,12 @@ export interface PeerNotifierOptions {
   readonly error: (error: unknown) => void;
 }
 
-/** Instances elsewhere are woken this often at most. */
+/** The shortest time between two notifications. */
 const EVERY_MS = 20;
 
 /**
- * Wakes instances elsewhere. A ring that comes before the notification is sent goes with it; one that comes later needs
- * a notification of its own, because whoever heard the first may have looked before this work was there.
+ * Notifies other instances. Calls that come before a notification is sent share it. A later call needs a notification
+ * of its own, because an instance that received the first may have polled before this work was there.
  */
 export class PeerNotifier {
   readonly #options: PeerNotifierOptions;
@@ -30,7 +30,7 @@ export class PeerNotifier {
     this.#ringing ??= this.#ringWhileWanted();
   }
 
-  /** Until the ring under way has ended. */
+  /** Resolves when the notification in progress has been sent. */
   async quiet(): Promise<void> {
     await this.#ringing;
   }
@@ -46,20 +46,20 @@ export class PeerNotifier {
         await ring().catch(error);
       }
     } finally {
-      // In the same turn as the last look at the flag: a ring that comes now begins anew.
+      // In the same turn of the event loop as the last check of `#wanted`, so that a later call starts a new loop.
       this.#ringing = undefined;
     }
   }
 }
 
-/** A look that is answered later than this after another one was not asked before it. */
+/** A cluster snapshot that arrives this long after another one was not requested before it. */
 const LONGEST_LOOK_MS = 10_000;
 
-/** How many other instances there are, as far as the newest look knows. */
+/** How many other instances there are, according to the newest cluster snapshot. One is assumed before the first. */
 export class Peers {
   readonly #clock: Clock;
   #count = 1;
-  /** The newest look: its time by the store's clock, and when it was answered. */
+  /** The newest snapshot: its time by the store's clock, and when it arrived. */
   #newest = { now: -Infinity, at: -Infinity };
 
   constructor(clock: Clock) {
@@ -70,10 +70,11 @@ export class Peers {
     return this.#count === 0;
   }
 
-  /** Returns true if there is somebody again. */
+  /** Returns true if there are other instances again after there were none. */
   observe({ instances, now }: Pick<Cluster, 'instances' | 'now'>, { life }: Pick<Instance, 'life'>): boolean {
     const look = { now: now.getTime(), at: this.#clock.monotonic() };
-    // Two looks may be under way at once, and be answered in any order. A clock that was set back is no reason to pass over all.
+    // Two snapshots may be requested at once and arrive in any order. A store's clock that was set back must not make
+    // all later ones seem old.
     if (look.now < this.#newest.now && look.at - this.#newest.at < LONGEST_LOOK_MS) return false;
     this.#newest = look;
     const wasNone = this.none;

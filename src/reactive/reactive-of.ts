@@ -2,7 +2,7 @@ import { OptionError } from '../core/errors.js';
 import type { Store } from '../store/port.js';
 import type { ReactiveStore } from '../store/reactive.js';
 
-/** Refuses stores whose data cannot be watched. */
+/** Returns the reactive part of a store. Throws if the store's data cannot be watched. */
 export function reactiveOf(store: Store): ReactiveStore {
   if (store.reactive !== undefined) return store.reactive;
   throw new OptionError(

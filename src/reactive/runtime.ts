@@ -31,9 +31,9 @@ export interface ReactiveRuntimeOptions {
   readonly leaseMs: number;
   readonly pollMs: { readonly min: number; readonly max: number; readonly maxWithoutWakeUp: number };
   readonly maxAbandoned: number;
-  /** Runs handlers. */
+  /** This instance runs handlers. */
   readonly works: boolean;
-  /** May lead. */
+  /** This instance may lead. */
   readonly plans: boolean;
   readonly events: Emitter<TaskEvents>;
   readonly log: Logger;
@@ -45,7 +45,7 @@ export interface ReactiveRuntimeOptions {
   readonly observed: (cluster: Cluster, summary?: DueSummary) => void;
 }
 
-/** Reactive tasks on one instance: the engine that runs them, and the planner, while this instance leads. */
+/** Reactive tasks on one instance: the engine that runs them and, while this instance leads, the planner. */
 export class ReactiveRuntime implements LeaseListener {
   readonly tasks: TaskStore;
   readonly handover: Handover<TaskRecord, TaskSettlement>;
@@ -56,7 +56,7 @@ export class ReactiveRuntime implements LeaseListener {
   #planner: Planner | undefined;
   #subscription: WakeSubscription | undefined;
   #ending: Promise<void> = Promise.resolve();
-  /** Who was alive at the last look. */
+  /** The instances that were alive in the last cluster snapshot. */
   #lives = '';
   #adverts: readonly TaskAdvert[] = [];
   readonly #peers: Peers;
@@ -108,7 +108,7 @@ export class ReactiveRuntime implements LeaseListener {
     return this.#engine.state;
   }
 
-  /** What this instance says of itself. */
+  /** The definitions that this instance advertises. */
   get adverts(): readonly TaskAdvert[] {
     return this.#adverts;
   }
@@ -117,17 +117,19 @@ export class ReactiveRuntime implements LeaseListener {
     return this.#election.term !== undefined;
   }
 
-  /** What has gone wrong with planning for a while, where this instance plans. */
+  /** Planning problems that have lasted longer than a lease; empty unless this instance leads. */
   get troubles(): readonly string[] {
     return this.#planner?.troubles ?? [];
   }
 
-  /** How planning goes, where this instance plans. */
+  /** The state of planning; undefined unless this instance leads. */
   async vitals(): Promise<PlannerVitals | undefined> {
     return this.#planner?.vitals();
   }
 
-  /** Definitions are stored and indexes exist; before the instance registers, so that it says what it runs. */
+  /**
+   * Stores definitions and creates indexes. Called before the instance registers, so that it advertises what it runs.
+   */
   async prepare(): Promise<void> {
     const { reactive, definitions } = this.#options;
     const plans = [...definitions.plans.values()].filter((plan) => !this.#published.has(plan));
@@ -142,15 +144,15 @@ export class ReactiveRuntime implements LeaseListener {
     else this.#subscription = this.#listen();
     try {
       this.observe(await store.instances.list());
-      // Whoever leads learns that there is somebody new.
+      // Tell the leader that there is a new instance.
       await reactive.planner.ring(true);
     } catch (problem) {
-      // The next renewal looks again; the leader looks now and then by itself.
+      // The next renewal reads the cluster again, and the leader refreshes by itself every 30 s.
       error(problem, 'start');
     }
   }
 
-  /** Who only plans has no claim loop that listens. */
+  /** An instance that only plans has no claim loop to listen for it. */
   #listen(): WakeSubscription {
     const subscription = this.#options.context.listener.join({
       kind: 'tasks',
@@ -161,12 +163,14 @@ export class ReactiveRuntime implements LeaseListener {
     return subscription;
   }
 
-  /** Listen first, then look: an instance that came before the channel was open is found by the look. */
+  /**
+   * Listens first, then reads the cluster: an instance that started before the channel was open is found by the read.
+   */
   #listenAndLook(): void {
     void this.#subscription?.idle().then(() => this.#lookAround());
   }
 
-  /** A task was defined while the instance runs. */
+  /** Called when a task is defined while the instance runs. */
   async added(): Promise<void> {
     const { context, reactive } = this.#options;
     await this.prepare();
@@ -176,7 +180,7 @@ export class ReactiveRuntime implements LeaseListener {
     this.#planner?.nudge();
   }
 
-  /** Leadership goes first, so that the next leader need not wait for handlers. */
+  /** Gives up leadership before handlers are stopped, so that the next leader need not wait for them. */
   async resign(): Promise<void> {
     this.#stopPlanner();
     await this.#ending;
@@ -191,13 +195,16 @@ export class ReactiveRuntime implements LeaseListener {
   }
 
   observe(cluster: Cluster): void {
-    // What was planned while this instance believed to be alone rang for nobody: who has come is told now.
+    // Work that was planned while this instance believed it was alone notified no other instance: do so now.
     if (this.#peers.observe(cluster, this.#options.context.self)) this.#planner?.ringElsewhere();
     if (this.#options.plans) this.#election.observe(cluster);
     this.#countAlive(cluster);
   }
 
-  /** Which definitions are in force depends on who is alive: a rollback takes effect when the newer ones are gone. */
+  /**
+   * Which definitions are in force depends on which instances are alive: a rollback takes effect when the newer ones
+   * are gone.
+   */
   #countAlive(cluster: Cluster): void {
     const alive = cluster.instances.filter((one) => !one.dead && one.leftMs > 0).map((one) => one.life);
     const lives = alive.sort().join();
@@ -208,7 +215,7 @@ export class ReactiveRuntime implements LeaseListener {
 
   news(): void {
     this.#planner?.nudge();
-    // Who has come must be woken from now on; who has gone may have been the leader.
+    // A new instance must be notified from now on; one that left may have been the leader.
     this.#lookAround();
   }
 
@@ -222,19 +229,21 @@ export class ReactiveRuntime implements LeaseListener {
   }
 
   slotFreed(): void {
-    // The engine is a member of its own.
+    // The engine is a lease listener itself.
   }
 
   leaseLost(): void {
     this.#election.lose('the lease of its instance was lost');
   }
 
-  /** The next look at the cluster decides who leads. */
+  /** Publishes the definitions again. The next cluster snapshot decides who leads. */
   leaseRegained(): void {
     this.#republish().catch((problem: unknown) => this.#options.error(problem, 'publish'));
   }
 
-  /** The lease may have gone with the whole database: definitions and indexes would not come back by themselves. */
+  /**
+   * The lease may have been lost together with the whole database: definitions and indexes must then be created again.
+   */
   async #republish(): Promise<void> {
     const { reactive } = this.#options;
     const plans = [...this.#published];
@@ -246,7 +255,7 @@ export class ReactiveRuntime implements LeaseListener {
 
   leaseRenewed(): void {
     if (this.#subscription === undefined) return;
-    // Without a claim loop nobody else listens, or looks who leads.
+    // Without a claim loop nothing else listens, or checks who leads.
     this.#listenAndLook();
   }
 

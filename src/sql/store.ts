@@ -35,25 +35,25 @@ import { checkSchema, namesIn, quoted, type Names } from './schema/names.js';
 import { refusesText } from './connection/values.js';
 import { watch } from './cluster/watch.js';
 
-/** What both SQL stores can be told. */
+/** The options that both SQL stores accept. */
 export interface SqlOptions {
-  /** The schema that holds everything of Tidemill's. Default: `tidemill`. */
+  /** The schema that holds all of Tidemill's tables. Default: `tidemill`. */
   readonly schema?: string;
   /**
-   * Bring the schema up to date at the first use. Default: true; with false an old one is an error that says how;
-   * `'unchecked'` takes what is there, for tools that only look at it.
+   * Migrate the schema at the first use. Default: true. With false, an old schema is an error that says what to run.
+   * `'unchecked'` uses the schema as it is, for tools that only read it.
    */
   readonly migrate?: boolean | 'unchecked';
   /**
-   * How others learn of jobs in a transaction of yours. `later`: this process tells them a few times in the second
-   * after the call. `commit`: your transaction tells them itself, at the price that those which do commit one after
-   * the other. Default: `later`.
+   * How other instances learn of jobs that you enqueue in your own transaction. `later`: this process notifies them
+   * every 100 ms for a second after the call. `commit`: your transaction notifies them itself, at a price: PostgreSQL
+   * serializes the commits of transactions that notify. Default: `later`.
    */
   readonly notify?: 'later' | 'commit';
   /** Largest payload, result or progress value, in bytes. Default: 15,500,000. */
   readonly maxPayloadBytes?: number;
   /**
-   * Make the triggers that watched tables need. Default: true; with false a table without them is an error that says
+   * Create the triggers that watched tables need. Default: true. With false, a table without them is an error that says
    * what to run.
    */
   readonly createTriggers?: boolean;
@@ -62,12 +62,12 @@ export interface SqlOptions {
 export const SQL_OPTIONS = ['schema', 'migrate', 'notify', 'maxPayloadBytes', 'createTriggers'] as const;
 
 const DEFAULT_BYTES = 15_500_000;
-/** A value of jsonb holds somewhat more. */
+/** A jsonb value can hold somewhat more. */
 const LARGEST_BYTES = 200_000_000;
 
 const payload: PayloadRules = { maxDepth: 80, refusesText };
 
-/** Jobs in PostgreSQL, whichever way it is reached. */
+/** A store on PostgreSQL, over any driver. */
 export class SqlStore implements Store<Queryable> {
   readonly kind: string;
   readonly clock: ServerClock;
@@ -132,7 +132,7 @@ export class SqlStore implements Store<Queryable> {
     return watch(this.#connection.sql, handlers);
   }
 
-  /** At READ COMMITTED; `work` is called again where the transaction met another one. */
+  /** Runs at READ COMMITTED. Calls `work` again after a deadlock or a serialization failure. */
   async transaction<T>(work: (transaction: Queryable) => Promise<T>): Promise<T> {
     const { driver, notifier, ownTransactions } = this.#connection.sql;
     let handle: Queryable | undefined;
@@ -165,7 +165,9 @@ export class SqlStore implements Store<Queryable> {
     );
   }
 
-  /** What is missing or different in the schema, as text; empty where all is well. Needs the right to make a schema. */
+  /**
+   * What is missing or different in the schema, as texts; empty if nothing is. Needs the privilege to create a schema.
+   */
   async schemaFaults(): Promise<readonly string[]> {
     return (await schemaDrift(this.#connection.sql)).map(driftText);
   }
@@ -181,19 +183,19 @@ export class SqlStore implements Store<Queryable> {
     await run('erase', () => driver.unhurried.query(`drop schema if exists ${quoted(names.schema)} cascade`));
   }
 
-  /** Tables whose changes are noted although no live instance runs a task on them. */
+  /** Tables whose changes are recorded although no live instance runs a task on them. */
   leftoverTables(): Promise<readonly string[]> {
     return leftoverTables(this.#sources);
   }
 
-  /** Takes the triggers off a table, and forgets the tasks on it. False where it has none. */
+  /** Drops the triggers of a table, and forgets the tasks on it. Returns false if it has none. */
   async dropTriggers(collection: string): Promise<boolean> {
     const dropped = await dropTriggers(this.#sources, collection);
     await this.reactive.planner.ring(true);
     return dropped;
   }
 
-  /** The SQL that leads from a version of the schema to the one that this version of Tidemill needs. */
+  /** The SQL that migrates the schema from a version to the one that this version of Tidemill needs. */
   migrationScript(from = 0): string {
     const schema = from === 0 ? [`create schema if not exists ${quoted(this.#names.schema)}`] : [];
     return [...schema, ...migrationsFrom(from, this.#names)]

@@ -11,13 +11,13 @@ import {
 import { TestMill } from './test-mill.js';
 
 export interface MillDrainOptions extends DrainOptions {
-  /** The clock of a memory store. Default: the time of day. */
+  /** The clock of the mill's memory store, if it has its own. Default: the system clock. */
   readonly clock?: Clock;
 }
 
 /**
- * Waits until no job of this mill runs and none is due, whatever its store. A mill that is not started is started for
- * that, and stopped again. What is due later, retries included, stays where it is.
+ * Waits until no job of this mill runs or is due, on any store. A mill that has not started is started for this, and
+ * stopped again. Jobs that are due later, retries included, stay pending.
  */
 export async function drain(mill: AnyMill, options: MillDrainOptions = {}): Promise<Drained> {
   if (mill instanceof TestMill) return mill.drain(options);
@@ -26,8 +26,8 @@ export async function drain(mill: AnyMill, options: MillDrainOptions = {}): Prom
 }
 
 /**
- * As `drain`, for what is due at the moment of the call. Other work that is due meanwhile may run as well, but is not
- * waited for; a `TestMill` leaves it alone.
+ * Like `drain`, but waits only for jobs that are due at the time of the call, the first 1,000 of them. Other jobs that
+ * come due meanwhile may run as well, but are not waited for; a `TestMill` does not run them.
  */
 export async function runDue(mill: AnyMill, options: MillDrainOptions = {}): Promise<Drained> {
   if (mill instanceof TestMill) return mill.runDue(options);

@@ -5,18 +5,19 @@ import type { Job, JobDefinition, JobStatus } from '../index.js';
 import type { AnyMill } from './idle.js';
 
 export interface Expected {
-  /** Exactly so many. Default: at least one. */
+  /** The exact number of jobs. Default: at least one. */
   readonly times?: number;
-  /** Default: every status. */
+  /** Only jobs with this status, or one of these. Default: any status. */
   readonly status?: JobStatus | readonly JobStatus[];
+  /** Only jobs with this unique key. Default: any. */
   readonly uniqueKey?: string;
-  /** Due at this time. */
+  /** Only jobs that are due at exactly this time. Default: any. */
   readonly runAt?: Date;
 }
 
 const SHOWN_AT_MOST = 10;
 
-/** Objects may have more than what is asked for; everything else must be equal. */
+/** Plain objects may have further fields; everything else must be equal. */
 function contains(actual: unknown, wanted: unknown): boolean {
   if (!isPlain(wanted) || !isPlain(actual)) return isDeepStrictEqual(actual, wanted);
   return Object.entries(wanted).every(([key, value]) => contains(actual[key], value));
@@ -26,8 +27,8 @@ const isPlain = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
 
 /**
- * Jobs of that name were asked for, and their data contains what is given: objects may have further fields. Answers
- * them, oldest first. Throws an AssertionError that shows what was asked for instead.
+ * Asserts that jobs of this name were enqueued whose data contains `data`; objects may have further fields. Returns
+ * these jobs, oldest first. Otherwise throws an AssertionError that shows the jobs of that name.
  */
 export async function expectEnqueued<T = unknown>(
   mill: AnyMill,
@@ -42,7 +43,7 @@ export async function expectEnqueued<T = unknown>(
   throw refusal(`expected ${count} ${show(name)}${wish(data)}, found ${String(found.length)}.`, data, all);
 }
 
-/** No such job was asked for. */
+/** Asserts that no such job was enqueued. */
 export async function expectNotEnqueued<T = unknown>(
   mill: AnyMill,
   target: string | JobDefinition<T>,

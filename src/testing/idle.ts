@@ -4,42 +4,44 @@ import { checkKeys } from '../core/options.js';
 import type { MillEvents, Tidemill } from '../index.js';
 import { toMs, type Duration } from '../time/duration.js';
 
-/** A mill on whatever store. */
+/** A mill on any store. */
 export interface AnyMill extends Pick<Tidemill, 'jobs' | 'names' | 'started' | 'start' | 'stop'> {
   on<K extends keyof MillEvents>(event: K, listener: (payload: MillEvents[K]) => unknown): unknown;
   off<K extends keyof MillEvents>(event: K, listener: (payload: MillEvents[K]) => unknown): unknown;
 }
 
-/** What came of the work that ran. */
+/** What became of the work that ran. */
 export interface Drained {
+  /** Jobs and reactive tasks that completed; a recurring job counts once per run. */
   readonly completed: number;
   /** Jobs and reactive tasks that have no attempt left. */
   readonly failed: number;
-  /** Failed attempts of those that will be tried again. */
+  /** Failed attempts that will be retried. */
   readonly retried: number;
 }
 
 export interface DrainOptions {
-  /** In real time: longer than this no handler is waited for. Default: '5s'. */
+  /** How long to wait, in real time, before the call rejects with `TIMEOUT`. Default: '5s'. */
   readonly timeout?: Duration;
 }
 
-/** What is known of a mill whose time is not the time of day. */
+/** What `untilIdle` needs to know of a mill besides its jobs; a `TestMill` knows more than others. */
 export interface Surroundings {
   readonly now: () => number;
+  /** The paused names, whose pending jobs are not waited for. */
   readonly paused: () => Promise<ReadonlySet<string>>;
-  /** Whose work is waited for. */
+  /** True for jobs that are waited for. */
   readonly admits: (id: string) => boolean;
-  /** Reactive tasks that run or are due, and changes that are not planned, in words. */
+  /** Reactive tasks that run or are due, and changes that are not planned yet, in words. */
   readonly tasks: () => readonly string[];
-  /** Lets a moment pass. */
+  /** Waits a moment between two checks. */
   readonly pass: () => Promise<void>;
 }
 
 export const LOOK_EVERY_MS = 2;
 const SKEW_MS = 250;
 export const ORDINARY: Surroundings = {
-  // What was asked for just now may be due a moment from now, by the clock of its store.
+  // By the clock of its store, a job that was enqueued just now may be due a moment from now.
   now: () => Date.now() + SKEW_MS,
   paused: () => Promise.resolve(new Set()),
   admits: () => true,
@@ -53,7 +55,7 @@ export function timeoutOf(where: string, options: DrainOptions, keys: readonly s
   return toMs(where, 'timeout', options.timeout ?? '5s');
 }
 
-/** Runs `work`, and counts what comes of jobs and reactive tasks meanwhile. */
+/** Runs `work` and counts the outcomes of jobs and reactive tasks meanwhile. */
 export async function tallied(mill: AnyMill, work: () => Promise<void>): Promise<Drained> {
   const tally = { completed: 0, failed: 0, retried: 0 };
   const done = (): void => void (tally.completed += 1);
@@ -74,7 +76,7 @@ export async function tallied(mill: AnyMill, work: () => Promise<void>): Promise
   }
 }
 
-/** Resolves when nothing of this mill runs, and nothing is due that may run: seen twice, since work moves between two looks. */
+/** Resolves when no work of this mill runs, or is due and may run. Checks twice: work can move between two queries. */
 export async function untilIdle(
   mill: AnyMill,
   timeoutMs: number,
@@ -89,7 +91,7 @@ export async function untilIdle(
   }
 }
 
-/** What runs, or could run at this moment. One query: a job that is claimed meanwhile is in it either way. */
+/** What runs, or may run now. One query for both states, so that a job claimed meanwhile is not missed. */
 async function unfinished(mill: AnyMill, surroundings: Surroundings): Promise<readonly string[]> {
   const { now, paused, admits, tasks } = surroundings;
   if (mill.names.length === 0) return tasks();

@@ -1,4 +1,4 @@
-/** For tests: a clock that the test moves, a mill that runs what it is told to, and expectations. */
+/** `tidemill/testing`: a clock that the test moves, a mill that runs work only when told to, and assertions. */
 export { virtualClock, type VirtualClock } from './virtual-clock.js';
 export { testMill, TestMill, type TestDrainOptions, type TestMillOptions } from './test-mill.js';
 export { drain, runDue, type MillDrainOptions } from './drain.js';

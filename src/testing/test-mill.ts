@@ -9,34 +9,38 @@ import { LOOK_EVERY_MS, tallied, timeoutOf, untilIdle, type Drained, type DrainO
 import { virtualClock, type VirtualClock } from './virtual-clock.js';
 
 export interface TestMillOptions extends Omit<TidemillOptions<MemoryStore>, 'store'> {
-  /** What the clock shows at first. Default: the time of day, at which it then stands still. */
+  /** The initial time of the clock, which stands still until it is moved. Default: the current time. */
   readonly now?: Date | string | number;
   /**
-   * `enqueue` runs a job that is due before it resolves, answers it as it ended, and rejects with what its handler
+   * `enqueue` runs a due job before it resolves, returns the job as it is afterwards, and rejects with what its handler
    * threw. Default: false.
    */
   readonly inline?: boolean;
 }
 
 export interface TestDrainOptions extends DrainOptions {
-  /** Move the clock to jobs and tasks that are due later and to retries, too, until none is left. Schedules stay out. Default: false. */
+  /**
+   * Also move the clock to jobs and reactive tasks that are due later, retries included, until none is left. Recurring
+   * jobs do not count. Default: false.
+   */
   readonly scheduled?: boolean;
 }
 
-/** The end of a chain of jobs that enqueue each other is not in sight after this many. */
+/** After this many moves of the clock, jobs that enqueue each other count as an endless chain. */
 const STEPS = 10_000;
 
 /**
  * A mill in memory, on a clock that stands still. Nothing runs by itself: `runDue`, `drain` and `advance` run work and
- * answer when it has ended. With `start` it works like any other mill.
+ * resolve when it has ended. After `start` it works like any other mill.
  */
 export class TestMill extends Tidemill<MemoryStore> {
+  /** The clock of the mill. `advance` of the mill moves it and waits for the work that comes due. */
   readonly clock: VirtualClock;
-  /** `store.collection(name)` holds documents: those of `mill.documents`, and those that reactive tasks watch. */
+  /** `store.collection(name)` holds the documents of `mill.documents`, and those that reactive tasks watch. */
   readonly store: MemoryStore;
   readonly #inline: boolean;
   readonly #errors = new Map<string, Error>();
-  /** Who may run, one entry for each turn that is under way. */
+  /** Decides which work may run: one entry for each call of `#turn` in progress. */
   readonly #admitted = new Set<(id: string) => boolean>();
   #startedByUser = false;
 
@@ -63,7 +67,7 @@ export class TestMill extends Tidemill<MemoryStore> {
     await super.stop(options);
   }
 
-  /** Runs what is due at this moment, and not what its handlers ask for. */
+  /** Runs the work that is due now, but not what its handlers enqueue. */
   async runDue(options: DrainOptions = {}): Promise<Drained> {
     const timeoutMs = timeoutOf('runDue', options);
     const to = new Date(this.clock.now());
@@ -72,7 +76,7 @@ export class TestMill extends Tidemill<MemoryStore> {
     return tallied(this, () => this.#turn((id) => due.has(id), timeoutMs));
   }
 
-  /** Runs what is due, and whatever its handlers ask for, until nothing is left that is due. */
+  /** Runs the work that is due, and what its handlers enqueue, until nothing more is due. */
   async drain(options: TestDrainOptions = {}): Promise<Drained> {
     const timeoutMs = timeoutOf('drain', options, ['scheduled']);
     const scheduled = checkBoolean('drain', 'scheduled', options.scheduled ?? false);
@@ -87,13 +91,13 @@ export class TestMill extends Tidemill<MemoryStore> {
     });
   }
 
-  /** Moves the clock on. What falls due on the way runs, in order, each at its own due time. */
+  /** Moves the clock forward. Work that comes due on the way runs in order, each at its own due time. */
   async advance(duration: Duration, options: DrainOptions = {}): Promise<Drained> {
     const timeoutMs = timeoutOf('advance', options);
     return tallied(this, () => this.#turn(everything, timeoutMs, duration));
   }
 
-  /** See the function of the same name. */
+  /** The same as the function `expectEnqueued`. */
   expectEnqueued<T = unknown>(
     target: string | JobDefinition<T>,
     data?: Partial<NoInfer<T>>,
@@ -102,7 +106,7 @@ export class TestMill extends Tidemill<MemoryStore> {
     return expectEnqueued(this, target, data, expected);
   }
 
-  /** See the function of the same name. */
+  /** The same as the function `expectNotEnqueued`. */
   expectNotEnqueued<T = unknown>(
     target: string | JobDefinition<T>,
     data?: Partial<NoInfer<T>>,
@@ -129,7 +133,9 @@ export class TestMill extends Tidemill<MemoryStore> {
     );
   }
 
-  /** Runs what is admitted to its end. The mill runs for that long, unless it was started anyway. */
+  /**
+   * Moves the clock and runs admitted work to its end. Starts the mill for that time, unless the test has started it.
+   */
   async #turn(admits: (id: string) => boolean, timeoutMs: number, by: Duration = 0): Promise<void> {
     this.#admitted.add(admits);
     try {
@@ -152,7 +158,7 @@ export class TestMill extends Tidemill<MemoryStore> {
     }
   }
 
-  /** Jobs with a handler here that wait for their time, in order. */
+  /** Returns the pending jobs that have a handler here and whose name is not paused, by due time. */
   async #waiting(nextRunAt: { readonly from?: Date; readonly to?: Date }): Promise<readonly Job[]> {
     const { paused } = await this.store.instances.list();
     const name = this.names.filter((one) => !paused.has(one));
@@ -168,7 +174,7 @@ export class TestMill extends Tidemill<MemoryStore> {
     return jobs;
   }
 
-  /** How long it is until the next task, or job that does not recur; undefined if there is none. */
+  /** Returns the time until the next reactive task or one-off job is due; undefined if there is none. */
   async #untilNext(): Promise<number | undefined> {
     const waiting = await this.#waiting({});
     const next = waiting.find(({ repeatInterval }) => repeatInterval === undefined);
@@ -186,7 +192,7 @@ const endless = (): TidemillError =>
     `drain: the clock was moved ${String(STEPS)} times, and there is still work for later. Does a job ask for its own successor?`,
   );
 
-/** A mill for tests: in memory, on a clock that stands still. */
+/** Creates a mill for tests: in memory, on a clock that stands still. */
 export function testMill(options: TestMillOptions = {}): TestMill {
   return new TestMill(options);
 }

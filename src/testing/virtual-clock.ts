@@ -8,7 +8,7 @@ interface Entry {
   readonly callback: () => void;
 }
 
-/** Handlers that wait for something outside of this clock are waited for this long in real time, then left alone. */
+/** How long, in real time, to wait for work that waits for something outside this clock. */
 const PATIENCE_MS = 25;
 const BRIEF_TICKS = 30;
 
@@ -16,8 +16,8 @@ const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve)
 
 export interface VirtualClock extends Clock {
   /**
-   * Moves time on. Everything that falls due on the way runs, in order, each at its own due time; resolves when it has
-   * settled, or waits for something that this clock does not drive.
+   * Moves time forward. Timers that come due on the way fire in order, each at its own time. Resolves when the work
+   * that they started has settled, or waits for something that this clock does not drive.
    */
   advance(duration: Duration): Promise<void>;
 }
@@ -27,7 +27,7 @@ class Virtual implements VirtualClock {
   #serial = 0;
   readonly #timers = new Set<Entry>();
   readonly #tracked = new Set<Promise<unknown>>();
-  /** Tracked, but seen not to move: waiting for the test itself, or for real time. */
+  /** Tracked work that made no progress: it waits for the test itself, or for real time. */
   readonly #parked = new WeakSet<Promise<unknown>>();
 
   constructor(start: number) {
@@ -82,7 +82,7 @@ class Virtual implements VirtualClock {
   }
 
   async #settle(): Promise<void> {
-    // Most timers start nothing that lasts, and a month has very many of them: those settle within a few microtasks.
+    // Most timers start no lasting work, and a month has very many of them: those settle within a few microtasks.
     for (let tick = 0; tick < BRIEF_TICKS; tick += 1) await Promise.resolve();
     if (this.#tracked.size === 0) return;
     let giveUpAt = 0;
@@ -90,7 +90,7 @@ class Virtual implements VirtualClock {
     for (let quiet = 0; quiet < 2;) {
       await turn();
       const moving = [...this.#tracked].filter((work) => !this.#parked.has(work));
-      // New work is progress: patience begins anew.
+      // New work is progress, so the wait starts over.
       if (moving.some((work) => !known.has(work))) giveUpAt = performance.now() + PATIENCE_MS;
       known = new Set(moving);
       quiet = moving.length === 0 ? quiet + 1 : 0;
@@ -101,7 +101,10 @@ class Virtual implements VirtualClock {
   }
 }
 
-/** A clock that stands still until it is told to move; give it to `memory({ clock })`. */
+/**
+ * Creates a clock that stands still until `advance` is called; pass it to `memory({ clock })`. `start` defaults to
+ * 1970.
+ */
 export function virtualClock(start: Date | string | number = 0): VirtualClock {
   return new Virtual(checkDate('virtualClock', 'start', new Date(start)).getTime());
 }

@@ -4,13 +4,13 @@ import { show } from '../core/options.js';
 import { checkZone, nextTransition, offsetAt } from './zone.js';
 
 /**
- * When a cron text is due, in a time zone.
+ * The run times of a cron expression in a time zone.
  *
- * The library that reads the text is asked in wall-clock time only; this file maps wall clock to instants, by one rule:
+ * croner evaluates the expression in wall-clock time only. This file maps wall-clock times to instants:
  * - A wall time that does not exist (clocks go forward) runs once, at the end of the gap.
- * - A wall time that comes twice (clocks go back) runs once, the first time.
- * - Patterns that name no hour (`* * * * *`, `0 * * * *`) follow elapsed time through both changes, and so do, when
- *   clocks go back, those whose minutes are a star or a step of it.
+ * - A wall time that occurs twice (clocks go back) runs once, the first time.
+ * - Patterns that run in every hour (`* * * * *`, `0 * * * *`) follow elapsed time through both changes. Patterns whose
+ *   minute field begins with `*` also do so when clocks go back.
  */
 export interface CronTimes {
   readonly text: string;
@@ -35,15 +35,15 @@ class ZonedCron implements CronTimes {
   readonly text: string;
   readonly timezone: string;
   readonly #wall: Cron;
-  /** Runs in every hour of the day, so a gap costs it nothing. */
+  /** Runs in every hour of the day, so no run is lost in a gap. */
   readonly #everyHour: boolean;
-  /** Runs again in the hour that clocks repeat. */
+  /** Runs again in the repeated hour when clocks go back. */
   readonly #repeats: boolean;
 
   constructor(text: string, fields: readonly string[], timezone: string) {
     this.text = text;
     this.timezone = timezone;
-    // An offset of zero, not the zone UTC: the same answers without a formatter, some thirty times as fast.
+    // `utcOffset: 0` gives the same results as the zone UTC without a formatter, about thirty times as fast.
     this.#wall = new Cron(fields.join(' '), { utcOffset: 0, paused: true });
     const [minute = '', hour = ''] = fields.length === 6 ? fields.slice(1) : fields;
     this.#everyHour = ['*', '?', '*/1', '0-23'].includes(hour);
@@ -55,7 +55,7 @@ class ZonedCron implements CronTimes {
     return next === null ? null : new Date(next);
   }
 
-  /** The first due instant after `from`, or at it where `inclusive`; one stretch of constant offset at a time. */
+  /** The first due instant after `from`, or at it if `inclusive`. Handles one stretch of constant offset at a time. */
   #after(from: number, inclusive: boolean): number | null {
     const offset = offsetAt(this.timezone, from);
     const wall = this.#nextWall(this.#afterFold(from, from + offset, inclusive));
@@ -65,7 +65,7 @@ class ZonedCron implements CronTimes {
     return this.#dueInGap(change, offset) ? change : this.#after(change, true);
   }
 
-  /** Where to look from: past the part of the wall clock that came before, if this is its second time. */
+  /** The wall time to search from. In a repeated hour, skips the wall times that already occurred. */
   #afterFold(from: number, wall: number, inclusive: boolean): number {
     const start = inclusive ? wall - 1 : wall;
     if (this.#repeats) return start;
@@ -87,12 +87,12 @@ class ZonedCron implements CronTimes {
     const found = this.#read(after);
     const nextMonth = startOfNextMonth(after);
     if (found === null || found < nextMonth) return found;
-    // The reader takes 31 February for 3 March, and passes over the days before: from the month's end it does not.
+    // croner turns 31 February into 3 March and skips the days before; a search from the end of the month finds them.
     return Math.min(found, this.#read(nextMonth - 1) ?? found);
   }
 
   #read(after: number): number | null {
-    // The reader works in whole seconds: flooring keeps "strictly after" true for it.
+    // croner works in whole seconds; flooring keeps the result strictly after.
     return this.#wall.nextRun(new Date(Math.floor(after / 1000) * 1000))?.getTime() ?? null;
   }
 }
@@ -102,7 +102,7 @@ function startOfNextMonth(wall: number): number {
   return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1, 1);
 }
 
-/** The change of offset that lies within the day before `instant`, if there is one. */
+/** The offset change within the day before `instant`, or null. */
 function lastTransition(zone: string, instant: number): number | null {
   return nextTransition(zone, instant - DAY, instant);
 }
@@ -128,7 +128,7 @@ function fieldsOf(where: string, text: unknown): readonly string[] {
   );
 }
 
-/** Reads a cron text; refuses a wrong one, and one that can never be due, with the reason. */
+/** Parses a cron expression. Throws an `OptionError` if it is invalid or can never be due. */
 export function parseCron(where: string, text: unknown, timezone = 'UTC'): CronTimes {
   const fields = fieldsOf(where, text);
   const zone = checkZone(where, timezone);
@@ -149,7 +149,7 @@ function everMatches(cron: CronTimes): boolean {
   try {
     return cron.next(new Date()) !== null;
   } catch (error) {
-    // The reader looks ahead by recursion, and runs out of stack on the way to the end of time.
+    // croner searches by recursion and overflows the stack if no date ever matches.
     if (error instanceof RangeError) return false;
     throw error;
   }

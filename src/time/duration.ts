@@ -8,10 +8,10 @@ export type Duration = number | string;
 const SHAPE =
   /^\s*(?:\d+(?:\.\d+)?\s*(?:ms|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?)\s*)+$/iu;
 
-/** A million days: added to any date of interest, it is still a date. */
+/** A million days. Added to any realistic date, the result is still a valid Date. */
 const MOST_MS = 86_400_000 * 1_000_000;
 
-/** A duration in milliseconds; refuses what is not one, naming the option. */
+/** Converts a duration to milliseconds. Throws an `OptionError` that names the option if it is invalid. */
 export function toMs(where: string, option: string, value: unknown, min = 0): number {
   const ms = typeof value === 'string' ? (SHAPE.test(value) ? parse(value) : null) : value;
   if (typeof ms === 'number' && ms >= min && ms <= MOST_MS) return Math.round(ms);
@@ -22,7 +22,7 @@ export function toMs(where: string, option: string, value: unknown, min = 0): nu
   );
 }
 
-/** "In a while" or "at a time", as milliseconds since 1970. */
+/** Converts a duration from `now`, or a Date, to a Date. */
 export function toInstant(where: string, option: string, value: unknown, now: number): Date {
   if (!(value instanceof Date)) return new Date(now + toMs(where, option, value));
   if (!Number.isNaN(value.getTime())) return value;

@@ -1,23 +1,23 @@
 import type { MissedPolicy } from '../core/records/job.js';
 import type { CronTimes } from './cron.js';
 
-/** A run that nobody started this long after it could be counts as missed, even if the next one is not due yet. */
+/** A run that has not started this long after it was due counts as missed, even if the next one is not due yet. */
 const MISSED_AFTER_MS = 60_000;
 
-/** What may delay a run although somebody looks for it: being late by that much says nothing. */
+/** Delays that are normal although an instance polls for the run. Lateness within them does not count as missed. */
 export interface Attention {
-  /** The longest wait between two looks. */
+  /** The longest wait between two polls. */
   readonly delayMs: number;
-  /** Whoever asks has looked since then without a break, so what was due later waited for its turn. */
+  /** The instance has polled without a gap since then, so a run that was due later only waited for a slot. */
   readonly since?: number;
 }
 
 const NO_DELAY: Attention = { delayMs: 0 };
 
-/** `missed: 'all'` catches up on at most this many runs; older ones are dropped, and a log line says so. */
+/** `missed: 'all'` catches up on at most this many runs. Older ones are dropped, and the log says so. */
 export const CATCH_UP_LIMIT = 100;
 
-/** When a schedule is due: its cron times between `startAt` and `repeatUntil`, both inclusive. */
+/** The run times of a schedule: its cron times between `startAt` and `repeatUntil`, both inclusive. */
 export interface Recurrence {
   readonly cron: CronTimes;
   readonly startAt?: Date | undefined;
@@ -25,7 +25,7 @@ export interface Recurrence {
   readonly missed: MissedPolicy;
 }
 
-/** The first run time after the given one, or null when the schedule has ended. */
+/** The first run time after the given one, or null if the schedule has ended. */
 export function slotAfter(recurrence: Recurrence, after: Date): Date | null {
   const { cron, startAt, repeatUntil } = recurrence;
   const from = startAt !== undefined && startAt > after ? new Date(startAt.getTime() - 1) : after;
@@ -34,20 +34,21 @@ export function slotAfter(recurrence: Recurrence, after: Date): Date | null {
 }
 
 export interface NextRun {
-  /** Null: the schedule has ended. */
+  /** Null if the schedule has ended. */
   readonly at: Date | null;
-  /** More runs had been missed than are made up for; the older ones are dropped. */
+  /** More than `CATCH_UP_LIMIT` runs were missed; the older ones are dropped. */
   readonly dropped: boolean;
 }
 
-/** True for a run time of the schedule itself; a run that was asked for by hand stands for none. */
+/** True if `at` is a run time of the schedule. The time of a manual run usually is not. */
 function isSlot(recurrence: Recurrence, at: Date): boolean {
   return slotAfter(recurrence, new Date(at.getTime() - 1))?.getTime() === at.getTime();
 }
 
 /**
- * The run after the one for `slot`, which began at `begunAt`, as seen at `now`. A run that lasts past the next time of its
- * schedule stands for that, too; one that was asked for by hand does not: that time was missed, and its policy decides.
+ * The run that follows the one for `slot`, which began at `begunAt` and ended at `now`. A scheduled run that lasts past
+ * the next run time covers that time, too. A manual run does not: unless the policy is 'all', which catches up anyway,
+ * that time is returned as the next run, and its policy decides whether it is too late.
  */
 export function runAfter(recurrence: Recurrence, slot: Date, now: Date, begunAt: Date = slot): NextRun {
   const next = slotAfter(recurrence, slot);
@@ -57,7 +58,7 @@ export function runAfter(recurrence: Recurrence, slot: Date, now: Date, begunAt:
   return runAfterAny(recurrence, slot, now);
 }
 
-/** As `runAfter`, where `slot` may be any time that somebody chose, such as the first due time of a document. */
+/** Like `runAfter`, for any `slot`: the first due time of a document need not be a run time of its schedule. */
 export function runAfterAny(recurrence: Recurrence, slot: Date, now: Date): NextRun {
   const next = slotAfter(recurrence, slot);
   const missed = next !== null && next <= now;
@@ -69,7 +70,7 @@ export function runAfterAny(recurrence: Recurrence, slot: Date, now: Date): Next
   return { at: lastMissed(recurrence, slot, now), dropped: true };
 }
 
-/** Run times after `from` and not after `now`, no more than `limit` of them. */
+/** Run times after `from` and up to `now`, at most `limit` of them. */
 function missedUpTo(recurrence: Recurrence, from: Date, now: Date, limit: number): Date[] {
   const missed: Date[] = [];
   for (
@@ -82,7 +83,10 @@ function missedUpTo(recurrence: Recurrence, from: Date, now: Date, limit: number
   return missed;
 }
 
-/** The first of the last hundred: a stretch before `now` is doubled until it holds them, whatever came before. */
+/**
+ * The first of the last `CATCH_UP_LIMIT` missed runs. Doubles a window before `now` until it contains them, so that the
+ * cost does not depend on how long the schedule was down.
+ */
 function lastMissed(recurrence: Recurrence, slot: Date, now: Date): Date | null {
   for (let stretchMs = 60_000; ; stretchMs *= 2) {
     const from = new Date(Math.max(slot.getTime(), now.getTime() - stretchMs));
@@ -92,7 +96,7 @@ function lastMissed(recurrence: Recurrence, slot: Date, now: Date): Date | null 
   }
 }
 
-/** True where `missed: 'skip'` says that this run is too late to be started. */
+/** True if `missed: 'skip'` applies and this run is too late to start. */
 export function isTooLate(
   recurrence: Recurrence,
   slot: Date,

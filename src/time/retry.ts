@@ -4,11 +4,11 @@ import { parseCron } from './cron.js';
 import { toMs, type Duration } from './duration.js';
 
 interface RetryLimits {
-  /** Total attempts, the first included; -1 = unlimited. Default: 10 for jobs, 5 for tasks; unlimited with `maxDuration`. */
+  /** Attempts in total, with the first; -1 = unlimited. Default: 10 (jobs), 5 (tasks), unlimited with `maxDuration`. */
   readonly maxAttempts?: number;
-  /** No retry once this much time has passed since the first failure of the sequence. Default: none. */
+  /** Stop retrying once this much time has passed since the first failure of the sequence. Default: no limit. */
   readonly maxDuration?: Duration;
-  /** The share of each delay that is random, from 0 to 1; `true` = 0.5. Default: 0. */
+  /** The random share of each delay, from 0 to 1, by which it is shortened; `true` = 0.5. Default: 0. */
   readonly jitter?: number | boolean;
 }
 
@@ -18,26 +18,26 @@ export type RetryPolicy = RetryLimits &
     | { readonly type: 'linear'; readonly interval: Duration }
     | {
         readonly type: 'exponential';
-        /** Delay of the first retry. Default: '10s'. */
+        /** Delay before the first retry. Default: '10s'. */
         readonly min?: Duration;
         /** Longest delay. Default: '1d'. */
         readonly max?: Duration;
-        /** Growth per attempt. Default: 2. */
+        /** Growth of the delay per failure. Default: 2. */
         readonly factor?: number;
       }
     | { readonly type: 'series'; readonly intervals: readonly Duration[] }
     | { readonly type: 'cron'; readonly expression: string; readonly timezone?: string }
   );
 
-/** Jobs without a policy: 2 s, 4 s, 8 s … capped at a day, ten attempts in all. */
+/** The policy of jobs without one: 2 s, 4 s, 8 s … up to a day; ten attempts in all. */
 export const DEFAULT_JOB_RETRY: RetryPolicy = { type: 'exponential', min: '2s', max: '1d', factor: 2 };
 const DEFAULT_MAX_ATTEMPTS = 10;
 
-/** A checked policy: pure arithmetic from here on. */
+/** A validated policy. */
 export interface RetryRule {
   readonly maxAttempts: number;
   readonly maxDurationMs: number;
-  /** When to try again after the n-th failure (n from 1). */
+  /** When to retry after the n-th failure (n from 1). */
   readonly retryAt: (failures: number, now: number, random: () => number) => number;
 }
 
@@ -50,7 +50,7 @@ const KEYS: Readonly<Record<RetryPolicy['type'], readonly string[]>> = {
 };
 const TYPES = Object.keys(KEYS) as RetryPolicy['type'][];
 
-/** Checks a policy and turns it into a rule; refuses what is wrong with the option's name. */
+/** Validates a policy and converts it to a rule. Throws an `OptionError` that names the option if it is invalid. */
 export function retryRule(
   where: string,
   policy: RetryPolicy = DEFAULT_JOB_RETRY,
@@ -126,7 +126,7 @@ function exponential(
     throw new OptionError(`${at}: factor must be a number of at least 1, got ${show(factor)}.`);
   }
   if (max < min) throw new OptionError(`${at}: max must not be less than min.`);
-  // Not beyond the largest number: nothing times infinity is not a number.
+  // The power may overflow to Infinity, and 0 * Infinity is NaN.
   return (failures) => Math.min(max, min * Math.min(Number.MAX_VALUE, factor ** (failures - 1)));
 }
 
@@ -141,7 +141,7 @@ function series(at: string, intervals: readonly Duration[]): (failures: number) 
 }
 
 export interface FailureFacts {
-  /** Failures of this sequence, the present one included. */
+  /** Failures of this sequence, including the present one. */
   readonly failures: number;
   readonly firstFailedAt: Date;
   readonly now: number;
@@ -149,7 +149,7 @@ export interface FailureFacts {
   readonly random?: () => number;
 }
 
-/** When to try again, or null when the sequence is exhausted or the error is fatal. */
+/** When to retry, or null if the attempts are used up, `maxDuration` has passed or the error is fatal. */
 export function decideRetry(rule: RetryRule, facts: FailureFacts): Date | null {
   const { failures, firstFailedAt, now, error, random = Math.random } = facts;
   if (error instanceof FatalError) return null;
@@ -158,7 +158,7 @@ export function decideRetry(rule: RetryRule, facts: FailureFacts): Date | null {
   return new Date(retryAfterOf(error, now) ?? rule.retryAt(failures, now, random));
 }
 
-/** The error's own wish (`retryAfter`: a duration or a Date), if it has a usable one. */
+/** The retry time from the error's own `retryAfter` (a duration or a Date); null if it is absent or invalid. */
 function retryAfterOf(error: unknown, now: number): number | null {
   if (typeof error !== 'object' || error === null || !('retryAfter' in error)) return null;
   const { retryAfter } = error;

@@ -22,7 +22,7 @@ function formatOf(zone: string): Intl.DateTimeFormat {
   return format;
 }
 
-/** Refuses a zone that the IANA database of this Node does not know. */
+/** Throws an `OptionError` unless Node's time zone database knows the zone. */
 export function checkZone(where: string, value: unknown): string {
   try {
     if (typeof value !== 'string' || value === '') throw new RangeError('empty');
@@ -38,7 +38,7 @@ export function checkZone(where: string, value: unknown): string {
   }
 }
 
-/** Milliseconds to add to an instant to get the wall clock of the zone, read as if it were UTC. */
+/** Milliseconds to add to an instant to get the zone's wall-clock time, read as if it were UTC. */
 export function offsetAt(zone: string, instant: number): number {
   if (zone === 'UTC') return 0;
   const at: Record<string, number> = {};
@@ -47,6 +47,7 @@ export function offsetAt(zone: string, instant: number): number {
   return Date.UTC(year, month - 1, day, hour, minute, second) - Math.floor(instant / 1000) * 1000;
 }
 
+/** A week. A change of offset and its reversal within one step would be missed. */
 const STEP = 168 * HOUR;
 
 /** The first instant in (from, to] at which the zone's offset changes, or null. */
@@ -60,7 +61,7 @@ export function nextTransition(zone: string, from: number, to: number): number |
   return null;
 }
 
-/** The instant in (low, high] from which the offset is no longer the one given. */
+/** The first instant in (low, high] at which the offset differs from the given one. */
 function bisect(zone: string, offset: number, low: number, high: number): number {
   let [before, after] = [low, high];
   while (after - before > 1) {

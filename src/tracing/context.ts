@@ -5,7 +5,7 @@ type Api = typeof Otel;
 
 const TRACEPARENT = /^00-(?<traceId>[0-9a-f]{32})-(?<spanId>[0-9a-f]{16})-(?<flags>[0-9a-f]{2})$/u;
 
-/** What is kept of a span; undefined where nobody records any. */
+/** The context of a span, for storage; undefined if no SDK records spans. */
 export function keptOf(api: Api, span: Otel.Span): TraceContext | undefined {
   const context = span.spanContext();
   if (!api.isSpanContextValid(context)) return undefined;
@@ -17,7 +17,7 @@ export function keptOf(api: Api, span: Otel.Span): TraceContext | undefined {
   };
 }
 
-/** The span that something was kept of; undefined where it cannot be read. */
+/** Parses a stored context; undefined if it is invalid. */
 export function spanContextOf(api: Api, kept: TraceContext): Otel.SpanContext | undefined {
   const { traceId, spanId, flags } = TRACEPARENT.exec(kept.traceparent)?.groups ?? {};
   if (traceId === undefined || spanId === undefined || flags === undefined) return undefined;

@@ -1,23 +1,23 @@
 import type { Tracer } from '../core/tracer.js';
 import type { OtelTracer } from './otel.js';
 
-/** Asked for once in a process: whether it is installed does not change. */
+/** Loaded once per process: whether the package is installed does not change. */
 let loading: Promise<OtelTracer | undefined> | undefined;
 
-/** `@opentelemetry/api`, where it is installed; nothing else of the package loads it. */
+/** Loads `@opentelemetry/api` if it is installed. Nothing else in the package loads it. */
 async function load(): Promise<OtelTracer | undefined> {
   try {
     const [api, otel] = await Promise.all([import('@opentelemetry/api'), import('./otel.js')]);
     return new otel.OtelTracer(api);
   } catch {
-    // Not installed, or not usable: spans are a comfort, and nothing depends on them.
+    // Not installed or not usable. Spans are optional.
     return undefined;
   }
 }
 
 /** The tracer of one mill. */
 export class Tracing {
-  /** Resolves when it is known whether there is one. */
+  /** Resolves once OpenTelemetry has been loaded or found to be missing. */
   readonly ready: Promise<void>;
   #tracer: OtelTracer | undefined;
 
@@ -25,7 +25,7 @@ export class Tracing {
     this.ready = isWanted ? this.#load() : Promise.resolve();
   }
 
-  /** Undefined where nobody would hear of a span. */
+  /** Undefined if tracing is off, not installed, or the application has registered no SDK. */
   get tracer(): Tracer | undefined {
     return this.#tracer?.isHeard === true ? this.#tracer : undefined;
   }

@@ -4,22 +4,22 @@ import { keptOf, spanContextOf } from './context.js';
 
 type Api = typeof Otel;
 
-/** Names and attributes follow OpenTelemetry's conventions for messaging, where they have a word for it. */
+/** Names and attributes follow OpenTelemetry's semantic conventions for messaging where these have a term. */
 const messaging = (operation: 'enqueue' | 'run', type: 'send' | 'process'): Otel.Attributes => ({
   'messaging.system': 'tidemill',
   'messaging.operation.name': operation,
   'messaging.operation.type': type,
 });
 
-/** Nothing else tells whether an SDK was set up. */
+/** The only way to find out whether an SDK is registered. */
 // eslint-disable-next-line @typescript-eslint/no-deprecated -- it is there in every 1.x, which is what the peer range allows
 const proxyOf = (api: Api): Api['ProxyTracerProvider'] => api.ProxyTracerProvider;
 
-/** Spans by OpenTelemetry. */
+/** Creates spans with OpenTelemetry. */
 export class OtelTracer implements Tracer {
   readonly #api: Api;
   readonly #tracer: Otel.Tracer;
-  /** What stands in for a provider where there is none. */
+  /** The delegate of a proxy provider when no SDK is registered. */
   readonly #nobody: Otel.TracerProvider;
 
   constructor(api: Api) {
@@ -28,7 +28,7 @@ export class OtelTracer implements Tracer {
     this.#nobody = new (proxyOf(api))().getDelegate();
   }
 
-  /** Whether the application has set up an SDK: without one, spans are thrown away, and cost a short job a fifth of its time. */
+  /** Whether the application has registered an SDK. Without one, spans would cost a short job a fifth of its time. */
   get isHeard(): boolean {
     const provider = this.#api.trace.getTracerProvider();
     return !(provider instanceof proxyOf(this.#api)) || provider.getDelegate() !== this.#nobody;
@@ -54,7 +54,7 @@ export class OtelTracer implements Tracer {
     const { kind, name, id, attempt, trace } = about;
     const { ROOT_CONTEXT, SpanKind, trace: traces, context } = this.#api;
     const before = trace === undefined ? undefined : spanContextOf(this.#api, trace);
-    // One of many, or one change among others that were planned with it, is no child: it is linked.
+    // Work enqueued or planned in a batch is not a child of that span; it links to it.
     const isChild = before !== undefined && trace?.batch !== true && kind === 'job';
     const parent = isChild ? traces.setSpanContext(ROOT_CONTEXT, before) : ROOT_CONTEXT;
     const attributes = {
@@ -83,7 +83,7 @@ export class OtelTracer implements Tracer {
 
   plan<T>(changes: number, work: (trace: TraceContext | undefined) => Promise<T>): Promise<T> {
     const attributes = { 'messaging.system': 'tidemill', 'messaging.batch.message_count': changes };
-    // Whoever happened to begin the planner is not its cause.
+    // The planner runs in the context that happened to start it, which did not cause these changes.
     const options = { attributes, root: true };
     return this.#tracer.startActiveSpan('plan', options, (span) =>
       this.#during(span, () => work(keptOf(this.#api, span))),

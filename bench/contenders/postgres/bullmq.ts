@@ -10,7 +10,7 @@ const variants = {
 
 const BATCH = 1_000;
 
-/** Its PostgreSQL backend, which takes the repository's driver. */
+/** Its PostgreSQL backend, with the repository's driver. */
 async function open({ uri, variant }: Place): Promise<Contender> {
   const settings = variants[variant as keyof typeof variants];
   const { Queue, Worker, createPostgresBackend } = await peer('bullmq');

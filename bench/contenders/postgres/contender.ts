@@ -14,7 +14,7 @@ export interface PostgresModule {
   open(place: Place): Promise<Contender>;
 }
 
-/** Each in a file of its own, loaded only where it is measured. */
+/** Each in a file of its own, loaded only when it is measured. */
 const MODULES = {
   raw: () => import('./raw.js'),
   tidemill: () => import('./tidemill.js'),
@@ -30,7 +30,7 @@ export const POSTGRES = Object.keys(MODULES) as readonly PostgresName[];
 export const loadPostgres = async (name: PostgresName): Promise<PostgresModule> =>
   (await MODULES[name]()).contender;
 
-/** Of everybody's pool, so that nobody has more of the server than another. */
+/** The size of every contender's pool, so that none gets more of the server than another. */
 export const CONNECTIONS = 10;
 
 const here = createRequire(import.meta.url);

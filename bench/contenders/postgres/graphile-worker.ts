@@ -3,7 +3,7 @@ import { peer, type Contender, type Payload, type Place } from '../contender.js'
 import { CONNECTIONS, driverOf, type PostgresModule } from './contender.js';
 
 const variants = {
-  /** For throughput: what its documentation measures with. */
+  /** For throughput: the settings that its documentation measures with. */
   local500: {
     concurrentJobs: 24,
     localQueue: { size: 500 },
@@ -25,7 +25,7 @@ const variants = {
 
 const BATCH = 5_000;
 
-/** It says a line for every job otherwise. */
+/** By default it logs a line for every job. */
 async function silentLogger(): Promise<unknown> {
   const { Logger } = await peer('graphile-worker');
   return new Logger(() => () => undefined);

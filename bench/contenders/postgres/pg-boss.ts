@@ -8,7 +8,9 @@ const variants = {
     work: { batchSize: 500, burstWhenBatchFull: true, pollingIntervalSeconds: 0.5 },
     notify: true,
   },
-  /** For throughput: the same with two workers in the process. Four were no faster, nor were batches of 1,000. */
+  /**
+   * For throughput: the same with two workers in the process. Neither four workers nor batches of 1,000 were faster.
+   */
   twice500: {
     work: { batchSize: 500, burstWhenBatchFull: true, pollingIntervalSeconds: 0.5, localConcurrency: 2 },
     notify: true,
@@ -17,7 +19,7 @@ const variants = {
   default: { work: {}, notify: false },
 };
 
-/** Its insert takes any number; the server takes a statement only so long. */
+/** Its insert takes any number, but the server limits the length of a statement. */
 const BATCH = 5_000;
 
 async function open({ uri, variant }: Place): Promise<Contender> {

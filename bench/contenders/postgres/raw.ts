@@ -12,9 +12,9 @@ const variants = {
   all500: { size: 500, indexes: ALL, completes: 'updates' },
   claim100: { size: 100, indexes: ONE, completes: 'updates' },
   claim500: { size: 500, indexes: ONE, completes: 'updates' },
-  /** As those do who keep no finished jobs. */
+  /** Like queues that keep no finished jobs. */
   'claim500 deletes': { size: 500, indexes: ONE, completes: 'deletes' },
-  /** A notification within each insert, whose arrival is the handler's start. */
+  /** A notification within each insert, whose arrival starts the handler. */
   notify: { size: 1, indexes: ALL, completes: 'never' },
 };
 
@@ -36,7 +36,7 @@ const COMPLETE = {
   deletes: `delete from tidemill.jobs ${OURS}`,
 };
 
-/** Batched claim and set-based completion, one batch after the other, both prepared. */
+/** Batched claims and set-based completion, one batch after the other, both prepared. */
 async function work(
   pool: Pool,
   { size, completes }: { size: number; completes: 'updates' | 'deletes' },
@@ -66,7 +66,7 @@ const RINGING = `with stored as (${INSERT} returning data) select pg_notify('raw
 const INSERT_MANY = `insert into tidemill.jobs (id, name, data)
   select id, 'noop', data from unnest($1::text[], $2::jsonb[]) as given(id, data)`;
 
-/** Two processes may begin at the same time. */
+/** Makes the schema once, even if two processes start at the same time. */
 async function makeOnce(pool: Pool, make: () => Promise<void>): Promise<void> {
   const client = await pool.connect();
   await client.query('select pg_advisory_lock(1)');
@@ -76,7 +76,7 @@ async function makeOnce(pool: Pool, make: () => Promise<void>): Promise<void> {
   client.release();
 }
 
-/** The plain driver: no library could be faster by the same statements. Nothing is retried, nobody is looked after. */
+/** The plain driver: no library can be faster with the same statements. It retries nothing and recovers nothing. */
 async function open({ uri, variant }: Place): Promise<Contender> {
   const { size, indexes, completes } = variants[variant as keyof typeof variants];
   const pool = new pg.Pool({ connectionString: uri, max: CONNECTIONS });

@@ -8,7 +8,7 @@ const concurrencies = { default: undefined, tuned100: 100, tuned500: 500, tuned1
 type Setting = keyof typeof concurrencies;
 const DELETES = ' deletes';
 
-/** `deletes` after a setting: finished jobs are not kept. */
+/** A variant that ends with `deletes` does not keep finished jobs. */
 const optionsOf = (variant: string): { mill: object; job: object } => {
   const concurrency = concurrencies[variant.replace(DELETES, '') as Setting];
   const given = concurrency === undefined ? {} : { concurrency };

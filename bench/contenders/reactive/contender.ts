@@ -5,36 +5,39 @@ export const SOURCE = 'items';
 export const TASKS = 'items_tasks';
 export const TASK = 'noop';
 
-/** What a watched document says. */
+/** The content of a watched document. */
 export interface Data {
   readonly n: number;
-  /** How often it was updated. */
+  /** How often it has been updated. */
   readonly v?: number;
 }
 
-/** Which instance is wanted, and what its task is to be like. */
+/** Which instance to open, and the settings of its task. */
 export interface ReactivePlace {
   readonly database: string;
   readonly variant: string;
-  /** The handler asks for its document. */
+  /** Whether the handler reads its document. */
   readonly fetch?: boolean;
-  /** Milliseconds; undefined leaves it to the library's default. */
+  /** Milliseconds; undefined: the library's default. */
   readonly debounce?: number | undefined;
-  /** False: this instance plans, but runs no handler. */
+  /** False: this instance plans but runs no handler. */
   readonly runs?: boolean;
 }
 
 /** One library's reactive tasks in this process, reduced to what is measured. */
 export interface ReactiveContender {
-  /** Begins to plan and to work; `run` is the handler's first line. */
+  /** Starts to plan and to work; `run` is the handler's first line. */
   start(run: (data: Data) => void): Promise<void>;
-  /** Writes so many documents itself and works on them; only who hears of no changes has it. */
+  /** Writes `count` documents itself and works on them. Only a contender that follows no changes has this. */
   drive?(count: number): Promise<void>;
-  /** Looks at every document, for the first time or again; resolves when it is through. Absent where it cannot be asked. */
+  /**
+   * Looks at every document, for the first time or again, and resolves at the end. Absent if the library has no call
+   * for it.
+   */
   reconcile?(pass: number): Promise<void>;
-  /** True while this instance plans for all. */
+  /** Returns true while this instance is the leader. */
   leads(): Promise<boolean>;
-  /** Figures of its own that belong in the results. */
+  /** Its own figures that belong in the results. */
   extra?(): Record<string, unknown>;
   stop(): Promise<void>;
 }
@@ -42,14 +45,14 @@ export interface ReactiveContender {
 export interface ReactiveModule {
   /** Settings by variant, as they are written into the results. */
   readonly variants: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
-  /** Finds the task of a document in `TASKS`. */
+  /** Returns a filter that finds the task of a document in `TASKS`. */
   taskOf(id: unknown): Document;
-  /** Finds tasks in `TASKS` that have to run, or run; by an index. */
+  /** A filter for tasks in `TASKS` that are to run, or run; an index serves it. */
   readonly unfinished: Document;
   open(client: MongoClient, place: ReactivePlace): Promise<ReactiveContender>;
 }
 
-/** Resolves when so many passes have been counted. */
+/** Resolves when `pass` passes have been counted. */
 export async function passed(count: () => number, pass: number): Promise<void> {
   while (count() < pass) await new Promise((resolve) => setTimeout(resolve, 5));
 }

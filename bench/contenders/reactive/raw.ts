@@ -13,14 +13,14 @@ import {
 } from './contender.js';
 
 const variants = {
-  /** Who writes a batch plans, claims and settles it right afterwards. */
+  /** Writes a batch, then plans, claims and settles it at once. */
   chain500: { size: 500, ids: 'known, since it writes the documents itself' },
   chain1000: { size: 1_000, ids: 'known, since it writes the documents itself' },
-  /** Ids come by a change stream, as they do for everybody else. */
+  /** Ids arrive through a change stream, as they do for the other contenders. */
   stream1000: { size: 1_000, ids: 'by a change stream' },
 };
 
-/** All ids in their order; the next page is read while the caller works on the last one. */
+/** Yields all ids in order; reads the next page while the caller works on the last one. */
 async function* pages(source: Collection, size: number): AsyncGenerator<readonly unknown[]> {
   const read = async (after?: unknown): Promise<unknown[]> => {
     const filter = after === undefined ? {} : { _id: { $gt: after as never } };
@@ -34,7 +34,7 @@ async function* pages(source: Collection, size: number): AsyncGenerator<readonly
   }
 }
 
-/** The plain driver, batches one after the other. Nothing is retried, nobody is looked after. */
+/** The plain driver, one batch after the other. It retries nothing and recovers nothing. */
 async function open(client: MongoClient, { database, variant }: ReactivePlace): Promise<ReactiveContender> {
   const { size } = variants[variant as keyof typeof variants];
   const db = client.db(database);

@@ -45,7 +45,7 @@ async function open(client: MongoClient, place: ReactivePlace): Promise<Reactive
       await mill.start();
     },
     reconcile: async (pass) => {
-      // The first is that of a task that was never seen before.
+      // The first pass is that of a new task, which Tidemill starts by itself.
       if (pass > 1) await mill.tasks.reconcile(TASK);
       await passed(() => passes, pass);
     },

@@ -4,11 +4,11 @@ import { tried, type BenchOn } from '../../lib/bench.js';
 import { processing, type ProcessingResult } from '../processing.js';
 
 export interface PostgresBench extends BenchOn<PostgresName> {
-  /** Statements of the benchmark's own, in a database of its. */
+  /** Runs a statement of the benchmark's own in one of the databases. */
   query<T extends object>(database: string, text: string, values?: readonly unknown[]): Promise<T[]>;
 }
 
-/** Who is measured, and with what. */
+/** What is measured: a contender with its settings. */
 export interface Entry {
   readonly contender: PostgresName;
   readonly variant: string;
@@ -16,7 +16,10 @@ export interface Entry {
   readonly processes?: number;
 }
 
-/** Everybody's tables are analysed and on disk before a clock starts, so that no plan and no checkpoint comes by chance. */
+/**
+ * Analyses the tables and writes them to disk before the clock starts, so that neither plans nor checkpoints depend
+ * on chance.
+ */
 export async function settle(bench: PostgresBench, database: string): Promise<void> {
   await bench.query(database, 'vacuum analyze');
   await bench.query(database, 'checkpoint');
@@ -25,13 +28,13 @@ export async function settle(bench: PostgresBench, database: string): Promise<vo
 export function drain(bench: PostgresBench, entry: Entry, database: string): Promise<ProcessingResult> {
   const { contender, variant, processes = 1 } = entry;
   const { uri, serverPid, quick } = bench;
-  // A count of ten or so is for one who takes seconds for each.
+  // Counts below 100 are for settings that take seconds per job.
   const jobs = quick && entry.jobs > 100 ? Math.ceil(entry.jobs / 10) : entry.jobs;
   const request = { uri, database, contender, variant, jobs, processes, serverPid };
   return processing({ ...request, settle: () => settle(bench, database) });
 }
 
-/** Every entry once per round, so that a busy minute of the machine hits them all alike. */
+/** Runs every entry once per round, so that a busy minute of the machine affects all of them alike. */
 export async function rounds(
   bench: PostgresBench,
   section: string,
@@ -52,7 +55,7 @@ export async function rounds(
   return results;
 }
 
-/** One statement on a connection of its own: databases come and go. */
+/** Runs one statement on a connection of its own, because databases come and go. */
 export async function once<T extends object>(
   url: string,
   text: string,

@@ -25,7 +25,7 @@ interface Measured {
   readonly perSecond: number;
 }
 
-/** Single calls, 32 under way; and the call for many, 1,000 a time. Nobody works meanwhile. */
+/** Single calls, 32 in flight; and the bulk call, 1,000 jobs at a time. No worker runs meanwhile. */
 export async function enqueueing(bench: PostgresBench): Promise<void> {
   const section = 'enqueueing';
   const jobs = bench.quick ? 1_000 : 8_000;

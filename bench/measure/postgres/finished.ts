@@ -8,7 +8,7 @@ import { drain, type PostgresBench } from './bench.js';
 const OTHERS = 500_000;
 const ENTRY = { contender: 'tidemill', variant: 'tuned100', jobs: 60_000 } as const;
 
-/** The same backlog in a table that is empty otherwise, and in one with half a million finished jobs. */
+/** The same backlog in an otherwise empty table, and in one with half a million finished jobs. */
 export async function finishedRows(bench: PostgresBench): Promise<void> {
   const section = '500,000 finished rows';
   const { contender, variant } = ENTRY;
@@ -19,7 +19,7 @@ export async function finishedRows(bench: PostgresBench): Promise<void> {
         await prepare(bench, full);
         const runs: { empty: ProcessingResult[]; full: ProcessingResult[] } = { empty: [], full: [] };
         for (let turn = 0; turn < bench.rounds * 2; turn += 1) {
-          // Each goes first as often as the other.
+          // Each goes first equally often.
           const order = turn % 2 === 0 ? (['empty', 'full'] as const) : (['full', 'empty'] as const);
           for (const which of order) runs[which].push(await oneTurn(bench, { empty, full }[which]));
         }
@@ -44,12 +44,12 @@ const cost = (runs: readonly ProcessingResult[]): number =>
 
 async function prepare(bench: PostgresBench, database: string): Promise<void> {
   const { uri } = bench;
-  // One call of the library makes the schema.
+  // One call of the library creates the schema.
   await inChild({ uri, database, ...ENTRY, task: 'fill', jobs: 0 });
   await bench.query(database, FINISHED, [bench.quick ? OTHERS / 20 : OTHERS]);
 }
 
-/** What an earlier turn finished is taken away again: both tables must keep their sizes. */
+/** Removes the jobs of the turn afterwards, so that both tables keep their sizes. */
 async function oneTurn(bench: PostgresBench, database: string): Promise<ProcessingResult> {
   const result = await drain(bench, ENTRY, database);
   await bench.query(database, `delete from tidemill.jobs where id not like 'old%'`);

@@ -5,7 +5,7 @@ import { sleep } from '../../lib/clock.js';
 import { round } from '../../lib/stats.js';
 import type { PostgresBench } from './bench.js';
 
-/** With the table that each keeps its jobs in. */
+/** The contenders, with the table in which each keeps its jobs. */
 const ENTRIES: readonly { contender: PostgresName; variant: string; table: string }[] = [
   { contender: 'tidemill', variant: 'tuned100', table: 'tidemill.jobs' },
   { contender: 'tidemill', variant: 'tuned100 deletes', table: 'tidemill.jobs' },
@@ -39,7 +39,7 @@ async function sampled(bench: PostgresBench, database: string, table: string): P
 
 interface Grown {
   readonly sent: number;
-  /** Jobs that nobody had run when the last was sent. */
+  /** Jobs that had not run yet when the last one was sent. */
   readonly behind: number;
   readonly samples: readonly Sample[];
 }
@@ -81,7 +81,7 @@ async function sustained(
   }
 }
 
-/** A steady stream of jobs for a minute; autovacuum looks every ten seconds instead of once a minute. */
+/** A steady stream of jobs for a minute. Autovacuum runs every ten seconds instead of once a minute. */
 export async function deadRows(bench: PostgresBench): Promise<void> {
   await bench.query('postgres', `alter system set autovacuum_naptime = '10s'`);
   await bench.query('postgres', 'select pg_reload_conf()');

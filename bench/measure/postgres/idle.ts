@@ -18,7 +18,10 @@ interface Counted {
   readonly commands: Readonly<Record<string, number>>;
 }
 
-/** Statements of a worker that has nothing to do, counted in its driver. All at once: none disturbs another. */
+/**
+ * Counts the statements of an idle worker in its driver. All contenders run at once, since idle ones do not disturb
+ * each other.
+ */
 export async function idle(bench: PostgresBench): Promise<void> {
   const section = 'idle';
   const [settleMs, watchMs] = bench.quick ? [5_000, 10_000] : [20_000, 60_000];

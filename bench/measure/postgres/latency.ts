@@ -23,13 +23,13 @@ const ENTRIES: readonly Entry[] = [
   { contender: 'bullmq', variant: 'jobs100' },
 ];
 const SECTIONS = ['latency, two processes', 'latency, one process'];
-/** Of each round; those that are not compared need fewer. */
+/** Per round; contenders without a target need fewer. */
 const SAMPLES = 120;
 const FEW_SAMPLES = 25;
-/** Everybody's first jobs find code that was never run and connections that were never opened: they are left out. */
+/** The first jobs meet code that has never run and connections that are not open yet, so they are left out. */
 const WARMING_UP = 5;
 
-/** The samples of all rounds as those of one. */
+/** Combines the samples of all rounds. */
 function pooled(rounds: readonly Heard[]): Heard {
   const all = (one: keyof Heard): object =>
     Object.fromEntries(
@@ -42,7 +42,10 @@ function pooled(rounds: readonly Heard[]): Heard {
   return { sent: all('sent') as Sent, started: all('started') as Started };
 }
 
-/** One job every 100 to 200 ms: everybody is idle when it comes. In turns, so that a busy minute hits all alike. */
+/**
+ * Sends one job every 100 to 200 ms, so that everything is idle when it arrives. Contenders take turns, so that a
+ * busy minute affects all of them alike.
+ */
 export async function latency(bench: PostgresBench): Promise<void> {
   for (const section of SECTIONS) {
     const heard = new Map<Entry, Heard[]>(ENTRIES.map((entry) => [entry, []]));

@@ -37,7 +37,7 @@ async function counted(
   }
 }
 
-/** Commands of instances that have nothing to do. All at once: none disturbs another. */
+/** Counts the commands of idle instances. All contenders run at once, since idle ones do not disturb each other. */
 export async function reactiveIdle(bench: Bench): Promise<void> {
   const section = 'reactive idle';
   const seconds = bench.quick ? 10 : 30;

@@ -12,7 +12,7 @@ import { Child } from '../../lib/child.js';
 import { nanos, sinceMs, sleep } from '../../lib/clock.js';
 import type { Reacted } from './tasks.js';
 
-/** What an instance is to be. */
+/** The settings of an instance. */
 export interface InstanceRequest {
   readonly contender: ReactiveName;
   readonly variant: string;
@@ -24,7 +24,7 @@ export interface InstanceRequest {
   readonly monitor?: boolean;
 }
 
-/** A process with one instance of a library, ready when this resolves. */
+/** Starts a process with one instance of a library; resolves when it is ready. */
 export async function instance(
   bench: Bench,
   request: InstanceRequest,
@@ -40,7 +40,7 @@ export async function instance(
   }
 }
 
-/** Ends an instance; answers what it did. */
+/** Ends an instance and returns what it did. */
 export async function ended(child: Child): Promise<Reacted> {
   child.say('stop');
   const { value } = await child.hear<{ value: Reacted }>('result');
@@ -53,7 +53,7 @@ interface Item {
   readonly data: Data;
 }
 
-/** What the measuring process sees of a library's work. */
+/** A library's work, as the measuring process sees it. */
 export class Scene {
   readonly source: Collection<Item>;
   readonly #tasks: Collection;
@@ -70,7 +70,7 @@ export class Scene {
     return new Scene(bench, database, await loadReactive(contender));
   }
 
-  /** `count` documents, 1,000 a call. */
+  /** Writes `count` documents, 1,000 per call by default. */
   async write(count: number, size = 1_000): Promise<void> {
     for (let from = 0; from < count; from += size) {
       const batch = Array.from({ length: Math.min(size, count - from) }, (_, index) => from + index);
@@ -81,18 +81,18 @@ export class Scene {
     }
   }
 
-  /** The snapshot of a document's task is that of its update `v`. */
+  /** Returns whether the snapshot of a document's task is that of its update `v`. */
   async planned(id: unknown, v: number): Promise<boolean> {
     const filter = { ...this.#module.taskOf(id), 'lastObservedValues.data.v': v };
     return (await this.#tasks.findOne(filter, { projection: { _id: 1 } })) !== null;
   }
 
-  /** How many tasks have a snapshot of update `v`. */
+  /** Counts the tasks with a snapshot of update `v`. */
   plannedCount(v: number): Promise<number> {
     return this.#tasks.countDocuments({ 'lastObservedValues.data.v': v });
   }
 
-  /** True when there are so many tasks, and none of them has to run or runs. */
+  /** Returns true when there are at least so many tasks, and none of them is to run or runs. */
   async finished(atLeast: number): Promise<boolean> {
     if ((await this.#tasks.findOne(this.#module.unfinished, { projection: { _id: 1 } })) !== null)
       return false;
@@ -100,7 +100,7 @@ export class Scene {
   }
 }
 
-/** When the condition came true; undefined where it did not within the limit. */
+/** Returns when the condition came true, or undefined if it did not within the limit. */
 export async function when(
   condition: () => boolean | Promise<boolean>,
   limitMs: number,

@@ -12,7 +12,7 @@ const ENTRIES: readonly { contender: ReactiveName; variant: string; samples: num
   { contender: 'mongodash', variant: 'tuned100', samples: 100 },
 ];
 
-/** One document at a time, with pauses in which everybody falls idle. */
+/** Writes one document at a time, with pauses in which everything becomes idle. */
 async function produce(scene: Scene, samples: number): Promise<Sent> {
   const sent: Record<number, { called: string; answered: string }> = {};
   for (let n = 0; n < samples; n += 1) {
@@ -26,8 +26,8 @@ async function produce(scene: Scene, samples: number): Promise<Sent> {
 }
 
 /**
- * One instance that plans and works; or two, of which the first plans and runs no handler, and the second runs them
- * and does not plan. A third process writes.
+ * Uses one instance that plans and works, or two: the first plans and runs no handler, the second runs handlers and
+ * does not plan. A third process writes.
  */
 async function measured(
   bench: Bench,
@@ -54,7 +54,7 @@ async function measured(
   }
 }
 
-/** From the write of a document to the first line of its handler, debounce 0. */
+/** From the write of a document to the first line of its handler, with a debounce of 0. */
 export async function reactiveLatency(bench: Bench): Promise<void> {
   for (const section of ['reactive latency, leader', 'reactive latency, another instance']) {
     const elsewhere = section.endsWith('another instance');

@@ -6,7 +6,7 @@ import { round } from '../../lib/stats.js';
 import { ended, instance, Scene, when } from './instance.js';
 
 const DOCUMENTS = 10_000;
-/** Updates of each document: 50,000 in all. */
+/** Updates per document: 50,000 in all. */
 const UPDATES = 5;
 const BATCH = 1_000;
 const LIMIT_MS = 120_000;
@@ -18,7 +18,7 @@ const ENTRIES: readonly { contender: ReactiveName; variant: string; debounce?: n
   { contender: 'mongodash', variant: 'tuned100' },
 ];
 
-/** Every document once, then every document again, and so on. */
+/** Updates every document once, then every document again, and so on. */
 async function burst({ source }: Scene, documents: number): Promise<void> {
   for (let v = 1; v <= UPDATES; v += 1) {
     for (let from = 0; from < documents; from += BATCH) {
@@ -41,7 +41,7 @@ async function measured(
   try {
     const scene = await Scene.of(bench, database, entry.contender);
     await scene.write(documents);
-    // Each has been run once before the burst begins; the one more is the instance's own.
+    // Each task has run once before the burst begins. The additional one is of the instance's own probe document.
     if ((await when(() => scene.finished(documents + 1), LIMIT_MS, 50)) === undefined)
       throw new Error('the first runs did not end in two minutes');
     await sleep(1_000);
@@ -50,7 +50,7 @@ async function measured(
     const began = nanos();
     await burst(scene, documents);
     const written = nanos();
-    // The stream is in order: with the last change all of them have been planned.
+    // The stream is ordered: once the last change is planned, all of them are.
     const planned = await when(() => scene.planned(documents - 1, UPDATES), LIMIT_MS);
     const done = planned && (await when(() => scene.finished(documents + 1), LIMIT_MS, 20));
     const missing = documents - (await scene.plannedCount(UPDATES));

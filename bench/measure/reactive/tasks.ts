@@ -18,16 +18,16 @@ type ReactiveTask = (context: TaskContext) => Promise<unknown>;
 
 /** What one instance did between `go` and `stop`. */
 export interface Reacted {
-  /** Runs of the handler. */
+  /** How often the handler ran. */
   readonly runs: number;
-  /** Documents that it ran for. */
+  /** How many documents it ran for. */
   readonly documents: number;
   readonly firstMs: number | null;
   readonly tenths: readonly number[];
   readonly cpuSeconds: number;
   readonly commands: Commands;
   readonly leads: boolean;
-  /** When each document's handler first began. */
+  /** When the handler of each document first started. */
   readonly started: Readonly<Record<number, string>>;
   readonly extra: Readonly<Record<string, unknown>>;
 }
@@ -45,8 +45,8 @@ async function until(condition: () => boolean | Promise<boolean>, what: string):
 }
 
 /**
- * One instance. It is ready when a document written by itself has been handled by it, or, where it runs no handlers,
- * when it leads: from then on nothing of its beginning falls into what is measured.
+ * Runs one instance. It is ready when it has handled a document that it wrote itself or, if it runs no handlers, when
+ * it leads. From then on, its start no longer affects the measurement.
  */
 const react: ReactiveTask = async ({ assignment, client, contender, parent }) => {
   const startedAt: bigint[] = [];
@@ -105,18 +105,20 @@ const idle: ReactiveTask = async ({ assignment, client, contender, parent }) => 
   return counter.stop();
 };
 
-/** One look at every document. */
+/** One pass over all documents. */
 export interface Pass {
   readonly seconds: number;
-  /** When the last batch of documents was handed to the server; what follows looks for tasks without a document. */
+  /**
+   * When the last batch of documents was sent to the server. The rest of the pass looks for tasks without a document.
+   */
   readonly documentsSeconds: number;
-  /** After a forced collection each. */
+  /** Each after a forced collection. */
   readonly samples: readonly { readonly second: number; readonly heapMb: number; readonly rssMb: number }[];
   readonly commands: Commands;
   readonly cpuSeconds: number;
 }
 
-/** Plans everything there is, `passes` times, and looks at its heap on the way; the process needs --expose-gc. */
+/** Plans everything, `passes` times, and samples its heap meanwhile; the process needs --expose-gc. */
 const reconcile: ReactiveTask = async ({ assignment, client, contender }) => {
   const passes: Pass[] = [];
   for (let pass = 1; pass <= Number(assignment['passes']); pass += 1) {
@@ -146,7 +148,7 @@ const reconcile: ReactiveTask = async ({ assignment, client, contender }) => {
   return passes;
 };
 
-/** Whatever a library does after a pass has come to its end. */
+/** Waits until the library has finished what it does after a pass. */
 async function quiet(client: MongoClient): Promise<void> {
   let last = nanos();
   const heard = ({ command }: CommandStartedEvent): void => {

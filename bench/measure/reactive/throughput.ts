@@ -51,7 +51,7 @@ async function run(bench: Bench, entry: Entry, database: string, monitor: boolea
     const mongodBefore = cpuSeconds(bench.serverPid);
     child.say('go');
     const began = nanos();
-    // Who is driven writes for itself.
+    // A contender with `drive` writes the documents itself.
     const driven = entry.variant.startsWith('chain');
     if (!driven) await scene.write(documents);
     const writingSeconds = round(sinceMs(began) / 1_000, 2);
@@ -93,7 +93,7 @@ function figures(runs: readonly Run[], monitored: Run | undefined): Record<strin
   };
 }
 
-/** Changes to handled tasks; the commands are counted in a run of their own, since watching them costs time. */
+/** From changes to handled tasks. Commands are counted in a run of their own, because monitoring costs time. */
 export async function reactiveThroughput(bench: Bench): Promise<void> {
   for (const [section, entries] of [
     ['reactive tasks', PLAIN],

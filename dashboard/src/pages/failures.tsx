@@ -42,7 +42,7 @@ export function Failures({ query }: { readonly query: URLSearchParams }): VNode 
       {kinds.length > 1 && <KindPicker kinds={kinds} chosen={kind} />}
       {error && <Problem error={error} retry={live.refresh} />}
       {data ? <Groups answer={data} begin={setRequest} /> : !error && <Skeleton rows={5} height={112} />}
-      {/* Not within the groups: the last one may go while its retry is still being watched. */}
+      {/* Outside the groups: the last group may disappear while its retry is still being watched. */}
       {request && <BulkDialog request={request} onClose={close} />}
     </Page>
   );
@@ -107,7 +107,7 @@ function Group({ group, begin }: GroupProps): VNode {
   const session = useSession();
   const { kind, name, pattern, example, firstAt, lastAt } = group;
   const filter = filterOf(group, session);
-  // Without a text that only this group has, an action would be about every failure of the name.
+  // Without a text to search for, an action would affect every failure of the name.
   const narrowed = group.search !== '';
   const offered = bulkActions(session, kind).filter((action) => narrowed && OFFERED.includes(action));
   return (

@@ -7,13 +7,13 @@ import { Icon } from './icon.js';
 
 interface ActionButtonProps {
   readonly action: Action;
-  /** What it is done to, as a sentence has it: `the job 1234`. */
+  /** What it acts on, as part of a sentence: `the job 1234`. */
   readonly what: string;
   readonly run: () => Promise<unknown>;
   readonly small?: boolean;
 }
 
-/** A button that acts. What cannot be undone is asked about first. */
+/** A button that performs an action. Dangerous actions ask for confirmation first. */
 export function ActionButton({ action, what, run, small = false }: ActionButtonProps): VNode {
   const { label, icon, meaning, danger = false } = ACTIONS[action];
   const [asking, ask] = useState(false);

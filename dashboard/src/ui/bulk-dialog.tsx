@@ -13,7 +13,7 @@ import { Problem } from './states.js';
 export interface BulkRequest {
   readonly action: Action;
   readonly target: Target;
-  /** Which work is meant, in words: `named send-email, in status failed`. Empty: all of the kind. */
+  /** Describes the selected work: `named send-email, in status failed`. Empty: all of the kind. */
   readonly words: string;
 }
 
@@ -22,7 +22,7 @@ interface BulkDialogProps {
   readonly onClose: () => void;
 }
 
-/** Count, ask, run, tell: a bulk action from its beginning to its end. */
+/** A bulk action from beginning to end: counts, asks, runs, and shows the result. */
 export function BulkDialog({ request, onClose }: BulkDialogProps): VNode {
   const [counted, setCounted] = useState<Count>();
   const [operation, setOperation] = useState<Operation>();
@@ -35,7 +35,7 @@ export function BulkDialog({ request, onClose }: BulkDialogProps): VNode {
 
   useEffect(() => attempt(post<Count>('count', { ...target, action }), setCounted), []);
 
-  // What changed after the count is not what was asked about, and is left alone.
+  // Work that changed after the count is left alone: the viewer was not asked about it.
   const start = ({ count: expected, asOf }: Count): void => {
     attempt(post<Operation>('actions', { action, target, expected, asOf }), setOperation);
   };

@@ -23,7 +23,7 @@ const AXIS_WIDTH = 54;
 const AXIS_HEIGHT = 26;
 const BAR_SHARE = 0.72;
 const BAR_MAX = 26;
-/** Pointing at a time in one chart points at it in all. */
+/** Pointing at a time in one chart points at it in all of them. */
 const sync = uPlot.sync('tidemill');
 
 export function chartOptions({ lines, format, width, height, stepMs, hover }: ChartLook): uPlot.Options {
@@ -39,7 +39,7 @@ export function chartOptions({ lines, format, width, height, stepMs, hover }: Ch
     legend: { show: false },
     cursor: { sync: { key: sync.key }, drag: { x: false, y: false }, points: { size: 6 } },
     scales: {
-      // Half a step on each side, so that the first and the last bar are whole.
+      // Half a step on each side, so that the first and the last bar are complete.
       x: { range: (_plot, min, max) => [min - stepMs / 2000, max + stepMs / 2000] },
       y: { range: (_plot, _min, max) => [0, roomAbove(max)] },
     },
@@ -64,7 +64,7 @@ function series({ label, shape }: Line, stroke: string): uPlot.Series {
     return { label, stroke, fill: stroke, width: 0, points: { show: false }, ...(paths ? { paths } : {}) };
   }
   const fill = shape === 'area' ? { fill: `${stroke}26` } : {};
-  // A gap means that nothing was measured, and a lone value between two gaps still has to be seen.
+  // A gap means that nothing was measured. A single value between two gaps must still be visible.
   return {
     label,
     stroke,
@@ -82,7 +82,7 @@ function lone(plot: uPlot, line: number): boolean {
 
 const isGap = (value: number | null | undefined): boolean => value === null || value === undefined;
 
-/** An empty chart keeps its axis: from 0 to 1, not to nowhere. */
+/** An empty chart keeps an axis from 0 to 1. */
 function roomAbove(max: number | null): number {
   return max === null || max <= 0 ? 1 : max * 1.08;
 }

@@ -10,7 +10,7 @@ export type { Line } from './chart-options.js';
 
 interface ChartProps {
   readonly title: string;
-  /** What the picture says, for those who do not see it. */
+  /** What the chart shows, for screen readers. */
   readonly summary: string;
   readonly from: string;
   readonly stepMs: number;
@@ -20,7 +20,10 @@ interface ChartProps {
 
 const HEIGHT = 168;
 
-/** A chart of fixed height with its legend. The legend shows the values below the pointer, or sums and newest values. */
+/**
+ * A chart of fixed height with its legend. The legend shows the values at the pointer; without one, sums and newest
+ * values.
+ */
 export function Chart({ title, summary, from, stepMs, lines, format }: ChartProps): VNode {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
@@ -43,7 +46,7 @@ export function Chart({ title, summary, from, stepMs, lines, format }: ChartProp
       made.destroy();
       plot.current = undefined;
     };
-    // Made anew where it looks different; new values alone are handed over below.
+    // Created again if its appearance changes; new values alone are passed on below.
   }, [dark, stepMs, lines.length]);
 
   useEffect(() => plot.current?.setData(data), [data]);
@@ -80,7 +83,7 @@ function Legend({ lines, at, format }: LegendProps): VNode {
   );
 }
 
-/** What is counted is summed up; of what is measured the newest matters. */
+/** Counts are summed; of measurements, the newest is shown. */
 function atRest({ shape, values }: Line): number | null | undefined {
   if (shape !== 'bars') return values.findLast((known) => known !== null);
   return values.reduce<number>((sum, value) => sum + (value ?? 0), 0);

@@ -6,7 +6,7 @@ import { Icon } from './icon.js';
 
 const THANKS_MS = 1_500;
 
-/** An id in full, ready to be copied. */
+/** An id in full, with a button to copy it. */
 export function Id({ value, what = 'id' }: { readonly value: string; readonly what?: string }): VNode {
   return (
     <span class="id">

@@ -9,13 +9,13 @@ interface DialogProps {
   readonly onClose: () => void;
 }
 
-/** The browser's own modal dialog, which keeps the focus inside. Whoever had it before gets it back. */
+/** The browser's own modal dialog, which traps the focus. Closing it returns the focus to where it was. */
 export function Dialog({ title, children, onClose }: DialogProps): VNode {
   const dialog = useRef<HTMLDialogElement>(null);
   const titleId = useId();
   useEffect(() => {
     const shown = dialog.current;
-    // It is taken away and not closed, so the browser gives nothing back.
+    // The dialog is removed rather than closed, so the browser does not restore the focus.
     const opener = document.activeElement;
     shown?.showModal();
     return () => {
@@ -30,7 +30,7 @@ export function Dialog({ title, children, onClose }: DialogProps): VNode {
         event.preventDefault();
         onClose();
       }}
-      // Without a word before, where the browser insists.
+      // The browser may close the dialog without firing `cancel` first.
       onClose={onClose}
       onClick={(event) => {
         if (event.target === dialog.current) onClose();

@@ -1,7 +1,7 @@
 import type { IconNode } from 'lucide';
 import { h, type VNode } from 'preact';
 
-/** Icons stand beside words, so screen readers pass them over. */
+/** Icons stand beside words, so screen readers skip them. */
 export function Icon({ of, size = 16 }: { readonly of: IconNode; readonly size?: number }): VNode {
   return (
     <svg

@@ -6,7 +6,7 @@ const OPEN_DEPTH = 2;
 const CHILDREN_SHOWN = 100;
 const TEXT_SHOWN = 500;
 
-/** A value as a tree that folds. Everything in it becomes a text node, whatever it contains. */
+/** A value as a collapsible tree. Everything in it becomes a text node, whatever it contains. */
 export function Json({ value, what }: { readonly value: unknown; readonly what: string }): VNode {
   return (
     <div class="json">

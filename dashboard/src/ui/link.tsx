@@ -7,11 +7,14 @@ interface LinkProps {
   readonly class?: string;
   readonly title?: string;
   readonly current?: boolean;
-  /** What `j` and `k` move between, and Enter opens. */
+  /** Whether `j` and `k` move to this link, and Enter opens it. */
   readonly opensRow?: boolean;
 }
 
-/** A link within the page: real, so that it can be copied and opened elsewhere, and without a reload. */
+/**
+ * A link within the page. It is a real link, so that it can be copied or opened in another tab, but it does not
+ * reload.
+ */
 export function Link({ to, children, current = false, opensRow = false, ...rest }: LinkProps): VNode {
   return (
     <a

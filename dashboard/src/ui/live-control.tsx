@@ -13,7 +13,7 @@ const WORDS: Readonly<Record<Link, string>> = {
   reconnecting: 'Reconnecting',
 };
 
-/** Says whether the picture follows the truth, and how old it is where it does not. */
+/** Shows whether the data is live and, if not, how old it is. */
 export function LiveControl({ live }: { readonly live: Live<unknown> }): VNode {
   const isPaused = useCell(paused);
   return (

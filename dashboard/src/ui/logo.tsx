@@ -1,6 +1,6 @@
 import type { VNode } from 'preact';
 
-/** The same picture as icon.svg, in the colours of the theme. */
+/** The same drawing as icon.svg, in the colours of the theme. */
 export function Logo(): VNode {
   return (
     <svg class="logo" viewBox="0 0 32 32" width="26" height="26" aria-hidden="true" focusable="false">

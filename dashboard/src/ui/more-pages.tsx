@@ -4,7 +4,7 @@ import { Icon } from './icon.js';
 import { Link } from './link.js';
 import { Step } from './step.js';
 
-/** The address of a page of a list that only goes forward; the same for the page and for its answer. */
+/** The address of a page of a forward-only list; the same for the page and for its API request. */
 export function pagePath(page: string, cursor: string | null): string {
   return cursor === null ? page : `${page}?${new URLSearchParams({ cursor }).toString()}`;
 }

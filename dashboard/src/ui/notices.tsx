@@ -4,7 +4,7 @@ import { dismiss, notices } from '../announce.js';
 import { useCell } from '../cell.js';
 import { Icon } from './icon.js';
 
-/** A live region that is always there: one that appears together with its text is not read out. */
+/** A live region that is always present: one that appears together with its text is not read out. */
 export function Notices(): VNode {
   const shown = useCell(notices);
   return (

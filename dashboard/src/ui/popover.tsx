@@ -6,7 +6,7 @@ interface PopoverProps {
   readonly children: (close: () => void) => ComponentChildren;
 }
 
-/** A button with a small form below it. Esc and a click elsewhere close it; the focus goes back to the button. */
+/** A button with a small form. Esc and a click elsewhere close it; Esc also returns the focus to the button. */
 export function Popover({ label, children }: PopoverProps): VNode {
   const [open, setOpen] = useState(false);
   const box = useRef<HTMLDivElement>(null);

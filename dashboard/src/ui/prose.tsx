@@ -4,7 +4,7 @@ import { useNow } from '../now.js';
 
 const MOMENT = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)/u;
 
-/** A sentence of the server's, with the moments in it as the viewer's clock shows them. */
+/** A sentence from the server, with the times in it shown in the viewer's time zone. */
 export function Prose({ text }: { readonly text: string }): VNode {
   return <>{text.split(MOMENT).map((part, i) => (i % 2 === 0 ? part : <Moment key={i} at={part} />))}</>;
 }

@@ -6,7 +6,7 @@ import { Icon } from './icon.js';
 
 const PATIENCE_MS = 120;
 
-/** Stands where rows will be, with their height. Invisible at first: most answers come before it is seen. */
+/** Takes the place and the height of rows that load. Invisible for the first 120 ms, in which most responses arrive. */
 export function Skeleton({ rows, height }: { readonly rows: number; readonly height: number }): VNode {
   const late = useAfter(PATIENCE_MS);
   return (
@@ -35,7 +35,7 @@ export function Empty({
   );
 }
 
-/** What went wrong, in the server's words, and what to do. */
+/** What went wrong, as the server puts it, and what to do. */
 export function Problem({ error, retry }: { readonly error: ApiError; readonly retry?: () => void }): VNode {
   return (
     <div class="problem" role="alert">
@@ -57,7 +57,7 @@ export function Problem({ error, retry }: { readonly error: ApiError; readonly r
   );
 }
 
-/** What is shown until the answer to a new question comes. */
+/** Dims the old data until the new data arrives. */
 export function Stale({
   when,
   children,

@@ -17,7 +17,7 @@ import { Icon } from './icon.js';
 
 type Tone = 'good' | 'bad' | 'busy' | 'wait' | 'quiet';
 
-/** Each status has a word, a shape and a colour, so that none of the three is needed alone. */
+/** Each status has a word, an icon and a colour, so that it can be recognised without any one of them. */
 const LOOKS: Readonly<Record<string, readonly [Tone, IconNode]>> = {
   pending: ['wait', Clock],
   scheduled: ['wait', Clock],

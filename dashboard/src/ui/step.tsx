@@ -2,12 +2,12 @@ import type { ComponentChildren, VNode } from 'preact';
 import { Link } from './link.js';
 
 interface StepProps {
-  /** Where it leads; undefined where there is nothing more. */
+  /** Where it leads; undefined if there is no such page. */
   readonly to: string | undefined;
   readonly children: ComponentChildren;
 }
 
-/** A step to another page of a list. */
+/** A link to another page of a list. */
 export function Step({ to, children }: StepProps): VNode {
   if (to !== undefined) {
     return (
@@ -16,7 +16,7 @@ export function Step({ to, children }: StepProps): VNode {
       </Link>
     );
   }
-  // Takes the same room, so that the other step stays below the pointer.
+  // Takes the same room, so that the other link stays below the pointer.
   return (
     <span class="button" aria-disabled="true">
       {children}

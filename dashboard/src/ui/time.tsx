@@ -2,7 +2,7 @@ import type { VNode } from 'preact';
 import { duration, exactTime, relative } from '../format.js';
 import { useNow } from '../now.js';
 
-/** How long ago, or until; the exact time is one hover away. */
+/** How long ago, or until when; the exact time is in the tooltip. */
 export function Time({ at }: { readonly at: string | null | undefined }): VNode {
   const now = useNow();
   if (at === null || at === undefined) return <span class="muted">–</span>;

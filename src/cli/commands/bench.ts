@@ -53,7 +53,7 @@ async function run(terminal: Terminal, flags: Flags): Promise<Exit> {
 
 const isInProcess = (url: string): boolean => /^(?:memory|embedded):/u.test(url);
 
-/** Also where it is interrupted, nothing stays behind. */
+/** Removes what it created, even if it is interrupted. */
 async function measured(
   url: string,
   space: string,
@@ -64,7 +64,7 @@ async function measured(
   const names = ['jobs', 'globals', 'metrics', 'audit'] as const;
   const collections = Object.fromEntries(names.map((name) => [name, `${space}_${name}`]));
   const fresh = (): Promise<Store> => openStore(url, { schema: space, collections });
-  // What lives in this process has one connection, which all share.
+  // A store that lives in this process has one connection, which all share.
   const one = /^(?:mongodb|postgres)/u.test(url) ? undefined : await fresh();
   const open = async (): Promise<Store> => one ?? fresh();
   const store = await open();

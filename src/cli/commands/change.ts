@@ -17,7 +17,7 @@ interface Flags extends StoreFlags, FilterFlags {
   readonly dryRun?: boolean;
 }
 
-/** What each change is for: work in other states is left alone. */
+/** The states that each change applies to. Work in other states is left alone. */
 const STATUSES = {
   retry: { jobs: ['failed', 'cancelled'], tasks: ['failed'] },
   cancel: { jobs: ['pending', 'processing'], tasks: [] },
@@ -77,7 +77,7 @@ interface Changed {
   readonly outcome: string;
 }
 
-/** What each outcome means, as a sentence. */
+/** What each outcome means, in words. */
 const WORDS: Readonly<Record<string, string>> = {
   retried: 'runs again',
   live: 'not retried: another job with its unique key is live',

@@ -4,11 +4,11 @@ import type { CommandBuilder } from '../command-builder.js';
 const SHELLS = ['bash', 'zsh', 'fish'] as const;
 type Shell = (typeof SHELLS)[number];
 
-/** What a shell needs to know of one command. */
+/** What a shell needs to know about a command. */
 interface Known {
   readonly name: string;
   readonly summary: string;
-  /** Words that may follow: choices of arguments. */
+  /** Words that may follow: the choices of its arguments. */
   readonly words: readonly string[];
   readonly options: readonly {
     readonly flag: string;
@@ -34,7 +34,7 @@ export function addCompletion(builder: CommandBuilder): void {
   );
 }
 
-/** Taken from the commands themselves, so that there is no second list. */
+/** Reads the commands themselves, so that there is no second list. */
 function knownOf(program: Command): readonly Known[] {
   const help = program.createHelp();
   return help

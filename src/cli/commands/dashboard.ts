@@ -46,7 +46,7 @@ async function dashboard(
   port: number | undefined,
 ): Promise<undefined> {
   for (const collection of flags.documents ?? []) mill.documents({ collection, onDocument: () => undefined });
-  // Before anything is said: a store that does not answer is no dashboard.
+  // Before anything is printed: a store that does not respond has no dashboard.
   await mill.jobs.stats();
   const stop = terminal.interrupted();
   const tell = (): void => {

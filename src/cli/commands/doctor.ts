@@ -58,7 +58,7 @@ async function doctor({ mill, out, place }: Session, flags: Flags): Promise<Exit
 const verdict = (failed: number, warned: number): string =>
   failed + warned === 0 ? 'All is well.' : `${plural(failed, 'failure')}, ${plural(warned, 'warning')}.`;
 
-/** The fix is never broken: it is there to be copied. */
+/** The fix is never wrapped, so that it can be copied. */
 function lines(
   { check, status, found, fix }: Finding,
   paint: (style: Style, text: string) => string,

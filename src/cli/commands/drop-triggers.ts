@@ -3,7 +3,7 @@ import { onStore, withStore, type Session, type StoreFlags } from '../context.js
 import { CliError, Exit } from '../exit.js';
 import type { CommandBuilder } from '../command-builder.js';
 
-/** Only tables have triggers, so only the SQL stores have this. */
+/** Only tables have triggers, so only the SQL stores have this method. */
 interface WithTriggers {
   dropTriggers(table: string): Promise<boolean>;
 }

@@ -53,7 +53,7 @@ async function reconcile(session: Session, task: string | undefined, flags: Flag
   return Exit.OK;
 }
 
-/** False where somebody stopped watching. */
+/** Returns false if the user stopped waiting. */
 async function followed({ mill, terminal }: Session, tasks: ReadonlySet<string>): Promise<boolean> {
   const stop = terminal.interrupted();
   const bar = progressBar(terminal.stderr);

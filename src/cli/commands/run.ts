@@ -47,7 +47,7 @@ export function addRun(builder: CommandBuilder): void {
       .option('--documents <collection>', 'the name is the id of a document in this collection or table')
       .option('--wait [duration]', `wait for the result, up to this long (${DEFAULT_WAIT})`),
   ).action(
-    // The one command that may come first: a producer makes what is missing, as your own would.
+    // May be the first command on a store: like your own producers, it creates what is missing.
     builder.action((name: string, flags: Flags) =>
       onStore(flags, builder.terminal, undefined, (session) => run(session, name, flags)),
     ),
@@ -91,7 +91,7 @@ async function runDocument(session: Session, id: string, collection: string): Pr
   return outcome === 'due' ? undefined : Exit.FAILED;
 }
 
-/** Anything that a schedule has of its own already. */
+/** These options describe a new job; a run of a schedule takes none of them. */
 const isJob = ({ data, delay, uniqueKey, priority }: Flags): boolean =>
   [data, delay, uniqueKey, priority].some((flag) => flag !== undefined);
 

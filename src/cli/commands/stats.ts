@@ -98,7 +98,7 @@ const STATUSES: readonly string[] = [
   ...new Set<string>([...Object.values(JobStatus), ...Object.values(TaskStatus)]),
 ];
 
-/** Only states that something is in. */
+/** Shows only the states that contain work. */
 function columns(lines: readonly Line[]): readonly Column<Line>[] {
   const used = STATUSES.filter((status) => lines.some(({ counts }) => (counts[status] ?? 0) > 0));
   return [

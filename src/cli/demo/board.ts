@@ -15,7 +15,7 @@ import {
 import type { Picture, Row } from './screen.js';
 import { DIGESTS, type Shop, type ShopCounts } from './shop.js';
 
-/** The rate is that of this many milliseconds. */
+/** The rate is averaged over this window. */
 const WINDOW_MS = 5_000;
 const NAMES: readonly string[] = [...JOB_NAMES, SHIP_ORDER, SEND_DIGEST];
 
@@ -23,13 +23,13 @@ type Counts = Readonly<Record<string, number>>;
 type Numbers = Pick<Row, 'queued' | 'running' | 'done' | 'failed'>;
 const NONE: Numbers = { queued: 0, running: 0, done: 0, failed: 0 };
 
-/** What the demo knows: counts from the store, the rest from what the crew reports. */
+/** What the demo shows: counts from the store, the rest from the reports of workers and producers. */
 export class Board {
   readonly #mill: Tidemill;
   readonly #shop: Shop;
   readonly #reports = { repeat: 0, retry: 0, pulse: 0, recovered: 0, handedBack: 0 };
   readonly #news: string[] = [];
-  /** Work done by name at recent moments, the oldest first. */
+  /** Work done by name at recent moments, oldest first. */
   readonly #marks: { at: number; done: Counts }[] = [];
   #rows: readonly Row[] = NAMES.map((name) => ({
     name,
@@ -38,7 +38,7 @@ export class Board {
     perSecond: 0,
     note: '',
   }));
-  /** Workers that had an accident. */
+  /** How many workers were killed or stopped by an accident. */
   struck = 0;
 
   constructor(mill: Tidemill, shop: Shop) {
@@ -46,7 +46,7 @@ export class Board {
     this.#shop = shop;
   }
 
-  /** Jobs that an accident took from their worker. */
+  /** Jobs of such workers that others took over. */
   get handedOn(): number {
     return this.#reports.recovered + this.#reports.handedBack;
   }
@@ -118,7 +118,7 @@ export class Board {
         completed = 0,
         failed: lost = 0,
       } = names[name] ?? {};
-      // A schedule is one job that is never done; its runs are counted where they happen.
+      // A schedule is one job that never completes; workers report its runs.
       return [
         name,
         { queued, running, done: name === takePulse.name ? this.#reports.pulse : completed, failed: lost },
@@ -170,7 +170,7 @@ function kindOf(name: string): string {
 
 const pieces = (count: number): string => (count === 1 ? '1 job' : `${String(count)} jobs`);
 
-/** The progress of running reports, as their handlers tell it. */
+/** The progress of up to two running reports. */
 const bars = (items: readonly Job[]): string =>
   items
     .slice(0, 2)

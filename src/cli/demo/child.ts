@@ -1,4 +1,4 @@
-/** A worker or a producer as a process of its own; processes.ts starts it. */
+/** A worker or a producer as a process of its own, started by processes.ts. */
 import type { Report, Role } from './crew.js';
 import { startPart } from './part.js';
 import { openPlace } from './place.js';
@@ -6,8 +6,8 @@ import { openPlace } from './place.js';
 const LAST_RESORT_MS = 7_000;
 
 export async function runPart(role: Role, name: string): Promise<void> {
-  // Ctrl-C reaches the whole process group, but the parent decides the order of the end: children ignore it and wait
-  // for the channel to close, which also happens when the parent dies.
+  // Ctrl-C reaches the whole process group, but the parent decides in which order processes stop. Children ignore the
+  // signal and wait for the channel to close, which also happens when the parent dies.
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => undefined);
   const { TIDEMILL_DEMO_URL: url = '', TIDEMILL_DEMO_SPACE: space = '' } = process.env;
   const gone = parentGone();
@@ -20,16 +20,16 @@ export async function runPart(role: Role, name: string): Promise<void> {
 const parentGone = (): Promise<void> =>
   new Promise((resolve) => {
     const gone = (): void => {
-      // Without the parent there may be no server either, and nothing to wait for.
+      // Without the parent the server may be gone too, and a stop could wait forever.
       setTimeout(() => process.exit(1), LAST_RESORT_MS).unref();
       resolve();
     };
-    // It may have gone while this program was being loaded.
+    // The parent may have gone while this program was being loaded.
     if (process.connected) process.once('disconnect', gone);
     else gone();
   });
 
-/** What happens after the channel closed, during the stop, nobody hears. */
+/** Reports from the stop itself, after the channel has closed, are dropped. */
 function tell(report: Report): void {
   if (process.connected) process.send?.(report, undefined, undefined, () => undefined);
 }

@@ -2,6 +2,6 @@ import type { Part, PartOptions, Role } from './crew.js';
 import { produce } from './producer.js';
 import { work } from './worker.js';
 
-/** Resolves when it has begun. */
+/** Resolves once the worker or producer has started. */
 export const startPart = (role: Role, options: PartOptions): Promise<Part> =>
   role === 'worker' ? work(options) : produce(options);

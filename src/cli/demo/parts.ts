@@ -7,14 +7,14 @@ interface Member {
   ready: boolean;
 }
 
-/** A crew inside this process, on one store: for a database that lives here and nowhere else. */
+/** Workers and producers inside this process, on one store: for a database that no other process can reach. */
 export class Parts implements Crew {
   readonly accident = 'stopped in the midst of their work';
   readonly #store: Store;
   readonly #space: string;
   readonly #options: CrewOptions;
   readonly #members = new Map<string, Member>();
-  /** Stops that nobody has waited for yet. */
+  /** Stops that have not been awaited yet. */
   readonly #leaving = new Set<Promise<void>>();
   readonly #nextName = namer();
 
@@ -47,7 +47,7 @@ export class Parts implements Crew {
     return name;
   }
 
-  /** A process cannot kill a part of itself: this one is given no time to finish. */
+  /** A process cannot kill a part of itself, so the worker is stopped without time to finish. */
   strike(name: string): string {
     const left = this.#leave(name, '0s').finally(() => this.#leaving.delete(left));
     this.#leaving.add(left);
@@ -62,7 +62,7 @@ export class Parts implements Crew {
   async #leave(name: string, timeout: '0s' | '4s'): Promise<void> {
     const member = this.#members.get(name);
     this.#members.delete(name);
-    // One that never began has nothing to stop.
+    // A part that failed to start has nothing to stop.
     const part = await member?.part.catch(() => undefined);
     await part?.stop(timeout);
   }

@@ -8,15 +8,15 @@ import { shopOf } from './shops.js';
 /** Where the demo runs: a store, and the application's own data beside it. */
 export interface Place {
   readonly url: string;
-  /** A database or a schema of the demo's own, so that nothing of yours is touched. */
+  /** A database or schema of the demo's own, so that it does not touch your data. */
   readonly space: string;
   /** What the screen calls the database. */
   readonly title: string;
-  /** It lives inside the process that opens it, and no other can reach it. */
+  /** Whether the database lives inside the process that opens it, so that no other can reach it. */
   readonly inProcess: boolean;
 }
 
-/** What `--store` takes. */
+/** The values of `--store`. */
 export const CHOICES = 'embedded (the default), postgres://…, mongodb://… or file:./folder';
 
 const EMBEDDED = 'embedded PostgreSQL';
@@ -42,11 +42,11 @@ export function placeFor(choice: string): Place {
   };
 }
 
-/** Few connections each: the demo has many processes. */
+/** Few connections each, because the demo has many processes. */
 export const openPlace = ({ url, space }: Pick<Place, 'url' | 'space'>): Promise<Store> =>
   openStore(url, { schema: space, database: space, connections: 4 });
 
-/** Opens the place for the time of `work`, and takes away what the demo made there. */
+/** Opens the place while `work` runs, then removes what the demo created there. */
 export async function inPlace(
   place: Place,
   work: (store: Store, shop: Shop) => Promise<void>,

@@ -8,10 +8,10 @@ interface Member {
   ready: boolean;
 }
 
-/** How long a child gets to stop before it is killed; more than it takes for itself. */
+/** How long a child may take to stop before it is killed; longer than its own limit. */
 const PATIENCE_MS = 8_000;
 
-/** A crew of child processes: starts them, listens to them, and ends them. */
+/** Workers and producers as child processes: starts them, receives their reports, and ends them. */
 export class Processes implements Crew {
   readonly accident = 'killed';
   readonly #options: CrewOptions;
@@ -20,11 +20,11 @@ export class Processes implements Crew {
   readonly #members = new Map<string, Member>();
   readonly #nextName = namer();
 
-  /** `entry` is the file of this program. */
+  /** `entry` is the script of this program. */
   constructor({ url, space }: Place, entry: string, options: CrewOptions) {
     this.#options = options;
     this.#entry = entry;
-    // In the environment, since everybody on the machine may read arguments.
+    // In the environment, since every user of the machine can read arguments.
     this.#env = { ...process.env, TIDEMILL_DEMO_URL: url, TIDEMILL_DEMO_SPACE: space };
   }
 
@@ -54,7 +54,7 @@ export class Processes implements Crew {
     return name;
   }
 
-  /** As a crash would: no goodbye. */
+  /** Like a crash: the worker cannot clean up. */
   strike(name: string): string {
     const member = this.#members.get(name);
     this.#members.delete(name);

@@ -9,12 +9,12 @@ const ROUND_MS = 250;
 
 const anyOf = (count: number): number => Math.floor(Math.random() * count);
 
-/** One producer of the demo. It never calls `start`, so it claims nothing. */
+/** A producer of the demo. It never calls `start`, so it claims nothing. */
 export async function produce({ store, space, tell }: PartOptions): Promise<Part> {
   const mill = new Tidemill({ store, logger: false });
   const shop = shopOf(mill, store, space);
   const end = new AbortController();
-  // Every producer makes the same call; together they make one schedule.
+  // Every producer makes the same call; together they create one schedule.
   await mill.schedule(PULSE_CRON, takePulse);
 
   const rounds = (async (): Promise<void> => {
@@ -35,7 +35,7 @@ export async function produce({ store, space, tell }: PartOptions): Promise<Part
   };
 }
 
-/** Jobs, four times a second, with a burst of mails now and then. */
+/** Enqueues jobs four times a second, with a burst of emails now and then. */
 async function ask(mill: Tidemill, turn: number, tell: PartOptions['tell']): Promise<void> {
   const mails = turn % 40 === 20 ? 150 : 5 + anyOf(8);
   await mill.enqueueMany(

@@ -37,7 +37,7 @@ export async function runDemo(options: DemoOptions): Promise<void> {
   await inPlace(place, (store, shop) => new Demo(options, screen, store, shop, end).run());
 }
 
-/** The first screen, which says what is seen and what to try. */
+/** The first screen: what the demo shows, and what to try. */
 function introduce({ title, inProcess }: Place, screen: Screen): void {
   const [end, where] = inProcess
     ? ['stopped', 'parts of this one process']
@@ -50,7 +50,7 @@ function introduce({ title, inProcess }: Place, screen: Screen): void {
   );
 }
 
-/** One run, from the first worker to the last word. */
+/** One run of the demo, from the first worker to the summary. */
 class Demo {
   readonly #options: DemoOptions;
   readonly #screen: Screen;
@@ -66,13 +66,13 @@ class Demo {
     this.#screen = screen;
     this.#end = end;
     this.#mill = new Tidemill({ store, logger: false });
-    // Never started here: only so that the dashboard knows of them.
+    // Never started here; defined only so that the dashboard lists its documents.
     this.#mill.documents({ collection: shop.digests, onDocument: () => undefined });
     this.#board = new Board(this.#mill, shop);
     const listeners: CrewOptions = {
       report: (from, report) => this.#board.take(from, report),
       died: (name, why) => {
-        // Ctrl-C also ends a child that is not ready for it yet.
+        // Ctrl-C also ends a child that does not handle it yet.
         if (!end.signal.aborted) this.#board.tell(`${name} ended by itself (${why})`);
       },
     };
@@ -127,7 +127,7 @@ class Demo {
     this.#board.tell(`${sendEmail.name} is ${this.#paused ? 'paused on every worker' : 'resumed'}`);
   }
 
-  /** Ends a worker in the midst of its work, and brings another one in. */
+  /** Ends a worker while it works, and starts another one later. */
   #accident(): void {
     const workers = this.#crew.alive('worker');
     const victim = workers[Math.floor(Math.random() * workers.length)];
@@ -140,7 +140,7 @@ class Demo {
     }, REPLACE_AFTER_MS).unref();
   }
 
-  /** Producers first: a worker that stops has nothing new to look at. */
+  /** Stops producers first, so that stopping workers get no new work. */
   async #finish(startedAt: number): Promise<void> {
     this.#screen.text('', 'Stopping: nothing new is asked for, and what runs goes to its end …');
     await this.#crew.stop('producer');

@@ -3,7 +3,7 @@ import type { Sink, Terminal } from '../terminal.js';
 
 export interface Row {
   readonly name: string;
-  /** What starts it. */
+  /** What makes it due. */
   readonly kind: string;
   readonly queued: number;
   readonly running: number;
@@ -19,7 +19,7 @@ export interface Picture {
   readonly workers: readonly string[];
   readonly producers: readonly string[];
   readonly news: readonly string[];
-  /** Of the dashboard. */
+  /** The link to the dashboard. */
   readonly link?: string;
 }
 
@@ -27,7 +27,7 @@ const PLAIN_EVERY_MS = 2_000;
 const NEWS_SHOWN = 3;
 const WIDTHS = { name: 13, kind: 13, number: 7 };
 
-/** A terminal is drawn over in place; anything else gets a plain line every two seconds. */
+/** Redraws a terminal in place. Any other output gets a plain line every two seconds. */
 export class Screen {
   readonly #out: Sink;
   readonly #paint: Paint;
@@ -49,7 +49,7 @@ export class Screen {
     for (const line of lines) this.#out.write(`${line}\n`);
   }
 
-  /** Stands there until the first picture takes its place. */
+  /** Shown until the first picture replaces it. */
   wait(text: string): void {
     if (this.#out.isTTY !== true) return;
     this.#out.write(`${this.#paint('dim', text)}\n`);
@@ -63,7 +63,7 @@ export class Screen {
 
   #draw(picture: Picture): void {
     const { columns = 80, rows = 24 } = this.#out;
-    // More lines than the terminal has could not be drawn over.
+    // Lines beyond the height of the terminal could not be redrawn.
     const visible = this.#lines(picture).slice(0, rows - 1);
     const lines = visible.map(({ text, style }) => this.#paint(style, cut(text, columns - 1)));
     const back = this.#drawn > 0 ? `\u001B[${String(this.#drawn)}A` : '';

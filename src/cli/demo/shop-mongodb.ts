@@ -1,7 +1,7 @@
 import type { Tidemill } from '../../index.js';
 import { DIGESTS, type Shop, type ShopCounts } from './shop.js';
 
-/** What is used of the driver, whose client comes with a session. */
+/** The part of the driver that is used here. Its client is reached through a session. */
 interface Session {
   readonly client: { db(name: string): Database };
 }
@@ -85,7 +85,7 @@ export class MongoShop implements Shop {
     return (await this.#database()).collection(name);
   }
 
-  /** A mill hands out no client, but its transactions have one. */
+  /** A mill does not expose its client, but its transactions do. */
   #database(): Promise<Database> {
     return this.#mill.withTransaction(async (session) => (session as Session).client.db(this.#space));
   }

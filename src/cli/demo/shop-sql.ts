@@ -1,7 +1,7 @@
 import type { Tidemill } from '../../index.js';
 import { DIGESTS, type Shop, type ShopCounts } from './shop.js';
 
-/** What the transactions of the SQL stores are, as far as this needs it. */
+/** The part of an SQL store's transaction that is used here. */
 interface Queryable {
   query(text: string, values?: (string | number | null)[]): Promise<{ readonly rows: readonly unknown[] }>;
 }

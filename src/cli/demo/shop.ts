@@ -1,13 +1,13 @@
-/** The data of the application that the demo plays: orders that get paid and shipped, and digests with their own schedules. */
+/** The data of the demo's application: orders that are paid and shipped, and digests with schedules of their own. */
 
 export interface Shop {
-  /** What reactive tasks watch. */
+  /** What the reactive task watches. */
   readonly orders: string;
-  /** Documents that say themselves when they are due. */
+  /** Documents with schedules of their own. */
   readonly digests: string;
   prepare(): Promise<void>;
   place(count: number): Promise<void>;
-  /** The oldest orders that are not paid yet. Nobody tells the workers: they see the change. */
+  /** Pays the oldest unpaid orders. The workers are not told; they see the change. */
   pay(count: number): Promise<void>;
   ship(id: unknown): Promise<void>;
   send(id: unknown): Promise<void>;

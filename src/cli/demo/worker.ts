@@ -7,7 +7,7 @@ import { shopOf } from './shops.js';
 
 const between = (least: number, most: number): number => least + Math.random() * (most - least);
 
-/** One worker of the demo. It runs all three kinds of work. */
+/** A worker of the demo, which runs all three kinds of work. */
 export async function work({ name, store, space, tell }: PartOptions): Promise<Part> {
   // A short lease, so that the work of a killed worker is handed on while you watch. The default is 30 s.
   const mill = new Tidemill({ store, instanceId: name, leaseDuration: '3s', logger: listening(tell) });
@@ -21,7 +21,7 @@ export async function work({ name, store, space, tell }: PartOptions): Promise<P
   return { stop: (timeout) => mill.stop({ timeout }) };
 }
 
-/** Somebody asked. */
+/** Work that was enqueued or scheduled. */
 function addJobs(mill: Tidemill, tell: PartOptions['tell']): void {
   mill.work(sendEmail, { concurrency: 8 }, async ({ signal }) => {
     await sleep(between(20, 80), undefined, { signal });
@@ -45,7 +45,7 @@ function addJobs(mill: Tidemill, tell: PartOptions['tell']): void {
   mill.work(takePulse, () => tell({ kind: 'pulse', count: 1 }));
 }
 
-/** Data changed. */
+/** Work that changed data starts. */
 async function addReactive(mill: Tidemill, shop: Shop): Promise<void> {
   await mill.reactiveTask({
     task: SHIP_ORDER,
@@ -62,7 +62,7 @@ async function addReactive(mill: Tidemill, shop: Shop): Promise<void> {
   });
 }
 
-/** A document's own time has come. */
+/** Work that a document's own schedule starts. */
 function addDocuments(mill: Tidemill, shop: Shop): void {
   mill.documents({
     collection: shop.digests,
@@ -76,7 +76,7 @@ function addDocuments(mill: Tidemill, shop: Shop): void {
   });
 }
 
-/** A stop that ran out of time says in the log which jobs it gave back. The rest of the log is not for this screen. */
+/** A stop that ran out of time logs which jobs it gave back. The rest of the log is not for this screen. */
 function listening(tell: PartOptions['tell']): Logger {
   const nothing = (): void => undefined;
   const warn = ({ jobs }: { jobs?: readonly string[] }): void => {

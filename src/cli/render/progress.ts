@@ -1,9 +1,9 @@
 import type { Sink } from '../terminal.js';
 
 export interface ProgressBar {
-  /** How many are done; `total` where it has become known, or has changed. */
+  /** Shows how many are done. Pass `total` when it becomes known or has changed. */
   show(done: number, total?: number): void;
-  /** Takes the bar off the screen. */
+  /** Removes the bar from the screen. */
   end(): void;
 }
 
@@ -14,7 +14,7 @@ export const bar = (share: number, width: number = WIDTH): string => {
   return `${'█'.repeat(filled)}${'░'.repeat(width - filled)}`;
 };
 
-/** Drawn over in place on a terminal, and nowhere else. */
+/** Redraws a bar in place on a terminal; writes nothing anywhere else. */
 export function progressBar(to: Sink, total?: number): ProgressBar {
   let whole = total;
   const draw = (text: string): void => {

@@ -5,14 +5,17 @@ export interface Column<Row> {
   readonly text: (row: Row) => string;
   readonly align?: 'left' | 'right';
   readonly style?: (row: Row) => Style | undefined;
-  /** Takes what room is left on the line, and is cut there; one of a table. */
+  /** Takes the room left on the line, and is cut to it. At most one per table. */
   readonly grows?: boolean;
 }
 
 const GAP = '  ';
 const LEAST = 8;
 
-/** Aligned columns. `width` is that of a terminal; undefined: nothing is cut, since a program may read it. */
+/**
+ * Renders aligned columns. `width` is that of the terminal; if undefined, nothing is cut, because a program may read
+ * the output.
+ */
 export function table<Row>(
   columns: readonly Column<Row>[],
   rows: readonly Row[],
@@ -20,7 +23,7 @@ export function table<Row>(
   width: number | undefined,
 ): string {
   const cells = rows.map((row) => columns.map(({ text }) => clean(text(row))));
-  // A column in which nothing stands tells nobody anything.
+  // Empty columns are left out.
   const shown = columns.map((_column, i) => cells.some((line) => line[i] !== ''));
   const widths = columns.map(({ head }, i) =>
     Math.max(widthOf(head), ...cells.map((line) => widthOf(line[i] ?? ''))),
@@ -66,7 +69,7 @@ function fit<Row>(
   if (over > 0) widths[growing] = Math.max(LEAST, (widths[growing] ?? 0) - over);
 }
 
-/** `label  value` lines, aligned. */
+/** Renders aligned lines of `label  value`. */
 export function facts(
   pairs: readonly (readonly [label: string, value: string | undefined])[],
   paint: Paint,

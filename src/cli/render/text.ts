@@ -4,7 +4,7 @@ import type { Sink } from '../terminal.js';
 export type Style = Parameters<typeof styleText>[0];
 export type Paint = (style: Style, text: string) => string;
 
-/** Colours only on a terminal, and not where somebody asked for none. */
+/** Paints only on a terminal, and only if colours are not turned off. */
 export const painter = (
   out: Sink,
   env: Readonly<Record<string, string | undefined>>,
@@ -14,13 +14,13 @@ export const painter = (
     ? (style, text) => styleText(style, text, { validateStream: false })
     : (_style, text) => text;
 
-/** Characters that move a cursor, change colours, or turn the direction of text around. */
+/** Characters that move the cursor, change colours, or reverse the direction of text. */
 const UNSEEN = /[\p{Cc}\p{Cf}\u2028\u2029]+/gu;
 
-/** Names, errors and payloads come from elsewhere: nothing in them may move the cursor or change colours. */
+/** Names, errors and payloads are untrusted: nothing in them may move the cursor or change colours. */
 export const clean = (text: string): string => text.replaceAll(UNSEEN, ' ').trim();
 
-/** What is left of a line once it is put together: the colours of this program, if they are wanted, and line ends. */
+/** Filters a finished line: keeps line ends and, if `painted`, the colours of this program. */
 export function harmless(text: string, painted: boolean): string {
   // eslint-disable-next-line no-control-regex -- these are what must not get through
   const parts = /\u001B\[(?:[012]|22|3[12369])m|[\p{Cc}\p{Cf}\u2028\u2029]/gu;
@@ -30,7 +30,7 @@ export function harmless(text: string, painted: boolean): string {
   });
 }
 
-/** JSON that a terminal can show: what JSON leaves as it is, and a terminal would obey, is escaped. */
+/** JSON that is safe to show on a terminal: escapes what JSON leaves as it is and a terminal would obey. */
 export function jsonText(value: unknown, indent?: number): string {
   const text = (JSON.stringify(value, undefined, indent) as string | undefined) ?? 'null';
   return text.replaceAll(/[\u007F-\u009F\p{Cf}\u2028\u2029]/gu, (found) =>
@@ -40,7 +40,7 @@ export function jsonText(value: unknown, indent?: number): string {
 
 const escapedUnit = (unit: number): string => String.raw`\u${unit.toString(16).padStart(4, '0')}`;
 
-/** How many columns it takes, near enough. */
+/** How many columns a text takes, approximately. */
 export const widthOf = (text: string): number => Array.from(text).length;
 
 export const cut = (text: string, width: number): string =>
@@ -50,7 +50,7 @@ export const cut = (text: string, width: number): string =>
         .slice(0, Math.max(0, width - 1))
         .join('')}…`;
 
-/** Breaks at spaces; a word that is too long stays whole, so that it can be copied. */
+/** Breaks at spaces. A word that is too long stays whole, so that it can be copied. */
 export function wrap(text: string, width: number): string[] {
   const lines = [''];
   for (const word of text.split(' ')) {
@@ -64,7 +64,7 @@ export function wrap(text: string, width: number): string[] {
 
 export const plural = (count: number, one: string, many = `${one}s`): string =>
   `${count.toLocaleString('en-US')} ${count === 1 ? one : many}`;
-/** The same for texts of several lines. */
+/** Like `clean`, for texts of several lines. */
 export const cleanLines = (text: string): string =>
   text
     .split('\n')

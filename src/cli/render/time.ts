@@ -5,7 +5,7 @@ const UNITS = [
   ['s', 1_000],
 ] as const;
 
-/** So many units at most, such as `3h 20m`; below a second in milliseconds. */
+/** At most `units` units, such as `3h 20m`; milliseconds below a second. */
 export function span(ms: number, units = 2): string {
   if (ms < 1_000) return `${String(Math.round(ms))}ms`;
   const first = UNITS.findIndex(([, size]) => ms >= size);
@@ -26,5 +26,5 @@ export function relative(at: Date, now: number, units = 2): string {
   return ms > 0 ? `in ${span(ms, units)}` : `${span(-ms, units)} ago`;
 }
 
-/** For single pieces of work: the moment itself, and how far away it is. */
+/** For single pieces of work: the time itself, and how far away it is. */
 export const moment = (at: Date, now: number): string => `${at.toISOString()} (${relative(at, now)})`;

@@ -21,7 +21,7 @@ export const styleOf = (status: string): Style | undefined => STYLES[status];
 const when = (at: Date | null | undefined): string => (at instanceof Date ? relative(at, Date.now(), 1) : '');
 const firstLine = (text: string | undefined): string => text?.split('\n')[0] ?? '';
 
-/** A share from 0 to 1, or of a hundred, as a bar; anything else as it is. */
+/** A share from 0 to 1, or a number up to 100, as a bar; anything else as JSON. */
 export function progressText(progress: unknown): string {
   if (progress === undefined || progress === null) return '';
   if (typeof progress !== 'number') return JSON.stringify(progress);
@@ -29,7 +29,7 @@ export function progressText(progress: unknown): string {
   return `${bar(share, 10)} ${String(Math.round(share * 100))} %`;
 }
 
-/** How often it failed, where that was more than once. */
+/** How often it failed, if more than once. */
 const times = (count: number): string => (count > 1 ? `${String(count)}x ` : '');
 
 function jobNote({
@@ -49,7 +49,7 @@ function jobNote({
   return repeatInterval === undefined ? '' : `every ${repeatInterval}`;
 }
 
-/** What matters of a job's times: when it is due, since when it runs, or when it ended. */
+/** The time that matters: when the job is due, since when it runs, or when it ended. */
 function jobTime({ status, nextRunAt, lockedAt, finishedAt, paused }: Job): string {
   if (paused === true) return 'paused';
   if (status === 'pending') return nextRunAt.getTime() <= Date.now() ? 'due now' : when(nextRunAt);

@@ -5,19 +5,19 @@ interface Waiting<Question, Answer> {
 }
 
 export interface BatcherOptions<Question, Answer> {
-  /** Answers all of them, in order. */
+  /** Returns one answer per question, in order. */
   readonly ask: (questions: readonly Question[]) => Promise<readonly Answer[]>;
-  /** True where an error may be about one of them, so that the others are worth a try of their own. */
+  /** True if a single question may have caused the error; each question is then asked again on its own. */
   readonly isOwn: (error: unknown) => boolean;
 }
 
 /**
- * Questions of one kind share queries: those of the same moment, and those that come while a query is under way, which
- * go with the next.
+ * Combines questions of one kind into one query. A query takes all questions of the same turn of the event loop;
+ * questions that arrive while it runs go into the next one.
  */
 export class Batcher<Question, Answer> {
   readonly #options: BatcherOptions<Question, Answer>;
-  /** What goes with the next query; there is an entry for as long as one is under way. */
+  /** By kind: the questions for the next query. The entry exists as long as a query of that kind runs. */
   readonly #waiting = new Map<string, Waiting<Question, Answer>[]>();
 
   constructor(options: BatcherOptions<Question, Answer>) {

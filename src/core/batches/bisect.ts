@@ -1,22 +1,22 @@
 import { reasonOf } from '../errors.js';
 
-/** An item that a statement chokes on, and why. */
+/** An item that makes the statement fail, and why. */
 export interface Choked<T> {
   readonly item: T;
   readonly reason: string;
-  /** It took too long by itself: somebody's open transaction holds it. */
+  /** It timed out even alone: another transaction holds it. */
   readonly blocked: boolean;
 }
 
 /**
- * What an error says about the batch. `again`: nothing, all of it is tried again later. `blocked`: it is too large, or
- * holds an item that waits for somebody. `choked`: one of its items is to blame.
+ * What an error says about the batch. `again`: nothing; retry the whole batch later. `blocked`: the batch is too large,
+ * or one of its items is locked by another transaction. `choked`: one of its items causes the error.
  */
 export type Blame = 'again' | 'blocked' | 'choked';
 
 /**
- * Runs a statement over a batch. Where the server refuses it, the batch is halved until the items are found that it
- * chokes on: one document on which a filter errors must not stop the rest.
+ * Runs a statement over a batch. If it fails, splits the batch in halves until the items that cause the failure are
+ * isolated, and returns them: one document on which a filter errors must not stop the rest. Rethrows an `again` error.
  */
 export async function bisect<T>(
   items: readonly T[],

@@ -1,6 +1,6 @@
 /**
- * Divides `total` places among names in turn: each round gives one place to every name that still has something
- * to offer, in the given order. A flood of one name can therefore never starve another.
+ * Divides `total` places among names. Each round splits what is left equally among the names that can still use more,
+ * in the given order, and at least one place each while there are any. So a flood of one name never starves another.
  */
 export function fairShare(offers: ReadonlyMap<string, number>, total: number): Map<string, number> {
   const shares = new Map<string, number>();

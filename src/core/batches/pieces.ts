@@ -1,26 +1,26 @@
 import type { StoreError } from '../errors.js';
 
-/** What became of a piece: what has to be tried again, and why, if the store was in trouble. */
+/** The result of one piece: the items to try again, and the error if the store failed. */
 export interface Tried<T> {
   readonly left: readonly T[];
   readonly trouble?: StoreError;
 }
 
 export interface Round<T> extends Tried<T> {
-  /** The part of `left` that the store had trouble with; the rest was not tried, or is to be decided again. */
+  /** The part of `left` on which the store failed. The rest was not tried, or must be decided again. */
   readonly troubled: readonly T[];
-  /** Items with which the store had trouble although nothing else was in their piece. */
+  /** Items on which the store failed although they were alone in their piece. */
   readonly alone: readonly T[];
-  /** The store has answered for a piece. */
+  /** The store answered for at least one piece. */
   readonly answered: boolean;
 }
 
-/** So many pieces in a row say that the store itself is in trouble: the others need not be tried now. */
+/** After this many failed pieces in a row the store itself is at fault, and the rest is not tried. */
 const ENOUGH = 2;
 
 /**
- * Tries items in pieces, so that one of them which the store always stumbles over does not keep the others from it. Pieces grow
- * while all goes well. What failed comes last in `left`: next time the others have their turn first.
+ * Tries items in pieces, so that one item on which the store always fails does not block the others. Pieces double in
+ * size until the first failure. Failed items come last in `left`, so that the others go first next time.
  */
 export async function inPieces<T>(
   items: readonly T[],

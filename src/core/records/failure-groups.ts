@@ -1,7 +1,7 @@
-/** Failures that are alike: messages differ in ids and numbers, and mean the same. */
+/** Groups failures whose messages differ only in ids and numbers. */
 import { checkInteger, checkKeys, checkText } from '../options.js';
 
-/** One failed piece of work, as far as grouping needs it. */
+/** One failed job or task, reduced to what grouping needs. */
 export interface FailureLine {
   readonly name: string;
   readonly message: string;
@@ -10,22 +10,22 @@ export interface FailureLine {
 
 export interface FailureGroup {
   readonly name: string;
-  /** The message, with ids and numbers taken out of it. */
+  /** The message, with `…` in place of ids, times and numbers. */
   readonly pattern: string;
   /** The newest message, in full. */
   readonly example: string;
-  /** The longest part that all messages of the group share, or `''`: a filter by error text that finds them all. */
+  /** The longest text that all messages of the group contain, or `''`. As an error filter it finds the whole group. */
   readonly search: string;
   readonly count: number;
   readonly firstAt: Date;
   readonly lastAt: Date;
 }
 
-/** What is put in the place of something that differs from one message to the next. */
+/** Replaces the parts that vary between messages. */
 const GAP = '…';
 const LONGEST = 500;
 
-/** From the most particular to the plainest: an id is no number with letters around it. */
+/** Most specific first: UUIDs, times, hexadecimal numbers and ids must match before the plain digits inside them. */
 const VARIABLE: readonly RegExp[] = [
   /\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/giu,
   /\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?/gu,
@@ -34,7 +34,7 @@ const VARIABLE: readonly RegExp[] = [
   /\d+(?:\.\d+)*/gu,
 ];
 
-/** The message without what makes it one of a kind. */
+/** The message without its variable parts. */
 export function patternOf(message: string): string {
   const line = message.slice(0, LONGEST).trim();
   return VARIABLE.reduce((text, variable) => text.replaceAll(variable, GAP), line);
@@ -54,7 +54,7 @@ interface Gathered {
   oldest: FailureLine;
 }
 
-/** The groups, the most recent first. */
+/** Returns the groups, most recent first. */
 export function groupFailures(lines: readonly FailureLine[]): readonly FailureGroup[] {
   const groups = new Map<string, Gathered>();
   for (const line of lines) {
@@ -80,15 +80,15 @@ export function groupFailures(lines: readonly FailureLine[]): readonly FailureGr
 }
 
 export interface ErrorsOptions {
-  /** Of one name only. Default: of all. */
+  /** Only failures of this name. Default: all names. */
   readonly name?: string;
-  /** How many of the newest failures are looked at, from 1 to 20,000. Default: 5,000. */
+  /** How many of the newest failures to read, from 1 to 20,000. Default: 5,000. */
   readonly limit?: number;
 }
 
 export interface ErrorGroups {
   readonly groups: readonly FailureGroup[];
-  /** There are more failures than were looked at. */
+  /** There are more failures than were read. */
   readonly partial: boolean;
 }
 
@@ -104,7 +104,7 @@ export function checkErrorsOptions(
   };
 }
 
-/** One line more than the limit tells that there are more. */
+/** Pass `limit` + 1 lines: the extra one shows that there are more. */
 export const groupsOf = (lines: readonly FailureLine[], limit: number): ErrorGroups => ({
   groups: groupFailures(lines.slice(0, limit)),
   partial: lines.length > limit,

@@ -14,7 +14,7 @@ const STATUS_OF: Readonly<Record<Outcome['kind'], Attempt['status']>> = {
   skipped: 'skipped',
 };
 
-/** The history entry; none for work that was handed back before its handler was called. */
+/** The history entry. None if `historyLimit` is 0, or if the work was handed back before its handler ran. */
 export function entryOf(
   work: Work,
   attempt: number,
@@ -36,10 +36,10 @@ export function entryOf(
   };
 }
 
-/** Long stacks say little more than their beginning. */
+/** Characters kept of a name, a message or a stack; the end of a long stack says little. */
 const STACK_LIMIT = 8_000;
 
-/** Libraries put anything where a text belongs; what is no text must not keep the outcome from being stored. */
+/** Libraries put any value into an error's name and message. That must not keep the outcome from being stored. */
 export function textOf(value: unknown): string {
   if (typeof value === 'string') return value.slice(0, STACK_LIMIT);
   try {

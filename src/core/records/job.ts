@@ -1,7 +1,7 @@
 import type { TraceContext } from '../tracer.js';
 import type { Work } from './work.js';
 
-/** The states of a job. docs/architecture.md has the diagram with every allowed move. */
+/** The states of a job. docs/architecture.md has the diagram of all transitions. */
 export const JobStatus = {
   PENDING: 'pending',
   PROCESSING: 'processing',
@@ -15,27 +15,27 @@ export const JOB_STATUSES: readonly JobStatus[] = Object.values(JobStatus);
 export const FINISHED: readonly JobStatus[] = ['completed', 'failed', 'cancelled'];
 export const hasEnded = ({ status }: { readonly status: JobStatus }): boolean => FINISHED.includes(status);
 
-/** Lines of a job's own log that are kept. */
+/** How many lines of a job's log are kept. */
 export const LOG_LIMIT = 100;
 
-/** A paused schedule waits here; resuming computes its next time anew. */
+/** The `nextRunAt` of a paused schedule. Resuming computes it again. */
 export const NEVER: Date = new Date('9999-12-31T23:59:59.999Z');
 
-/** Ids that begin with this are schedules'; nobody else may use them. */
+/** Reserved for ids of schedules. */
 export const SCHEDULE_PREFIX = 'schedule:';
 
-/** Schedules have ids of their own making: the same name and key are the same schedule, whoever asks. */
+/** The id of a schedule follows from its name and key, so every process addresses the same one. */
 export const scheduleId = (name: string, key: string): string =>
   `${SCHEDULE_PREFIX}${encodeURIComponent(name)}:${encodeURIComponent(key)}`;
 
-/** The copy of a run that used up its attempts. Its id follows from the run, so a repeat is harmless. */
+/** The id of the copy of a run that used up its attempts. It follows from the run, so a repeated insert is harmless. */
 export const failedRunId = (schedule: string, scheduledFor: Date): string =>
   `${schedule}@${scheduledFor.toISOString()}`;
 
-/** What to do with run times that passed while nobody ran. */
+/** What to do with run times that passed while no instance ran the schedule. */
 export type MissedPolicy = 'once' | 'skip' | 'all';
 
-/** One attempt of a job, as its history keeps it. */
+/** One attempt of a job or task, as kept in its history. */
 export interface Attempt {
   readonly attempt: number;
   readonly status: 'completed' | 'failed' | 'crashed' | 'deferred' | 'released' | 'cancelled' | 'skipped';
@@ -52,7 +52,7 @@ export interface LogLine {
   readonly fields?: unknown;
 }
 
-/** A job as users see it: the stored fields, whatever the store. */
+/** A job as the API returns it. The fields are the same on every store. */
 export interface Job<T = unknown> {
   readonly id: string;
   readonly name: string;
@@ -78,7 +78,7 @@ export interface Job<T = unknown> {
   readonly progress?: unknown;
   readonly logs?: readonly LogLine[];
   readonly history?: readonly Attempt[];
-  /** Recurring jobs: the cron text. */
+  /** On a recurring job: the cron expression. */
   readonly repeatInterval?: string;
   readonly timezone?: string;
   readonly startAt?: Date;
@@ -87,9 +87,9 @@ export interface Job<T = unknown> {
   readonly paused?: boolean;
   /** On a failed copy of one run of a recurring job: the schedule's id. */
   readonly scheduleId?: string;
-  /** The run time that this run stands for, whatever its retries. */
+  /** The scheduled time of this run. Retries do not change it. */
   readonly scheduledFor?: Date;
-  /** Where the request for it stands in a trace. */
+  /** The trace context of the call that enqueued it. */
   readonly trace?: TraceContext;
 }
 
@@ -104,7 +104,7 @@ export interface JobRecord extends Job, Work {
   readonly scheduleRev?: number;
 }
 
-/** The user's view of a record. */
+/** Removes the internal fields of a record. */
 export function toJob(record: JobRecord): Job {
   const { key, leaseToken, startedToken, failKind, firstFailedAt, scheduleRev, part, ...job } = record;
   return job;

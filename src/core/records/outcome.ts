@@ -1,23 +1,23 @@
-/** What became of an attempt. The trigger decides what it means; a store only records. */
+/** How an attempt ended. The work runner decides what that means; the store only records it. */
 export type Outcome =
   | { readonly kind: 'returned'; readonly result: unknown }
   | { readonly kind: 'threw'; readonly error: Error }
   | { readonly kind: 'timedOut'; readonly error: Error }
-  /** The process that ran it died; somebody else says so. */
+  /** The process that ran it died or lost its lease. Another instance records this. */
   | { readonly kind: 'crashed'; readonly error: Error }
   | { readonly kind: 'deferred'; readonly runAt: Date }
-  /** Handed back untried, or by a stop: no attempt is used. */
+  /** Handed back before it started, or because of a stop or a lost lease. No attempt is used. */
   | { readonly kind: 'released' }
   | { readonly kind: 'cancelled' }
-  /** Too late for a schedule that skips missed runs. */
+  /** Ended without work: too late for `missed: 'skip'`, or the document is gone, does not match or has changed. */
   | { readonly kind: 'skipped' }
-  /** Completed inside the caller's transaction: already recorded. */
+  /** Completed inside the handler's transaction, and so recorded already. */
   | { readonly kind: 'recorded'; readonly result: unknown };
 
-/** An attempt that is over. */
+/** An attempt that has ended. */
 export interface Finished {
   readonly outcome: Outcome;
-  /** Absent where the handler was never called. */
+  /** Absent if the handler was never called. */
   readonly startedAt?: number;
   readonly finishedAt: number;
 }

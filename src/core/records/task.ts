@@ -2,11 +2,11 @@ import type { Attempt } from './job.js';
 import type { TraceContext } from '../tracer.js';
 import type { Work } from './work.js';
 
-/** The states of a reactive task. docs/architecture.md has every allowed move. */
+/** The states of a reactive task. docs/architecture.md lists all transitions. */
 export const TaskStatus = {
   PENDING: 'pending',
   PROCESSING: 'processing',
-  /** The document changed while its task ran: it runs again afterwards. */
+  /** The document changed, or the task was retried, while its handler ran. The task runs again afterwards. */
   PROCESSING_DIRTY: 'processing_dirty',
   COMPLETED: 'completed',
   FAILED: 'failed',
@@ -15,49 +15,49 @@ export type TaskStatus = (typeof TaskStatus)[keyof typeof TaskStatus];
 
 export const TASK_STATUSES: readonly TaskStatus[] = Object.values(TaskStatus);
 
-/** One task for one source document, as stored. */
+/** One reactive task for one source document, as stored. */
 export interface Task {
-  /** The stored identity: the task's name and the document's id. */
+  /** Identifies the stored task: its name and the document's id. */
   readonly _id: unknown;
   readonly task: string;
   readonly sourceDocId: unknown;
-  /** Where a table is the source, and its shape is known: the columns of its primary key. Only in what `find` returns. */
+  /** The primary key columns of the source, if it is a table whose structure is known. Only in results of `find`. */
   readonly sourceKey?: readonly string[];
   readonly status: TaskStatus;
   /** When it is due. */
   readonly scheduledAt: Date;
-  /** When it was first due: a deferral leaves this alone, so that the lag tells the whole wait. */
+  /** When it was first due. A deferral keeps it, so that the lag covers the whole wait. */
   readonly initialScheduledAt: Date;
-  /** Attempts of this sequence, the running one included. */
+  /** Attempts of this sequence, including the running one. */
   readonly attempts: number;
-  /** What the watched fields were when the task was planned. */
+  /** The watched fields as they were when the task was planned. */
   readonly lastObservedValues?: unknown;
   readonly firstErrorAt?: Date;
-  /** The message; the stack is in the history. */
+  /** The message only; the stack is in the history. */
   readonly lastError?: string;
   readonly lastSuccess?: { readonly at: Date; readonly durationMs: number };
-  /** When an attempt last completed or failed it. */
+  /** When an attempt last ended as completed or failed. */
   readonly lastFinalizedAt?: Date;
   readonly executionHistory?: readonly Attempt[];
   readonly createdAt: Date;
-  /** When its watched fields last changed, or somebody reset it. */
+  /** When the watched fields last changed, or the task was reset. */
   readonly updatedAt: Date;
   readonly lockedAt: Date | null;
   readonly claimedBy?: string;
-  /** Where the planning of its last change stands in a trace. */
+  /** The trace context in which its last change was planned. */
   readonly trace?: TraceContext;
 }
 
-/** A task with the fields that only the engine and the stores use. `name` is the task's. */
+/** A task with the fields that only the engine and the stores use. `name` is the task's name. */
 export interface TaskRecord extends Task, Work {
   readonly lockedAt: Date | null;
   readonly claimedBy?: string;
   readonly trace?: TraceContext;
-  /** Whether the document was there and matched when the task was claimed. Only after a claim. */
+  /** Whether the document existed and matched at the claim. Only set by a claim. */
   readonly matches?: boolean;
 }
 
-/** The user's view of a record. */
+/** Removes the internal fields of a record. */
 export function toTask(record: TaskRecord): Task {
   const { key, id, name, leaseToken, startedToken, failKind, part, matches, ...task } = record;
   return task;

@@ -3,20 +3,20 @@ import type { TraceContext } from '../tracer.js';
 /** What kind of failure ended an attempt. */
 export type FailureKind = 'error' | 'timeout' | 'crashed';
 
-/** What the engine knows of a piece of work, whatever made it due. */
+/** A piece of work as the engine sees it: a job or a reactive task. */
 export interface Work {
-  /** The store's own identity of the document or row. */
+  /** Identifies the document or row in the store. */
   readonly key: unknown;
   readonly id: string;
   readonly name: string;
   readonly lockedAt: Date | null;
   readonly claimedBy?: string;
   readonly leaseToken?: string;
-  /** The token of the attempt that was really started; kept for work whose last attempt crashed. */
+  /** The token of the attempt that `begin` marked as started: only after a crash, or for a last attempt. */
   readonly startedToken?: string;
   readonly failKind?: FailureKind;
-  /** Where the request for it, or its planning, stands in a trace. */
+  /** The trace context of the call that enqueued it, or of its planning. */
   readonly trace?: TraceContext;
-  /** Where the work lives in a sharded collection; absent elsewhere. */
+  /** The part of a sharded collection that holds the work; absent on other stores. */
   readonly part?: number;
 }

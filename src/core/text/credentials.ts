@@ -1,30 +1,30 @@
 /**
- * Credentials in free text: what stands before the `@` of a URL, and values of parameters that are named like a secret, in URLs
- * and in connection strings of keywords and values. Messages of drivers quote what they were given, and so do ours. One pass
- * over the text, however long it is.
+ * Finds credentials in free text: the user info before the `@` of a URL, and the values of parameters with a secret's
+ * name, in URLs and in keyword/value connection strings. Error messages, the drivers' and ours, quote such input. Takes
+ * one pass over the text, however long it is.
  */
 
-/** Parameters of connection strings whose values are nobody's business. */
+/** Names of connection parameters whose values must not be shown. */
 export const SECRET_PARAMETER: RegExp = /pass|pwd|secret|token|key|cred|auth/iu;
-/** Only before the path of these can an `@` end credentials; in others it may belong to the path. */
+/** For these schemes, credentials end before the path: a later `@` belongs to the path. */
 const WEB = new Set(['http', 'https', 'ws', 'wss', 'ftp', 'file']);
 const LONGEST_NAME = 60;
 
 const isSpace = (char: string): boolean => char.trim() === '';
 const QUOTES = new Set(['"', "'", '`', '<', '>']);
-/** What a value may stand in. */
+/** Quotes that may surround a parameter's value. */
 const AROUND_VALUES = '\'"`';
 const endsUrl = (char: string): boolean => isSpace(char) || QUOTES.has(char);
 const isWord = (char: string): boolean => /[\w.+-]/u.test(char);
 
-/** The first place from `at` on at which `ends` holds, up to `limit`. */
+/** The first index from `at` on whose character satisfies `ends`, or `limit`. */
 function endOf(text: string, at: number, ends: (char: string) => boolean, limit = text.length): number {
   let end = at;
   while (end < limit && !ends(text.charAt(end))) end += 1;
   return end;
 }
 
-/** The word that ends at a place. */
+/** The word that ends at `end`, at most `LONGEST_NAME` characters. */
 function wordBefore(text: string, end: number): string {
   let start = end;
   while (start > 0 && end - start < LONGEST_NAME && isWord(text.charAt(start - 1))) start -= 1;
@@ -39,11 +39,11 @@ function lastAt(text: string, start: number, end: number): number {
 
 const isLineEnd = (char: string): boolean => char === '\n' || char === '\r';
 
-/** A host with its port, or several, which a path follows: nothing before it can be a password. */
+/** One or several hosts with optional ports. Such an authority contains no password. */
 const HOSTS = /^(?:[\w.%-]*|\[[\da-f:.]*\])(?::\d*)?(?:,(?:[\w.%-]+|\[[\da-f:.]+\])(?::\d*)?)*$/iu;
 const LONGEST_AUTHORITY = 300;
 
-/** A stretch of text without a gap, in which one URL or several stand. What was found in it is kept for the next one. */
+/** A stretch of text without a gap, with one URL or several. Keeps what it found for the next URL in the stretch. */
 class Stretch {
   readonly #text: string;
   readonly #isWhole: boolean;
@@ -54,13 +54,13 @@ class Stretch {
   /** The next `@`, or the end of the line if that comes first. */
   #ahead = -1;
 
-  /** `isWhole`: the text is one URL, whatever is in it. */
+  /** `isWhole`: the text is a single URL, even if it contains spaces or quotes. */
   constructor(text: string, isWhole: boolean) {
     this.#text = text;
     this.#isWhole = isWhole;
   }
 
-  /** Looks at what follows `start`: nothing of it twice, however many URLs are asked about. */
+  /** Moves to the URL whose authority begins at `start`. Scans no character twice within a stretch. */
   move(scheme: string, start: number): void {
     if (start > this.#end || this.#query < 0) {
       this.#end = this.#isWhole ? this.#text.length : this.#gapAfter(scheme, start);
@@ -73,7 +73,7 @@ class Stretch {
     }
   }
 
-  /** Where the URL ends. A quote or a space before any `@` may be part of a password: then what follows the `@` tells. */
+  /** Where the URL ends. A space or quote before any `@` may be part of a password; the URL then ends after the `@`. */
   #gapAfter(scheme: string, start: number): number {
     const gap = endOf(this.#text, start, endsUrl);
     if (lastAt(this.#text, start, gap) >= 0 || !this.#mayGoOn(scheme, start, gap)) return gap;
@@ -88,13 +88,13 @@ class Stretch {
     return !isHosts || (authority === gap && !WEB.has(scheme.toLowerCase()));
   }
 
-  /** Where the credentials of a URL end, whose authority begins at `start`; -1: it has none. */
+  /** The index of the `@` that ends the credentials of the URL whose authority begins at `start`; -1 if it has none. */
   credentialsEnd(scheme: string, start: number): number {
     const text = this.#text;
     const authority = endOf(text, start, (char) => '/?#'.includes(char), this.#end);
     if (WEB.has(scheme.toLowerCase())) return lastAt(text, start, authority);
     if (this.#atBeforeQuery >= start) return this.#atBeforeQuery;
-    // A password with a question mark in it: what follows the colon is no port.
+    // No port after the colon: it is a password that contains a question mark.
     const isPort = /^[^:]*(?::\d*)?$/u.test(
       text.slice(start, Math.min(authority, start + LONGEST_AUTHORITY)),
     );
@@ -102,7 +102,7 @@ class Stretch {
   }
 }
 
-/** The text without users and passwords of URLs. */
+/** Replaces users and passwords in URLs by `mark`. */
 export function hideUserinfo(text: string, mark: string): string {
   const stretch = new Stretch(text, false);
   let safe = '';
@@ -110,7 +110,7 @@ export function hideUserinfo(text: string, mark: string): string {
   for (let colon = text.indexOf(':/'); colon >= 0; colon = text.indexOf(':/', Math.max(done, colon + 1))) {
     const scheme = wordBefore(text, colon);
     const slashes = text.charAt(colon + 2) === '/' ? 2 : 1;
-    // One letter is a drive.
+    // A single letter is a Windows drive.
     if (scheme.length < 2 || (slashes === 1 && WEB.has(scheme.toLowerCase()))) continue;
     const start = colon + 1 + slashes;
     stretch.move(scheme, start);
@@ -122,7 +122,7 @@ export function hideUserinfo(text: string, mark: string): string {
   return safe + text.slice(done);
 }
 
-/** A URL apart: what is before its credentials, these, and what follows them. */
+/** Splits a URL: what precedes its credentials, the credentials, and what follows their `@`. */
 export function urlParts(url: string): {
   readonly head: string;
   readonly userinfo: string;
@@ -139,7 +139,7 @@ export function urlParts(url: string): {
     : { head: url.slice(0, start), userinfo: url.slice(start, end), rest: url.slice(end + 1) };
 }
 
-/** Where a value that begins at `at` ends: in quotes of its own, or at the next parameter. */
+/** Where the value that begins at `at` ends: after its closing quote, or before the next parameter. */
 function valueEnd(text: string, at: number): number {
   const quote = text.charAt(at);
   if (quote === '' || !AROUND_VALUES.includes(quote))
@@ -149,7 +149,7 @@ function valueEnd(text: string, at: number): number {
   return Math.min(text.length, end + 1);
 }
 
-/** The text without values of parameters that are named like secrets. */
+/** Replaces the values of parameters with a secret's name by `mark`. */
 export function hideParameters(text: string, mark: string): string {
   let safe = '';
   let done = 0;
@@ -163,6 +163,6 @@ export function hideParameters(text: string, mark: string): string {
   return safe + text.slice(done);
 }
 
-/** What an error message may show of a text that may be, or hold, a URL of a database. */
+/** Makes a text that may contain a database URL safe to show in an error message. */
 export const hideCredentials = (text: string, mark = '***'): string =>
   hideParameters(hideUserinfo(text, mark), mark);

@@ -1,9 +1,9 @@
-/** Dot paths into plain objects, as documents have them. */
+/** Dot paths into plain objects, such as documents. */
 
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null;
 
-/** The value at a path; undefined where there is none. */
+/** The value at a path, or undefined. */
 export function valueAt(document: unknown, path: string): unknown {
   let value = document;
   for (const key of path.split('.')) {
@@ -13,7 +13,7 @@ export function valueAt(document: unknown, path: string): unknown {
   return value;
 }
 
-/** A copy of the document in which the value at a path is another; undefined takes it out. */
+/** Returns a copy of the document with `value` at the path; undefined removes the key. */
 export function withValueAt(
   document: Readonly<Record<string, unknown>>,
   path: string,
@@ -33,7 +33,7 @@ export function withValueAt(
 const asJson = (_key: string, value: unknown): unknown =>
   typeof value === 'bigint' ? value.toString() : value;
 
-/** An id as text, for people: a database's own type says it best, anything else is JSON. It never throws. */
+/** An id as readable text: strings as they are, other values as JSON without outer quotes. Never throws. */
 export function idText(id: unknown): string {
   if (typeof id === 'string') return id;
   try {

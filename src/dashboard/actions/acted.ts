@@ -5,13 +5,13 @@ import { problemOf } from '../http/errors.js';
 
 export interface AuditedAction {
   readonly action: string;
-  /** What everybody may read who looks at the log. */
+  /** Shown in the audit log, which every viewer may read. */
   readonly target: string;
-  /** What it was exactly, where that is hidden from some. Not shown on the page. */
+  /** The exact target if `target` hides it. Stored, but not shown on the page. */
   readonly details?: unknown;
 }
 
-/** In the log first: what is not there must not have been done. */
+/** Writes the audit entry before the action, so that nothing is done without an entry. */
 export const acted = <T extends Pick<ActAnswer, 'outcome'>>(
   { mill, viewer, settings }: RequestContext,
   { action, target, details }: AuditedAction,

@@ -1,4 +1,4 @@
-/** Everything that changes something. Each is in the audit log before it is done, and what came of it after. */
+/** The POST requests. Each change is in the audit log before it is made; its outcome is added afterwards. */
 import type { RequestContext } from '../request-context.js';
 import type { ActAnswer, Action, Count, Operation, WorkKind } from '../contract.js';
 import { acted } from './acted.js';
@@ -18,7 +18,7 @@ const MOST_IDS = 1_000;
 
 const ONE: Readonly<Record<WorkKind, string>> = { jobs: 'job', tasks: 'task', documents: 'document' };
 
-/** Everybody who may look reads the log: what is hidden in lists is hidden there. */
+/** Every viewer may read the audit log, so it hides what the lists hide. */
 const titled = (kind: WorkKind, given: string, title: string): { target: string; details?: unknown } =>
   Seal.isClosed(given)
     ? { target: `${ONE[kind]} ${REDACTED}`, details: { target: title } }
@@ -65,7 +65,7 @@ interface Target {
   readonly kind: WorkKind;
   readonly chosen: Chosen;
   readonly words: string;
-  /** What was asked for, in full, for the audit log. */
+  /** The whole request, for the audit log. */
   readonly exactly: { readonly ids: readonly string[] } | { readonly query: string };
 }
 
@@ -109,7 +109,7 @@ export async function begin(context: RequestContext, body: Body, operations: Ope
   const asOf = body.date('asOf') ?? now;
   if (asOf > now) throw badRequest('"asOf" is a time that has not come yet.');
   const found = await KIND[kind].count(context, chosen, action, COUNT_LIMIT + 1);
-  // Without a time of the count nothing else keeps the action to what was meant.
+  // Without `asOf`, only `expected` keeps the action from reaching more than the viewer saw.
   if (expected !== undefined && !body.has('asOf') && found > expected && found <= COUNT_LIMIT)
     throw conflict(`It is ${String(found)} by now, and not ${String(expected)}; look again.`);
   const total = found > COUNT_LIMIT ? null : found;

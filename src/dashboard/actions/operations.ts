@@ -1,6 +1,6 @@
 /**
- * Actions on many. They run in the process that was asked, in batches; how far each has come is kept in its audit entry,
- * where every process finds it, and where a stop is asked for.
+ * Actions on many items. They run in batches, in the process that received the request. Progress is kept in the audit
+ * entry, where every process can read it and request a stop.
  */
 import type { AuditEntry } from '../../index.js';
 import { acted } from './acted.js';
@@ -15,7 +15,7 @@ interface Progress {
   readonly state: Operation['state'];
   readonly done: number;
   readonly total: number | null;
-  /** Which work was asked for, in full. */
+  /** The whole request. */
   readonly target: OperationRequest['exactly'];
   readonly error?: string;
 }
@@ -30,9 +30,9 @@ export interface OperationRequest {
   readonly total: number | null;
 }
 
-/** One that has not been heard of for so long has lost its process. */
+/** After this long without an update, the process that ran the operation counts as gone. */
 const SILENT_MS = 60_000;
-/** A batch may take long; whoever waits for its end should still see that somebody is at it. */
+/** A batch may take long: the entry is updated meanwhile, so that viewers see that the operation is alive. */
 const BEAT_MS = 10_000;
 
 const progressOf = ({ details }: AuditEntry): Progress | undefined => {
@@ -54,7 +54,7 @@ const beginningOf = ({ action, total, exactly }: OperationRequest): Progress => 
 const isLost = (entry: AuditEntry, now: Date): boolean =>
   progressOf(entry)?.state === 'running' && now.getTime() - entry.updatedAt.getTime() > SILENT_MS;
 
-/** What an entry says now: a process that died could not write that it did. */
+/** The outcome to show: a process that died could not record its end. */
 export const outcomeOf = (entry: AuditEntry, now: Date): string =>
   isLost(entry, now) ? `${entry.outcome}, end unknown: its process is gone` : entry.outcome;
 
@@ -74,7 +74,7 @@ export class Operations {
   >();
   readonly #changed: () => void;
 
-  /** `changed`: what others may have read is not true any more. */
+  /** `changed` is called after every update of an operation: cached results are stale then. */
   constructor(changed: () => void) {
     this.#changed = changed;
   }
@@ -102,7 +102,7 @@ export class Operations {
     return toOperation(entry, now);
   }
 
-  /** Reaches it in whichever process it runs; there it ends after the batch that is being written. */
+  /** Stops the operation in whichever process runs it; it ends after the batch that is being written. */
   async stop(context: RequestContext, id: string): Promise<Operation> {
     const entry = await context.mill.audit.get(id);
     if (entry === undefined) throw notFound('There is no such operation (any more).');
@@ -116,7 +116,7 @@ export class Operations {
     return this.get(context, id);
   }
 
-  /** The mill stops: what runs here ends after its batch, and says so in the store. */
+  /** The mill stops: operations of this process end after their batch, and record that. */
   async close(): Promise<void> {
     const running = [...this.#running.values()];
     for (const { controller } of running) controller.abort();
@@ -136,7 +136,7 @@ export class Operations {
       if (entry?.stopRequested === true) controller.abort();
       this.#changed();
     };
-    // One after the other: a beat that is slow to arrive must not overwrite the end.
+    // One write at a time: a slow heartbeat must not overwrite the final state.
     let turn: Promise<void> = Promise.resolve();
     const tell = (change: Partial<Progress>): Promise<void> => {
       progress = { ...progress, ...change };
@@ -157,7 +157,7 @@ export class Operations {
     } catch (error) {
       clearInterval(beat);
       if (isInternal(error)) context.settings.onError(error);
-      // Where the store does not take this either, the silence tells.
+      // If the store refuses this write too, the operation counts as lost after SILENT_MS.
       await tell({ state: 'failed', error: problemOf(error).message }).catch(() => undefined);
     }
   }

@@ -2,11 +2,11 @@ import type { Right } from '../contract.js';
 import { Refusal } from './errors.js';
 import type { DashboardSettings, Granted } from '../options.js';
 
-/** A caller whom `authorize` let in. */
+/** A caller whom `authorize` admitted. */
 export interface Viewer {
   readonly rights: readonly Right[];
   readonly actor: string;
-  /** Whether `authorize` said who it is. */
+  /** Whether `authorize` named the actor. */
   readonly isNamed: boolean;
 }
 
@@ -15,7 +15,7 @@ const RIGHTS: readonly Right[] = ['view', 'payload', 'act'];
 const nobody = (): Refusal =>
   new Refusal(401, 'unauthorized', 'You are not signed in, or may not look at this dashboard.');
 
-/** Only what is known counts: a word that was misspelt grants nothing. */
+/** Unknown rights are ignored, so a misspelt one grants nothing. */
 function viewerOf(granted: Exclude<Granted, Response>): Viewer {
   if (granted === null || granted === undefined || granted === false) throw nobody();
   const { rights, actor } = Array.isArray(granted)
@@ -27,7 +27,10 @@ function viewerOf(granted: Exclude<Granted, Response>): Viewer {
   return { rights: known, actor: isNamed ? actor : 'somebody', isNamed };
 }
 
-/** Asks the host who this is. What it answers itself is passed on; where it throws, nobody gets in. */
+/**
+ * Asks the host who the caller is. A `Response` from `authorize` is passed on. If `authorize` throws, the request is
+ * refused.
+ */
 export async function admit(
   { authorize, readOnly }: DashboardSettings,
   request: Request,

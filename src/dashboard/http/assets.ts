@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { plainPage, respond } from './respond.js';
 
-/** The files of the page. They are read once, and a request only ever names one of them. */
+/** The files of the page. They are read once, and a request can only name one of them. */
 type Files = ReadonlyMap<string, { readonly bytes: Uint8Array; readonly type: string }>;
 
 const TYPES: Readonly<Record<string, string>> = {
@@ -15,7 +15,7 @@ const TYPES: Readonly<Record<string, string>> = {
   woff2: 'font/woff2',
 };
 
-/** Beside the built module, or, where the source itself runs, where the build puts it. */
+/** Beside the built module or, when the sources run, where the build puts it. */
 const PLACES = ['./dashboard/', '../../../dist/dashboard/'];
 
 function read(folder: URL): Files {
@@ -34,7 +34,7 @@ function firstOf<T>(places: readonly string[], attempt: (url: URL) => T): T | un
     try {
       return attempt(new URL(place, import.meta.url));
     } catch {
-      // The next place.
+      // Try the next place.
     }
   }
   return undefined;
@@ -48,17 +48,17 @@ export class Assets {
     this.#basePath = basePath;
   }
 
-  /** A file by its path below the base; any other path is one of the page's own, and answers the page. */
+  /** Returns the file at a path below the base. Any other path is a route of the page, and gets the page. */
   answer(path: string): Response {
     this.#files ??= firstOf(PLACES, read);
     const file = path === 'index.html' ? undefined : this.#files?.get(path);
     if (file !== undefined)
       return respond(200, file.bytes, {
         'content-type': file.type,
-        // Their names change with their content.
+        // The names of assets change with their content.
         'cache-control': path.startsWith('assets/') ? 'public, max-age=31536000, immutable' : 'no-cache',
       });
-    // A missing file must not look like a script or a style.
+    // The page in place of a missing file would be taken for a script or a style.
     if (path.startsWith('assets/')) return plainPage(404, 'Not found', 'There is no such file.');
     return this.#index();
   }
@@ -71,7 +71,7 @@ export class Assets {
         'The page is not built',
         'This copy of the package has no dashboard page. In the repository, npm run build makes it.',
       );
-    // All its links are relative, and it may be asked for below any path of its own.
+    // All links of the page are relative, and its routes may be several segments deep.
     const html = Buffer.from(index.bytes)
       .toString()
       .replace('<head>', `<head><base href="${this.#basePath}/">`);

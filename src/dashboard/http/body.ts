@@ -1,4 +1,4 @@
-/** The body of a POST: JSON of a few known keys. Everything else in it is refused. */
+/** The body of a POST request: a JSON object. Each value is checked as it is read; `only` refuses unknown keys. */
 import type { Action, WorkKind } from '../contract.js';
 import { badRequest, Refusal } from './errors.js';
 import { KINDS } from './parameters.js';

@@ -1,7 +1,8 @@
 /**
- * Other sites must not act in a viewer's name, nor look through a viewer's browser. A POST needs a header that only this site's own
- * script can set, equal to a cookie that browsers send to this site alone; nothing of it is kept here, so any process may answer.
- * What browsers say about where a request comes from is looked at as well, for every request.
+ * Keeps other sites from acting in a viewer's name and from reading through a viewer's browser. A POST needs a header
+ * that only this site's own script can set, equal to a cookie that browsers send to this site alone. The server keeps
+ * no state for this, so any process can answer. Every request is also checked for the origin that the browser
+ * reports.
  */
 import { randomBytes, timingSafeEqual } from 'node:crypto';
 import { Refusal } from './errors.js';
@@ -15,7 +16,7 @@ type Place = Pick<DashboardSettings, 'basePath' | 'trustProxy'>;
 
 const forbidden = (why: string): Refusal => new Refusal(403, 'csrf', `The request was refused: ${why}.`);
 
-/** Where TLS ends before this process, only the proxy knows. */
+/** If TLS ends at a proxy, only the proxy knows about it. */
 function isSecure(request: Request, { trustProxy }: Place): boolean {
   if (new URL(request.url).protocol === 'https:') return true;
   const forwarded = request.headers.get('x-forwarded-proto')?.split(',')[0]?.trim().toLowerCase();
@@ -25,8 +26,8 @@ function isSecure(request: Request, { trustProxy }: Place): boolean {
 const hostOf = (request: Request): string => request.headers.get('host') ?? new URL(request.url).host;
 
 /**
- * Cookies know no ports: each port has a name of its own, so that two servers on one host do not use each other's. With TLS the name
- * is one that pages without it cannot set.
+ * Browsers share cookies among the ports of a host. The name contains the port, so that two servers on one host do
+ * not use each other's. With TLS it has the prefix `__Secure-`, which pages without TLS cannot set.
  */
 function cookieName(request: Request, place: Place): string {
   const port = /:(?<port>\d{1,5})$/u.exec(hostOf(request))?.groups?.['port'];
@@ -40,7 +41,7 @@ function tokenOf(request: Request, place: Place): string | undefined {
   return pairs.find(([name, value]) => name === wanted && TOKEN.test(value ?? ''))?.[1];
 }
 
-/** The viewer's token, and the header that makes its browser keep it. */
+/** The viewer's token, and the `set-cookie` header that stores it in the browser. */
 export function session(request: Request, place: Place): { token: string; cookie: string } {
   const token = tokenOf(request, place) ?? randomBytes(32).toString('hex');
   const secure = isSecure(request, place) ? '; Secure' : '';
@@ -53,14 +54,14 @@ export function session(request: Request, place: Place): { token: string; cookie
 
 const elsewhere = (): Refusal => forbidden('it comes from another site');
 
-/** An origin of this site; one that is no URL is none. */
+/** Whether `origin` is this site. Text that is not a URL, such as `null`, is not. */
 function isOwnOrigin(request: Request, origin: string): boolean {
   return URL.canParse(origin) && new URL(origin).host === hostOf(request);
 }
 
 /**
- * What another page makes a browser ask is refused, except for the page itself, to which anybody may link. Programs and old browsers
- * say nothing of it. `none`: somebody typed the address.
+ * Refuses what another site makes a browser request, except for the page itself, which any site may link to. Programs
+ * and old browsers do not send these headers, and pass. `none` means that the user typed the address.
  */
 export function checkWhence(request: Request, isApi: boolean): void {
   const site = request.headers.get('sec-fetch-site');
@@ -71,7 +72,7 @@ export function checkWhence(request: Request, isApi: boolean): void {
   if (site === null && origin !== null && !isOwnOrigin(request, origin)) throw elsewhere();
 }
 
-/** Every POST passes here first. */
+/** Every POST passes this check before its body is read. */
 export function checkCsrf(request: Request, place: Place): void {
   if (request.headers.get('sec-fetch-site') === 'none') throw elsewhere();
   const type = (request.headers.get('content-type') ?? '').split(';')[0]?.trim().toLowerCase();

@@ -1,4 +1,4 @@
-/** What a caller hears of something that went wrong: never more than is its own business. */
+/** What a caller learns of an error: never more than concerns it. */
 import { OptionError, StoreError, TidemillError } from '../../index.js';
 
 export interface Problem {
@@ -7,7 +7,7 @@ export interface Problem {
   readonly message: string;
 }
 
-/** An answer other than the one that was asked for, in words that are meant for the caller. */
+/** An error response whose message is meant for the caller. */
 export class Refusal extends Error implements Problem {
   readonly status: number;
   readonly code: string;
@@ -46,7 +46,7 @@ const AWAY: Problem = {
   message: 'The store does not answer as it should. The log of the server says why.',
 };
 
-/** Messages of a database have names and addresses in them: only the mill's own words about input are passed on. */
+/** Database messages can contain names and addresses, so only the mill's own messages about input are passed on. */
 export function problemOf(error: unknown): Problem {
   if (error instanceof Refusal) return error;
   if (error instanceof OptionError)
@@ -61,6 +61,6 @@ export function problemOf(error: unknown): Problem {
   return HIDDEN;
 }
 
-/** True for what the host should hear of as well. */
+/** Whether the host should be told of the error as well. */
 export const isInternal = (error: unknown): boolean =>
   !(error instanceof Refusal) && problemOf(error).status >= 500;

@@ -1,23 +1,24 @@
 /**
- * Answers that are followed: server-sent events, each the whole answer again, sent when it has changed. Viewers of the
- * same answer share one loop, which ends with the last of them. A viewer that is slow gets the newest answer only.
+ * Live responses: server-sent events, each with the whole response again, sent when it has changed. Viewers of the
+ * same response share one polling loop, which ends with the last of them. A slow viewer gets only the newest
+ * response.
  */
 import { isInternal, problemOf, Refusal, stopped } from './errors.js';
 import { respond } from './respond.js';
 
 export interface LiveOptions {
-  /** How long to wait after one look before the next. */
+  /** The pause between the end of one read and the next. */
   readonly everyMs: number;
-  /** After so long a stream ends. Browsers open another one, and are asked again who they are. */
+  /** How long a stream lasts. Browsers then open another one, for which `authorize` is called again. */
   readonly lastsMs: number;
-  /** A line that means nothing keeps proxies from ending a quiet stream. */
+  /** How often a comment line is sent, which keeps proxies from closing a quiet stream. */
   readonly beatMs: number;
   readonly onError: (error: unknown) => void;
-  /** How many may be open, in all and for one viewer. */
+  /** The most streams open at a time, in all and per viewer. */
   readonly most: { readonly total: number; readonly perViewer: number };
 }
 
-/** Whose stream it is; undefined: nobody said, so that viewers cannot be told apart. */
+/** The named actor behind a stream. Undefined if `authorize` named none: the limit per viewer does not apply then. */
 export type Whose = string | undefined;
 
 const encoder = new TextEncoder();
@@ -55,7 +56,7 @@ class Follower {
     try {
       this.#controller?.close();
     } catch {
-      // Its reader has left already.
+      // The reader has already left.
     }
     this.#controller = undefined;
   }
@@ -65,7 +66,7 @@ class Follower {
     if (event !== undefined && this.#write(encoder.encode(event))) this.#newest = undefined;
   }
 
-  /** False where the reader has not taken the last one yet. */
+  /** Returns false if the reader has not taken the last event yet, or has left. */
   #write(bytes: Uint8Array): boolean {
     if (this.#controller === undefined || (this.#controller.desiredSize ?? 0) <= 0) return false;
     this.#controller.enqueue(bytes);
@@ -96,7 +97,7 @@ export class Live {
     return [...this.#channels.values()].reduce((sum, { followers }) => sum + followers.size, 0);
   }
 
-  /** Refuses a stream for which there is no room. */
+  /** Throws if there is no room for another stream. */
   check(whose: Whose): void {
     const { total, perViewer } = this.#options.most;
     if (this.open >= total) throw full(503, 'The dashboard has as many live viewers as it takes.');
@@ -120,12 +121,12 @@ export class Live {
     return respond(200, follower.stream, {
       'content-type': 'text/event-stream; charset=utf-8',
       'cache-control': 'no-store',
-      // Some proxies gather answers before they pass them on.
+      // Some proxies buffer responses.
       'x-accel-buffering': 'no',
     });
   }
 
-  /** Ends every stream, and begins none until `start`: a request may be under way. */
+  /** Ends every stream and refuses new ones until `start`, because a request may be under way. */
   stop(): void {
     this.#isStopped = true;
     this.close();

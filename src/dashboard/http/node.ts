@@ -1,4 +1,4 @@
-/** Requests and answers of node:http as those of the web, and back. Express and Fastify pass theirs on. */
+/** Converts requests and responses of node:http to those of the web, and back. Express and Fastify pass theirs on. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import type { Dashboard } from '../dashboard.js';
@@ -6,7 +6,7 @@ import { badRequest } from './errors.js';
 import { refused } from './respond.js';
 import { requestUrl } from './target.js';
 
-/** Frameworks cut the path where a handler is mounted, and read bodies before it is asked. */
+/** Frameworks strip the mount path from `url`, and may read the body before the handler runs. */
 type Incoming = IncomingMessage & { readonly originalUrl?: string; readonly body?: unknown };
 
 function headersOf({ headers }: IncomingMessage): Headers {
@@ -18,7 +18,7 @@ function headersOf({ headers }: IncomingMessage): Headers {
   return copy;
 }
 
-/** A body that somebody has read already is written out again. */
+/** If the framework has already parsed the body, serializes it again. */
 function bodyOf(incoming: Incoming): ReadableStream<Uint8Array> | string | null {
   if (incoming.method === 'GET' || incoming.method === 'HEAD') return null;
   if (incoming.body === undefined || incoming.body === null)
@@ -39,9 +39,9 @@ function toRequest(incoming: Incoming): Request {
   });
 }
 
-/** Passes a body on as fast as the other side takes it; ends the source where that side has left. */
+/** Writes the body as fast as the client reads it, and cancels the source if the client disconnects. */
 async function send(response: Response, outgoing: ServerResponse): Promise<void> {
-  // Before the first header: a body that is read already is an error that can still be told.
+  // Taken before the headers are sent, while an error about a used body can still be reported.
   const reader = response.body?.getReader() as ReadableStreamDefaultReader<Uint8Array> | undefined;
   if (response.bodyUsed) throw new TypeError('The response has been read already.');
   const cookies = response.headers.getSetCookie();
@@ -87,7 +87,7 @@ export function toNodeHandler(
     return dashboard.fetch(request);
   };
   const failed = async (error: unknown, outgoing: ServerResponse): Promise<void> => {
-    // The other side has left in the midst of it, or the rest of an answer cannot be had.
+    // The client disconnected, or the rest of the response failed; it is too late for an error response.
     if (outgoing.headersSent || outgoing.destroyed) outgoing.destroy();
     else await send(refused(error), outgoing);
   };
@@ -99,7 +99,7 @@ export function toNodeHandler(
   };
 }
 
-/** What this needs of Fastify's request and reply. */
+/** The parts of Fastify's request and reply that are used here. */
 export interface FastifyRequestLike {
   readonly raw: IncomingMessage;
   readonly body?: unknown;

@@ -1,4 +1,7 @@
-/** What a query may say. It is an allow-list: nothing reaches the mill but what is named and checked here. */
+/**
+ * The query parameters that requests may use. This is an allow-list: only what is named and checked here reaches the
+ * mill.
+ */
 import { isFieldPath, type FieldValues, type Scalar } from '../../mill/tools.js';
 import type { WorkKind } from '../contract.js';
 import { badRequest } from './errors.js';
@@ -14,7 +17,7 @@ export const STATUSES: Readonly<Record<WorkKind, readonly string[]>> = {
 export type TimeField = 'createdAt' | 'updatedAt' | 'dueAt';
 const TIMES: readonly TimeField[] = ['createdAt', 'updatedAt', 'dueAt'];
 
-/** Which work is meant. */
+/** The work that a request is about. */
 export interface WorkFilter {
   readonly kind: WorkKind;
   readonly name: readonly string[];
@@ -27,7 +30,7 @@ export interface WorkFilter {
 }
 
 export interface WorkQuery extends WorkFilter {
-  /** Undefined: as it is quickest for the kind. */
+  /** Undefined: the order that is fastest for the kind. */
   readonly sort: TimeField | undefined;
   readonly order: 1 | -1;
   readonly cursor: string | undefined;
@@ -46,7 +49,7 @@ export function checkParameters(query: URLSearchParams, known: readonly string[]
     if (!known.includes(key)) throw badRequest(`There is no parameter "${key.slice(0, 50)}".`);
 }
 
-/** One value; an empty one is none. */
+/** Returns the one value of a parameter; an empty value counts as absent. */
 export function one(query: URLSearchParams, key: string, longest: number = LONGEST): string | undefined {
   const [value, ...others] = query.getAll(key).filter((text) => text !== '');
   if (others.length > 0) throw badRequest(`"${key}" may be given once.`);
@@ -89,14 +92,14 @@ function dateOf(query: URLSearchParams, key: string): Date | undefined {
   throw badRequest(`"${key}" must be a time such as 2026-11-16T08:00:00Z.`);
 }
 
-/** `5`, `true`, `null` and `"5"` are what they are in JSON; any other text is itself. */
+/** Reads `5`, `true`, `null` and `"5"` as JSON, and any other text as itself. */
 function valueOf(text: string): Scalar {
   if (/^(?:true|false|null|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|".*")$/su.test(text)) {
     try {
       const value = JSON.parse(text) as Scalar;
       if (typeof value !== 'number' || Number.isFinite(value)) return value;
     } catch {
-      // No JSON after all: then it is a text.
+      // Not JSON after all, so it is text.
     }
   }
   return text;
@@ -144,7 +147,7 @@ export function readQuery(query: URLSearchParams): WorkQuery {
   };
 }
 
-/** What a filter says, in words, for the audit log; values of fields are data, and left out. */
+/** Describes a filter in words for the audit log. Values of fields are data, so they are left out. */
 export function inWords({ kind, name, status, error, fields, time, from, to }: WorkFilter): string {
   const parts = [
     ...(name.length === 0 ? [] : [`name ${name.join(' or ')}`]),

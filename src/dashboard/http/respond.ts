@@ -1,6 +1,6 @@
 import { problemOf } from './errors.js';
 
-/** On everything, whatever it is: nothing from elsewhere, nothing inline, in nobody's frame. */
+/** Sent with every response: nothing loads from other sites, nothing runs inline, no site may frame the page. */
 const SECURITY: Readonly<Record<string, string>> = {
   'content-security-policy':
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; " +
@@ -39,7 +39,7 @@ export function refused(error: unknown): Response {
 
 const escaped = (text: string): string => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
 
-/** A page for people who came before there was a page to show. */
+/** A page without scripts or styles, for errors that occur before the real page can load. */
 export const plainPage = (status: number, title: string, text: string): Response =>
   respond(
     status,

@@ -9,7 +9,7 @@ import { tasks } from '../kinds/tasks.js';
 
 export const KIND: Readonly<Record<WorkKind, Kind>> = { jobs, tasks, documents };
 
-/** A store that was given as a URL is named by the URL's scheme. */
+/** A store given as a URL is named by the URL's scheme; these schemes differ from the name of the kind. */
 const STORES: Readonly<Record<string, string>> = {
   'mongodb+srv': 'mongodb',
   postgresql: 'postgres',
@@ -21,7 +21,7 @@ const storeOf = (mill: Mill): string => {
   return STORES[store] ?? store;
 };
 
-/** Documents have no work before somebody says where they are. */
+/** Documents are listed only if this mill defines document schedules. */
 export const kindsOf = (mill: Mill): readonly WorkKind[] => [
   'jobs',
   'tasks',

@@ -17,7 +17,7 @@ const FIELD: Readonly<Record<TimeField, 'createdAt' | 'updatedAt' | 'nextRunAt'>
   dueAt: 'nextRunAt',
 };
 
-/** A paused schedule is due at the end of time. */
+/** A paused schedule is due at the end of the year 9999. */
 const LAST_YEAR = 9999;
 
 function toFilter({ name, status, error, fields, time, from, to }: WorkFilter): JobsFilter {
@@ -43,7 +43,10 @@ const searchOf = (
 const isRunning = ({ status }: Job): boolean => status === 'processing';
 const isPending = ({ status }: Job): boolean => status === 'pending';
 
-/** Callers may choose ids of their own, and the id of a schedule has its key, which is data unless it is the name. */
+/**
+ * Callers can choose their own ids. The id of a schedule contains its key, which counts as data unless it equals the
+ * name.
+ */
 function shownId(context: RequestContext, { name }: Job, id: string): string {
   const own = scheduleId(name, '');
   const [key] = id.slice(own.length).split('@');
@@ -78,7 +81,7 @@ function toItem(context: RequestContext, job: Job): WorkItem {
   };
 }
 
-/** What may be asked for a job in this state. A schedule has its own page. */
+/** The actions that make sense in the job's state. Schedules have their own page. */
 function actionsOf(job: Job): readonly Action[] {
   if (job.repeatInterval !== undefined) return isRunning(job) ? ['cancel'] : [];
   switch (job.status) {
@@ -168,7 +171,7 @@ async function act({ mill }: RequestContext, action: Action, ref: string): Promi
   return { outcome, message: SAID[outcome] ?? outcome };
 }
 
-/** What each action touches. */
+/** The states that each action affects. */
 const TOUCHED: Readonly<Partial<Record<Action, readonly JobStatus[]>>> = {
   retry: ['failed', 'cancelled'],
   cancel: ['pending', 'processing'],
@@ -178,7 +181,7 @@ const TOUCHED: Readonly<Partial<Record<Action, readonly JobStatus[]>>> = {
 const chosenFilter = (chosen: Chosen): JobsFilter =>
   'ids' in chosen ? { ids: chosen.ids.map(idOf) } : toFilter(chosen.filter);
 
-/** Null: nothing that matches is in a state that the action touches. */
+/** Returns null if no state that the filter allows is affected by the action. */
 function touched(chosen: Chosen, action: Action | undefined): JobsFilter | null {
   const filter = chosenFilter(chosen);
   const states = action === undefined ? undefined : TOUCHED[action];
@@ -198,7 +201,7 @@ export const jobs: Kind = {
   find: async (context, query) => {
     const { sort = 'createdAt', order } = query;
     const page = await searched(context, searchOf(context, toFilter(query), { [FIELD[sort]]: order }), query);
-    // A place in the list is said with the id of its last row.
+    // A cursor contains the id of a row.
     const hidden = page.items.some((job) => isHidden(context, job));
     return {
       items: page.items.map((job) => toItem(context, job)),
@@ -225,7 +228,7 @@ export const jobs: Kind = {
       return (await context.mill.jobs[call[action as keyof typeof call]](of, options)).count;
     };
     if (bounded.error === undefined) return act(bounded, 0);
-    // Only what the viewer sees to match; each write looks again whether the job is as it was.
+    // Only jobs whose visible error text matches. Each write checks again that the job is unchanged.
     let count = 0;
     for await (const found of eachShown(context, searchOf(context, bounded))) {
       if (signal.aborted) break;

@@ -9,7 +9,7 @@ import { entryOf } from '../pages/timeline.js';
 
 const RUNS = 10;
 
-/** A key may name a customer: it is data, and only its name's own key is not. */
+/** A key may name a customer, so it counts as data unless it equals the name. */
 function isHidden(context: RequestContext, { name, uniqueKey }: Schedule): boolean {
   if (uniqueKey === name) return false;
   return !may(context, 'payload') || context.redactor.text(uniqueKey) !== uniqueKey;
@@ -35,13 +35,13 @@ function toRow(context: RequestContext, schedule: Schedule): ScheduleRow {
   };
 }
 
-/** What identifies it in actions, and as a place in the list. */
+/** Identifies a schedule in actions, and is the cursor of the list. */
 function placeOf(context: RequestContext, schedule: Schedule): string {
   const ref = refOfParts([schedule.name, schedule.uniqueKey]);
   return isHidden(context, schedule) ? context.seal.close(ref) : ref;
 }
 
-/** In the order of names and keys; the cursor is the last one that was told. */
+/** Ordered by name and key; the cursor is the last schedule of the previous page. */
 export async function schedulePage(context: RequestContext, query: URLSearchParams): Promise<SchedulePage> {
   checkParameters(query, ['cursor', 'limit']);
   const limit = limitOf(query);
@@ -57,7 +57,9 @@ export async function schedulePage(context: RequestContext, query: URLSearchPara
   };
 }
 
-/** For the audit log; a key of its own is data, and no part of what everybody reads there. */
+/**
+ * The title for the audit log. A key that differs from the name is data, and stays out of what every viewer can read.
+ */
 export const scheduleTitle = (ref: string): { target: string; details?: unknown } => {
   const [name = '', key = ''] = partsOf(ref, 2);
   return key === name

@@ -38,11 +38,11 @@ const searchOf = ({ mill }: RequestContext, filter: TasksFilter, sort: Sort): Se
 
 const isRunning = ({ status }: FoundTask): boolean => status.startsWith('processing');
 
-/** A key of several columns has their names; one of a single column is its value. */
+/** A key of several columns comes with their names; a key of a single column is only its value. */
 const isNameHidden = ({ redactor }: RequestContext, { sourceKey }: FoundTask): boolean =>
   sourceKey?.some((name) => redactor.hides([name])) === true;
 
-/** A link holds the whole key, also what its title leaves out. */
+/** A link contains the whole key, including what the title leaves out. */
 const isHidden = (context: RequestContext, task: FoundTask): boolean =>
   isNameHidden(context, task) || context.redactor.hidesIn(idText(task.sourceDocId));
 
@@ -102,7 +102,7 @@ async function detail(context: RequestContext, ref: string): Promise<WorkDetail>
   };
 }
 
-/** Without a word about states, those are meant for which somebody asks for a retry. */
+/** A retry that names no states is for failed tasks. */
 function chosenFilter(chosen: Chosen, action: Action | undefined): TasksFilter {
   if ('ids' in chosen) return { id: chosen.ids.map(idOf) };
   const filter = toFilter(chosen.filter);
@@ -112,7 +112,7 @@ function chosenFilter(chosen: Chosen, action: Action | undefined): TasksFilter {
 const BATCH = 500;
 const KEYS_MS = 60_000;
 
-/** From the latest due time down: what is reset is due now, which is behind. */
+/** Walks from the latest due time down: a reset task is due now, so it never moves ahead of the cursor. */
 async function many(context: RequestContext, request: ManyRequest): Promise<number> {
   const { mill } = context;
   const { action, chosen, asOf, signal, progress } = request;
@@ -125,7 +125,7 @@ async function many(context: RequestContext, request: ManyRequest): Promise<numb
       .filter((task) => isShown(context, search, task))
       .filter(({ updatedAt, lastFinalizedAt = updatedAt }) => lastFinalizedAt <= asOf && updatedAt <= asOf)
       .map((task) => task.id);
-    // The state is asked for again: it may have changed since the page was read.
+    // The states are checked again: they may have changed since the page was read.
     const again = { id, ...present({ status: filter.status }) };
     if (id.length > 0) count += (await mill.tasks.retryMany(again)).count;
     await progress(count);
@@ -135,7 +135,7 @@ async function many(context: RequestContext, request: ManyRequest): Promise<numb
   return count;
 }
 
-/** One task of each name knows what the key of its source is called. */
+/** One task of each name tells the columns of its source's key. */
 async function hidesKeys(context: RequestContext, { name }: WorkFilter): Promise<boolean> {
   const { mill, cache } = context;
   const names = name.length > 0 ? name : (await mill.tasks.stats()).map(({ task }) => task);

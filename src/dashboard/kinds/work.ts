@@ -6,12 +6,12 @@ import { openPlace } from '../redaction/reference.js';
 import { Seal } from '../redaction/seal.js';
 import { KIND } from '../http/session.js';
 
-/** Comparing with data tells about it: only whoever may see it may ask, and nobody about what is hidden. */
+/** A comparison reveals data, so filters need the right `payload`, and none may use a hidden field. */
 export async function checkFields(context: RequestContext, filter: WorkFilter): Promise<void> {
   const paths = Object.keys(filter.fields);
   if (paths.length > 0 && !may(context, 'payload'))
     throw new Refusal(403, 'forbidden', 'You may not see data, so you may not filter by it.');
-  // The store compares the whole text, which nobody sees here; what is found is compared with what is shown, too.
+  // The store compares the whole text, which includes hidden parts; matches are also checked against what is shown.
   if (filter.error !== undefined && !may(context, 'payload'))
     throw new Refusal(403, 'forbidden', 'You may not see data, so you may not search in error texts.');
   const hidden = paths.find((path) => context.redactor.guards(path));
@@ -32,7 +32,7 @@ export async function workDetail(context: RequestContext, kind: string, ref: str
   const known = KINDS.find((one): one is WorkKind => one === kind);
   if (known === undefined) throw notFound();
   const detail = await KIND[known].detail(context, context.seal.open(ref));
-  // A link in the open to a key that is hidden is a guess: it is answered like one that is wrong.
+  // A plain link to a hidden key is a guess, so the response is the same as for a wrong one.
   if (Seal.isClosed(detail.id) && !Seal.isClosed(ref))
     throw notFound(`There is no such ${known.slice(0, -1)} (any more).`);
   return detail;

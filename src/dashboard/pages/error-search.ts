@@ -1,6 +1,6 @@
 /**
- * Searches in error texts. The store compares with the whole text, and a viewer sees it without its secrets: what only matches
- * in a hidden part is passed over, or a search would tell what is there, letter by letter.
+ * Searches in error texts. The store compares the whole text, but a viewer sees it without its secrets. Items that
+ * match only in a hidden part are passed over; otherwise a search would reveal it letter by letter.
  */
 import type { RequestContext } from '../request-context.js';
 import { tooLong } from '../http/errors.js';
@@ -18,7 +18,7 @@ interface PageRequest {
 }
 
 export interface Search<T> {
-  /** Undefined: nothing is searched for. */
+  /** Undefined: no search by error text. */
   readonly error: string | undefined;
   readonly textOf: (item: T) => string | undefined;
   readonly find: (page: PageRequest) => Promise<Page<T>>;
@@ -27,7 +27,7 @@ export interface Search<T> {
 const BATCH = 500;
 const LONGEST_MS = 5_000;
 
-/** Whether the viewer would find the text in what is shown to them; as for the stores, case makes no difference. */
+/** Whether the search text occurs in what the viewer is shown. Case does not matter, as in the stores. */
 export const isShown = <T>({ redactor }: RequestContext, { error, textOf }: Search<T>, item: T): boolean =>
   error === undefined ||
   redactor
@@ -40,24 +40,24 @@ const request = (limit: number, cursor: string | null | undefined): PageRequest 
   ...(cursor === null || cursor === undefined ? {} : { cursor }),
 });
 
-/** A part of a list, read in the direction of its cursor. */
+/** Part of a list, read in the direction of its cursor. */
 interface Batch<T> {
   readonly from: string | undefined;
-  /** The first one read comes first, whichever the direction. */
+  /** In the order in which they were read, in either direction. */
   readonly items: readonly T[];
   readonly ahead: string | null;
   readonly behind: string | null;
   readonly partial: boolean;
 }
 
-/** An item that the viewer may know of, and where it was read. */
+/** An item that the viewer may see, and where it was read. */
 interface Shown<T> {
   readonly item: T;
   readonly batch: Batch<T>;
   readonly at: number;
 }
 
-/** The cursors of all kinds say which way they go. */
+/** The cursors of every kind contain their direction. */
 function isBack(cursor: string | undefined): boolean {
   try {
     const place = JSON.parse(Buffer.from(cursor ?? '', 'base64url').toString()) as { back?: unknown } | null;
@@ -67,7 +67,7 @@ function isBack(cursor: string | undefined): boolean {
   }
 }
 
-/** Reads a list in one direction. Its places are those of items that are shown: any other would tell of a hidden match. */
+/** Reads a list in one direction. Its cursors are those of shown items: any other would reveal a hidden match. */
 class Walk<T> {
   readonly #context: RequestContext;
   readonly #search: Search<T>;
@@ -79,7 +79,7 @@ class Walk<T> {
     this.#back = back;
   }
 
-  /** Up to `limit` shown items and one more, which tells that there are more. `ended` is false if time ran out. */
+  /** Returns up to `limit` shown items, and at least one more if there are more. `ended` is false if time ran out. */
   async shown(
     limit: number,
     cursor: string | undefined,
@@ -119,7 +119,10 @@ class Walk<T> {
   }
 }
 
-/** One page of what the viewer sees to match. What is hidden is passed over, to the end of the list if need be. */
+/**
+ * Returns one page of the items whose visible error text matches. Hidden matches are passed over, to the end of the
+ * list if necessary.
+ */
 export async function searched<T>(
   context: RequestContext,
   search: Search<T>,
@@ -141,7 +144,7 @@ export async function searched<T>(
     : { items, next: ahead, previous: behind, partial };
 }
 
-/** Everything that the viewer sees to match, a batch after the other. */
+/** Yields all items whose visible error text matches, in batches. */
 export async function* eachShown<T>(
   context: RequestContext,
   search: Search<T>,
@@ -154,7 +157,7 @@ export async function* eachShown<T>(
   }
 }
 
-/** How many the viewer sees to match, up to `limit`. */
+/** Counts the items whose visible error text matches, up to `limit`. */
 export async function countShown<T>(
   context: RequestContext,
   search: Search<T>,

@@ -1,4 +1,4 @@
-/** Labels with what is known of them; what is not known is left out. */
+/** Turns fields into labels and texts, leaving out those without a value. */
 export function factsOf(
   known: Readonly<Record<string, string | number | boolean | Date | null | undefined>>,
 ): readonly { readonly label: string; readonly value: string }[] {

@@ -24,10 +24,11 @@ function toGroup(
   return {
     kind,
     name: context.redactor.text(group.name),
-    // Secrets are known by their names, of which the pattern of the group has lost a part: `password1=…`.
+    // Redacted before the pattern is made: secrets are recognised by their names, and a pattern lacks the digits of
+    // `password1=…`.
     pattern: patternOf(example),
     example,
-    // What is hidden must not come back as a filter, nor what the viewer may not filter by.
+    // Neither hidden text nor text that the viewer may not filter by comes back as a filter.
     search: may(context, 'payload') && example.includes(group.search) ? group.search : '',
     count: group.count,
     firstAt: group.firstAt.toISOString(),

@@ -17,7 +17,7 @@ import {
 } from './series.js';
 import { kindsOf } from '../http/session.js';
 
-/** Counting up to the cap is the dearest part of the page. */
+/** Counting up to the cap is the most expensive part of the page. */
 const COUNTS_MS = 5_000;
 
 type Paused = Readonly<Record<'jobs' | 'tasks', ReadonlySet<string>>>;
@@ -40,7 +40,7 @@ const jobCounts = ({ names, capped }: JobStats): readonly Counted[] =>
 const taskCounts = (stats: readonly TaskStats[]): readonly Counted[] =>
   stats.map(({ task, counts, capped }) => ({ kind: 'tasks', name: task, counts: { ...counts }, capped }));
 
-/** Names without any work are there too, as long as somebody runs them or they are paused. */
+/** Includes names without any work if a live instance runs them or they are paused. */
 function rowsOf(
   counted: readonly Counted[],
   points: readonly Point[],
@@ -92,7 +92,7 @@ const toInstance = (
   tasks: tasks.map((name) => redactor.text(name)),
 });
 
-/** What follows a colon may be a message of the database, with data in it. */
+/** Text after a colon may be a message of the database and contain data. */
 function complaintOf(context: RequestContext, text: string): string {
   const colon = text.indexOf(': ');
   return colon < 0 || may(context, 'payload')
@@ -100,7 +100,7 @@ function complaintOf(context: RequestContext, text: string): string {
     : `${context.redactor.text(text.slice(0, colon))}: the right "payload" shows why`;
 }
 
-/** A process that only shows the dashboard need not work itself. */
+/** A process that only serves the dashboard need not be started, so "not started" is no problem here. */
 function healthOf(context: RequestContext, instances: readonly MillInstance[]): Overview['health'] {
   const { reasons, troubles, wakeUp } = context.mill.health();
   const shown = (texts: readonly string[]): string[] => texts.map((text) => complaintOf(context, text));
@@ -128,7 +128,7 @@ const plannerOf = (
   })),
 });
 
-/** The longer a range, the more minutes are read, and the less a moment matters. */
+/** Longer ranges read more minutes and change less, so they are cached longer. */
 async function pointsOf({ mill, cache }: RequestContext, now: Date, range: Range): Promise<readonly Point[]> {
   const read = async (): Promise<readonly Point[]> =>
     (await mill.metrics.series({ from: beginningOf(now, range), to: now })).map(toPoint);

@@ -1,8 +1,8 @@
-/** Points of single minutes and names, as the lines of a chart. */
+/** Turns points of single minutes and names into the lines of a chart. */
 import type { SeriesPoint } from '../../index.js';
 import type { Overview, WorkKind } from '../contract.js';
 
-/** What happened to one name in one minute, by the words of the page. */
+/** What happened to one name in one minute, with the page's names of kinds. */
 export type Point = Omit<SeriesPoint, 'kind'> & { readonly kind: WorkKind };
 
 const KIND = { job: 'jobs', task: 'tasks', document: 'documents' } as const;
@@ -14,7 +14,7 @@ export type Range = '15m' | '1h' | '6h' | '24h';
 const MINUTE = 60_000;
 const HOUR = 3_600_000;
 
-/** How long each is, how long its steps are, and for how long it is good enough. */
+/** The length of each range, the length of its steps, and how long it may be cached. */
 export const RANGES: Readonly<
   Record<Range, { readonly lengthMs: number; readonly stepMs: number; readonly freshMs: number }>
 > = {
@@ -48,7 +48,7 @@ export const waitMs = ({ waitMsSum, started }: Sum): number | null => rounded(wa
 export const runMs = ({ runMsSum, done, failed, retried }: Sum): number | null =>
   rounded(runMsSum, done + failed + retried);
 
-/** What waited in a step: of each name the most of its minutes, over all names. */
+/** The backlog of a step: the maximum of each name's minutes, summed over all names. */
 function backlogOf(points: readonly Point[]): number | null {
   const most = new Map<string, number>();
   for (const { kind, name, backlog } of points)
@@ -57,7 +57,7 @@ function backlogOf(points: readonly Point[]): number | null {
   return most.size === 0 ? null : [...most.values()].reduce((sum, one) => sum + one, 0);
 }
 
-/** Where the first step begins: steps are whole, and the last one has the present in it. */
+/** Returns the start of the first step. Steps are whole, and the last one contains the present. */
 export function beginningOf(now: Date, range: Range): Date {
   const { lengthMs, stepMs } = RANGES[range];
   const end = Math.floor(now.getTime() / stepMs) * stepMs + stepMs;

@@ -3,7 +3,7 @@ import { iso } from '../request-context.js';
 import type { TimelineEntry } from '../contract.js';
 import type { Redactor } from '../redaction/redact.js';
 
-/** One attempt that has ended. */
+/** An attempt that has ended. */
 export function entryOf(attempt: Attempt, redactor: Redactor): TimelineEntry {
   const { error } = attempt;
   return {
@@ -25,7 +25,7 @@ export function entryOf(attempt: Attempt, redactor: Redactor): TimelineEntry {
   };
 }
 
-/** Attempts, the first one first, and the one that runs. */
+/** Returns the ended attempts, oldest first, and then the running one. */
 export function timelineOf(
   history: readonly Attempt[] | undefined,
   running: { readonly attempt: number; readonly since: Date | null; readonly by?: string | undefined } | null,

@@ -1,21 +1,22 @@
 /**
- * Secrets in free text: `password=…`, `"password": "…"`, the same inside JSON that is a text in JSON, headers, parameters of URLs,
- * and what stands before the `@` of a URL. Only what has such a name is found. One pass, however long the text is.
+ * Finds secrets in free text: `password=…`, `"password": "…"`, the same in JSON nested in a JSON string, headers, URL
+ * parameters, and the part before the `@` of a URL. Only values with such a name are found. It makes one pass,
+ * whatever the length of the text.
  */
 import { hideUserinfo } from '../../mill/tools.js';
 
-/** Tells whether a name is one of a secret. */
+/** Whether a name is that of a secret. */
 export type IsSecret = (name: string) => boolean;
 
 export const REDACTED = '[redacted]';
 
 const LONGEST_NAME = 100;
-/** Values that go to the end of their line, as headers do. */
+/** Names whose value extends to the end of its line, as in headers. */
 const TO_THE_END = /(?:authorization|cookies?)$/iu;
-/** A letter may take two characters. */
+/** Surrogates are included, because a letter may take two code units. */
 const NAME_CHARACTER = /[\p{L}\p{M}\p{N}\p{Cs}_$.[\]%-]/u;
 const QUOTE = /["'`]/u;
-/** What ends a value without quotes, if something of its own follows. */
+/** Characters that end an unquoted value if another part follows. */
 const SOFT_END = /[,;&)\]}]/u;
 
 class Scanner {
@@ -52,7 +53,7 @@ class Scanner {
     return end;
   }
 
-  /** The value that follows the next name, if the name is a secret's; moves on in any case. */
+  /** Returns the value after the next name if the name is that of a secret. Moves on in any case. */
   #next(): { readonly start: number; readonly end: number } | undefined {
     const start = this.#skip(this.#at, (char) => !NAME_CHARACTER.test(char));
     const end = this.#skip(start, (char) => NAME_CHARACTER.test(char));
@@ -65,7 +66,7 @@ class Scanner {
     return value.end > value.start ? value : undefined;
   }
 
-  /** `password%3Dx` is a name, a sign and a value: the sign ends the name. */
+  /** `password%3Dx` is a name, a sign and a value: the encoded sign ends the name. */
   #name(start: number, end: number): { readonly name: string; readonly nameEnd: number } {
     const whole = this.#text.slice(start, Math.min(end, start + 2 * LONGEST_NAME));
     const sign = whole.search(/%3d|%3a/iu);
@@ -73,11 +74,11 @@ class Scanner {
     return { name: this.#text.slice(Math.max(start, nameEnd - LONGEST_NAME), nameEnd), nameEnd };
   }
 
-  /** What stands between a name and its value: `=`, `:`, `=>`, or a gap after an option such as `--password`. */
+  /** What separates a name from its value: `=`, `:`, `=>`, or a space after an option such as `--password`. */
   #sign(name: string, at: number): { readonly text: string; readonly end: number } | undefined {
     const encoded = this.#text.slice(at, at + 3).toLowerCase();
     if (encoded === '%3d' || encoded === '%3a') return { text: '=', end: at + 3 };
-    // The name may have stood in quotes, and these behind backslashes.
+    // The name may be quoted, and the quotes escaped.
     const closed = this.#skip(at, (char) => char === '\\' || QUOTE.test(char));
     const gap = this.#spaces(closed);
     const char = this.#char(gap);
@@ -93,8 +94,8 @@ class Scanner {
   }
 
   /**
-   * In quotes, which may be escaped as often as the text is JSON inside JSON, or doubled as in SQL. Without an end, all of the
-   * rest. `last` is the quote that closes it.
+   * Returns a quoted value. Quotes may be escaped several times, as in JSON inside JSON, or doubled as in SQL.
+   * Without a closing quote the value is all of the rest. `last` is the position of the closing quote.
    */
   #quoted(at: number): { start: number; end: number; last: number } | undefined {
     const open = this.#skip(at, (char) => char === '\\');
@@ -113,13 +114,13 @@ class Scanner {
     return { start: open + 1, end: Math.max(open + 1, end - depth), last: end };
   }
 
-  /** A list or an object, to the bracket that closes it; one in quotes does not. */
+  /** Returns a list or an object, up to its closing bracket; brackets in quotes do not count. */
   #nested(at: number): { start: number; end: number } | undefined {
     if (!'[{'.includes(this.#char(at)) || this.#char(at) === '') return undefined;
     let depth = 0;
     let end = at;
     for (; end < this.#text.length; end += 1) {
-      // All backslashes of a row at once: none is looked at twice.
+      // Skips a whole run of backslashes, so that none is read twice.
       const open = this.#skip(end, (char) => char === '\\');
       end = this.#quoted(end)?.last ?? Math.max(end, open - 1);
       const char = this.#char(end);
@@ -134,7 +135,7 @@ class Scanner {
     const isLine = sign === ':' && TO_THE_END.test(name);
     let end = at;
     while (end < this.#text.length && !(isLine ? this.#char(end) === '\n' : this.#ends(end))) end += 1;
-    // `Bearer x`: the scheme is no secret, and what follows it is.
+    // In `Bearer x` the scheme is not the secret: the value continues with what follows.
     const scheme = /^(?:bearer|basic|digest|token)$/iu.test(this.#text.slice(at, end));
     if (!scheme || isLine) return { start: at, end };
     const next = this.#spaces(end);
@@ -147,7 +148,7 @@ class Scanner {
     if (char.trim() === '' || QUOTE.test(char)) return true;
     if (char === '\\') return QUOTE.test(this.#char(at + 1)) || this.#char(at + 1) === 'n';
     if (!SOFT_END.test(char)) return false;
-    // A password may have such a sign: it ends only where another part begins, or nothing does.
+    // A password may contain such a character: it ends the value only if another part, or nothing, follows.
     const rest = this.#text.slice(at + 1, at + 41);
     return rest === '' || /^(?:[\s,;)\]}"'\\]|[\p{L}\p{M}\p{N}\p{Cs}_.%[\]-]{1,39}[=:])/u.test(rest);
   }

@@ -1,4 +1,4 @@
-/** Values as a browser gets them: what must not be seen is taken out, what JSON cannot say is put in words. */
+/** Prepares values for the browser: removes what must not be seen, and describes what JSON cannot express. */
 import { REDACTED, redactText } from './redact-text.js';
 import { lastKeyOf, SecretNames } from './secret-names.js';
 
@@ -11,9 +11,9 @@ const isOpaque = (value: object): value is { toJSON: () => unknown } =>
 
 export class Redactor {
   readonly #names: SecretNames;
-  /** Those of several keys: each a list, the last one first, in lower case. */
+  /** Patterns of several keys, each as a list in lower case, the last key first. */
   readonly #paths: readonly (readonly string[])[];
-  /** In a text nothing is known of the keys before the last. */
+  /** The last keys of those patterns, for free text, in which the keys before the last are unknown. */
   readonly #lastKeys: ReadonlySet<string>;
 
   constructor(patterns: readonly string[]) {
@@ -24,7 +24,7 @@ export class Redactor {
     this.#lastKeys = new Set(this.#paths.map(([key = '']) => lastKeyOf(key)));
   }
 
-  /** Whether a path ends like one of the patterns. Places in lists are no keys. */
+  /** Whether a path ends like one of the patterns. Positions in lists are not part of a path. */
   hides(path: readonly string[]): boolean {
     if (this.#names.has(path.at(-1) ?? '')) return true;
     const keys = path.map((key) => key.toLowerCase()).reverse();
@@ -34,23 +34,23 @@ export class Redactor {
     );
   }
 
-  /** Whether a comparison with this path would tell something about what is hidden. */
+  /** Whether comparing this path would reveal something hidden. */
   guards(path: string): boolean {
     const keys = path.split('.').filter((key) => !/^\d+$/u.test(key));
     return keys.some((_key, at) => this.hides(keys.slice(0, at + 1)));
   }
 
-  /** Free text: what stands there with its name is found, and nothing else. */
+  /** Redacts free text. Only a value that follows its name is found. */
   text(text: string): string {
     if (this.#names.isEmpty && this.#paths.length === 0) return shortened(text);
-    // Shortened after it: a secret that is cut in the midst would not be recognised.
+    // Shortened afterwards: a secret that is cut in the middle would not be recognised.
     const start = text.slice(0, 2 * LONGEST_TEXT);
     return shortened(
       redactText(start, (name) => this.#names.has(name) || this.#lastKeys.has(lastKeyOf(name))),
     );
   }
 
-  /** Whether a text has something that is hidden. */
+  /** Whether a text contains something hidden. */
   hidesIn(text: string): boolean {
     return this.text(text) !== text;
   }
@@ -67,7 +67,7 @@ export class Redactor {
     if (typeof value === 'bigint') return String(value);
     if (typeof value !== 'object' || value === null) return value;
     if (value instanceof Uint8Array) return `(${String(value.byteLength)} bytes)`;
-    // Dates, ObjectIds and their like say best themselves what they are.
+    // Dates, ObjectIds and the like describe themselves best.
     if (isOpaque(value)) return this.#plain(value, path, budget);
     if (Array.isArray(value)) return this.#list(value, path, budget);
     return this.#object(value, path, budget);

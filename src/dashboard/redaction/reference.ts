@@ -1,4 +1,4 @@
-/** Ids as parts of a path: whatever is in them, a link has neither slashes nor signs that proxies change. */
+/** Ids as path segments: whatever they contain, a link has neither slashes nor characters that proxies rewrite. */
 import type { RequestContext } from '../request-context.js';
 import { badRequest, notFound } from '../http/errors.js';
 import type { WorkQuery } from '../http/parameters.js';
@@ -14,11 +14,11 @@ export function idOf(ref: string): string {
 
 type Listed = Pick<WorkQuery, 'kind' | 'sort' | 'order'>;
 
-/** A place opens for its own list only: the error about one that does not fit would quote what is sealed. */
+/** A sealed cursor opens only for its own list: an error about a cursor that does not fit would quote its content. */
 const purposeOf = ({ kind, sort, order }: Listed): string =>
   `place of ${kind} ${sort ?? ''} ${String(order)}`;
 
-/** Where a page begins and ends; sealed if that would tell a key that is hidden. */
+/** The cursors of a page, sealed if they would reveal a hidden key. */
 export const placesOf = (
   { seal }: Pick<RequestContext, 'seal'>,
   listed: Listed,
@@ -30,14 +30,17 @@ export const placesOf = (
   return { next: place(next), previous: place(previous) };
 };
 
-/** Keys of tasks and documents may be hidden: a place that a viewer made up would tell of them, half by half. */
+/**
+ * Keys of tasks and documents may be hidden, so only sealed cursors are accepted for them: with cursors of their own
+ * making, viewers could find a key by bisection.
+ */
 export function openPlace({ seal }: Pick<RequestContext, 'seal'>, listed: Listed, cursor: string): string {
   if (Seal.isClosed(cursor)) return seal.openClosed(cursor, purposeOf(listed));
   if (listed.kind === 'jobs') return cursor;
   throw badRequest('"cursor" must be `next` or `previous` of an earlier answer.');
 }
 
-/** A list of texts as one reference. */
+/** Encodes a list of texts as one reference. */
 export const refOfParts = (parts: readonly string[]): string => refOf(JSON.stringify(parts));
 
 export function partsOf(ref: string, count: number): readonly string[] {

@@ -1,11 +1,11 @@
 /**
- * References that do not tell what they refer to: ids and places in lists whose keys the viewer may not see. The same text gives
- * the same reference, so that a page recognises its rows.
+ * References that do not reveal what they refer to: ids, and cursors of lists whose keys the viewer may not see. The
+ * same text always gives the same reference, so that the page recognises its rows.
  */
 import { createCipheriv, createDecipheriv, createHmac, randomBytes } from 'node:crypto';
 import { notFound } from '../http/errors.js';
 
-/** No reference in the open has this sign. */
+/** No plain reference contains this character. */
 const MARK = '~';
 const CIPHER = 'aes-256-gcm';
 const IV_BYTES = 12;
@@ -14,7 +14,7 @@ const TAG_BYTES = 16;
 export class Seal {
   readonly #key: Buffer;
 
-  /** Processes with the same secret read each other's references. */
+  /** Processes with the same secret can open each other's references. */
   constructor(secret: string | undefined) {
     this.#key = this.#digest(secret ?? randomBytes(32), 'tidemill dashboard references');
   }
@@ -23,21 +23,21 @@ export class Seal {
     return reference.startsWith(MARK);
   }
 
-  /** `purpose`: it is opened for the same one only. */
+  /** A reference opens only for the `purpose` it was closed for. */
   close(reference: string, purpose = ''): string {
-    // Made of the text itself, one is never used for two texts.
+    // Derived from purpose and text, so that no IV is used for two texts.
     const iv = this.#digest(this.#key, JSON.stringify([purpose, reference])).subarray(0, IV_BYTES);
     const cipher = createCipheriv(CIPHER, this.#key, iv).setAAD(Buffer.from(purpose));
     const sealed = Buffer.concat([cipher.update(reference), cipher.final()]);
     return MARK + Buffer.concat([iv, cipher.getAuthTag(), sealed]).toString('base64url');
   }
 
-  /** One in the open is answered as it is. */
+  /** Returns a plain reference as it is. */
   open(reference: string): string {
     return Seal.isClosed(reference) ? this.openClosed(reference, '') : reference;
   }
 
-  /** Refuses one in the open: it may be forged. */
+  /** Refuses a plain reference, because it may be forged. */
   openClosed(reference: string, purpose: string): string {
     const bytes = Buffer.from(reference.slice(MARK.length), 'base64url');
     try {

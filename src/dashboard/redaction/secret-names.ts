@@ -1,9 +1,9 @@
 /**
- * Whether a key holds a secret, by its name. `password` also means `db_password`, `dbPassword`, `x-password`, `user[password]`,
- * `password[]` and `PASSWORD2`: programs spell the same thing in many ways.
+ * Decides by its name whether a key holds a secret. `password` also matches `db_password`, `dbPassword`,
+ * `x-password`, `user[password]`, `password[]` and `PASSWORD2`, because programs spell the same name in many ways.
  */
 
-/** Names that hold secrets in many programs; each with everything that ends with it. */
+/** Names that hold secrets in many programs. A key that ends with one of them matches too. */
 export const SECRETS: readonly string[] = [
   'password',
   'passwords',
@@ -36,11 +36,11 @@ export const SECRETS: readonly string[] = [
   'connectionString',
 ];
 
-/** Shorter names need a word of their own: `author` is no `auth`. */
+/** Shorter names match whole words only: `author` is not `auth`. */
 const LONG_ENOUGH = 5;
 const LONGEST_NAME = 100;
 
-/** The words of a key, in lower case, without what follows them: places in lists, brackets, numbers. */
+/** Splits a key into words in lower case, without list positions, brackets and numbers at their end. */
 function wordsOf(key: string): readonly string[] {
   const spelled = decoded(key.slice(-LONGEST_NAME));
   const words = spelled
@@ -49,11 +49,13 @@ function wordsOf(key: string): readonly string[] {
     .split(/[^\p{L}\p{M}\p{N}]+/u)
     .map((word) => word.replace(/\d{1,9}$/u, ''))
     .filter((word) => word !== '');
-  // A name of signs alone is a name all the same.
+  // A name without any letter or digit is a name as well.
   return words.length > 0 ? words : [spelled.toLowerCase()];
 }
 
-/** The last key of a path as texts write it: `card.number`, `card[number]`, `card[number][0]`; in lower case. */
+/**
+ * The last key of a path as it is written in texts (`card.number`, `card[number]`, `card[number][0]`), in lower case.
+ */
 export const lastKeyOf = (name: string): string =>
   decoded(name)
     .toLowerCase()
@@ -61,7 +63,7 @@ export const lastKeyOf = (name: string): string =>
     .filter((key) => !/^\d*$/u.test(key))
     .at(-1) ?? name.toLowerCase();
 
-/** Names in URLs are encoded; the same letter may be written in several ways. */
+/** Names in URLs are percent-encoded, and Unicode can spell the same letter in several ways. */
 const decoded = (key: string): string => key.replaceAll(/(?:%[\da-f]{2})+/giu, decodedRun).normalize('NFKC');
 
 function decodedRun(run: string): string {

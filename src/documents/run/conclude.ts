@@ -1,4 +1,4 @@
-/** What the end of a run means for its document. Pure. */
+/** Decides what the end of a run writes to its document. Pure. */
 import { OptionError, reasonOf } from '../../core/errors.js';
 import type { Outcome } from '../../core/records/outcome.js';
 import { show } from '../../core/options.js';
@@ -14,29 +14,29 @@ export interface Circumstances {
   readonly settings: ScheduleSettings;
   readonly intervals: Intervals;
   readonly now: Date;
-  /** Locks leave a mark beside failures, which the end of a run takes off. */
+  /** Locks leave a mark beside the failure fields, which the end of a run removes. */
   readonly marks: boolean;
 }
 
 export interface Conclusion {
   readonly ending: Ending;
-  /** When it runs again. */
+  /** When the document is due again. */
   readonly next?: Date | undefined;
-  /** The schedule cannot be read, and why: the document is parked. */
+  /** Why the schedule cannot be parsed; the document is parked. */
   readonly problem?: OptionError;
-  /** More runs had been missed than are made up for. */
+  /** More runs were missed than are made up for; the older ones are dropped. */
   readonly dropped?: boolean;
 }
 
 const isNothing = (value: unknown): boolean => value === null || value === undefined || value === '';
 
-/** The time that a run stands for: of one that is tried again, that of its first try. */
+/** The scheduled time that a run stands for. For a retry, that of the first attempt. */
 function slotOf({ sleepUntil, failure }: DocumentJob<unknown>, now: Date): Date {
   const retried = failure?.ended === false ? failure.scheduledFor : undefined;
   return retried ?? sleepUntil ?? now;
 }
 
-/** How a recurring document recurs; null for one that runs once. Throws an OptionError where that cannot be read. */
+/** Returns how a recurring document recurs, or null if it runs once. Throws an OptionError if that cannot be parsed. */
 export function planOf(job: DocumentJob<unknown>, { settings, intervals, now }: Circumstances): Plan | null {
   if (isNothing(job.interval)) return null;
   const where = `document ${idText(job.id)}`;
@@ -51,7 +51,7 @@ export function planOf(job: DocumentJob<unknown>, { settings, intervals, now }: 
 
 const isDate = (value: unknown): value is Date => value instanceof Date && !Number.isNaN(value.getTime());
 
-/** Why a due time is none; undefined where it is one. */
+/** Returns an error if `sleepUntil` is neither a date nor null, undefined otherwise. */
 export function misfitOf({ id, sleepUntil }: DocumentJob<unknown>): OptionError | undefined {
   if (sleepUntil === null || sleepUntil === undefined || isDate(sleepUntil)) return undefined;
   return misfitError(id, sleepUntil);
@@ -62,13 +62,16 @@ export const misfitError = (id: unknown, value: unknown): OptionError =>
     `document ${idText(id)}: sleepUntil must be a date, or null; got ${show(value)}. It is not run; store a date.`,
   );
 
-/** It waits for somebody to mend it: neither run nor deleted, with the reason in it. */
+/** Parks a document until a person fixes it: it neither runs nor is deleted, and holds the reason. */
 export function parked(problem: OptionError, now: Date): Conclusion {
   const failure = { count: 0, reason: problem.message, firstAt: now, at: now, ended: true };
   return { ending: { changes: { sleepUntil: null, failure } }, problem };
 }
 
-/** Its run is over, one way or the other. */
+/**
+ * Concludes a run that is over: plans the next one, deletes the document, or parks it. A `failure` of undefined leaves
+ * the stored one as it is; null removes it.
+ */
 function afterRun(
   job: DocumentJob<unknown>,
   about: Circumstances,
@@ -79,7 +82,7 @@ function afterRun(
     const plan = planOf(job, about);
     const { at, dropped } = plan === null ? { at: null, dropped: false } : nextRun(plan, about.now);
     if (at !== null) return { ending: { changes: { ...kept, sleepUntil: at } }, next: at, dropped };
-    // A document that failed for good is kept, so that somebody may see it.
+    // A document that failed for good is kept even with `autoRemove`, so that the failure can be seen.
     if (job.autoRemove === true && (failure ?? null) === null) return { ending: { remove: true } };
     return { ending: { changes: { ...kept, sleepUntil: null } } };
   } catch (problem) {
@@ -88,7 +91,10 @@ function afterRun(
   }
 }
 
-/** What the document says after one failure more, and when it is tried again; null where nobody counts. */
+/**
+ * Returns the failure to store after one more, and when to retry (null: no attempt is left). Returns null if there is
+ * no retry policy.
+ */
 function counted(
   job: DocumentJob<unknown>,
   error: Error,
@@ -112,16 +118,19 @@ function afterFailure(job: DocumentJob<unknown>, error: Error, about: Circumstan
   return { ending: { changes: { sleepUntil: retryAt, failure } }, next: retryAt };
 }
 
-/** What the death of its last process means for a document. */
+/** What a crash of the process that last ran a document means for the document. */
 interface Crash {
   readonly error: Error;
-  /** To be kept before it is tried again. */
+  /** Must be stored before the document runs again. */
   readonly failure: DocumentFailure;
-  /** There is no attempt left. */
+  /** Set if no attempt is left. */
   readonly conclusion?: Conclusion;
 }
 
-/** A document that was locked, and neither recorded nor given another time: its process died. Null for any other. */
+/**
+ * Detects a document whose process died: it was locked, and neither recorded nor given another time. Returns null for
+ * any other document, and if failures are not counted.
+ */
 export function afterCrash(job: DocumentJob<unknown>, about: Circumstances): Crash | null {
   const { lockedUntil, sleepUntil } = job;
   if (!about.marks || !isDate(lockedUntil) || lockedUntil.getTime() !== sleepUntil?.getTime()) return null;
@@ -129,13 +138,13 @@ export function afterCrash(job: DocumentJob<unknown>, about: Circumstances): Cra
   const verdict = counted(job, error, about);
   if (verdict === null) return null;
   const { failure, retryAt } = verdict;
-  // The lock was wait enough.
+  // No backoff: the document has already waited for its lock to end.
   return retryAt === null
     ? { error, failure, conclusion: afterRun(job, about, failure) }
     : { error, failure };
 }
 
-/** Null: nothing is written, and the document runs again when its lock ends. */
+/** Returns null if nothing is to be written; the document then runs again when its lock ends. */
 export function conclude(
   job: DocumentJob<unknown>,
   outcome: Outcome,

@@ -7,16 +7,19 @@ export interface DocumentLocksOptions<Doc> {
   readonly opened: Opened<Doc>;
   readonly clock: Clock;
   readonly lockMs: number;
-  /** Learns the store's time anew, where that is due. */
+  /** Reads the store's time again if the estimate is too old. */
   readonly refresh: () => Promise<void>;
   readonly stop: AbortSignal;
 }
 
-/** A lock is up to this much longer than asked for, and up to this share of it. */
+/** A lock is longer than requested by a random amount: at most this many milliseconds, and at most this share of it. */
 const MOST_MORE_MS = 1_000;
 const MORE = 0.05;
 
-/** Each of them, whatever happens to another: they are locked by now, and nobody else would run them. */
+/**
+ * Calls `work` for every item even if a call throws, then rethrows the first error: all items are locked already, and
+ * no other scheduler would run them.
+ */
 function inTurn<T>(items: readonly T[], work: (item: T) => void): void {
   const problems = items.flatMap((item) => {
     try {
@@ -29,7 +32,7 @@ function inTurn<T>(items: readonly T[], work: (item: T) => void): void {
   if (problems.length > 0) throw problems[0];
 }
 
-/** Makes the values that locks write, and locks documents with them. */
+/** Makes the `sleepUntil` values that identify locks, and locks documents with them. */
 export class DocumentLocks<Doc> {
   readonly #options: DocumentLocksOptions<Doc>;
   #last = -Infinity;
@@ -38,7 +41,9 @@ export class DocumentLocks<Doc> {
     this.#options = options;
   }
 
-  /** A value that this scheduler has not used before, and that another one hardly uses at the same time. */
+  /**
+   * Returns a value that this scheduler has not used before and that another one is unlikely to use at the same time.
+   */
   mint(): Lock {
     const { clock, lockMs } = this.#options;
     if (lockMs === 0) return { until: new Date(clock.now()), endsAt: Infinity, fenced: false };
@@ -47,7 +52,7 @@ export class DocumentLocks<Doc> {
     return { until: new Date(this.#last), endsAt: clock.monotonic() + lockMs, fenced: true };
   }
 
-  /** Locks up to `limit` documents; answers how many it got. */
+  /** Locks up to `limit` documents; returns how many it locked. */
   async lock(limit: number, found: (job: DocumentJob<Doc>, lock: Lock) => void): Promise<number> {
     const { opened, refresh, stop } = this.#options;
     const { store, signal, marks } = opened;

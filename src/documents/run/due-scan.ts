@@ -4,10 +4,12 @@ import { misfitError } from './conclude.js';
 import type { Hooks } from './hooks.js';
 import { asked, type Opened } from './writes.js';
 
-/** Documents without a date that are remembered as reported. */
+/** How many misfits are reported, and remembered as reported. */
 const MOST_KNOWN = 1_000;
 
-/** Says what is due next, and speaks once of each document that can never be. */
+/**
+ * Finds out when the next document is due, and reports each misfit (a document whose `sleepUntil` is not a date) once.
+ */
 export class DueScan<Doc> {
   readonly #opened: Opened<Doc>;
   readonly #hooks: Hooks<Doc>;
@@ -18,7 +20,7 @@ export class DueScan<Doc> {
     this.#hooks = hooks;
   }
 
-  /** Undefined where the store cannot look. */
+  /** Undefined if the store has no `look`. */
   get look(): ((withinMs: number) => Promise<number | null>) | undefined {
     return this.#opened.store.look === undefined ? undefined : (withinMs) => this.#look(withinMs);
   }

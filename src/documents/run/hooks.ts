@@ -1,10 +1,10 @@
 import { asError } from '../../core/errors.js';
 import type { HookContext, ScheduleErrorContext, ScheduleOptions } from '../options.js';
 
-/** Errors that no `onError` hears, or that it throws itself. */
+/** Receives errors if there is no `onError`, and errors that `onError` throws. */
 export type Fallback = (error: Error, where: string) => void;
 
-/** Calls the user's functions such that none of them can end the loop. */
+/** Calls the user's functions. None of them can end the loop. */
 export class Hooks<Doc> {
   readonly #options: ScheduleOptions<Doc>;
   readonly #fallback: Fallback;
@@ -23,7 +23,7 @@ export class Hooks<Doc> {
     return this.#options.onDocument;
   }
 
-  /** What it throws is the caller's. */
+  /** Errors of `onStart` reach the caller. */
   async start(context: HookContext): Promise<void> {
     await this.#options.onStart?.(context);
   }
@@ -33,14 +33,14 @@ export class Hooks<Doc> {
     await this.#call('onStop', context);
   }
 
-  /** Once per idle spell. */
+  /** Calls `onIdle` once per idle period. */
   async idle(context: HookContext): Promise<void> {
     if (this.#isIdle) return;
     this.#isIdle = true;
     await this.#call('onIdle', context);
   }
 
-  /** A document was found. */
+  /** Ends the idle period: a document was found. */
   busy(): void {
     this.#isIdle = false;
   }

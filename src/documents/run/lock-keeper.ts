@@ -7,31 +7,31 @@ import { extendLocks, type Opened } from './writes.js';
 export interface LockKeeperOptions<Doc> {
   readonly opened: Opened<Doc>;
   readonly clock: Clock;
-  /** 0: there are no locks to keep. */
+  /** 0: there are no locks to renew. */
   readonly lockMs: number;
   readonly grace: OutageGrace;
   readonly mint: () => Lock;
   readonly error: (error: unknown) => void;
 }
 
-/** Two renewals may fail before a lock ends, and a failed one is tried again soon. */
+/** Two renewals may fail before a lock ends. A failed renewal is retried sooner. */
 const RENEWALS_PER_LOCK = 3;
 const TRIES_PER_LOCK = 10;
-/** Sooner than others take documents again after an outage. */
+/** Shorter than the grace that other schedulers give after an outage. */
 const MOST_RETRY_MS = 1_000;
-/** At hand, since an abort without a reason makes an error for it, with a stack, after each document. */
+/** A constant, because abort() without a reason creates an error with a stack trace, here after each document. */
 const NOTHING_HELD = 'nothing is held';
 
 /**
- * Extends the locks of documents whose handlers run, all of them together. A lock that has ended is extended as well, as
- * long as no other process has taken the document: an outage ends locks, and not handlers.
+ * Renews the locks of documents whose handlers run, all of them together. It also renews a lock that has ended, as long
+ * as no other process has taken the document: an outage ends locks, but not handlers.
  */
 export class LockKeeper<Doc> {
   readonly #options: LockKeeperOptions<Doc>;
   readonly #held = new Set<LockedDocument<Doc>>();
   #over = new AbortController();
   #renewal: Promise<unknown> = Promise.resolve();
-  /** A failure of the present renewal was reported. */
+  /** A failure of the current renewal has been reported. */
   #isTold = false;
 
   constructor(options: LockKeeperOptions<Doc>) {
@@ -46,13 +46,13 @@ export class LockKeeper<Doc> {
     void this.#keep(this.#over.signal);
   }
 
-  /** After this no renewal of it is begun; one that is under way ends with `settled`. */
+  /** No renewal of the document begins after this. `settled` waits for one in progress. */
   delete(locked: LockedDocument<Doc>): void {
     locked.disarm();
     if (this.#held.delete(locked) && this.#held.size === 0) this.#over.abort(NOTHING_HELD);
   }
 
-  /** Resolves when it is known what the last renewal wrote. */
+  /** Resolves when the result of the last renewal is known. */
   settled(): Promise<unknown> {
     return this.#renewal;
   }
@@ -70,7 +70,7 @@ export class LockKeeper<Doc> {
     }
   }
 
-  /** True if the store answered for each of them. */
+  /** Returns true if the store answered for every document. */
   async #renew(helds: readonly LockedDocument<Doc>[]): Promise<boolean> {
     this.#isTold = false;
     const certain = helds.filter(({ isUncertain }) => !isUncertain);
@@ -79,7 +79,10 @@ export class LockKeeper<Doc> {
     return (await Promise.all(answers)).every(Boolean);
   }
 
-  /** Where that fails, each by itself: one that somebody's transaction has must not cost others theirs. */
+  /**
+   * Renews all locks in one call, and each by itself if that fails: a document held by a user's transaction must not
+   * cost the others their locks.
+   */
   async #together(helds: readonly LockedDocument<Doc>[]): Promise<boolean> {
     if (helds.length === 0) return true;
     const isAnswered = await this.#extend(helds);
@@ -101,7 +104,7 @@ export class LockKeeper<Doc> {
     return answers !== undefined;
   }
 
-  /** Writes its likeliest value once more, which adds no further one that may be there, and then renews it. */
+  /** Writes the likeliest value again, which adds no further possible value, and then renews the lock. */
   async #confirm(locked: LockedDocument<Doc>): Promise<boolean> {
     const answers = await this.#write([locked], locked.lockedUntil);
     if (answers === undefined) return false;
@@ -113,7 +116,7 @@ export class LockKeeper<Doc> {
     return true;
   }
 
-  /** Undefined if the store did not answer. */
+  /** Returns undefined if the store did not answer. */
   async #write(helds: readonly LockedDocument<Doc>[], until: Date): Promise<readonly boolean[] | undefined> {
     const { opened, grace, error } = this.#options;
     try {

@@ -4,12 +4,12 @@ import { idText } from '../../core/text/paths.js';
 import type { Work } from '../../core/records/work.js';
 import type { DocumentJob, DocumentWrite, Fenced } from '../../store/documents.js';
 
-/** What a lock wrote, and until when it holds by this process's reckoning. */
+/** The value that a lock wrote, and when the lock ends by this process's clock. */
 export interface Lock {
   readonly until: Date;
-  /** Monotonic; Infinity where there is no lock. */
+  /** Monotonic time; Infinity if there is no lock. */
   readonly endsAt: number;
-  /** False with a lock duration of 0: its value says nothing about who wrote it. */
+  /** False with a lock duration of 0: the value then does not tell who wrote it. */
   readonly fenced: boolean;
 }
 
@@ -20,10 +20,10 @@ export type Ending = DocumentWrite extends infer W
     : never
   : never;
 
-/** A schedule that is another one each time it is looked at is concluded at last by the latest of them. */
+/** If the schedule keeps changing, after this many reads the one read last decides, without a check of its revision. */
 const MOST_LOOKS = 10;
 
-/** An outage may be as long as it likes, and renewals are tried throughout. */
+/** Limits the possible values, because renewals continue throughout an outage of any length. */
 const MOST_VALUES = 3;
 
 /** A document that this scheduler has locked. */
@@ -33,16 +33,19 @@ export class LockedDocument<Doc> implements Work {
   readonly name = 'documents';
   readonly lockedAt = null;
   job: DocumentJob<Doc>;
-  /** What is to be written of it: a crash that is counted before the run, and what the run has come to. */
+  /** Decides what to write: a crash that is counted before the run, or the outcome of the run. */
   decide: (() => Ending) | undefined;
-  /** A final write was not answered: it may have been made. */
+  /** A final write was not answered, so it may have been made. */
   isDoubtful = false;
-  /** Its document was deleted or given another time while the lock held: somebody meant that, and nobody else runs it. */
+  /**
+   * Another writer deleted or rescheduled the document while the lock held. That was deliberate, and no other process
+   * runs the document.
+   */
   isForgone = false;
-  /** Given up by a stop: what its handler still comes to is nobody's business. */
+  /** A stop has given up on it: the outcome of its handler is ignored. */
   isAbandoned = false;
   #looks = 0;
-  /** What `sleepUntil` may be, if nobody else wrote it; the likeliest first. */
+  /** Values that `sleepUntil` may have unless another process wrote it; the likeliest first. */
   #values: readonly [Date, ...Date[]];
   #endsAt: number;
   #deadline: Timer | undefined;
@@ -62,23 +65,23 @@ export class LockedDocument<Doc> implements Work {
     return this.#controller.signal;
   }
 
-  /** The end of its lock, as far as this process knows. */
+  /** The end of the lock, as far as this process knows. */
   get lockedUntil(): Date {
     return this.#values[0];
   }
 
-  /** Every precondition under which the lock may be renewed. */
+  /** The preconditions of a write, one for each possible value of `sleepUntil`. */
   get fences(): readonly Fenced[] {
     return this.#fenced ? this.#values.map((ifSleepUntil) => ({ ifSleepUntil })) : [{}];
   }
 
-  /** What has to hold besides, for what was decided of the schedule to be written. */
+  /** The further precondition of a write that was decided from the schedule: its revision. */
   get basis(): Fenced {
     const { revision } = this.job;
     return revision === undefined || this.#looks >= MOST_LOOKS ? {} : { ifRevision: revision };
   }
 
-  /** Learns the schedule as it is now; false where the lock is another's by now. */
+  /** Takes over the schedule as it is now. Returns false if `sleepUntil` no longer has a value of this lock. */
   learn(current: DocumentJob<Doc>): boolean {
     const at = current.sleepUntil instanceof Date ? current.sleepUntil.getTime() : null;
     if (this.#fenced && !this.#values.some((value) => value.getTime() === at)) return false;
@@ -94,12 +97,12 @@ export class LockedDocument<Doc> implements Work {
     return true;
   }
 
-  /** True where the lock is over by this process's reckoning, so that others may have it by right. */
+  /** True if the lock has ended by this process's clock, so that another process may take the document. */
   isOver(clock: Clock): boolean {
     return clock.monotonic() >= this.#endsAt;
   }
 
-  /** Aborts the handler's signal when the lock ends before it was renewed. */
+  /** Aborts the handler's signal if the lock ends before it is renewed. */
   arm(clock: Clock): void {
     this.#deadline?.cancel();
     if (this.#endsAt === Infinity) return;
@@ -117,17 +120,19 @@ export class LockedDocument<Doc> implements Work {
     this.#endsAt = endsAt;
   }
 
-  /** The value that was likeliest is the one that is there. */
+  /** The document has the likeliest value. */
   confirmed(): void {
     this.#values = [this.#values[0]];
   }
 
-  /** So many renewals were not answered that another value would be one too many: each costs a write to be tried. */
+  /**
+   * True if so many renewals went unanswered that one more possible value would be too many: each costs a write to try.
+   */
   get isUncertain(): boolean {
     return this.#values.length > MOST_VALUES;
   }
 
-  /** A renewal was not answered: either value may be there now. */
+  /** A renewal was not answered: the document may have the old value or this one. */
   mayBeRenewed({ until }: Lock): void {
     this.#values = [until, ...this.#values];
   }

@@ -10,39 +10,39 @@ export interface DueLoopOptions {
   readonly grace: OutageGrace;
   readonly settings: Pick<ScheduleSettings, 'nextMs' | 'idleMs'>;
   readonly pollMs: () => PollMs;
-  /** How many documents may be started now. */
+  /** How many documents may start now. */
   readonly room: () => number;
-  /** Locks up to that many and starts them; answers how many there were. */
+  /** Locks up to that many documents and starts them; returns how many there were. */
   readonly lock: (limit: number) => Promise<number>;
-  /** Milliseconds until the next document is due, if that is within the time given; null where none is. */
+  /** Milliseconds until the next document is due if that is within `withinMs`, null otherwise. */
   readonly look?: ((withinMs: number) => Promise<number | null>) | undefined;
-  /** True while a document runs or is being recorded. */
+  /** True while a document runs or its outcome is being recorded. */
   readonly busy: () => boolean;
-  /** There is nothing to do. */
+  /** Called when there is nothing to do. */
   readonly idle: () => Promise<void>;
   readonly error: (error: unknown) => Promise<void>;
 }
 
 const FIRST_WAIT_MS = 100;
 const LONGEST_WAIT_MS = 5_000;
-/** Times that are remembered; the poll finds the others. */
+/** How many due times are remembered; the poll finds the others. */
 const MOST_PLANNED = 100;
-/** A process that wakes up this much later than it meant to was stopped for a while. */
+/** A process that wakes up this much later than planned was suspended. */
 const MOST_LATE_MS = 60_000;
-/** How often a scheduler looks while it leaves documents to their holders. */
+/** How often a scheduler polls while it leaves documents to their holders. */
 const GRACE_LOOK_MS = 500;
 
-/** The seed's tick loop: wait, lock what there is room for and start it, or be idle for a while. */
+/** The loop of a scheduler: wait, lock and start as many documents as there is room for, or stay idle for a while. */
 export class DueLoop {
   readonly #options: DueLoopOptions;
-  /** The last look found less than there was room for. */
+  /** The last lock call found fewer documents than there was room for. */
   #quiet = false;
   #idlePollMs = 0;
   /** When documents that ran here are due again. */
   #planned: number[] = [];
   #failingAt: number | undefined;
   #since: number;
-  /** When the next look is to be, at the latest; Infinity while every slot is taken. */
+  /** The latest time of the next poll; Infinity while every slot is taken. */
   #lookBy = Infinity;
 
   constructor(options: DueLoopOptions) {
@@ -50,23 +50,23 @@ export class DueLoop {
     this.#since = options.clock.now();
   }
 
-  /** Since when it has looked without a break: neither did the store fail, nor was the process stopped. */
+  /** Since when the loop has polled without a break: the store did not fail, and the process was not suspended. */
   get since(): number {
     return this.#since;
   }
 
-  /** Milliseconds since the store first failed to answer; 0 where it does answer. */
+  /** Milliseconds since the store began to fail; 0 while it answers. */
   get failingMs(): number {
     return this.#failingAt === undefined ? 0 : this.#options.clock.monotonic() - this.#failingAt;
   }
 
-  /** A document has ended: a reason to look where more may be due, or where nothing else runs. */
+  /** Called when a document has ended. Wakes the loop if more documents may be due, or if nothing else runs. */
   freed(): void {
     const { wake, busy } = this.#options;
     if (!this.#quiet || !busy()) wake.notify();
   }
 
-  /** A document was given its next time. */
+  /** Called when a document was given its next due time. */
   planned(at: Date): void {
     const { clock, wake, settings, pollMs } = this.#options;
     if (settings.idleMs > 0 || this.#planned.length === MOST_PLANNED) return;
@@ -100,11 +100,11 @@ export class DueLoop {
     }
   }
 
-  /** Answers how long to wait afterwards. */
+  /** Returns how long to wait afterwards. */
   async #step(): Promise<number> {
     const { room, settings } = this.#options;
     const free = room();
-    // Whoever ends says so.
+    // `freed` wakes the loop.
     if (free === 0) return Infinity;
     const graceMs = await this.#graceMs();
     if (graceMs > 0) return Math.min(graceMs, GRACE_LOOK_MS);
@@ -142,7 +142,10 @@ export class DueLoop {
     }
   }
 
-  /** Milliseconds that documents are still left to their holders. A store that cannot look cannot be asked without a lock. */
+  /**
+   * Milliseconds for which documents are still left to their holders; 0 if the store has no `look`, since without it
+   * only a lock call could tell whether the store answers.
+   */
   async #graceMs(): Promise<number> {
     const { look, grace } = this.#options;
     if (look === undefined || !grace.isInDoubt) return 0;
@@ -151,8 +154,8 @@ export class DueLoop {
   }
 
   /**
-   * Milliseconds until something is due; 0: now. A look costs less than a lock that finds nothing. A store that cannot look
-   * is always asked for more.
+   * Milliseconds until a document is due; 0 means now. `look` costs less than a lock call that finds nothing. Without
+   * it, the loop always tries to lock.
    */
   async #dueIn(): Promise<number> {
     const { look, pollMs } = this.#options;

@@ -2,7 +2,7 @@ import { noMeter, type Meter } from '../../core/meter.js';
 import type { Tracer } from '../../core/tracer.js';
 import type { Conclusion } from './conclude.js';
 
-/** Who counts and traces the runs of one scheduler, and under which name. */
+/** Meter and tracer of one scheduler's runs, and the name they are recorded under. */
 export interface Measures {
   readonly name: string;
   readonly meter: Meter;
@@ -11,7 +11,7 @@ export interface Measures {
 
 export const noMeasures: Measures = { name: '', meter: noMeter, tracer: () => undefined };
 
-/** A run that failed is tried again where its document says so; or says nothing, and its lock ends by itself. */
+/** True if a failed run is retried: the document says so, or nothing is written and its lock ends by itself. */
 export function isRetried(conclusion: Conclusion | null): boolean {
   if (conclusion === null) return true;
   const { ending } = conclusion;

@@ -1,21 +1,24 @@
 import type { Clock } from '../../core/clock.js';
 
-/** Locks are renewed every third of their duration: an outage that is shorter than this share of it ends none. */
+/** Locks are renewed every third of their duration, so an outage shorter than this share of it ends none. */
 const GAP_SHARE = 1 / 2;
-/** How long holders get to come back at most: more than drivers take to connect again. */
+/** The longest grace for holders to come back: more than drivers take to reconnect. */
 const MOST_GRACE_MS = 30_000;
-/** A process that wakes up this much later than it meant to was stopped, unless its locks are longer. */
+/**
+ * A process that wakes up later than planned by more than this, or by half a lock duration if that is longer, was
+ * suspended.
+ */
 const LATE_MS = 2_000;
 
 /**
- * How long a scheduler leaves documents alone after an outage. That ends the locks of live processes, too, and an ended
- * lock looks like any due time. So a scheduler that was cut off for long enough locks nothing for one lock duration, 30 s
- * at most, in which holders renew. In normal operation it never waits.
+ * Decides how long a scheduler leaves documents alone after an outage. An outage also ends the locks of live processes,
+ * and an ended lock looks like any due time. A scheduler that was cut off for half a lock duration or more therefore
+ * locks nothing for one lock duration, 30 s at most, so that holders can renew. In normal operation it never waits.
  */
 export class OutageGrace {
   readonly #clock: Clock;
   readonly #lockMs: number;
-  /** Monotonic, as the others: when the store last answered, and last made a write. */
+  /** Monotonic, like the other times here: when the store last answered, and when it last made a write. */
   #answeredAt: number;
   #wroteAt: number;
   #failed: 'nothing' | 'a read' | 'a write' = 'nothing';
@@ -27,7 +30,7 @@ export class OutageGrace {
     this.#answeredAt = this.#wroteAt = clock.monotonic();
   }
 
-  /** True if the store has to answer a look before anything is locked. */
+  /** True if the store must answer a `look` before anything is locked. */
   get isInDoubt(): boolean {
     return this.#lockMs > 0 && (this.#failed !== 'nothing' || this.leftMs > 0);
   }
@@ -40,7 +43,7 @@ export class OutageGrace {
     if (this.#failed !== 'a write') this.#failed = what;
   }
 
-  /** The store has answered; a grace that it did not answer throughout begins anew. */
+  /** Called when the store has answered. A grace during which it failed starts over. */
   answered(what: 'a read' | 'a write'): void {
     const now = this.#clock.monotonic();
     const gapMs = now - (this.#failed === 'a write' ? this.#wroteAt : this.#answeredAt);
@@ -51,7 +54,10 @@ export class OutageGrace {
     if (what === 'a write') this.#wroteAt = now;
   }
 
-  /** The process stood still, or the store's clock was set: others may have, too. */
+  /**
+   * Called when the loop woke up late: the process was suspended or the store's clock was set, and other processes may
+   * have been affected, too.
+   */
   wasLate(lateMs: number): void {
     if (lateMs > Math.max(LATE_MS, this.#lockMs * GAP_SHARE)) this.#begin(this.#clock.monotonic());
   }

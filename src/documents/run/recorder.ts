@@ -9,7 +9,7 @@ import { asked, writeEndings, type Opened } from './writes.js';
 export interface RecorderOptions<Doc> {
   readonly opened: Opened<Doc>;
   readonly clock: Clock;
-  /** Resolves when no renewal is under way that could change what a write has to match. */
+  /** Resolves when no renewal is in progress that could change what a write has to match. */
   readonly settled: () => Promise<unknown>;
   readonly error: (error: unknown, locked?: LockedDocument<Doc>) => void;
 }
@@ -17,16 +17,19 @@ export interface RecorderOptions<Doc> {
 interface Settlement<Doc> {
   readonly locked: LockedDocument<Doc>;
   readonly ending: Ending;
-  /** What was decided follows from this. */
+  /** The schedule's revision that the decision was made from. */
   readonly basis: Fenced;
 }
 
-/** Records how runs have ended, by the engine's settler: those of the same moment together, until the store answers. */
+/**
+ * Records the outcomes of runs with the engine's settler: those of the same moment together, retried until the store
+ * answers.
+ */
 export class Recorder<Doc> {
   readonly #options: RecorderOptions<Doc>;
   readonly #settler: Settler<LockedDocument<Doc>, Settlement<Doc>>;
   readonly #waiting = new Map<LockedDocument<Doc>, (recorded: boolean) => void>();
-  /** Those whose schedule was changed while they ran, to be decided again. */
+  /** Documents whose schedule changed while they ran; their outcome is decided again. */
   readonly #changed: LockedDocument<Doc>[] = [];
 
   constructor(options: RecorderOptions<Doc>) {
@@ -50,8 +53,8 @@ export class Recorder<Doc> {
   }
 
   /**
-   * Answers whether it was written; not where somebody else has the document, or has given it another time. `decide` is asked
-   * again where the schedule was changed during the run.
+   * Returns whether the outcome was written. It is not if another process has the document or gave it another time.
+   * `decide` is called again if the schedule changed during the run.
    */
   record(locked: LockedDocument<Doc>, decide: () => Ending): Promise<boolean> {
     locked.decide = decide;
@@ -62,7 +65,7 @@ export class Recorder<Doc> {
     });
   }
 
-  /** Resolves when everything is recorded, or given up after `limitMs`; answers how many were not. */
+  /** Resolves when everything is recorded, or after `limitMs`. Returns how many outcomes were not recorded. */
   async drain(limitMs: number): Promise<number> {
     const left = await this.#settler.drain(limitMs);
     for (const locked of [...this.#waiting.keys()]) this.#done(locked, false);
@@ -88,7 +91,7 @@ export class Recorder<Doc> {
     }
   }
 
-  /** A write that found nothing: the schedule was changed, or the document is gone or another's. */
+  /** Handles a write that matched nothing: the schedule changed, the document is gone, or another process has it. */
   async #refused(locked: LockedDocument<Doc>, { ifRevision }: Fenced): Promise<SettleAnswer> {
     const { store, signal } = this.#options.opened;
     if (store.current === undefined || ifRevision === undefined) return 'lost';
@@ -106,7 +109,7 @@ export class Recorder<Doc> {
     return index === -1 ? undefined : this.#changed.splice(index, 1)[0];
   }
 
-  /** Somebody who wrote the document within its lock meant to; a lock that ran out is worth a word. */
+  /** Reports a lock that ran out. A change of the document within its lock was deliberate and is not reported. */
   #lost(locked: LockedDocument<Doc>): void {
     if (!locked.isDoubtful && !locked.isForgone && locked.isOver(this.#options.clock)) {
       const message = `${locked.id}: its lock ran out before its end could be recorded; it may run twice.`;

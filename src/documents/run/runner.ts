@@ -35,20 +35,20 @@ export interface DocumentRunnerOptions<Doc> {
   readonly measures: Measures;
   readonly grace: OutageGrace;
   readonly mint: () => Lock;
-  /** How long a document may have waited for its turn here. */
+  /** How late a run may be without counting as missed, given how often this scheduler polls. */
   readonly attention: () => Attention;
-  /** A slot is free, or a document is recorded. */
+  /** Called when a slot is free, or an outcome is recorded. */
   readonly freed: () => void;
-  /** A document runs again then. */
+  /** Called with the time at which a document is due again. */
   readonly planned: (at: Date) => void;
 }
 
-/** What a run came to, and what there is to be said about it. */
+/** What a run came to, and what to report and count. */
 interface Verdict<Doc> {
-  /** What it means for its document, by the schedule that this has now. */
+  /** Decides what the run means for its document, given the document's current schedule. */
   readonly conclude: (job: DocumentJob<Doc>) => Conclusion | null;
   readonly faults: readonly Fault[];
-  /** What it counts as, once it is recorded. */
+  /** What the run counts as, once it is recorded. */
   readonly end?: (conclusion: Conclusion | null) => End;
 }
 
@@ -62,21 +62,21 @@ interface Fault {
   readonly where: ScheduleErrorContext['where'];
 }
 
-/** More unrecorded outcomes than this, and nothing new is locked. */
+/** At this many documents that run or wait to be recorded, nothing new is locked. */
 const MOST_UNRECORDED = 2_000;
 /** How long handlers get to react to their signal at the end of a stop. */
 const LAST_GRACE_MS = 500;
-/** How long a stop waits for the store's answers. */
+/** How long a stop waits for the store to answer. */
 const RECORD_LIMIT_MS = 10_000;
 
-/** The whole document, where its store did not bring it. */
+/** Returns the whole document, put together from its fields if the store did not supply it. */
 function documentOf<Doc>(job: DocumentJob<Doc>): Doc {
   if (job.document !== undefined) return job.document;
   const { data, document: _none, ...fields } = job;
   return { ...fields, ...data } as Doc;
 }
 
-/** Runs documents that were locked. Duties: call the handler, keep the lock, record the end, and come to an end. */
+/** Runs locked documents. Duties: call the handler, keep the lock, record the outcome, and end the runs at a stop. */
 export class DocumentRunner<Doc> {
   readonly #options: DocumentRunnerOptions<Doc>;
   readonly #intervals = new Intervals();
@@ -84,7 +84,7 @@ export class DocumentRunner<Doc> {
   readonly #recorder: Recorder<Doc>;
   /** Documents whose handlers run. */
   readonly #running = new Set<LockedDocument<Doc>>();
-  /** Those, and the ones that are being recorded. */
+  /** Those, and documents whose outcome is being recorded. */
   readonly #open = new Set<LockedDocument<Doc>>();
   #idleWaiters: (() => void)[] = [];
 
@@ -111,7 +111,7 @@ export class DocumentRunner<Doc> {
     return this.#open.size > 0;
   }
 
-  /** How many documents may be started. One at a time means that it is recorded before the next one is locked. */
+  /** How many documents may start. With a concurrency of 1, each is recorded before the next is locked. */
   get room(): number {
     const { concurrency } = this.#options.settings;
     if (concurrency === 1) return this.isBusy ? 0 : 1;
@@ -123,14 +123,14 @@ export class DocumentRunner<Doc> {
     this.#options.clock.track?.(running);
   }
 
-  /** It was locked, and is not to be run any more. */
+  /** Gives back a document that was locked and must no longer run. */
   release(job: DocumentJob<Doc>, lock: Lock): void {
     this.#giveBack(new LockedDocument(job, lock));
   }
 
   /**
-   * Waits for handlers until the signal aborts. Then theirs abort, and the documents of those that still run are given
-   * back. Resolves when everything is recorded.
+   * Waits for handlers until `hurry` aborts. Then aborts their signals, and gives back the documents of those that
+   * still run after 500 ms. Resolves when everything is recorded, or when the store has not answered within 10 s.
    */
   async end(hurry: AbortSignal): Promise<void> {
     await this.#idle(Infinity, hurry);
@@ -215,7 +215,7 @@ export class DocumentRunner<Doc> {
       });
   }
 
-  /** Nothing is written of a run that failed without a policy: it counts as it is. */
+  /** Without a retry policy nothing is written for a failed run, but it is counted. */
   async #record(locked: LockedDocument<Doc>, { conclude, end }: Verdict<Doc>): Promise<void> {
     const { name, meter } = this.#options.measures;
     let conclusion = conclude(locked.job);
@@ -266,7 +266,10 @@ export class DocumentRunner<Doc> {
     return this.#attempt(locked);
   }
 
-  /** Before it runs again, since it may kill this process, too. Answers whether it may be run: not where it was lost meanwhile. */
+  /**
+   * Stores the crash before the document runs again, because the run may kill this process, too. Returns false if the
+   * document was lost meanwhile and must not run.
+   */
   async #countCrash(locked: LockedDocument<Doc>, failure: DocumentFailure): Promise<boolean> {
     locked.job = { ...locked.job, failure };
     const changes = { failure: { ...failure, lockedUntil: locked.lockedUntil } };
@@ -322,7 +325,10 @@ export class DocumentRunner<Doc> {
     }
   }
 
-  /** A run that is tried again was started once, and is not too late. What cannot be read is run, and parked then. */
+  /**
+   * A retry was started in time once, so it is never too late. A document whose schedule cannot be parsed runs, and is
+   * parked afterwards.
+   */
   #isSkipped(job: DocumentJob<Doc>): boolean {
     if (this.#options.settings.missed !== 'skip' || job.failure?.ended === false) return false;
     const about = this.#about();

@@ -15,7 +15,7 @@ import type { Opened } from './writes.js';
 export interface SchedulerRunOptions<Doc> {
   readonly store: DocumentJobStore<Doc>;
   readonly clock: Clock;
-  /** Learns the store's time anew, where that is due. */
+  /** Reads the store's time again if the estimate is too old. */
   readonly refresh: () => Promise<void>;
   readonly settings: ScheduleSettings;
   readonly pollMs: PollMs;
@@ -24,15 +24,15 @@ export interface SchedulerRunOptions<Doc> {
   readonly measures: Measures;
 }
 
-/** How long a stop waits for a lock that is under way. */
+/** How long a stop waits for a lock call in progress. */
 const LOCK_LIMIT_MS = 10_000;
 
-/** One turn of work, made by a start and ended by a stop. */
+/** One run of a scheduler, from `start` to `stop`. */
 export class SchedulerRun<Doc> {
   readonly #options: SchedulerRunOptions<Doc>;
-  /** Ends the search for documents. */
+  /** Ends the polling for documents. */
   readonly #stop = new AbortController();
-  /** Ends calls to the store. */
+  /** Aborts calls to the store. */
   readonly #abort = new AbortController();
   readonly #wake: Wake;
   readonly #loop: DueLoop;
@@ -43,7 +43,7 @@ export class SchedulerRun<Doc> {
   constructor(options: SchedulerRunOptions<Doc>) {
     this.#options = options;
     const { store, clock, settings, pollMs, hooks, log, measures, refresh } = options;
-    // A lock of no duration has no end to be marked.
+    // Without a lock duration there is no lock end to mark.
     const marks = settings.retry !== undefined && settings.lockMs > 0 && store.marks === true;
     const opened: Opened<Doc> = { store, signal: this.#abort.signal, marks };
     const { signal: stop } = this.#stop;
@@ -75,7 +75,7 @@ export class SchedulerRun<Doc> {
         this.#watch?.direct === true && store.look !== undefined ? { ...pollMs, max: Infinity } : pollMs,
       room: () => this.#runner.room,
       lock: (limit) =>
-        // What is locked after the end has come is given back.
+        // Documents that are locked after a stop are given back.
         locks.lock(limit, (job, lock) => this.#runner[stop.aborted ? 'release' : 'start'](job, lock)),
       look: new DueScan(opened, hooks).look,
       busy: () => this.#runner.isBusy,
@@ -92,7 +92,10 @@ export class SchedulerRun<Doc> {
     return this.#loop.failingMs;
   }
 
-  /** How many documents are due, up to a limit, and for how long the first; undefined where the store cannot tell. */
+  /**
+   * Returns how many documents are due, up to `limit`, and how long the first has been due; undefined if the store
+   * cannot tell.
+   */
   async depth(limit: number): Promise<{ readonly due: number; readonly lagMs: number } | undefined> {
     const { store } = this.#options;
     const { signal } = this.#abort;
@@ -109,19 +112,19 @@ export class SchedulerRun<Doc> {
     void this.#listen();
   }
 
-  /** `hurry` aborts when handlers are not to be waited for any longer. */
+  /** `hurry` aborts when the stop no longer waits for handlers. */
   async end(hurry: AbortSignal): Promise<void> {
     const { clock, hooks } = this.#options;
     this.#stop.abort();
-    // What a lock under way still brings is given back. A store that does not answer must not hold up the end: what it
-    // locked is free again when the lock ends.
+    // What a lock call in progress still returns is given back. A store that does not answer must not delay the stop:
+    // what it locked is due again when the lock ends.
     await within(clock, LOCK_LIMIT_MS, this.#looping);
     await this.#runner.end(hurry);
     this.#abort.abort();
     await this.#watch?.close().catch((error: unknown) => hooks.error(error, { where: 'watch' }));
   }
 
-  /** Wake-ups cut a wait short; whoever set `idleDelay` wants it whole. */
+  /** Wake-ups shorten a wait. With `idleDelay` there are none, because the user wants the whole delay. */
   async #listen(): Promise<void> {
     const { store, settings, hooks } = this.#options;
     if (store.watch === undefined || settings.idleMs > 0) return;

@@ -2,15 +2,18 @@ import { StoreError, TidemillError, reasonOf } from '../../core/errors.js';
 import { fenceOf, type DocumentJobStore, type DocumentWrite, type Fenced } from '../../store/documents.js';
 import type { Ending, LockedDocument } from './locked-document.js';
 
-/** The store of a scheduler that runs, and what ends its calls. */
+/** The store of a running scheduler, and the signal that aborts its calls. */
 export interface Opened<Doc> {
   readonly store: DocumentJobStore<Doc>;
   readonly signal: AbortSignal;
-  /** Locks leave a mark, so that a crash is seen. */
+  /** Locks leave a mark, by which a crash is detected. */
   readonly marks: boolean;
 }
 
-/** What a store of somebody's own throws may be anything: waiting is what one can do about it. */
+/**
+ * Turns the errors of a user's own store, which may throw anything, into transient store errors, so that the call is
+ * retried.
+ */
 export async function asked<T>(what: string, call: () => Promise<T>): Promise<T> {
   try {
     return await call();
@@ -20,7 +23,7 @@ export async function asked<T>(what: string, call: () => Promise<T>): Promise<T>
   }
 }
 
-/** In order. A store that answers nothing to a write has made it. */
+/** Makes the writes and returns their results in order. A store that returns nothing from a write has made it. */
 async function all<Doc>(
   { store, signal }: Opened<Doc>,
   writes: readonly DocumentWrite[],
@@ -39,7 +42,7 @@ type Attempt<Doc> = (
   items: readonly { readonly locked: LockedDocument<Doc>; readonly fence: Fenced }[],
 ) => Promise<boolean[]>;
 
-/** Tries each document under its likeliest precondition, and those that may have another one under that. */
+/** Tries each document under its likeliest precondition, then those that did not match under their next one. */
 async function underAnyFence<Doc>(
   helds: readonly LockedDocument<Doc>[],
   attempt: Attempt<Doc>,
@@ -58,7 +61,7 @@ async function underAnyFence<Doc>(
   return answers;
 }
 
-/** Writes how runs have ended; false for those whose document somebody else has, or has changed. */
+/** Writes the outcomes of runs. Returns false for documents that another process has, or that were changed. */
 export async function writeEndings<Doc>(
   opened: Opened<Doc>,
   endings: readonly {
@@ -78,7 +81,7 @@ export async function writeEndings<Doc>(
   );
 }
 
-/** Moves the ends of locks. */
+/** Moves the ends of locks to `until`. Returns false for documents that another process has. */
 export async function extendLocks<Doc>(
   opened: Opened<Doc>,
   helds: readonly LockedDocument<Doc>[],

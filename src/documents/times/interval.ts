@@ -3,19 +3,19 @@ import { show } from '../../core/options.js';
 import { parseCron, type CronTimes } from '../../time/cron.js';
 import { toMs } from '../../time/duration.js';
 
-/** When a document recurs: by the calendar, or after a fixed time. */
+/** How a document recurs: by the calendar, or at a fixed interval. */
 export interface Interval {
-  /** Its times; those of a fixed distance are counted from the anchor. */
+  /** Returns the run times. Those of a fixed interval are counted from the anchor. */
   readonly from: (anchor: Date) => CronTimes;
 }
 
 const ZONE = /^(?:CRON_TZ|TZ)=(?<zone>\S+)\s+(?<rest>.+)$/su;
 const EVERY = /^@every\s+(?<duration>.+)$/isu;
 
-/** The last instant that a date can hold. */
+/** The latest time that a Date can hold. */
 const END_OF_TIME = 8_640_000_000_000_000;
 
-/** Elapsed time: clock changes mean nothing to it. */
+/** Counts elapsed time, so daylight-saving changes do not affect it. */
 function everyFrom(text: string, timezone: string, ms: number, anchor: Date): CronTimes {
   return {
     text,
@@ -28,7 +28,7 @@ function everyFrom(text: string, timezone: string, ms: number, anchor: Date): Cr
   };
 }
 
-/** Reads a document's interval; refuses a wrong one, and one that can never be due, with the reason. */
+/** Parses a document's interval. Throws an OptionError with the reason if it is invalid or can never be due. */
 export function parseInterval(where: string, text: unknown, timezone: string): Interval {
   if (typeof text !== 'string')
     throw new OptionError(
@@ -44,7 +44,7 @@ export function parseInterval(where: string, text: unknown, timezone: string): I
 
 const MOST_KNOWN = 1_000;
 
-/** Intervals that were read before: documents share them, and reading one takes longer than using it. */
+/** Caches parsed intervals: documents share them, and parsing one takes longer than using it. Cleared when full. */
 export class Intervals {
   readonly #known = new Map<string, Interval>();
 

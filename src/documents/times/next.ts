@@ -3,21 +3,21 @@ import type { CronTimes } from '../../time/cron.js';
 import { isTooLate, runAfterAny, type Attention, type NextRun } from '../../time/recurrence.js';
 import type { Interval } from './interval.js';
 
-/** What becomes of runs that nobody started in time; `seed`: as mongodb-cron computes it. */
+/** What happens to runs that no scheduler started in time. `seed`: the next run is computed as in mongodb-cron. */
 export type DocumentMissedPolicy = MissedPolicy | 'seed';
 export const MISSED: readonly DocumentMissedPolicy[] = ['once', 'skip', 'all', 'seed'];
 
-/** All that the next run of a recurring document follows from. */
+/** Everything that determines the next run of a recurring document. */
 export interface Plan {
   readonly interval: Interval;
-  /** The time that the present run stands for. */
+  /** The scheduled time that the current run stands for. */
   readonly slot: Date;
   readonly repeatUntil?: Date | undefined;
   readonly missed: DocumentMissedPolicy;
   readonly reprocessMs: number;
 }
 
-/** The run after the present one, which ended at `now`. */
+/** Returns the run after the current one, which ended at `now`. */
 export function nextRun(plan: Plan, now: Date): NextRun {
   const { slot, missed, reprocessMs, interval, repeatUntil } = plan;
   const from = new Date(slot.getTime() + reprocessMs);
@@ -25,13 +25,16 @@ export function nextRun(plan: Plan, now: Date): NextRun {
   return runAfterAny({ cron: interval.from(slot), repeatUntil, missed }, from, now);
 }
 
-/** The bound is looked at before the time is moved to the present: an overdue document runs again at once, and past it. */
+/**
+ * Checks `repeatUntil` before moving an overdue time to the present. An overdue document therefore runs again at once,
+ * even past `repeatUntil`.
+ */
 function seedNext(times: CronTimes, from: Date, repeatUntil: Date | undefined, now: Date): Date | null {
   const next = times.next(from);
   if (next === null || (repeatUntil !== undefined && next > repeatUntil)) return null;
   return next < now ? now : next;
 }
 
-/** True where this run is too late to be started at all. */
+/** True if this run is too late to start at all. */
 export const isSkipped = ({ interval, slot, missed }: Plan, now: Date, attention: Attention): boolean =>
   missed === 'skip' && isTooLate({ cron: interval.from(slot), missed }, slot, now, attention);

@@ -2,16 +2,20 @@ import { systemClock, type Clock } from '../../core/clock.js';
 import { ServerClock } from '../../core/server-clock.js';
 import type { DocumentJobStore } from '../../store/documents.js';
 
-/** Whose time it is, and how it is kept right. */
+/** The clock of a scheduler, and how its estimate of the store's time is kept current. */
 export interface Time {
   readonly clock: Clock;
+  /** Reads the store's time again if the estimate is older than a minute. */
   readonly refresh: () => Promise<void>;
 }
 
 const CLOCK_AGE_MS = 60_000;
 const nothing = (): Promise<void> => Promise.resolve();
 
-/** The clock that was given, the store's own, an estimate of the one that it tells, or the process's. */
+/**
+ * Returns the given clock, else the store's own, else an estimate of the time that the store reports, else the
+ * process's clock.
+ */
 export function timeOf(store: DocumentJobStore<never>, given: Clock | undefined): Time {
   const clock = given ?? store.clock;
   if (clock !== undefined) return { clock, refresh: nothing };

@@ -20,40 +20,40 @@ export interface ClaimLoopOptions<W extends Work> {
   readonly heartbeatMs: number;
   readonly self: () => Instance;
   readonly mint: () => string;
-  /** False while nothing may be claimed: no lease, too many abandoned handlers, outcomes piling up. */
+  /** False while nothing may be claimed: no lease, too many abandoned handlers, or too many unrecorded outcomes. */
   readonly mayClaim: () => boolean;
   readonly names: () => readonly string[];
-  /** Look also where no name is run here just now: the look itself may say that one is to be run. */
+  /** Peek even if no name is run here now: the peek may show that a definition has come into force. */
   readonly looksAnyway: boolean;
-  /** Shortest and longest wait between two looks; adaptive in between. */
+  /** Shortest and longest wait between two polls. The wait doubles while nothing is found. */
   readonly pollMs: () => { readonly min: number; readonly max: number };
   readonly start: () => void;
-  /** Claimed, but not to be run any more. */
+  /** Hands back work that was claimed but may no longer run. */
   readonly release: (works: readonly W[]) => void;
   readonly observed: (cluster: Cluster, summary?: DueSummary) => void;
-  /** `busy`: claims come back full. `idle`: about to wait; resolves when wake-ups are being listened to. */
+  /** `busy`: more is due than was claimed. `idle`: the loop is about to wait; resolves once wake-ups are received. */
   readonly mood: (mood: 'busy' | 'idle') => Promise<void>;
   readonly error: (error: unknown) => void;
 }
 
 export interface ClaimCounters {
   claims: number;
-  /** Claims that lost everything they tried to take to others. */
+  /** Claims that lost everything they tried to take to other instances. */
   empty: number;
-  /** Claims that lost some of it. */
+  /** Claims that lost part of it. */
   short: number;
 }
 
 const FIRST_WAIT_MS = 100;
 const LONGEST_WAIT_MS = 2_000;
-/** Wait before asking again for work that others got first. */
+/** The longest wait before claiming again when other instances were faster. */
 const CONTENDED_MS = 10;
-/** More wake-ups than this at once say no more than that there is work. */
+/** Hints kept for the next claim. Beyond this many, a wake-up only means that there is work. */
 const MOST_HINTS = 4;
 
 /**
- * The loop: claim what there is room for, start it, and wait. Only one claim is ever under way in an instance.
- * A wake-up shortens the wait; the poll finds everything, wake-up or not.
+ * The claim loop: claim what there is room for, start it, and wait. An engine runs one claim at a time. A wake-up
+ * shortens the wait; polling finds all work even if every wake-up is lost.
  */
 export class ClaimLoop<W extends Work = Work> {
   readonly counters: ClaimCounters = { claims: 0, empty: 0, short: 0 };
@@ -62,37 +62,37 @@ export class ClaimLoop<W extends Work = Work> {
   #lastContactAt = -Infinity;
   #lookedAt = -Infinity;
   #stepAt: number | undefined;
-  /** Names that were due at the last look. */
+  /** Names with work due at the last peek. */
   #due: ReadonlySet<string> = new Set();
-  /** More may be due than was taken. */
+  /** More may be due than was claimed, so a free slot is a reason to claim. */
   #hungry = true;
   #idlePollMs = 0;
   #hints: Hint[] = [];
-  /** The token of the claim under way, until it is known what it took. */
+  /** The token of the claim in progress, until it is known what it took. */
   #claiming: string | undefined;
-  /** Monotonic time of the last claim whose answer was lost. */
+  /** Monotonic time of the last claim, or reserved insert, whose response was lost; -Infinity if there is none. */
   suspectAt: number = -Infinity;
 
   constructor(options: ClaimLoopOptions<W>) {
     this.#options = options;
   }
 
-  /** Monotonic time of the last answer from the store. */
+  /** Monotonic time of the last response to a peek or a claim. */
   get lastContactAt(): number {
     return this.#lastContactAt;
   }
 
-  /** True where the last look found nothing of this name to be due or paused: new work of it need not queue. */
+  /** True if no due work is left over and the name is not paused, as of the last peek. New work need not queue then. */
   quiet(name: string): boolean {
     return !this.#hungry && !this.#due.has(name) && this.#cluster?.paused.has(name) === false;
   }
 
-  /** A wake-up that names its job. */
+  /** Records the job that a wake-up named, for the next claim. */
   hint(hint: Hint): void {
     if (this.#hints.length < MOST_HINTS) this.#hints.push(hint);
   }
 
-  /** There is slots' room: a reason to claim only where more was due than could be taken. */
+  /** Slots became free. Wakes the loop only if more was due than could be claimed. */
   room(): void {
     if (this.#hungry) this.#options.wake.notify();
   }
@@ -105,7 +105,7 @@ export class ClaimLoop<W extends Work = Work> {
     return this.#cluster;
   }
 
-  /** Milliseconds since the step under way was begun; 0 while the loop waits. */
+  /** Milliseconds since the current step began; 0 while the loop waits. */
   get stepMs(): number {
     return this.#stepAt === undefined ? 0 : this.#options.clock.monotonic() - this.#stepAt;
   }
@@ -132,22 +132,22 @@ export class ClaimLoop<W extends Work = Work> {
     }
   }
 
-  /** A claim where there is reason to expect work, a look where there is none; answers how long to wait afterwards. */
+  /** Claims if there is reason to expect work, otherwise peeks. Returns how long to wait afterwards. */
   async #step(reason: Reason, stop: AbortSignal): Promise<number> {
     const { clock, lanes, mayClaim, self, mood, names, looksAnyway, pollMs } = this.#options;
     if (!mayClaim()) return LONGEST_WAIT_MS;
-    // Nothing is run here: whoever gives a name its handler says so.
+    // No handlers here: `notify` wakes the loop when one is added.
     if (!looksAnyway && names().length === 0) return pollMs().max;
-    // Even under a standing backlog: what only a look finds (work written by hand, dead instances) must not wait.
+    // Peek even under a standing backlog: only a peek finds hand-written work and dead instances.
     if (reason === 'timer' || clock.monotonic() - this.#lookedAt > pollMs().max) {
-      // Listen first, then look: what comes in between is heard.
+      // Listen before peeking, so that nothing due in between is missed.
       if (reason === 'timer') await mood('idle');
       const waitMs = await this.#untilDue();
       if (waitMs > 0) return waitMs;
     }
     const request = lanes.request(this.#cluster, self(), this.#due);
     if (request === null) {
-      // Only a look tells which definitions are in force now, and, without a poll, which names were paused.
+      // Only a peek tells which definitions are in force and, if there is no polling, which names are paused.
       if (pollMs().max === Infinity || names().length === 0) await this.#untilDue();
       this.#hungry = true;
       return pollMs().max;
@@ -161,7 +161,7 @@ export class ClaimLoop<W extends Work = Work> {
     }
     await mood('idle');
     const waitMs = await this.#untilDue();
-    // Due, yet not to be had a moment ago: somebody else is at it.
+    // Work is due, but the claim got none: other instances are claiming it.
     return waitMs === 0 && answer.jobs.length === 0 ? CONTENDED_MS : waitMs;
   }
 
@@ -175,7 +175,7 @@ export class ClaimLoop<W extends Work = Work> {
       const answer = await this.#send({ instance, token, heartbeatMs, hints, ...request }, stop);
       this.#count(answer);
       this.#saw(answer.cluster);
-      // The lease may have been lost, or the end have come, while the claim was under way.
+      // The lease may have been lost, or the engine stopped, during the claim.
       const over = stop.aborted || !mayClaim() || self().life !== instance.life;
       const mayRun = ({ name }: Work): boolean => !over && !answer.cluster.paused.has(name);
       release(answer.jobs.filter((job) => !mayRun(job)));
@@ -187,7 +187,7 @@ export class ClaimLoop<W extends Work = Work> {
     }
   }
 
-  /** A claim whose answer was lost may have taken work: what its token holds is asked for until that is known. */
+  /** A claim whose response was lost may have taken work. Asks what its token holds until the store answers. */
   async #send(request: ClaimRequest, stop: AbortSignal): Promise<ClaimAnswer<W>> {
     const { store, clock, error } = this.#options;
     try {
@@ -214,7 +214,7 @@ export class ClaimLoop<W extends Work = Work> {
     if (jobs.length < asked) this.counters[jobs.length === 0 ? 'empty' : 'short'] += 1;
   }
 
-  /** Asks what is due next, and answers how long that is away; 0 where something is due and there is room for it. */
+  /** Peeks, and returns how long to wait for the next due time or poll; 0 if work is due and there is room for it. */
   async #untilDue(): Promise<number> {
     const { store, clock, names, pollMs, lanes } = this.#options;
     const summary = await store.peek(names());
@@ -224,7 +224,7 @@ export class ClaimLoop<W extends Work = Work> {
     const pending = [...summary.nextDue].filter(([name]) => !summary.cluster.paused.has(name));
     const isDue = ([, at]: readonly [string, Date]): boolean => at.getTime() <= now;
     this.#due = new Set(pending.filter(isDue).map(([name]) => name));
-    // A slot that becomes free matters to what is due, and to what may fall due while its name has no room.
+    // A freed slot matters to work that is due, and to work that may become due while its name has no room.
     this.#hungry = pending.some((entry) => isDue(entry) || !lanes.hasRoom(entry[0]));
     const waits = pending.filter(([name]) => lanes.hasRoom(name)).map(([, at]) => at.getTime() - now);
     const resumesIn = (summary.cluster.resumeAt?.getTime() ?? Infinity) - now;

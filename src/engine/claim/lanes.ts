@@ -2,12 +2,12 @@ import type { Work } from '../../core/records/work.js';
 import type { Cluster, Instance, NameLimit } from '../../store/port.js';
 import { HORIZON_MS, Prefetch } from './prefetch.js';
 
-/** More names than this are claimed by turns. */
+/** The most names in one claim; further names take turns. */
 const NAMES_PER_CLAIM = 32;
-/** Slots that are about to be free while short work runs. */
+/** How many busy slots count as free while only short work runs. */
 const TURNOVER = 5;
 
-/** All slots of an instance, over all kinds of work. */
+/** The slots of an instance, shared by all kinds of work. */
 export class Slots {
   readonly total: number;
   running = 0;
@@ -21,19 +21,19 @@ export class Slots {
   }
 }
 
-/** How long claimed work waits for a slot before it goes back: several times what a buffer should take. */
+/** How long claimed work waits for a slot before it is handed back: four times what a buffer should take. */
 const LONGEST_WAIT_MS = 4 * HORIZON_MS;
 
-/** What a lane needs to know of a name. */
+/** The settings of one name. */
 export interface LaneOptions {
   readonly concurrency: number;
-  /** False: nothing of it is claimed before there is a slot for it. */
+  /** If false, work of this name is claimed only for free slots. Default: true. */
   readonly ahead?: boolean;
 }
 
 interface Waiting<W> {
   readonly work: W;
-  /** When it was claimed, by the monotonic clock. */
+  /** Monotonic time of the claim. */
   readonly since: number;
 }
 
@@ -52,10 +52,10 @@ export interface LaneRequest {
 }
 
 /**
- * The slots of one instance, a lane per name.
- * - Says what to claim: free slots, plus what is worth taking ahead; names without room are left out.
- * - Holds what was taken ahead, and gives it out by turns, so that no name starves another.
- * - Gives up what has waited too long, or is no longer worth holding, so that other instances can run it.
+ * The slots of one engine, with one lane per name. Duties:
+ * - decide what to claim: the free slots, plus what is worth prefetching; names without room are left out;
+ * - buffer prefetched work and hand it out in turns, so that no name starves another;
+ * - give up work that has waited too long or is no longer worth holding, so that other instances can run it.
  */
 export class Lanes<W extends Work = Work> {
   readonly #lanes = new Map<string, Lane<W>>();
@@ -64,13 +64,13 @@ export class Lanes<W extends Work = Work> {
   #running = 0;
   #turn = 0;
 
-  /** `shared`: the slots of the whole instance, of which these are a part. */
+  /** `shared` are the slots of the whole instance, across all kinds of work. */
   constructor(slots: number, shared: Slots = new Slots(slots)) {
     this.#slots = slots;
     this.#shared = shared;
   }
 
-  /** Takes over the present definitions; names that are not among them are neither claimed nor started any more. */
+  /** Applies the current definitions. Names that are not among them are no longer claimed or started. */
   define(workers: ReadonlyMap<string, LaneOptions>): void {
     for (const lane of this.#lanes.values()) if (!workers.has(lane.name)) lane.concurrency = 0;
     for (const [name, { concurrency, ahead: mayTakeAhead = true }] of workers) {
@@ -89,13 +89,13 @@ export class Lanes<W extends Work = Work> {
     return count;
   }
 
-  /** True where a job of this name could be taken now. */
+  /** True if it is worth claiming work of this name now. */
   hasRoom(name: string): boolean {
     const lane = this.#lanes.get(name);
     return lane !== undefined && wants(lane, this.#room());
   }
 
-  /** Names with room: those known to be due first, the others in their turn. Null where nothing is worth a claim. */
+  /** What to claim: names with room, those known to be due first, the rest in turn. Null if no claim is worthwhile. */
   request(
     cluster: Cluster | undefined,
     self: Instance,
@@ -116,7 +116,7 @@ export class Lanes<W extends Work = Work> {
     return total === 0 ? null : { limits, total };
   }
 
-  /** Slots that nothing waits for yet, plus what all slots together get done within the horizon of prefetch. */
+  /** Free slots that no buffered work can fill, plus what all slots together get done within the prefetch horizon. */
   #worthTaking(free: number): number {
     const lanes = [...this.#lanes.values()];
     const startable = lanes.reduce((sum, lane) => sum + Math.min(lane.buffer.length, freeIn(lane, free)), 0);
@@ -125,8 +125,8 @@ export class Lanes<W extends Work = Work> {
   }
 
   /**
-   * Free slots. Where short work keeps all of them busy, a few count as free: otherwise its own buffer would refill
-   * them for ever, and no other name would get a turn.
+   * The number of free slots. If short work keeps all of them busy, a few count as free: otherwise its own buffer would
+   * refill them forever, and no other name would get a turn.
    */
   #room(): number {
     const free = this.#free;
@@ -140,19 +140,19 @@ export class Lanes<W extends Work = Work> {
     return Math.min(this.#slots - this.#running, this.#shared.free);
   }
 
-  /** `now`: by the monotonic clock. */
+  /** Buffers claimed work. `now` is monotonic time. */
   accept(works: readonly W[], now: number): void {
     for (const work of works) this.#lanes.get(work.name)?.buffer.push({ work, since: now });
   }
 
   /**
-   * Takes out what has waited for too long, and what is no longer worth holding since its name turned out to be long.
-   * A name of which something had to go back takes nothing ahead for a while.
+   * Removes and returns work that has waited too long, or is no longer worth holding because runs of its name turned
+   * out to be long. Such a name prefetches nothing until its runs are short again.
    */
   aged(now: number): readonly W[] {
     return [...this.#lanes.values()].flatMap((lane) => {
       const worth = freeIn(lane, this.#free) + aheadOf(lane);
-      // One that has just come may get a slot at any moment, whatever the average says.
+      // Work that has just arrived may still get a slot at any moment, so it stays for the horizon at least.
       const limitMs = (at: number): number => (at < worth ? LONGEST_WAIT_MS : HORIZON_MS);
       const isAged = ({ since }: Waiting<W>, at: number): boolean => now - since >= limitMs(at);
       const back = lane.buffer.filter(isAged);
@@ -163,7 +163,7 @@ export class Lanes<W extends Work = Work> {
     });
   }
 
-  /** The next buffered work that may start, or undefined. */
+  /** Takes a slot for the next buffered work that may start, and returns that work; undefined if there is none. */
   next(): W | undefined {
     if (this.#free <= 0) return undefined;
     for (const lane of this.#inTurn()) {
@@ -177,7 +177,7 @@ export class Lanes<W extends Work = Work> {
     return undefined;
   }
 
-  /** Takes a slot for work that is not there yet; false where none is free, or other work waits for it. */
+  /** Takes a slot for work that is about to be stored. Returns false if no slot is free or other work waits for it. */
   reserve(name: string): boolean {
     const lane = this.#lanes.get(name);
     if (lane === undefined || lane.buffer.length > 0) return false;
@@ -192,7 +192,7 @@ export class Lanes<W extends Work = Work> {
     this.#shared.running += 1;
   }
 
-  /** The work for which a slot was reserved did not come. */
+  /** Gives a slot back, without learning from a run. */
   free(name: string): void {
     const lane = this.#lanes.get(name);
     if (lane === undefined) return;
@@ -201,7 +201,7 @@ export class Lanes<W extends Work = Work> {
     this.#shared.running -= 1;
   }
 
-  /** A slot is free again; answers whether a claim for its name is worth while now. */
+  /** Gives a slot back after a run. Returns whether a claim for its name is worthwhile now. */
   done(name: string, durationMs: number): boolean {
     const lane = this.#lanes.get(name);
     if (lane === undefined) return false;
@@ -210,7 +210,7 @@ export class Lanes<W extends Work = Work> {
     return wants(lane, this.#room());
   }
 
-  /** Takes one piece out of its buffer; false where it has started already. */
+  /** Removes work from its buffer. Returns false if it is no longer there, because it has started. */
   take(work: W): boolean {
     const buffer = this.#lanes.get(work.name)?.buffer ?? [];
     const at = buffer.findIndex((other) => other.work.id === work.id);
@@ -222,12 +222,12 @@ export class Lanes<W extends Work = Work> {
     return [...this.#lanes.values()].flatMap((lane) => lane.buffer.map(({ work }) => work));
   }
 
-  /** Empties the buffers, or the one of a name. */
+  /** Empties all buffers, or that of one name, and returns the work. */
   drain(name?: string): readonly W[] {
     return this.#drain((lane) => name === undefined || lane.name === name);
   }
 
-  /** Empties the buffers of names that are not run here any more. */
+  /** Empties the buffers of names that are no longer run here, and returns the work. */
   drainUndefined(): readonly W[] {
     return this.#drain((lane) => lane.concurrency === 0);
   }
@@ -244,7 +244,7 @@ export class Lanes<W extends Work = Work> {
   }
 }
 
-/** How much of a name is worth taking ahead, where at most `most` of it can run at once. */
+/** How much of a name is worth prefetching if at most `most` of it can run at once. */
 const aheadOf = (lane: Lane<Work>, most: number = lane.concurrency): number =>
   lane.mayTakeAhead ? lane.prefetch.ahead(most) : 0;
 
@@ -254,14 +254,14 @@ const freeIn = (lane: Lane<Work>, free: number): number =>
 const room = (lane: Lane<Work>, free: number): number =>
   Math.max(0, freeIn(lane, free) + aheadOf(lane) - lane.buffer.length);
 
-/** Worth a claim: a slot would stand empty, or half of what was taken ahead is used. */
+/** True if a claim is worthwhile: a slot would stay empty, or at least half of the prefetched work is used up. */
 function wants(lane: Lane<Work>, free: number): boolean {
   if (room(lane, free) === 0) return false;
   if (lane.buffer.length < freeIn(lane, free)) return true;
   return lane.buffer.length <= aheadOf(lane) / 2;
 }
 
-/** This instance's place among the live ones that run the name. Alone: the first of one. */
+/** This instance's place among the live instances that run the name; the first of one if it is alone. */
 function placeOf(name: string, cluster: Cluster | undefined, self: Instance): { rank: number; of: number } {
   const peers = (cluster?.instances ?? [])
     .filter((peer) => !peer.dead && peer.leftMs > 0 && peer.names.includes(name))

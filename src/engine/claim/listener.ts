@@ -7,40 +7,40 @@ export interface ListenerOptions {
   readonly error: (error: unknown) => void;
   /** Definitions, leadership or requests have changed. */
   readonly news: () => void;
-  /** Said once: only the poll finds work here, and why. */
+  /** Reports once that no wake-ups are available, and why: only polling finds work. */
   readonly unavailable: (reason: string) => void;
 }
 
-/** One who waits for wake-ups of its own kind. */
+/** Receives the wake-ups of one kind of work. */
 export interface WakeSubscriber {
   readonly kind: WorkKind;
   readonly wake: (hint?: Hint) => void;
   readonly cancel: () => void;
 }
 
-/** Its place at the listener: says how much it has to do. */
+/** A subscriber reports its load through this, so that the listener can close the channel while all are busy. */
 export interface WakeSubscription {
   busy(): Promise<void>;
-  /** Resolves when a wake-up from now on would be heard, or when it is known that none will be. */
+  /** Resolves once wake-ups are received, or once it is known that there will be none. */
   idle(): Promise<void>;
 }
 
-/** Listening costs the database something for every write, so while all are busy it stops: they have no use for it. */
+/** Close the channel once all subscribers have been busy this long: it costs the database something per write. */
 const BUSY_MS = 1_000;
 const REOPEN_MS = 1_000;
 const LONGEST_REOPEN_MS = 30_000;
-/** A server may be deaf for good, or so busy that it only seemed to be. */
+/** Backoff if notifications are unavailable: for good, or because the server was too busy to deliver one in time. */
 const UNHEARD_MS = 5_000;
 const LONGEST_UNHEARD_MS = 300_000;
 
-/** Listens for wake-ups while there is little to do, for everybody who waits in this instance. */
+/** Receives wake-ups for all engines of this instance, and closes the channel while all of them are busy. */
 export class Listener {
   readonly #options: ListenerOptions;
   readonly #waiting: WakeSubscriber[] = [];
   readonly #busySince = new Map<WakeSubscriber, number>();
   #watch: Watch | undefined;
   #opening: Promise<void> | undefined;
-  /** Set after a failure: until then no channel is opened. */
+  /** Set after a failure; no channel is opened until it fires. */
   #reopening: Timer | undefined;
   #failures = 0;
   #unheardTimes = 0;
@@ -78,7 +78,7 @@ export class Listener {
 
   #idle(waiting: WakeSubscriber): Promise<void> {
     this.#busySince.delete(waiting);
-    // Whoever comes while it is being opened waits for the same opening.
+    // Concurrent calls wait for the same attempt to open.
     this.#opening ??= this.#open().finally(() => (this.#opening = undefined));
     return this.#opening;
   }
@@ -101,7 +101,7 @@ export class Listener {
           this.#broken(problem);
         },
       });
-      // It broke while it was being opened: what came back is dead, and its successor is under way.
+      // The channel broke while it was being opened: this one is dead, and the next one is already scheduled.
       if (broken.signal.aborted) {
         if ('close' in watch) await watch.close();
       } else if ('unavailable' in watch) this.#unheard(watch.unavailable);
@@ -131,11 +131,11 @@ export class Listener {
   #broken(problem: unknown): void {
     this.#watch = undefined;
     this.#failed(problem);
-    // What was missed while nobody listened is found by a look.
+    // A peek finds what was missed while the channel was down.
     this.#wakeAll();
   }
 
-  /** Nobody waits for the next try: it takes a while to know that nothing is heard. */
+  /** Retries in the background, since finding out that no notification arrives takes a while. */
   #unheard(reason: string): void {
     if (!this.#unavailable) this.#options.unavailable(reason);
     this.#unavailable = true;
@@ -151,7 +151,7 @@ export class Listener {
     });
   }
 
-  /** A look opens the next channel, and the poll may be as rare as once an hour: so they are woken for it. */
+  /** The next peek opens the channel again. Polls may be an hour apart, so a timer wakes the subscribers for it. */
   #failed(problem: unknown): void {
     const { clock, error } = this.#options;
     error(problem);

@@ -1,13 +1,13 @@
-/** Work is taken ahead only where handlers are shorter than this. */
+/** Work is prefetched only if handlers take no longer than this on average. */
 const SHORT_MS = 50;
-/** Buffered work should be done within about this time. */
+/** Prefetched work should be done within about this time. */
 export const HORIZON_MS = 250;
-/** The most that is taken ahead. */
+/** The most work of one name to prefetch. */
 export const MOST_AHEAD = 500;
-/** How fast the average follows: the last ten or so runs decide. */
+/** The weight of the latest run: the average covers about the last ten runs. */
 const WEIGHT = 0.1;
 
-/** How much to take ahead of the free slots, learned from how long handlers take. */
+/** Decides how much to claim beyond the free slots, from the average duration of handlers. */
 export class Prefetch {
   #averageMs: number | undefined;
 
@@ -16,12 +16,12 @@ export class Prefetch {
       this.#averageMs === undefined ? durationMs : this.#averageMs + WEIGHT * (durationMs - this.#averageMs);
   }
 
-  /** What was taken ahead did not get its turn in time, so the average was wrong: short runs have to restore it. */
+  /** Prefetched work was not started in time, so the average was wrong. Prefetching resumes after enough short runs. */
   turnedOutLong(): void {
     this.#averageMs = Math.max(this.#averageMs ?? 0, 2 * SHORT_MS);
   }
 
-  /** Nothing until the first run: a process that dies at once takes only what it was running with it. */
+  /** Returns 0 until the first run has ended, so that a process that dies at once holds only the work it runs. */
   ahead(concurrency: number): number {
     const average = this.#averageMs;
     if (average === undefined || average > SHORT_MS) return 0;

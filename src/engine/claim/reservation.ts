@@ -3,12 +3,12 @@ import type { Work } from '../../core/records/work.js';
 import type { Claimant, Instance } from '../../store/port.js';
 import type { LeaseKeeper } from '../lease/lease-keeper.js';
 
-/** A slot for work that is about to be stored as claimed already. Either end of it gives the slot back. */
+/** A slot for work that is about to be inserted as already claimed. Call either `fulfil` or `cancel`. */
 export interface Reservation<W extends Work> {
   readonly claim: Claimant;
-  /** It was stored: it runs, unless its name is paused or the instance is ending; then it goes back. */
+  /** The work was stored. Runs it, or hands it back if its name is paused, the lease is lost or the engine stops. */
   fulfil(work: W): void;
-  /** It was not stored, or nobody knows. */
+  /** The work was not stored, or the outcome of the insert is unknown. */
   cancel(stored: 'not' | 'unknown'): void;
 }
 
@@ -21,12 +21,12 @@ export interface ReservationsOptions<W extends Work> {
   readonly run: (work: W) => void;
   readonly release: (work: W) => void;
   readonly giveSlotBack: (name: string) => void;
-  /** The store may hold work for this instance of which nobody here knows. */
+  /** The store may hold work for this instance that it does not know of. */
   readonly suspect: () => void;
   readonly error: (error: unknown) => void;
 }
 
-/** Work that is being stored for a slot of this instance, from the promise of the slot until it runs or goes back. */
+/** Work that is being inserted for a reserved slot, until it runs or is handed back. */
 export class Reservations<W extends Work> {
   readonly #options: ReservationsOptions<W>;
   readonly #open = new Map<string, Promise<void>>();
@@ -39,16 +39,16 @@ export class Reservations<W extends Work> {
     return this.#open.keys();
   }
 
-  /** Until everything that is being stored now runs or has gone back. */
+  /** Resolves once everything being inserted now runs or has been handed back. */
   async ended(): Promise<void> {
     await Promise.all(this.#open.values());
   }
 
-  /** For a slot that the caller has taken. */
+  /** The caller must have taken a slot for the work. */
   open(name: string, id: string): Reservation<W> {
     const { clock, keeper, heartbeatMs, giveSlotBack, suspect } = this.#options;
     const claim = { instance: keeper.self, token: keeper.mint(), heartbeatMs };
-    // Asked beside the insert, so it costs no time: a pause that was made before this call is seen.
+    // Read in parallel to the insert, so it adds no latency. It sees any pause made before this call.
     const paused = this.#isPaused(name);
     let resolve = (): void => undefined;
     this.#open.set(id, new Promise<void>((ended) => (resolve = ended)));
@@ -82,7 +82,7 @@ export class Reservations<W extends Work> {
   async #start(work: W, instance: Instance, paused: Promise<boolean>): Promise<void> {
     const { keeper, stop, run, release, giveSlotBack } = this.#options;
     const mayNot = await paused;
-    // Whoever asked for it has the answer before the handler begins.
+    // Let the call that enqueued it return before the handler starts.
     await new Promise((resolve) => setImmediate(resolve));
     if (mayNot || stop.aborted || !keeper.held || keeper.self.life !== instance.life) {
       release(work);

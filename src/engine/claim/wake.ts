@@ -4,8 +4,8 @@ import type { Clock, Timer } from '../../core/clock.js';
 export type Reason = 'notified' | 'timer' | 'stopped';
 
 /**
- * One waiter, any number of callers. A notification that comes while nobody waits is kept, so none is lost; there is
- * no debounce, so a steady trickle can postpone nothing.
+ * Wakes one waiter; any number of callers may notify it. A notification without a waiter is kept for the next wait, so
+ * none is lost. There is no debounce, so a steady stream of notifications postpones nothing.
  */
 export class Wake {
   readonly #clock: Clock;
@@ -21,7 +21,7 @@ export class Wake {
     else this.#end('notified');
   }
 
-  /** Forgets what came while nobody waited: whoever is about to look needs no reason to. */
+  /** Drops a kept notification, for a caller that is about to check for work anyway. */
   clear(): void {
     this.#pending = false;
   }

@@ -11,14 +11,14 @@ export interface InstanceContextOptions {
   readonly concurrency: number;
   readonly leaseMs: number;
   readonly log: Logger;
-  /** What the instance says of itself with each renewal. */
+  /** What the instance advertises with each renewal. */
   readonly describe: () => Pick<Registration, 'names' | 'policies' | 'tasks' | 'capacity'>;
   readonly error: (error: unknown, where: string) => void;
 }
 
-/** One who lives with the instance's lease. */
+/** Reacts to changes of the instance's lease and of its slots. */
 export interface LeaseListener {
-  /** A slot of the instance is free that was not. */
+  /** A slot of the instance became free. */
   slotFreed(): void;
   leaseLost(reason: string): void;
   leaseRegained(): void;
@@ -28,8 +28,8 @@ export interface LeaseListener {
 }
 
 /**
- * What the engines of one instance share: its lease, its ear for wake-ups and its slots. Liveness belongs to the
- * instance, so all its work lives and dies with one small lease.
+ * What the engines of one instance share: its lease, its listener for wake-ups and its slots. The lease belongs to the
+ * instance, not to single jobs, so one small renewal keeps all its work.
  */
 export class InstanceContext {
   readonly keeper: LeaseKeeper;
@@ -78,7 +78,7 @@ export class InstanceContext {
     return this.keeper.self;
   }
 
-  /** Monotonic time of the last renewal that was answered. */
+  /** Monotonic time of the last successful renewal. */
   get lastRenewalAt(): number {
     return this.#lastRenewalAt;
   }
@@ -87,7 +87,7 @@ export class InstanceContext {
     this.#crew.push(crew);
   }
 
-  /** One of the crew has given a slot back: others may have waited for it. */
+  /** A listener has given back the only free slot: the others may be waiting for it. */
   freed(by: LeaseListener): void {
     if (this.slots.free !== 1) return;
     for (const one of this.#crew) if (one !== by) one.slotFreed();
@@ -98,7 +98,7 @@ export class InstanceContext {
     this.#lastRenewalAt = this.#clock.monotonic();
   }
 
-  /** After everybody else has ended. */
+  /** Call this after all engines have stopped. */
   async stop(): Promise<void> {
     await Promise.all([this.listener.close(), this.keeper.stop()]);
   }

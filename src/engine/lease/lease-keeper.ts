@@ -10,9 +10,9 @@ export interface LeaseKeeperOptions {
   readonly clock: Clock;
   readonly instanceId: string;
   readonly leaseMs: number;
-  /** What this instance runs, asked at each renewal. */
+  /** What this instance runs. Called at each renewal. */
   readonly describe: () => Pick<Registration, 'names' | 'policies' | 'tasks' | 'capacity'>;
-  /** The lease is gone, or could not be renewed in time: stop everything that runs under it. */
+  /** The lease was taken over, or not renewed in time. Abort everything that runs under it. */
   readonly lost: (reason: string) => void;
   /** A lease is valid again. */
   readonly regained: () => void;
@@ -20,9 +20,9 @@ export interface LeaseKeeperOptions {
   readonly error: (error: unknown) => void;
 }
 
-/** Short enough that two renewals may fail before the lease ends. */
+/** Two renewals can fail before the lease ends. */
 const renewEvery = (leaseMs: number): number => leaseMs / 3;
-/** A failed renewal is tried again this soon: faster than others declare an instance dead whose lease has ended. */
+/** A failed renewal is retried this soon: before other instances declare this one dead. */
 const RETRY_MS = 500;
 const retryAfter = (leaseMs: number): number => Math.min(RETRY_MS, leaseMs / 10);
 
@@ -34,10 +34,11 @@ const taken = (instanceId: string, { host, pid }: Rival): TidemillError =>
   );
 
 /**
- * Keeps this instance alive in the store: one small write per interval, on a timer of its own, whatever else goes on.
+ * Keeps this instance's lease: one small write per interval, on its own timer, independent of all other work.
  *
- * States: `held` (work may be claimed) and `lost` (nothing may). held -> lost: the store says somebody fenced us, or
- * no renewal succeeded for a whole lease. lost -> held: the old lease turned out to be untouched, or a new life began.
+ * States: `held` (work may be claimed) and `lost` (no work may be claimed). held -> lost: another instance has fenced
+ * this one, or no renewal succeeded for a whole lease. lost -> held: a renewal found the old lease untouched, or a new
+ * life began.
  */
 export class LeaseKeeper {
   readonly #options: LeaseKeeperOptions;
@@ -48,7 +49,7 @@ export class LeaseKeeper {
   #deadline: Timer | undefined;
   #renewing: Promise<void> | undefined;
   readonly #stop = new AbortController();
-  /** Ends the wait for a rival; renewals go on. */
+  /** Ends the wait for a rival's lease; renewals continue. */
   readonly #hurry = new AbortController();
 
   constructor(options: LeaseKeeperOptions) {
@@ -59,17 +60,17 @@ export class LeaseKeeper {
     return { instanceId: this.#options.instanceId, life: this.#life };
   }
 
-  /** By the clock as well: in a process that was paused, answers may come before the timer that ends the lease. */
+  /** Checks the clock, too: after a pause of the process, responses may arrive before the timer that ends the lease. */
   get held(): boolean {
     return this.leftMs > 0;
   }
 
-  /** How long the lease holds at least, from now. */
+  /** Milliseconds for which the lease is valid at least. */
   get leftMs(): number {
     return this.#held ? this.#endsAt - this.#options.clock.monotonic() : 0;
   }
 
-  /** A new token; it names the life that minted it. */
+  /** Returns a new token. It begins with the life that minted it. */
   mint(): string {
     this.#token += 1;
     return `${this.#life}.${String(this.#token)}`;
@@ -80,12 +81,12 @@ export class LeaseKeeper {
     this.#renewing = this.#keep();
   }
 
-  /** Says at once what this instance runs now. */
+  /** Renews at once if the lease is held, to advertise what this instance runs now. */
   async announce(): Promise<void> {
     if (this.#held) await this.#renew();
   }
 
-  /** A start that waits for the lease of another process is not to wait any longer. */
+  /** Makes a start that waits for another process's lease fail now. */
   hurry(): void {
     this.#hurry.abort();
   }
@@ -117,8 +118,8 @@ export class LeaseKeeper {
   }
 
   /**
-   * An outage ends the leases of live processes, too: one that has the same id gets as long to renew as any other. Returns
-   * its life once it may be fenced.
+   * An outage ends the leases of live processes, too, so a rival with the same id has as long to renew as any other
+   * instance. Returns its life once it may be fenced.
    */
   async #watch({ life }: Rival, detector: FailureDetector): Promise<string | undefined> {
     const { clock, leaseMs, instanceId } = this.#options;
@@ -137,7 +138,7 @@ export class LeaseKeeper {
     return { ...this.self, ...describe(), host: hostname(), pid: process.pid, leaseMs };
   }
 
-  /** The lease counts from when its renewal was sent: the store's own end of it can only be later. */
+  /** The lease counts from when its renewal was sent, so it ends here no later than in the store. */
   #arm(sentAt: number): void {
     const { clock, leaseMs } = this.#options;
     this.#deadline?.cancel();
@@ -163,7 +164,7 @@ export class LeaseKeeper {
     }
   }
 
-  /** True where a lease is held afterwards. */
+  /** Returns true if the lease is held afterwards. */
   async #renew(): Promise<boolean> {
     const { store, clock, error } = this.#options;
     const sentAt = clock.monotonic();

@@ -1,4 +1,4 @@
-/** How the call of a handler ends, whatever its work is. */
+/** Turns the end of a handler's run into an outcome, for every kind of work. */
 import { pause, type Clock } from '../../core/clock.js';
 import { asError, CancelledError, LeaseLostError, StoppingError, TidemillError } from '../../core/errors.js';
 import type { Ended } from '../../core/meter.js';
@@ -8,7 +8,7 @@ import type { Work } from '../../core/records/work.js';
 import type { WorkStore } from '../../store/port.js';
 import type { AttemptControl } from '../work-runner.js';
 
-/** A throw after the signal aborted is the handler's answer to the signal: what counts is why it aborted. */
+/** The outcome of a handler that threw. After a cancel, a stop or a lost lease, the abort reason decides. */
 export function thrownOutcome(thrown: unknown, signal: AbortSignal): Outcome {
   if (signal.aborted) {
     if (signal.reason instanceof CancelledError) return { kind: 'cancelled' };
@@ -18,19 +18,19 @@ export function thrownOutcome(thrown: unknown, signal: AbortSignal): Outcome {
   return { kind: 'threw', error: asError(thrown) };
 }
 
-/** What the end of an attempt counts as. */
+/** How metrics count the outcome. */
 export function endOf(outcome: Outcome, isRetried: boolean): Ended {
   if ('error' in outcome) return isRetried ? 'retried' : 'failed';
   return outcome.kind === 'returned' || outcome.kind === 'recorded' ? 'completed' : outcome.kind;
 }
 
-/** What a span says of it. */
+/** How a span records the outcome. */
 export const tracedEnd = (outcome: Outcome): TracedEnd => ({
   outcome: outcome.kind,
   ...('error' in outcome ? { error: outcome.error } : {}),
 });
 
-/** Asked until the store answers, or until the lease is gone and the answer does not matter any more. */
+/** Asks who holds the work until the store answers, or until the signal aborts; after that the answer is irrelevant. */
 async function whose(
   store: Pick<WorkStore<Work, unknown>, 'held' | 'settledUnder'>,
   { lease, signal }: AttemptControl,
@@ -39,7 +39,7 @@ async function whose(
   for (let waitMs = 50; ; waitMs = Math.min(waitMs * 2, 2_000)) {
     try {
       if ((await store.held([lease]))[0] !== undefined) return 'held';
-      // Not held may also mean that somebody else has it: the transaction was lost with the lease.
+      // If it is not held, another holder may have it: the lease was lost, and the transaction with it.
       return (await store.settledUnder(lease)) ? 'settled' : 'lost';
     } catch {
       if (signal.aborted) return 'unknown';
@@ -49,8 +49,8 @@ async function whose(
 }
 
 /**
- * The handler completed its work inside a transaction: whether that was committed, only the store knows. `call` is what
- * the handler called, `outcome` what it came to otherwise.
+ * The outcome of a handler that completed its work inside a transaction. Only the store knows whether it was committed.
+ * `call` names the method that the handler called; `outcome` applies if the transaction was not committed.
  */
 export async function afterTransaction(
   store: Pick<WorkStore<Work, unknown>, 'held' | 'settledUnder'>,
@@ -59,7 +59,7 @@ export async function afterTransaction(
   { outcome, result, call }: { outcome: Outcome; result: unknown; call: string },
 ): Promise<Outcome> {
   const state = await whose(store, attempt, clock);
-  // Held may also mean that the transaction is still open: the outcome is recorded apart, where it may wait for that.
+  // If held, the transaction may still be open: such outcomes are recorded by a settler of their own, which may wait.
   if (state === 'unknown' || state === 'lost') return { kind: 'released' };
   if (state === 'settled') return { kind: 'recorded', result };
   if (outcome.kind !== 'returned') return outcome;

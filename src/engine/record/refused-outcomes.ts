@@ -6,7 +6,7 @@ import type { Settling } from '../work-runner.js';
 const FIRST_WAIT_MS = 2_000;
 const LONGEST_WAIT_MS = 60_000;
 
-/** An outcome that the database refuses, for people who look after the instance. */
+/** An outcome that the database refuses, as `health()` reports it. */
 export interface RefusedOutcome {
   readonly name: string;
   readonly id: string;
@@ -19,13 +19,14 @@ interface Entry<W extends Work> extends RefusedOutcome {
 }
 
 /**
- * Outcomes that the database refuses, by a validator, a constraint or a missing right. Each waits here between tries,
- * longer each time. The work stays held by this instance meanwhile: it neither runs again nor gets lost.
+ * Outcomes that the database refuses because of a validator, a constraint or a missing privilege. Each is retried with
+ * backoff, after 2 s at first and every minute at last. Meanwhile this instance keeps holding the work, so it neither
+ * runs again nor gets lost.
  */
 export class RefusedOutcomes<W extends Work> {
   readonly #clock: Clock;
   readonly #entries: Entry<W>[] = [];
-  /** Those that are being tried again just now. */
+  /** The outcomes being retried now. */
   #trying: readonly Entry<W>[] = [];
 
   constructor(clock: Clock) {
@@ -42,13 +43,13 @@ export class RefusedOutcomes<W extends Work> {
     return this.#entries.map(({ settling }) => settling);
   }
 
-  /** Until the first of them is to be tried again. */
+  /** Milliseconds until the next retry. */
   get waitMs(): number {
     const first = Math.min(...this.#entries.map(({ dueAt }) => dueAt));
     return Math.max(0, first - this.#clock.monotonic());
   }
 
-  /** Keeps an outcome, and answers the error that says so. */
+  /** Keeps an outcome, and returns the error to report. */
   add(settling: Settling<W>, problem: unknown): TidemillError {
     const { name, id } = settling.work;
     const tries = (settling.tries ?? 0) + 1;
@@ -62,7 +63,7 @@ export class RefusedOutcomes<W extends Work> {
     return new TidemillError('OUTCOME_REFUSED', message, { cause: problem });
   }
 
-  /** Tries those again whose time has come, or all of them. `write` puts back what is refused again. */
+  /** Retries the outcomes that are due, or `all`. `write` adds those that are refused again. */
   async retry(write: (batch: readonly Settling<W>[]) => Promise<void>, all = false): Promise<void> {
     const now = this.#clock.monotonic();
     this.#trying = this.#entries.filter(({ dueAt }) => all || dueAt <= now);

@@ -7,19 +7,19 @@ import { RefusedOutcomes, type RefusedOutcome } from './refused-outcomes.js';
 import type { Conclusion, Settling, WorkRunner } from '../work-runner.js';
 
 const BATCH = 500;
-/** While the store writes one batch, the next is made ready and sent, if it is full. */
+/** Concurrent batches. A second batch is written beside the first only if it is full. */
 const AT_ONCE = 2;
 const MOST_REFUSALS = 2;
 const FIRST_WAIT_MS = 50;
 const LONGEST_WAIT_MS = 2_000;
-/** A batch that has met trouble so often is tried in ever smaller pieces: one of its outcomes may be the cause. */
+/** After this many transient errors, a batch is tried in ever smaller pieces: one of its outcomes may be the cause. */
 const MOST_TOGETHER = 2;
-/** An outcome with which the store had trouble so often, and that it does not take while it takes others, is set aside. */
+/** After this many transient errors, an outcome that fails alone while the store takes others counts as refused. */
 const MOST_TROUBLES = 3;
-/** How often what somebody's transaction holds is tried again. */
+/** The interval between retries of outcomes whose row is locked by another transaction. */
 const ASIDE_MS = 500;
 
-/** Outcomes that are being written; what is left of them changes meanwhile. */
+/** Outcomes being written. `open` shrinks as the store takes them. */
 interface Batch<W extends Work> {
   open: readonly Settling<W>[];
   readonly begunAt: number;
@@ -29,19 +29,22 @@ export interface SettlerOptions<W extends Work, S> {
   readonly store: Pick<WorkStore<W, S>, 'settle' | 'held' | 'insertFailedRun'>;
   readonly clock: Clock;
   readonly runner: Pick<WorkRunner<W, S>, 'conclude' | 'recorded'>;
-  /** A lease was taken over before the outcome could be recorded. */
+  /** The work was taken over or removed before its outcome was recorded. */
   readonly lost: (work: W) => void;
   readonly error: (error: unknown) => void;
-  /** Called after each batch, when there is room for more outcomes. */
+  /** Called after each batch. */
   readonly drained: () => void;
 }
 
 /**
- * Records outcomes. Those of the same moment go in one command; a second one goes beside it only where a full batch
- * waits. Their order does not matter: work is claimed again only after its outcome is written. A database that does not
- * answer is asked again until it does: its own trouble never becomes a job's failure, and it alone says who holds what.
- * One that refuses a batch is asked in halves, so that only the outcome at fault is set aside. Trouble that seems to pass may be
- * an outcome's own, too: after two tries the batch goes in pieces, together with what has come meanwhile.
+ * Records outcomes.
+ * - Outcomes of the same turn of the event loop go into one command. A second command runs beside it only if a full
+ *   batch waits. Order does not matter: work is claimed again only after its outcome is written.
+ * - If the database does not answer, the command is retried until it does: a database error never becomes a job's
+ *   failure, and only the store knows who holds the work.
+ * - If the database refuses a batch, it is split in halves, so that only the faulty outcomes are kept back.
+ * - A transient error may be caused by a single outcome, too: after two failures the batch is tried in pieces, together
+ *   with outcomes that have arrived meanwhile.
  */
 export class Settler<W extends Work, S> {
   readonly #options: SettlerOptions<W, S>;
@@ -49,7 +52,7 @@ export class Settler<W extends Work, S> {
   readonly #writing = new Set<Batch<W>>();
   readonly #flushes = new Set<Promise<void>>();
   #flushing = 0;
-  /** What somebody's transaction holds is recorded when that has ended; nothing else waits for it. */
+  /** Outcomes whose row is locked by another transaction. They are retried apart, so that no other outcome waits. */
   readonly #aside: Settling<W>[] = [];
   #retrying = false;
   readonly #refused: RefusedOutcomes<W>;
@@ -61,7 +64,7 @@ export class Settler<W extends Work, S> {
     this.#refused = new RefusedOutcomes(options.clock);
   }
 
-  /** Outcomes that wait for the database. Those that it refuses are not among them. */
+  /** The number of queued or blocked outcomes, without those that the database refuses. */
   get backlog(): number {
     return this.#queue.length + this.#aside.length;
   }
@@ -83,11 +86,11 @@ export class Settler<W extends Work, S> {
     if (this.#flushing < (this.#queue.length < BATCH ? 1 : AT_ONCE)) this.#start();
   }
 
-  /** Resolves when everything is recorded, or given up after `limitMs`; answers how many were not. */
+  /** Waits until everything is recorded, but gives up after `limitMs`. Returns how many outcomes were not recorded. */
   async drain(limitMs: number): Promise<number> {
     const timer = this.#options.clock.timer(limitMs, () => this.#giveUp.abort());
     const { signal } = this.#giveUp;
-    // A database that never answers must not hold up the end.
+    // A database that never answers must not delay the stop.
     const givenUp = new Promise<void>((resolve) => {
       signal.addEventListener('abort', () => resolve(), { once: true });
     });
@@ -96,16 +99,16 @@ export class Settler<W extends Work, S> {
         await Promise.race([Promise.all(this.#flushes), givenUp]);
     };
     await flushed();
-    // A last try for what was refused: the end does not wait for another one.
+    // Retry refused outcomes a last time; the stop does not wait for more.
     if (!signal.aborted) await Promise.race([this.#retryRefused(true), givenUp]);
     await flushed();
     timer.cancel();
-    // Whatever comes from now on finds no store any more.
+    // The store closes next: drop outcomes that arrive from now on.
     this.#giveUp.abort();
     return this.ids().length;
   }
 
-  /** Milliseconds since the oldest batch that is being written was begun. */
+  /** Milliseconds since the oldest batch in progress began. */
   get writingMs(): number {
     const now = this.#options.clock.monotonic();
     return [...this.#writing].reduce((most, { begunAt }) => Math.max(most, now - begunAt), 0);
@@ -124,7 +127,7 @@ export class Settler<W extends Work, S> {
   }
 
   async #flush(): Promise<void> {
-    // One turn of the event loop gathers everything that ends in it.
+    // Collect everything that ends in this turn of the event loop.
     await new Promise((resolve) => setImmediate(resolve));
     while (this.#queue.length >= (this.#flushing > 1 ? BATCH : 1) && !this.#giveUp.signal.aborted) {
       const left = await this.#write(this.#fromQueue(BATCH), (batch) => this.#persist(batch));
@@ -139,7 +142,7 @@ export class Settler<W extends Work, S> {
     return first;
   }
 
-  /** Returns what had to be given up. */
+  /** Returns the outcomes that had to be given up. */
   async #write(
     open: readonly Settling<W>[],
     how: (batch: Batch<W>) => Promise<void>,
@@ -161,14 +164,14 @@ export class Settler<W extends Work, S> {
 
   async #retry(): Promise<void> {
     while (this.#aside.length > 0 && (await pause(this.#options.clock, ASIDE_MS, this.#giveUp.signal))) {
-      // What is still held is set aside again.
+      // `#record` puts back outcomes that are still blocked.
       const left = await this.#write(this.#aside.splice(0, BATCH), (batch) => this.#persist(batch));
       this.#aside.push(...left);
     }
     this.#retrying = false;
   }
 
-  /** Until the store has answered for each, or refused it; what is left had to be given up. */
+  /** Retries until the store has recorded or refused every outcome. After a give-up, `batch.open` has the rest. */
   async #persist(batch: Batch<W>): Promise<void> {
     const troubles = new Map<Settling<W>, number>();
     let waitMs = FIRST_WAIT_MS;
@@ -183,13 +186,13 @@ export class Settler<W extends Work, S> {
       if (round.answered) batch.open = this.#withoutFaulty(round, troubles);
       else await pause(this.#options.clock, waitMs, this.#giveUp.signal);
       waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS);
-      // What has come meanwhile shows whether the store takes anything at all.
+      // Outcomes that arrived meanwhile show whether the store takes anything at all.
       if (failures >= MOST_TOGETHER)
         batch.open = [...this.#fromQueue(Math.max(0, BATCH - batch.open.length)), ...batch.open];
     }
   }
 
-  /** The store took others in the same round: what it still has trouble with is at fault itself. */
+  /** The store took other outcomes in the same round, so those that keep failing alone are at fault themselves. */
   #withoutFaulty(
     { left, alone, trouble }: Round<Settling<W>>,
     troubles: ReadonlyMap<Settling<W>, number>,
@@ -199,7 +202,7 @@ export class Settler<W extends Work, S> {
     return left.filter((settling) => !faulty.has(settling));
   }
 
-  /** One try for each; a batch that is refused is halved until the outcomes at fault are found. */
+  /** Tries each outcome once. A batch that is refused is split in halves until the faulty outcomes are found. */
   async #tryAll(batch: readonly Settling<W>[]): Promise<Tried<Settling<W>>> {
     try {
       return { left: await this.#record(batch) };
@@ -218,14 +221,14 @@ export class Settler<W extends Work, S> {
     }
   }
 
-  /** What is too much for the database is made smaller first; whatever else is wrong, the outcome is kept as it is. */
+  /** Shrinks an outcome that is too large (`OptionError`). Keeps any other as it is, to retry it. */
   #refuse(settling: Settling<W>, error: unknown): readonly Settling<W>[] {
     if (error instanceof OptionError) return this.#shrink(settling, error);
     this.#keep(settling, error);
     return [];
   }
 
-  /** First it fails with a short reason, then with nothing but its state; if even that is refused it is kept. */
+  /** First records a failure with a short reason, then only the state. If even that is refused, keeps the outcome. */
   #shrink(settling: Settling<W>, error: unknown): readonly Settling<W>[] {
     const refusals = (settling.refusals ?? 0) + 1;
     if (refusals <= MOST_REFUSALS) return [unrecordable(settling, refusals)];
@@ -252,14 +255,14 @@ export class Settler<W extends Work, S> {
     this.#retryingRefused = false;
   }
 
-  /** Once, beginning with one alone; what the store has trouble with waits for its next turn. */
+  /** Tries refused outcomes once, beginning with a single one. Those with a transient error wait for the next retry. */
   #retryRefused(all = false): Promise<void> {
     let reason: unknown = new Error('The instance was stopped.');
     const once = async (batch: Batch<W>): Promise<void> => {
       const round = await inPieces(batch.open, 1, (piece) => this.#tryAll(piece));
       batch.open = round.left;
       reason = round.trouble ?? reason;
-      // Decided again, or made smaller: there is something new to be written.
+      // What is left was decided again or made smaller, so write it now.
       if (round.trouble === undefined) await this.#persist(batch);
     };
     return this.#refused.retry(async (batch) => {
@@ -267,7 +270,7 @@ export class Settler<W extends Work, S> {
     }, all);
   }
 
-  /** One round: decides, writes, and answers what has to be decided again. */
+  /** Concludes and writes a batch. Returns the outcomes to conclude again. */
   async #record(batch: readonly Settling<W>[]): Promise<readonly Settling<W>[]> {
     const { store, runner, lost } = this.#options;
     const conclusions = batch.map(({ work, finished, extra, refusals = 0 }) =>
@@ -291,7 +294,7 @@ export class Settler<W extends Work, S> {
     return this.#reread(again);
   }
 
-  /** Work that changed while it ran is decided anew from what it is now. */
+  /** Reads work that changed while it ran, so that its outcome is concluded from its current state. */
   async #reread(settlings: readonly Settling<W>[]): Promise<readonly Settling<W>[]> {
     if (settlings.length === 0) return [];
     const works = await this.#options.store.held(settlings.map(({ work }) => leaseOf(work)));
@@ -304,7 +307,7 @@ export class Settler<W extends Work, S> {
   }
 }
 
-/** The database will never take this outcome: it fails with a short reason instead, without what made it impossible. */
+/** Replaces an outcome that the database will never take by a failure with a short reason, without result and notes. */
 function unrecordable<W extends Work>({ work, finished }: Settling<W>, refusals: number): Settling<W> {
   const error = new Error(
     'The result, progress and log of this job together exceed what the database can hold.',

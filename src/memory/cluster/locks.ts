@@ -10,7 +10,7 @@ interface Held {
 export class MemoryLocks implements LockStore {
   readonly #clock: Clock;
   readonly #held = new Map<string, Held>();
-  /** One count for all keys grows for each of them, so a key that is free need not be remembered. */
+  /** One counter for all keys: it grows for each of them, so that free keys need not be remembered. */
   #fence = 0;
 
   constructor(clock: Clock) {

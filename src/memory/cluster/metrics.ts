@@ -22,7 +22,7 @@ type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
 
 interface Series {
   readonly counts: Record<string, number>;
-  /** When it last grew. */
+  /** The day on which it last grew. */
   day: number;
 }
 
@@ -30,7 +30,7 @@ export class MemoryMetrics implements MetricsStore {
   readonly #clock: Clock;
   readonly #series = new Map<string, Series>();
   readonly #shares = new Map<string, { readonly share: Share; readonly at: number }>();
-  /** By the minute's begin, then by who told. */
+  /** By the start of the minute, then by the share that reported it. */
   readonly #minutes = new Map<number, Map<string, readonly Cell[]>>();
   readonly #waiting = new Map<number, readonly Waiting[]>();
 

@@ -13,7 +13,7 @@ function stateOf(job: Job, now: number): DocumentState {
   return job.failure?.ended === true ? 'failed' : 'parked';
 }
 
-/** A text that no other id has: JSON, in which a bigint says what it is. */
+/** A text that is unique to the id: JSON, with bigints tagged. */
 const keyOf = ({ id }: Job): string =>
   JSON.stringify(id, (_key, value: unknown) =>
     typeof value === 'bigint' ? { $bigint: value.toString() } : value,

@@ -17,7 +17,7 @@ import { findDocuments } from './find.js';
 
 type Matches = (document: MemoryDocument) => boolean;
 
-/** A function, or values that paths must have. */
+/** Compiles a condition: a function of a document, or paths with the value that each must have. */
 function matcher(where: string, condition: unknown): Matches {
   if (condition === undefined) return () => true;
   if (typeof condition === 'function') return (document) => (condition as Matches)(document);
@@ -31,7 +31,7 @@ function matcher(where: string, condition: unknown): Matches {
 
 const timeOf = (value: unknown): number | null => (value instanceof Date ? value.getTime() : null);
 
-/** Documents of one collection in memory. Each method does its work before its first await, so each is atomic. */
+/** The documents of one collection in memory. Each method does its work before its first await, so each is atomic. */
 export function memoryDocuments(
   collection: MemoryCollection,
   clock: Clock,

@@ -1,14 +1,14 @@
 import type { JobRecord } from '../../core/records/job.js';
 import type { Claimant } from '../../store/port.js';
 
-/** A record that the store may change; what leaves the store is always a copy. */
+/** A record that the store may modify. What leaves the store is always a copy. */
 export type Row = { -readonly [K in keyof JobRecord]: JobRecord[K] } & {
   expiresAt?: Date;
   scheduleKey?: string;
   serial: number;
 };
 
-/** Payloads are values: neither side sees the other's later changes. */
+/** A deep copy, so that neither the caller nor the store sees later changes of the other. */
 export function copyOf<T>(value: T): T {
   if (typeof value !== 'object' || value === null) return value;
   if (value instanceof Date) return new Date(value.getTime()) as T;
@@ -25,7 +25,7 @@ export function copyOf<T>(value: T): T {
   return copy as T;
 }
 
-/** What users and the engine get of a row. */
+/** The record of a row, for users and the engine: a copy without the store's own fields. */
 export function toRecord(row: Row): JobRecord {
   const record: Record<string, unknown> = { ...row };
   if (row.scheduleKey !== undefined) record['uniqueKey'] = row.scheduleKey;
@@ -35,7 +35,7 @@ export function toRecord(row: Row): JobRecord {
   return copyOf(record) as unknown as JobRecord;
 }
 
-/** Undefined and null mean "not there", as in a database; payload fields are left alone. */
+/** Fields that are removed when they are set to null or undefined. Payload fields may be null. */
 const OPTIONAL = [
   'failReason',
   'failKind',
@@ -55,7 +55,7 @@ export function assign(row: Row, fields: object): void {
   for (const field of OPTIONAL) if ((row[field] ?? null) === null) Reflect.deleteProperty(row, field);
 }
 
-/** What a claim writes besides the status. */
+/** The fields that a claim writes besides the status. */
 export const claimFields = ({ instance, token, heartbeatMs }: Claimant, now: Date): object => ({
   claimedBy: instance.instanceId,
   leaseToken: token,

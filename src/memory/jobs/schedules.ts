@@ -82,7 +82,7 @@ export async function runScheduleNow(
   const row = table.rows.get(scheduleId(name, key));
   if (row?.status === 'processing') return { outcome: 'running', job: toRecord(row) };
   if (row?.status !== 'pending') return undefined;
-  // A run that is overdue comes first: bringing it forward would lose the ones missed before.
+  // An overdue run keeps its time: replacing it with now would lose the runs that were missed before.
   if (row.nextRunAt > now) assign(row, { nextRunAt: now, scheduledFor: now, updatedAt: table.now() });
   table.context.wake();
   return { outcome: 'due', job: toRecord(row) };

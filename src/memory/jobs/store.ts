@@ -8,10 +8,7 @@ import { settle, settleIn } from './settle.js';
 import { Table, type MemoryContext } from './table.js';
 import type { MemoryTransaction } from '../transaction.js';
 
-/**
- * The same transitions as in a database, on a Map. Each does its work before its first await, so each is atomic by
- * itself.
- */
+/** The transitions of jobs on a Map. Each does its work before its first await, so each is atomic. */
 export function memoryJobs(context: MemoryContext): JobStore<MemoryTransaction> {
   const table = new Table(context);
   return {

@@ -3,14 +3,14 @@ import type { Feed, FeedEvent, FeedRequest } from '../../store/reactive.js';
 import type { ChangeLog } from './log.js';
 import { textOf } from './query/values.js';
 
-/** Reads the log from a position on. A resume token is such a position. */
+/** Reads the log of changes from a position on. A resume token is such a position. */
 export class MemoryFeed implements Feed {
   readonly #log: ChangeLog;
   readonly #collections: ReadonlySet<string>;
   readonly #unsubscribe: () => void;
-  /** Where to read on. */
+  /** The next position to read. */
   #position: number;
-  /** Up to here everything was taken: the event before counts only when the next one is asked for. */
+  /** The position up to which events were handled: an event counts only when the next one is requested. */
   #taken: number;
   #wake: (() => void) | undefined;
   #closed = false;
@@ -22,7 +22,7 @@ export class MemoryFeed implements Feed {
     const points = since.filter((point): point is number => typeof point === 'number');
     this.#position = Math.min(resume, ...points.filter((point) => log.has(point)));
     this.#taken = this.#position;
-    // Fails at once for a position that is forgotten.
+    // Throws at once if the log no longer has this position.
     log.at(this.#position);
     this.#unsubscribe = log.onAppend(() => this.#wake?.());
   }

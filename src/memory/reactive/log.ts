@@ -9,7 +9,7 @@ export interface LoggedChange {
   readonly at: Date;
 }
 
-/** Changes that are kept for feeds to read; older ones are forgotten, as a database's history is. */
+/** How many changes are kept for feeds to read. Older ones are dropped, as a database drops its history. */
 const KEPT = 100_000;
 
 /** The changes of all collections, in order. A position is the number of changes before it. */
@@ -28,37 +28,38 @@ export class ChangeLog {
     return this.#forgotten + this.#changes.length;
   }
 
-  /** When the oldest change that is kept was made. */
+  /** The time of the oldest change that is kept. */
   get since(): Date | undefined {
     return this.#changes[0]?.at;
   }
 
   append(change: LoggedChange): void {
     this.#changes.push(change);
-    // In large steps: moving the rest with every change would cost more than the change.
+    // In large steps: copying the rest on every change would cost more than the change.
     if (this.#changes.length > 2 * KEPT) this.forget(this.end - KEPT);
     for (const listener of this.#listeners) listener();
   }
 
-  /** Forgets the changes before a position: whoever has not read them has lost its history. */
+  /** Drops the changes before a position. A feed that has not read them has lost its history. */
   forget(before: number): void {
     const count = Math.min(Math.max(0, before - this.#forgotten), this.#changes.length);
     this.#changes = this.#changes.slice(count);
     this.#forgotten += count;
   }
 
-  /** Whether everything after a position is kept. */
+  /** True if every change after a position is kept. */
   has(position: number): boolean {
     return position >= this.#forgotten;
   }
 
+  /** Returns the change at a position; undefined at the end. Throws if it is no longer kept. */
   at(position: number): LoggedChange | undefined {
     if (position < this.#forgotten)
       throw new HistoryLostError('The history of changes does not reach back to where planning stopped.');
     return this.#changes[position - this.#forgotten];
   }
 
-  /** The changes after a position that are kept. */
+  /** Returns the changes after a position that are kept. */
   from(position: number): readonly LoggedChange[] {
     return this.#changes.slice(Math.max(0, position - this.#forgotten));
   }

@@ -1,4 +1,4 @@
-/** Walks over documents and tasks, deletion of those whose time is over, and fresh sequences of attempts. */
+/** Pages of documents and tasks for reconciliation, the cleanup of tasks, and fresh sequences of attempts. */
 import type { Cleaned, IdPage, Source, TaskPlan } from '../../store/reactive.js';
 import { isRunning, type TaskRow } from './tasks/row.js';
 import type { TaskTable } from './tasks/table.js';
@@ -37,7 +37,10 @@ export async function known(
   );
 }
 
-/** The document is gone, or does not match if that is enough; one on which the filter fails keeps its task. */
+/**
+ * True if `keepFor` has passed and the document is gone or, depending on `deleteWhen`, no longer matches. A document on
+ * which the filter fails keeps its task.
+ */
 function isOrphan(table: TaskTable, plan: TaskPlan, row: TaskRow): boolean {
   const { deleteWhen, keepForMs } = plan.cleanup;
   if (deleteWhen === 'never' || isRunning(row)) return false;
@@ -59,7 +62,7 @@ export async function clean(
   return { deleted: orphans.length, ...(page.after === undefined ? {} : { after: page.after }) };
 }
 
-/** Due now; what runs at this moment runs again. Not what could not be planned: there is nothing to run it for. */
+/** Makes tasks due now; those that run will run again. Skips tasks whose document could not be planned. */
 export function reset(table: TaskTable, rows: readonly TaskRow[]): number {
   const now = table.context.now();
   const plannable = rows.filter(({ unplannable }) => !unplannable);

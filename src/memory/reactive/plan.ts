@@ -1,4 +1,4 @@
-/** Documents -> tasks. */
+/** Planning: turns documents into tasks. */
 import type { TraceContext } from '../../core/tracer.js';
 import type { Poisoned, TaskPlan } from '../../store/reactive.js';
 import { isRunning, newTaskRow, type TaskRow } from './tasks/row.js';
@@ -21,14 +21,14 @@ function planNew(table: TaskTable, of: TaskPlan, id: unknown, snapshot: Plain, t
   });
 }
 
-/** When a task is due whose document has just changed. */
+/** Returns when a task whose document has just changed is due. */
 function dueAt(row: TaskRow, of: TaskPlan, fresh: boolean, since: Date, now: Date): Date {
   const { waitMs, maxWaitMs } = of.debounce;
   const settled = Math.min(now.getTime() + waitMs, since.getTime() + maxWaitMs);
   return latest(new Date(settled), now, row.deferredUntil, fresh ? undefined : row.scheduledAt);
 }
 
-/** The document came to match, or what is watched of it changed. */
+/** Plans a task whose document started to match, or whose watched fields changed. */
 function planChanged(
   table: TaskTable,
   of: TaskPlan,
@@ -38,10 +38,10 @@ function planChanged(
 ): void {
   const now = table.context.now();
   const running = isRunning(row);
-  // A wait that has begun goes on; a retry's wait is not one.
+  // A debounce that is in progress continues. Waiting for a retry is not a debounce.
   const waits = row.status === 'pending' || row.status === 'processing_dirty';
   const since = (waits ? row.waitingSince : undefined) ?? now;
-  // An attempt under way may yet be the first to fail, so it counts.
+  // The attempt that is running may be the first to fail, so its sequence is not fresh.
   const fresh = of.resetRetriesOnDataChange || (!running && row.firstErrorAt === undefined);
   const due = dueAt(row, of, fresh, since, now);
   const changed = !isEqual(row.lastObservedValues, snapshot);
@@ -72,7 +72,8 @@ function planOne(table: TaskTable, of: TaskPlan, id: unknown, trace?: TraceConte
   if (row === undefined) planNew(table, of, id, snapshot, trace);
   else if (!row.matched || !isEqual(row.lastObservedValues, snapshot))
     planChanged(table, of, row, snapshot, trace);
-  // It may be about to be skipped for a state that has passed: its end must know that it was looked at since.
+  // The attempt may be about to skip because of an earlier state: `touched` tells its settlement that the document
+  // matched since.
   else if (isRunning(row)) row.touched = true;
   return undefined;
 }
@@ -96,7 +97,7 @@ export async function unmatch(
     if (row === undefined || (!row.matched && !row.unplannable)) continue;
     const { outcome } = table.look(of, id);
     if (outcome === 'matches') continue;
-    // A document on which the filter fails does not match; why is kept with its task.
+    // A document on which the filter fails does not match; its task keeps the reason.
     Object.assign(row, { matched: false, unplannable: outcome === 'fails' && row.unplannable });
   }
   return [];

@@ -1,4 +1,4 @@
-/** What outlives a planner: definitions, leadership, resume points, and how far reconciliation has come. */
+/** What outlives a leader: definitions, leadership, resume points, and the progress of reconciliation. */
 import { createHash } from 'node:crypto';
 import type { Cluster, Leader } from '../../store/port.js';
 import type {
@@ -17,14 +17,14 @@ import { textOf } from './query/values.js';
 
 export interface RegistryOptions {
   readonly now: () => Date;
-  /** Where the log of changes ends. */
+  /** The end of the change log. */
   readonly position: () => number;
   readonly ring: (news: boolean) => void;
 }
 
 const digest = (text: string): string => createHash('sha256').update(text).digest('hex').slice(0, 32);
 
-/** A value with the term of the leader that wrote it: one that was overtaken cannot undo what the next one wrote. */
+/** A value with the term of the leader that wrote it: a former leader cannot overwrite what its successor wrote. */
 interface Termed<T> {
   readonly value: T;
   readonly term: number;
@@ -47,18 +47,18 @@ export class MemoryRegistry implements PlannerStore {
     return this.#leader;
   }
 
-  /** Names of all tasks that were ever defined. */
+  /** The names of all tasks that were ever defined. */
   get tasks(): readonly string[] {
     return [...new Set([...this.#published.values()].map(({ plan }) => plan.task))];
   }
 
-  /** For tests: up to where changes are planned, as far as the next leader knows. */
+  /** For tests: the position up to which changes are planned, as the next leader will read it. */
   get resumePoint(): number | undefined {
     const token = this.#tokens[''];
     return typeof token === 'number' ? token : undefined;
   }
 
-  /** For tests: what documents are planned by, and whether they have to be looked at again. */
+  /** For tests: the definitions in force, and whether each still has a reconciliation to do. */
   get inForcePlans(): readonly { readonly plan: TaskPlan; readonly isBehind: boolean }[] {
     return [...this.#states].flatMap(([task, { value }]) => {
       const found = this.#published.get(`${task}:${value.definition}`);
@@ -66,12 +66,12 @@ export class MemoryRegistry implements PlannerStore {
     });
   }
 
-  /** Tasks and collections that the leader has not caught up with, in words. */
+  /** The tasks and collections that the leader has not caught up with, in words. */
   unplanned(log: ChangeLog): readonly string[] {
     const plans = [...this.#published.values()].map(({ plan }) => plan);
     const behind = plans.filter(({ task }) => {
       const state = this.#states.get(task)?.value;
-      // One that is left out waits for something else to change.
+      // A task that is left out waits for something other than the leader.
       return state === undefined || (state.wanted > state.done && !(state.leftOutSince instanceof Date));
     });
     const changed = new Set(log.from(this.resumePoint ?? log.end).map(({ collection }) => collection));
@@ -82,7 +82,7 @@ export class MemoryRegistry implements PlannerStore {
     ];
   }
 
-  /** By task: what its documents are planned by. */
+  /** The trigger and version in force, by task. */
   get inForce(): NonNullable<Cluster['inForce']> {
     return new Map(
       [...this.#states].map(
@@ -122,7 +122,7 @@ export class MemoryRegistry implements PlannerStore {
     if (known !== undefined && known.term > term) return false;
     const highest = (field: 'wanted' | 'handlerVersion'): number =>
       Math.max(known?.value[field] ?? 0, fields[field] ?? 0);
-    // Others may ask for reconciliation at the same moment; and no version is ever taken back.
+    // Neither may fall: another instance may have requested a reconciliation since, and a version is never taken back.
     const raised = { wanted: highest('wanted'), handlerVersion: highest('handlerVersion') };
     const value = { ...known?.value, ...copyOf(fields), ...raised } as TaskState;
     this.#states.set(task, { value, term });
@@ -180,7 +180,7 @@ export class MemoryRegistry implements PlannerStore {
     for (const [task, { value, term }] of this.#states)
       if (meant(task))
         this.#states.set(task, { value: { ...value, wanted: value.wanted + 1, reason }, term });
-    // Defined, and not planned yet: its first registration looks at everything anyway.
+    // A task that is defined but has no state yet is included: its first registration reconciles everything anyway.
     return [...new Set([...this.#states.keys(), ...this.tasks])].filter(meant);
   }
 

@@ -29,11 +29,12 @@ export interface MemoryReactiveOptions {
 export class MemoryReactive implements ReactiveStore<MemoryTransaction> {
   readonly planner: MemoryRegistry;
   readonly planning: PlanStore;
-  /** For tests: the rows, and the changes, as they are. */
+  /** For tests: the task rows as they are stored. */
   readonly table: TaskTable;
+  /** For tests: the changes as they are stored. */
   readonly log: ChangeLog;
   readonly #options: MemoryReactiveOptions;
-  /** Tasks of which nothing is started, and until when. */
+  /** Paused tasks, with the end of the pause; null if it has none. */
   readonly #pauses = new Map<string, Date | null>();
 
   constructor(options: MemoryReactiveOptions) {
@@ -68,13 +69,13 @@ export class MemoryReactive implements ReactiveStore<MemoryTransaction> {
     return this.planner.leader;
   }
 
-  /** For `tidemill/testing`: what has still to happen at this moment, in words. */
+  /** For `tidemill/testing`: the work that is left at this moment, in words. */
   unfinished(): readonly string[] {
     return unfinished(this.table, this.planner, this.log);
   }
 
   useGlobals(): void {
-    // Coordination documents have no collection of their own here.
+    // The memory store keeps coordination documents in no collection.
   }
 
   check(where: string, plan: TaskPlan): TaskPlan {
@@ -122,7 +123,7 @@ export class MemoryReactive implements ReactiveStore<MemoryTransaction> {
     };
   }
 
-  /** A throttle neither ends a pause that was asked for, nor shortens another throttle. */
+  /** A throttle neither ends a pause that has no end, nor shortens another throttle. */
   #pause(task: string, until: Date | undefined): void {
     const known = this.#pauses.get(task);
     if (until === undefined) this.#pauses.set(task, null);
@@ -134,7 +135,7 @@ export class MemoryReactive implements ReactiveStore<MemoryTransaction> {
     return new Map([...this.#pauses].filter(([, until]) => until === null || until > now));
   }
 
-  /** Who is alive and what is paused, as it concerns tasks. */
+  /** The cluster as it concerns tasks: names, pauses and definitions in force are those of tasks. */
   #cluster(): Cluster {
     const { instances, ...cluster } = this.#options.cluster();
     const paused = this.#paused();

@@ -3,7 +3,7 @@ import type { MemoryRegistry } from './registry.js';
 import { cursorKey, isRunning, type TaskRow } from './tasks/row.js';
 import type { TaskTable } from './tasks/table.js';
 
-/** What has still to happen at this moment, in words: changes to plan, documents to look at, tasks to run. */
+/** The work that is left at this moment, in words: tasks to run, documents to reconcile, changes to plan. */
 export function unfinished(table: TaskTable, registry: MemoryRegistry, log: ChangeLog): readonly string[] {
   const { cluster, now, admits } = table.context;
   const { paused, leader, instances } = cluster();
@@ -13,7 +13,7 @@ export function unfinished(table: TaskTable, registry: MemoryRegistry, log: Chan
   const tasks = table
     .all((row) => isRunning(row) || isDue(row))
     .map((row) => `task ${row.key} (${row.status})`);
-  // Without a leader nothing is planned, and nothing is to be waited for.
+  // Without a leader nothing is planned, so there is no planning to wait for.
   const isLed = instances.some(({ life, dead }) => life === leader?.life && !dead);
   return isLed ? [...tasks, ...registry.unplanned(log)] : tasks;
 }

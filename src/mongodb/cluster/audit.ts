@@ -4,7 +4,7 @@ import { literal, run, type AuditDocument } from '../context.js';
 import type { IndexPlan } from '../indexes.js';
 
 export const auditIndexes: readonly IndexPlan[] = [
-  // list: the newest first.
+  // list: newest first.
   { name: 'tidemill_by_age', key: { at: -1, _id: -1 } },
   // retention.
   { name: 'tidemill_expiry', key: { expiresAt: 1 }, expireAfterSeconds: 0 },
@@ -13,7 +13,7 @@ export const auditIndexes: readonly IndexPlan[] = [
 const toEntry = ({ _id, expiresAt, ...row }: AuditDocument): AuditEntry =>
   ({ ...row, id: _id }) as unknown as AuditEntry;
 
-/** Older than an entry, ties by id. */
+/** Matches entries older than the cursor, ties by id. */
 function auditQuery({ after }: AuditPageRequest): Filter<AuditDocument> {
   if (after === undefined) return {};
   const { at, id } = after;
@@ -35,7 +35,7 @@ export function auditStore(audit: () => Collection<AuditDocument>): AuditStore {
         const fields = Object.entries({ ...entry, stopRequested: false }).filter(
           ([, value]) => value !== undefined,
         );
-        // A repeat finds the entry there, and leaves it as it is.
+        // A repeated call finds the entry and leaves it as it is.
         const kept = Object.fromEntries(
           fields.map(([key, value]) => [key, { $ifNull: [`$${key}`, literal(value)] }]),
         );

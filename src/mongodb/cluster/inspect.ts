@@ -1,4 +1,4 @@
-/** What `mill.doctor()` asks of a MongoDB. */
+/** The checks of `mill.doctor()` on MongoDB. */
 import type { Collection, Document } from 'mongodb';
 import {
   check,
@@ -18,7 +18,7 @@ import { ownCollections, type Owned } from '../own-collections.js';
 import { taskIndexes, type MongodbSources } from '../reactive/sources.js';
 
 const OLDEST_VERSION = [6, 0] as const;
-/** Reactive tasks go on from where planning stopped, if the oplog reaches back as far. */
+/** Reactive tasks resume where planning stopped, if the oplog reaches back that far. */
 const LEAST_WINDOW_HOURS = 24;
 /** An oplog that is not full yet reaches back to its beginning, however short that is. */
 const FULL_SHARE = 0.9;
@@ -102,7 +102,7 @@ interface History {
   readonly firstSeconds: number;
   readonly lastSeconds: number;
   readonly fullShare: number;
-  /** Where planning stands, in seconds since 1970; the oldest where there are several databases. */
+  /** The resume point in seconds since 1970; the oldest one if there are several databases. */
   readonly resumeSeconds?: number;
 }
 
@@ -135,7 +135,7 @@ async function readHistory({ client, globals }: Mongo): Promise<History> {
 
 const secondsIn = (entry: Document | null): number => Number(entry?.['seconds'] ?? 0);
 
-/** A resume token is a key string whose first value, after a byte for its type, is the cluster time. */
+/** A resume token is a key string: a byte for the type of its first value, then that value, the cluster time. */
 function secondsOf(token: unknown): number[] {
   const data: unknown = (token as { _data?: unknown } | null)?._data;
   const hex = typeof data === 'string' ? /^82([0-9a-f]{8})/iu.exec(data)?.[1] : undefined;

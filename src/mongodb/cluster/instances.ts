@@ -24,7 +24,7 @@ function fieldsOf(registration: Registration): object {
     life,
     names: literal([...names]),
     tasks: literal([...tasks]),
-    // Names may contain anything, so policies are kept as pairs instead of as keys.
+    // Names may contain any character, so policies are stored as pairs, not as keys.
     policies: literal(Object.entries(policies).map(([name, policy]) => ({ name, policy }))),
     host: literal(host),
     pid,

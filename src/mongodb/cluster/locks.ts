@@ -5,20 +5,23 @@ import { isDuplicate } from '../errors.js';
 import { renewal } from './renewal.js';
 
 /**
- * A lock is one document of the globals collection, `{ _id, kind: 'lock', token, heldBy, leaseUntil, fence }`. Released,
- * it keeps only its fence and the time of its release; a week later the `tidemill_locks` index deletes it.
+ * A lock is one document of the globals collection, `{ _id, kind: 'lock', token, heldBy, leaseUntil, fence }`. After
+ * its release it keeps only its fence and the time of the release; a week later, the `tidemill_locks` index deletes it.
  */
 const idOf = (key: string): string => `lock:${key}`;
 
 const leaseUntil = (leaseMs: number): Document => ({ $add: ['$$NOW', leaseMs] });
 
 /**
- * The fence counts up from that of the last holder, whatever the clocks do. It begins with the server's time, so that
- * one whose document was deleted meanwhile goes on above where it was.
+ * The fence number counts up from that of the last holder, whatever the clocks do. It starts at the server's time, so
+ * that a lock whose document was deleted meanwhile continues above its earlier numbers.
  */
 const NEXT_FENCE: Document = { $max: [{ $add: ['$fence', 1] }, { $toLong: '$$NOW' }] };
 
-/** Takes a lock that is free or mine already, and leaves any other as it is: an upsert's filter cannot say `$$NOW`. */
+/**
+ * Takes a lock that is free or already mine, and leaves any other as it is. The condition is in the pipeline because
+ * the filter of an upsert cannot use `$$NOW`. A `patient` caller does not take a lock whose lease has merely expired.
+ */
 function take({ instanceId, token }: LockOwner, leaseMs: number, patient: boolean): Document[] {
   const mine = { $eq: ['$token', literal(token)] };
   const released = { $eq: [{ $type: '$token' }, 'missing'] };
@@ -34,7 +37,7 @@ function take({ instanceId, token }: LockOwner, leaseMs: number, patient: boolea
   return [{ $replaceWith: { $cond: [mayTake, { $mergeObjects: ['$$ROOT', taken] }, '$$ROOT'] } }];
 }
 
-/** Two first callers of a key may both try to insert its document: the second one finds it when it tries again. */
+/** Two first callers of a key may both insert its document; the loser finds it on its second try. */
 async function upserted(mongo: Mongo, key: string, update: Document[]): Promise<GlobalDocument | null> {
   const attempt = (): Promise<GlobalDocument | null> =>
     mongo.globals.findOneAndUpdate({ _id: idOf(key) }, update, { upsert: true, returnDocument: 'after' });

@@ -20,13 +20,13 @@ import { isDuplicate } from '../errors.js';
 import type { IndexPlan } from '../indexes.js';
 
 export const metricsIndexes: readonly IndexPlan[] = [
-  // series: minutes in their order; MongoDB deletes them after a day.
+  // series: minutes in order; MongoDB deletes them after a day.
   { name: 'tidemill_minutes', key: { minute: 1 }, expireAfterSeconds: KEEP_MINUTES_MS / 1_000 },
 ];
 
 const TOTALS = 'totals';
 
-/** A series as the name of a field, which has neither dots nor dollars, and back. */
+/** Converts a series to a field name, which has neither dots nor dollars, and back. */
 const toField = (series: string): string =>
   encodeURIComponent(series.replaceAll(/\p{Surrogate}/gu, '\uFFFD')).replaceAll('.', '%2E');
 const fromField = (field: string): string => decodeURIComponent(field);
@@ -64,7 +64,7 @@ async function push(mongo: Mongo, share: Share): Promise<void> {
     await send();
   } catch (error) {
     if (!isDuplicate(error)) throw error;
-    // The document was made by somebody else at the same moment; or this share was counted, which a second look tells.
+    // Another instance created the document at the same moment, or this share is already counted; a second try tells.
     await send().catch((again: unknown) => {
       if (!isDuplicate(again)) throw again;
     });
@@ -99,7 +99,7 @@ async function read(mongo: Mongo): Promise<{ counts: Counts; shares: readonly Sh
   };
 }
 
-/** Whatever has moved on since it was read stays: then the whole is left for the next time. */
+/** Forgets old shares and series. If one of them changed since it was read, nothing is deleted until the next call. */
 async function forget(mongo: Mongo): Promise<void> {
   const found = await totals(mongo);
   if (found === undefined) return;

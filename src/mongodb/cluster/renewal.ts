@@ -5,8 +5,9 @@ const SHORTEST_MS = 1_000;
 const LONGEST_MS = 10_000;
 
 /**
- * The answer to a renewal, within a third of the lease: a connection that does not answer must leave time for another one. The
- * driver would wait for ever, and keeps that connection, so the next renewal goes to another.
+ * Waits a third of the lease for the response to a renewal, at least 1 s and at most 10 s: a dead connection must leave
+ * time for a try on another one. The driver would wait forever, and keeps the dead connection busy, so the next renewal
+ * goes to another.
  */
 export async function renewal<T>(leaseMs: number, answer: Promise<T>): Promise<T> {
   const limitMs = Math.min(Math.max(leaseMs / 3, SHORTEST_MS), LONGEST_MS);

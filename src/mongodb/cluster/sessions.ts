@@ -1,12 +1,12 @@
-/** Transactions that outlive their process: which sessions an instance has used, and their end. */
+/** Transactions that outlive their process: notes which sessions an instance has used, and ends those of a dead one. */
 import type { ClientSession, Document } from 'mongodb';
 import type { Mongo } from '../context.js';
 import { isTransient, classifyError } from '../errors.js';
 
-/** A session is used again and again by the driver's pool, so an instance has few. */
+/** The driver's pool reuses sessions, so an instance has few. */
 const MOST_SESSIONS = 1_000;
 
-/** By the instance's life: the sessions that its row has already. */
+/** By the life of the instance: the sessions that its document already lists. */
 type Known = Map<string, Set<string>>;
 const registered = new WeakMap<Mongo, Known>();
 
@@ -22,9 +22,10 @@ function knownOf(mongo: Mongo, life: string): Set<string> {
 }
 
 /**
- * Notes a session with the holder's instance before a transaction of it writes to work. If the process dies, the server
- * keeps that transaction, and with it the work, for a minute; whoever takes over ends it by this note. It is one write for
- * each session of the driver's pool, and best effort: without it, the minute has to be waited for.
+ * Notes a session with the holder's instance before one of its transactions writes to work. If the process dies, the
+ * server keeps the transaction open, and with it the work locked, for a minute. The instance that fences the dead one
+ * uses this note to end the transaction. The note takes one write for each session of the driver's pool, and is best
+ * effort: without it, the work stays locked for that minute.
  */
 export async function noteSession(mongo: Mongo, token: string | null, session: ClientSession): Promise<void> {
   const id = session.id?.id;
@@ -38,13 +39,13 @@ export async function noteSession(mongo: Mongo, token: string | null, session: C
     const { matchedCount } = await mongo.globals.updateOne(filter, note as Document);
     if (matchedCount === 1) known.add(text);
   } catch {
-    // Noted by the next transaction of this session.
+    // The next transaction of this session notes it.
   }
 }
 
 /**
- * Ends the sessions of an instance that is fenced, and so their transactions. One's own sessions need no privilege; those of
- * another database user are left to the server's own limit.
+ * Ends the sessions of a fenced instance, and with them their transactions. A database user needs no privilege to end
+ * its own sessions; those of another user are left to the server's own limit.
  */
 export async function endSessions(mongo: Mongo, row: Document): Promise<void> {
   const sessions = (row['sessions'] ?? []) as readonly unknown[];

@@ -3,13 +3,18 @@ import type { Hint, Watch, WatchHandlers } from '../../store/port.js';
 import { BSON_OPTIONS, type Mongo } from '../context.js';
 import { lacksChangeStreams, classifyError } from '../errors.js';
 
-/** One command per ten seconds while nothing happens. */
+/** One command every ten seconds while nothing happens. */
 const AWAIT_MS = 10_000;
 
-/** The mark of a paused name: a pause is news as well, since what was taken ahead must not start. */
+/**
+ * Prefix of the document of a paused name. A pause also wakes instances: jobs that were claimed ahead must not start.
+ */
 const PAUSE = 'pause:';
 
-/** Only inserts and changes that ask to wake somebody, and cancel requests, cross the wire, without their documents. */
+/**
+ * Selects inserts and updates that ask for a wake-up, cancel requests, notifications of the leader and pauses. Their
+ * documents do not cross the wire.
+ */
 const pipelineFor = (jobs: string, globals: string): Document[] => [
   {
     $match: {
@@ -48,7 +53,7 @@ const pipelineFor = (jobs: string, globals: string): Document[] => [
 ];
 
 /**
- * A change stream that only wakes. What the driver cannot resume is closed, and whoever opened it opens another one
+ * Opens a change stream that only wakes. If the driver cannot resume it, it is closed, and the caller opens another one
  * from now: the poll covers the gap.
  */
 export async function watch(mongo: Mongo, handlers: WatchHandlers): Promise<Watch | { unavailable: string }> {
@@ -62,7 +67,7 @@ export async function watch(mongo: Mongo, handlers: WatchHandlers): Promise<Watc
     readConcern: { level: 'majority' },
   });
   let open = true;
-  // The first token comes with the server's cursor: from here on nothing is missed.
+  // The first resume token comes with the server's cursor: from here on, nothing is missed.
   const opened = new Promise((resolve) => stream.once('resumeTokenChanged', resolve));
   const reading = read(stream, globals.collectionName, handlers);
   try {
@@ -86,7 +91,7 @@ export async function watch(mongo: Mongo, handlers: WatchHandlers): Promise<Watc
   };
 }
 
-/** Until the stream breaks or is closed: both reject. */
+/** Reads until the stream breaks or is closed; both reject. */
 async function read(
   stream: ChangeStream<Document, Document>,
   globals: string,
@@ -107,7 +112,7 @@ function coordinate(event: Document, handlers: WatchHandlers): void {
   handlers.wake(isPause ? 'jobs' : 'tasks');
 }
 
-/** An insert says which job it is; an update may speak for many. */
+/** An insert tells which job it is about; an update may stand for many. */
 function hintOf(event: Document): Hint | undefined {
   const { name } = event;
   const { _id: key } = event['documentKey'] as Document;

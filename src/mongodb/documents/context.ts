@@ -8,6 +8,6 @@ export interface Documents {
   readonly collection: Collection;
   readonly fields: DocumentFields;
   readonly condition: Document | undefined;
-  /** Whether the last batch met somebody else who wanted the same documents. */
+  /** Whether the last batch met another scheduler that wanted the same documents. */
   readonly rivals: { met: boolean };
 }

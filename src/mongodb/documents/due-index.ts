@@ -3,7 +3,7 @@ import { run } from '../context.js';
 import type { Documents } from './context.js';
 import { dueFilter } from './lock.js';
 
-/** Every stage of a plan, wherever it stands in what a server, or several shards, explain. */
+/** Returns every stage of a plan, wherever it is in the output of a server or of several shards. */
 function stagesOf(plan: unknown): Document[] {
   if (typeof plan !== 'object' || plan === null) return [];
   const own = 'stage' in plan ? [plan as Document] : [];
@@ -11,13 +11,13 @@ function stagesOf(plan: unknown): Document[] {
   return [...own, ...inner.flatMap(([, part]) => stagesOf(part))];
 }
 
-/** An index that is read from its beginning to its end serves nobody. */
+/** An index scan that is bounded by the due time. A scan of the whole index does not help. */
 function isTight(stage: Document, path: string): boolean {
   const bounds = (stage['indexBounds'] as Document | undefined)?.[path] as readonly string[] | undefined;
   return stage['stage'] === 'IXSCAN' && bounds !== undefined && !bounds.includes('[MinKey, MaxKey]');
 }
 
-/** What an index should begin with: values that the condition asks for, then the due time. */
+/** Suggests an index: the fields that the condition compares with a value, then the due time. */
 function advice({ fields, condition = {} }: Documents): Document {
   const isValue = (value: unknown): boolean =>
     typeof value !== 'object' || value === null || value instanceof Date;
@@ -25,7 +25,7 @@ function advice({ fields, condition = {} }: Documents): Document {
   return { ...Object.fromEntries(equal.map(([path]) => [path, 1])), [fields.sleepUntil]: 1 };
 }
 
-/** Asked of the server itself, which knows best what it would do. */
+/** Asks the server to explain the search for due documents, since only the server knows which index it would use. */
 export async function documentIndexFaults(documents: Documents): Promise<readonly string[]> {
   const { collection, fields } = documents;
   const plan = await run('explain the search for documents', () =>

@@ -7,25 +7,25 @@ import { aggregateExact, exactRow, RAW } from '../exact.js';
 import { DOCUMENT } from './read.js';
 import { lockUpdate, understood, writeEach } from './write.js';
 
-/** How far the estimate of the server's clock may lag: the bound of an index has to be a plain date, not `$$NOW`. */
+/** How far the estimate of the server's clock may lag: an index bound has to be a plain date, not `$$NOW`. */
 const SLACK_MS = 1_000;
 
-/** Whoever met somebody else takes a random part of so many batches next time. */
+/** After meeting another scheduler, the next batch is a random sample of this many batches. */
 const WINDOW = 4;
 
 const both = (condition: Document | undefined, filter: Document): Document =>
   condition === undefined ? filter : { $and: [filter, condition] };
 
 /**
- * Documents that are due within a while, by the server's clock. The plain date bounds the index, whatever else is in it:
- * a comparison of an expression could not, where a single document has an array. It means dates alone, so that parked
- * documents cost nothing.
+ * Matches documents that are due within `withinMs`, by the server's clock. The plain date bounds the index, whatever
+ * other values are in it; a comparison in an expression could not, as soon as a single document has an array. The
+ * filter takes dates only, so that parked documents cost nothing.
  */
 export function dueFilter({ fields, condition, mongo }: Documents, withinMs = 0, lockUntil?: Date): Document {
   const value = `$${fields.sleepUntil}`;
   const bound = new Date(mongo.clock.now() + withinMs + SLACK_MS);
   const exact = [
-    // Wrapped, so that it is no bound: beside one that comes from an expression a sparse index is not used.
+    // Wrapped, so that it is no index bound: a sparse index is not used beside a bound from an expression.
     { $lte: [{ $ifNull: [value, null] }, withinMs === 0 ? '$$NOW' : { $add: ['$$NOW', withinMs] }] },
     { $eq: [{ $type: value }, 'date'] },
     ...(lockUntil === undefined ? [] : [guard(lockUntil)]),
@@ -33,10 +33,13 @@ export function dueFilter({ fields, condition, mongo }: Documents, withinMs = 0,
   return both(condition, { [fields.sleepUntil]: { $lte: bound }, $expr: { $and: exact } });
 }
 
-/** A lock that is over already would let somebody else in at once: the clock's estimate was wrong. */
+/**
+ * Refuses a lock that is already over by the server's clock, because the estimate of that clock was wrong: another
+ * scheduler could take the document at once.
+ */
 const guard = (lockUntil: Date): Document => ({ $lt: ['$$NOW', lockUntil] });
 
-/** None where there is no lock to speak of. */
+/** Undefined if the lock is already over by the estimated clock: the caller asked for no real lock. */
 const guarded = ({ mongo }: Documents, lockUntil: Date): Date | undefined =>
   lockUntil.getTime() > mongo.clock.now() ? lockUntil : undefined;
 
@@ -46,7 +49,7 @@ export async function lockNext(
   marks: boolean,
 ): Promise<Document | null> {
   const { collection, fields, mongo } = documents;
-  // It would need the shard key.
+  // A single `findOneAndUpdate` would need the shard key.
   if (mongo.sharded) return (await lockMany(documents, lockUntil, { limit: 1, marks }))[0] ?? null;
   const found = await run('lock a document', () =>
     understood(() =>
@@ -61,8 +64,8 @@ export async function lockNext(
 }
 
 /**
- * Reads a batch, then writes each document of it under its own precondition. Which ones were got is what the server says
- * of each write, and not which ones have the lock's value now: others may write the same.
+ * Reads a batch, then locks each document under its own precondition. The server's result of each write tells which
+ * locks were taken. The current values would not, because another scheduler may write the same ones.
  */
 export async function lockMany(
   documents: Documents,
@@ -100,7 +103,10 @@ export async function lockMany(
   return candidates.filter((_document, index) => got[index] === true);
 }
 
-/** All but dates and null, in ranges of an index. Arrays have none: they are seen when an element of theirs is due. */
+/**
+ * All types but dates and null, as ranges of an index. Arrays have no range: they are found when one of their elements
+ * is due.
+ */
 const NO_DATES = [
   'number',
   'string',
@@ -117,7 +123,7 @@ const NO_DATES = [
 ];
 const MOST_MISFITS = 10;
 
-/** A poll: one command, and two keys where nothing is due and all is well. */
+/** A poll: one command, which reads two index keys if nothing is due and there are no misfits. */
 function lookPipeline(documents: Documents, withinMs: number, known: readonly unknown[]): Document[] {
   const { collection, fields, condition, mongo } = documents;
   const { sleepUntil } = fields;
@@ -172,5 +178,5 @@ export async function look(
   };
 }
 
-/** A year: dates stay dates. */
+/** A year. The bound of the search must stay a valid date. */
 const LONGEST_MS = 365 * 86_400_000;

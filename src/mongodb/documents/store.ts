@@ -1,4 +1,4 @@
-/** Documents of the user's own, for a scheduler. */
+/** The user's own documents, for a document scheduler. */
 import type { Document } from 'mongodb';
 import { OptionError } from '../../core/errors.js';
 import { checkText, show } from '../../core/options.js';
@@ -19,7 +19,7 @@ import { readDocument } from './read.js';
 import { lockMany, lockNext, look } from './lock.js';
 import { renew, settle } from './write.js';
 
-/** The store that they are in; it is open for as long as somebody holds it. */
+/** The store that the documents are in; it stays open as long as it has a holder. */
 export interface Home {
   readonly clock: ServerClock;
   readonly mongo: () => Mongo;
@@ -49,7 +49,7 @@ export function mongodbDocuments(home: Home, place: DocumentPlace): DocumentJobS
   const holder = {};
   const rivals = { met: false };
   let known: Documents | undefined;
-  /** The same for as long as the store is open. */
+  /** Returns the same object as long as the store is open. */
   const at = (): Documents => {
     const mongo = home.mongo();
     if (known?.mongo === mongo) return known;

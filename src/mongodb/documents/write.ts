@@ -17,11 +17,11 @@ import { findExact } from '../exact.js';
 import { writeOnce } from '../majority.js';
 import { textOf } from '../reactive/document.js';
 
-/** One statement of a batch; without an update it deletes. */
+/** One statement of a batch. It deletes if it has no update. */
 interface Statement {
   readonly filter: Filter<Document>;
   readonly update?: UpdateFilter<Document> | Document[];
-  /** It may concern several documents. */
+  /** It may apply to several documents. */
   readonly many?: boolean;
 }
 
@@ -29,7 +29,7 @@ interface Limit {
   readonly maxTimeMS?: number;
 }
 
-/** Infinity: it has no limit. */
+/** Infinity means no limit. */
 type LimitMs = number;
 
 const limited = <T>(
@@ -38,13 +38,16 @@ const limited = <T>(
   made: (error: unknown) => T | undefined,
 ): Promise<T> => (limitMs === Infinity ? statement({}) : writeOnce(limitMs, statement, made));
 
-/** A document that somebody's open transaction has keeps a renewal waiting no longer than this. */
+/** A renewal waits at most this long for a document that an open transaction holds. */
 const RENEWAL_MS: LimitMs = 2_000;
 
-/** The command that answers for each of its statements came with 8.0. */
+/** The `bulkWrite` command, which reports on each of its statements, came with MongoDB 8.0. */
 const BULK_WRITE_WIRE = 25;
 
-/** How many documents each statement has found: one command, or one per statement where the server has no such thing. */
+/**
+ * Returns how many documents each statement matched. Sends one command, or one per statement if the server has no
+ * `bulkWrite` command.
+ */
 async function counts(
   documents: Documents,
   statements: readonly Statement[],
@@ -102,7 +105,7 @@ async function inOneCommand(
   );
 }
 
-/** Statements on one document each: true for those that found it. */
+/** For statements on one document each: returns true for those that matched. */
 export const writeEach = async (
   documents: Documents,
   statements: readonly Statement[],
@@ -129,7 +132,7 @@ function updateOf(
   return { ...(Object.keys(set).length === 0 ? {} : { $set: set }), ...off };
 }
 
-/** Sets the end of a lock, with a mark beside failures where one is wanted; anything else that is there stays. */
+/** Sets the end of a lock and, with `marks`, the mark beside failures; anything else there stays. */
 export function lockUpdate(
   { fields }: Documents,
   until: Date,
@@ -147,7 +150,7 @@ interface Group {
   readonly indexes: number[];
 }
 
-/** Writes that differ in their document alone are one statement. */
+/** Groups writes that differ only in their document; each group is one statement. */
 function grouped(writes: readonly DocumentWrite[]): readonly Group[] {
   const groups = new Map<string, Group>();
   for (const [index, write] of writes.entries()) {
@@ -183,7 +186,9 @@ export async function settle(documents: Documents, writes: readonly DocumentWrit
   return answers;
 }
 
-/** Of a group in which some were somebody else's: those that are now as they were to be. */
+/**
+ * For a group of which some documents did not match: returns the ids of those that are now as the write wanted them.
+ */
 async function doneOf(
   { collection, fields }: Documents,
   write: DocumentWrite,
@@ -207,7 +212,7 @@ async function doneOf(
   return new Set(there.filter(isDone).map((document) => textOf(document['_id'])));
 }
 
-/** Each lock under its own precondition, and answered for by itself. */
+/** Renews each lock under its own precondition, and reports on each by itself. */
 export async function renew(
   documents: Documents,
   locks: readonly ({ readonly id: unknown } & Fenced)[],
@@ -221,7 +226,7 @@ export async function renew(
   return run('renew locks', () => writeEach(documents, statements, RENEWAL_MS), true);
 }
 
-/** A validator of the collection's that does not know of failures would refuse them for ever. */
+/** Explains a refusal by the collection's validator. If it does not allow failures, every retry would be refused. */
 export async function understood<T>(statements: () => Promise<T>): Promise<T> {
   try {
     return await statements();

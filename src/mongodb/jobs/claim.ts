@@ -7,7 +7,7 @@ import { hash, SCHEMA_VERSION, toRecord, toText, type JobDocument, type Key } fr
 import { aggregateExact, exactRow, findExact, RAW } from '../exact.js';
 import { clusterPipeline, readCluster } from './peek.js';
 
-/** More slices than this would read too much of the queue's head for one claim; further instances share them. */
+/** With more slices than this, one claim would read too much of the queue's head; further instances share slices. */
 const MOST_SLICES = 4;
 
 const slicesOf = (limit: NameLimit): number => Math.min(limit.of, MOST_SLICES);
@@ -29,7 +29,7 @@ export function headPipeline(name: string, count: number): Document[] {
   ];
 }
 
-/** No name needs to show more than twice its fair share: what is read and not taken is read in vain. */
+/** Limits each name to twice its fair share: candidates that are read and not taken are wasted work. */
 function fairLimits({ limits, total }: ClaimRequest): ReadonlyMap<string, NameLimit> {
   const most = 2 * Math.ceil(total / limits.size);
   return new Map([...limits].map(([name, limit]) => [name, { ...limit, max: Math.min(limit.max, most) }]));
@@ -46,19 +46,19 @@ function headsPipeline(mongo: Mongo, request: ClaimRequest): Document[] {
   ];
 }
 
-/** Wider than the slices together, so that an uneven one is still likely to be full. */
+/** Wider than the slices together, so that a slice is likely to be full even if the ids are spread unevenly. */
 const windowOf = (limit: NameLimit): number =>
   slicesOf(limit) === 1 ? limit.max : Math.ceil(limit.max * slicesOf(limit) * 1.25);
 
-/** Which slice an id belongs to: the same for everybody, whatever part of the queue they see. */
+/** Returns the slice of an id. It is the same in every instance, whatever part of the queue the instance sees. */
 function sliceOf(id: Key, slices: number): number {
   const number = id instanceof ObjectId ? (id.id[11] ?? 0) ^ (id.id[10] ?? 0) : hash(toText(id));
   return number % slices;
 }
 
 /**
- * This instance's slice of the head, in order. Slices are by id and not by place: others see the head a moment
- * earlier or later. Others' work is touched only where nothing of the own is in sight.
+ * Returns this instance's slice of the head, in order. Slices go by id, not by position, because instances read the
+ * head at slightly different moments. An instance takes from other slices only if it sees nothing of its own.
  */
 function pick(ids: readonly Key[], limit: NameLimit): Key[] {
   const slices = slicesOf(limit);
@@ -73,7 +73,7 @@ function pick(ids: readonly Key[], limit: NameLimit): Key[] {
   return own;
 }
 
-/** Statement 1: candidates of each name, then a fair share of them by turns; what is being taken already aside. */
+/** Statement 1: reads candidates of each name and picks a fair share, without hinted jobs, which are being taken. */
 async function candidates(
   mongo: Mongo,
   request: ClaimRequest,
@@ -111,10 +111,10 @@ async function candidates(
   return { ids, answer: { asked: ids.length, more, cluster } };
 }
 
-/** Up to this many are taken one by one, each with its document as the answer: two round trips instead of three. */
+/** Up to this many jobs are taken one by one, each returning its document: two round trips instead of three. */
 const FEW = 4;
 
-/** Hints of names that may be claimed, as many as may be. */
+/** Returns the hints whose names may be claimed, within the limits. */
 function usable({ hints = [], limits, total }: ClaimRequest): readonly Hint[] {
   const room = new Map([...limits].map(([name, { max }]) => [name, max]));
   return hints.slice(0, Math.min(total, FEW)).filter(({ name }) => {
@@ -124,7 +124,7 @@ function usable({ hints = [], limits, total }: ClaimRequest): readonly Hint[] {
   });
 }
 
-/** Every precondition is inside the write: still pending, still due, still of a known version. */
+/** Every precondition is in the write: still pending, still due, still of the known version. */
 const takeable = { status: 'pending' as const, v: SCHEMA_VERSION, $expr: { $lte: ['$nextRunAt', '$$NOW'] } };
 
 function taken(request: Claimant): Document {
@@ -139,14 +139,14 @@ function taken(request: Claimant): Document {
   };
 }
 
-/** Takes what was found, in one statement, and reads what the token holds: that, and nothing else, was claimed. */
+/** Takes the candidates in one statement, then reads what the token holds: that, and nothing else, was claimed. */
 async function takeMany(mongo: Mongo, ids: readonly Key[], request: ClaimRequest): Promise<JobDocument[]> {
   const { matchedCount } = await mongo.jobs.updateMany(
     { _id: { $in: [...ids] }, ...takeable },
     taken(request),
   );
   if (matchedCount === 0) return [];
-  // A batch larger than the answer spares the round trip that would ask for the end of the cursor.
+  // A batch size above the number of rows saves the round trip that would fetch the end of the cursor.
   const filter = { _id: { $in: [...ids] }, leaseToken: request.token, status: 'processing' as const };
   return findExact(mongo.jobs, filter, { batchSize: ids.length + 1 }, BSON_OPTIONS).toArray();
 }
@@ -157,7 +157,7 @@ async function takeEach(mongo: Mongo, ids: readonly Key[], request: Claimant): P
       mongo.jobs.findOneAndUpdate({ _id, ...takeable }, taken(request), { returnDocument: 'after', ...RAW }),
     ),
   );
-  // All of them have ended by now, so what the token holds can be read in peace where one has failed.
+  // All writes have ended by now. If one failed, the caller can reliably read what the token holds.
   return takes.flatMap((take) => {
     if (take.status === 'rejected') throw take.reason;
     return take.value === null ? [] : [exactRow(BSON_OPTIONS)(take.value) as JobDocument];
@@ -167,7 +167,7 @@ async function takeEach(mongo: Mongo, ids: readonly Key[], request: Claimant): P
 export async function claim(mongo: Mongo, request: ClaimRequest): Promise<ClaimAnswer> {
   return run('claim', async () => {
     const hinted = mongo.sharded ? [] : usable(request);
-    // Until both have ended: what the token holds can be read in peace where one has failed.
+    // Wait for both to end. If one fails, the caller can then reliably read what the token holds.
     const [heads, early] = await Promise.allSettled([
       candidates(mongo, request, hinted),
       takeEach(
@@ -186,7 +186,7 @@ export async function claim(mongo: Mongo, request: ClaimRequest): Promise<ClaimA
   });
 }
 
-/** The order that the claim index has within a name; an `$in` does not keep it. */
+/** Restores the order of the claim index, which an `$in` does not keep. */
 function inOrder(jobs: JobRecord[]): JobRecord[] {
   return jobs.sort(
     (a, b) =>

@@ -7,14 +7,14 @@ import { ANY_DATE } from '../indexes.js';
 
 const STATUSES = ['pending', 'processing', 'failed'] as const;
 
-/** A row of an answer: a count, and of what is due also since when. */
+/** A row of the result: a count and, for due jobs, how long the first has been due. */
 interface Row {
   readonly _id: string;
   readonly count: number;
   readonly lagMs?: number;
 }
 
-/** The head of one name's queue, in the order of the index: how many are due, and for how long the first. */
+/** Reads the head of one name's queue in index order: how many jobs are due, and how long the first has been. */
 export const dueDepthPipeline = (name: string, cap: number): Document[] => [
   {
     $match: {
@@ -43,7 +43,7 @@ export function depthOf(name: string, rows: readonly Row[], statuses: readonly s
   };
 }
 
-/** As for `stats`: names by one key each, and counts that stop at the cap. */
+/** As in `stats`: one index key per name, and counts that stop at the cap. */
 export async function depths(mongo: Mongo, { cap, readPreference }: DepthRequest): Promise<readonly Depth[]> {
   const where = readPreference === undefined ? {} : { readPreference: readPreference as 'nearest' };
   return run('count', async () => {

@@ -4,46 +4,49 @@ import type { Claimant, NewJob } from '../../store/port.js';
 import { exactText, isOrdered } from '../exact.js';
 import { readable } from '../values.js';
 
-/** The version of the shape below. Pending jobs of a later one are left alone and reported. */
+/** The version of the document shape below. Pending jobs of a later version are left alone and reported. */
 export const SCHEMA_VERSION = 1;
 
-/** Parts of a sharded collection; docs/sharding.md says why. */
+/** Number of parts of a sharded collection; docs/sharding.md explains why. */
 const PARTS = 4096;
 
-/** Ids are ObjectIds or texts; others are run as well, but only these can be asked for by id. */
+/** Ids are ObjectIds or strings. Jobs with other ids run as well, but cannot be requested by id. */
 export type Key = ObjectId | string;
 
-/** A job as stored. Everything but the seeds' fields may be missing: other programs write here too. */
+/** A job as stored. All fields but these may be missing, because other programs write here too. */
 export interface JobDocument extends Document {
   _id: Key;
   name: string;
   status: JobStatus;
 }
 
-/** An id that looks like an ObjectId is one: hand-written documents have them, and `job.id` is their text. */
+/** An id that looks like an ObjectId is one: hand-written documents have ObjectIds, and `job.id` is their text. */
 const toKey = (id: string): Key => (/^[0-9a-f]{24}$/u.test(id) ? new ObjectId(id) : id);
 
-/** What an id given by a user may stand for in the collection. */
+/** Returns the keys that an id given by a user may stand for. */
 export const keysFor = (id: string): Key[] => {
   const key = toKey(id);
   return typeof key === 'string' ? [key] : [key, id];
 };
 
-/** The text of an id; of one that is neither ObjectId nor text, in a form that no other id has. */
+/** Returns the text of an id. For an id that is neither an ObjectId nor a string, no other id has the same text. */
 export function toText(key: unknown): string {
   if (key instanceof ObjectId) return key.toHexString();
   if (typeof key === 'string') return key;
   return isOrdered(key) ? exactText({ key }) : BSON.EJSON.stringify(key, { relaxed: false });
 }
 
-/** FNV-1a: spreads keys evenly, and gives the same part in every process. */
+/** FNV-1a: spreads keys evenly, and gives the same result in every process. */
 export function hash(text: string): number {
   let value = 0x811c9dc5;
   for (let i = 0; i < text.length; i += 1) value = Math.imul(value ^ text.charCodeAt(i), 0x01000193);
   return value >>> 0;
 }
 
-/** Work with a key must land where its twin would, or no unique index could hold them apart. */
+/**
+ * Returns the part of a new job. Jobs with the same name and unique key share a part: the unique index includes the
+ * part, so it could not keep them apart otherwise.
+ */
 export function partOf(name: string, uniqueKey: string | undefined, id: string | undefined): number {
   if (uniqueKey !== undefined) return hash(`${name}\0${uniqueKey}`) % PARTS;
   return id === undefined ? Math.floor(Math.random() * PARTS) : hash(id) % PARTS;
@@ -72,7 +75,7 @@ export function toDocument(job: NewJob, sharded: boolean): JobDocument {
   };
 }
 
-/** By the producer's estimate of the server's time: an insert cannot ask for the time itself. */
+/** Uses the producer's estimate of the server's time, because an insert cannot ask for the time itself. */
 const claimFields = ({ instance, token, heartbeatMs }: Claimant, now: Date): object => ({
   lockedAt: now,
   lastHeartbeat: now,
@@ -81,7 +84,7 @@ const claimFields = ({ instance, token, heartbeatMs }: Claimant, now: Date): obj
   heartbeatInterval: heartbeatMs,
 });
 
-/** Fields that stand in a record under the same name; null and missing are the same for them. */
+/** Fields that a record has under the same name. Null counts as missing. */
 const PLAIN = [
   'finishedAt',
   'claimedBy',
@@ -110,10 +113,10 @@ const PLAIN = [
   'part',
 ] as const;
 
-/** Users' values; null is one of them. */
+/** The user's values, for which null is a value. */
 const VALUES = ['data', 'result', 'progress', 'logs'] as const;
 
-/** Payloads come back as they went in. */
+/** Payloads are returned as they were stored. */
 const PAYLOAD = { references: 'plain' } as const;
 
 const date = (value: unknown, otherwise: Date): Date => (value instanceof Date ? value : otherwise);

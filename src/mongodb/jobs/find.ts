@@ -8,12 +8,14 @@ import { isTimeLimit, refuseCount } from '../errors.js';
 import { fieldsQuery, rangeQuery } from '../fields.js';
 import { ANY_DATE } from '../indexes.js';
 
-/** Combinations that no index serves may take this long, and then answer what they have. */
+/** A query that no index serves stops after this long: `find` returns what it has, and `count` fails. */
 const TIME_LIMIT_MS = 5_000;
 
 const escaped = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/gu, String.raw`\$&`);
 
-/** An allow-list of fields; the values arrive checked, and none of them is ever read as an operator. */
+/**
+ * Builds a query from an allow-list of fields. The values are already checked, and none is ever read as an operator.
+ */
 function toQuery(filter: JobFilter): Filter<JobDocument> {
   const { ids, name, status, uniqueKey, createdAt, updatedAt, nextRunAt, error, data } = filter;
   return {
@@ -51,7 +53,7 @@ export async function ends(mongo: Mongo, ids: readonly string[]): Promise<Ends> 
 export const cursorKey = (record: JobRecord): string =>
   BSON.EJSON.stringify({ key: record.key }, { relaxed: false });
 
-/** After a job: later in the sort, ties by id, whatever the ids' types. */
+/** Matches jobs after the cursor: later in the sort, ties by id, whatever the types of the ids. */
 function after(page: Page): Filter<JobDocument> {
   if (page.after === undefined) return {};
   const { at, key } = page.after;
@@ -67,7 +69,7 @@ function after(page: Page): Filter<JobDocument> {
   };
 }
 
-/** Says what an index needs to hear before it can serve the sort; it changes nothing about what is found. */
+/** Adds what an index needs before it can serve the sort, without changing the result. */
 function helped(query: Filter<JobDocument>, page: Page): Filter<JobDocument> {
   const named = query['name'] !== undefined;
   if (named && query['status'] === undefined && page.field === 'createdAt') {
@@ -78,8 +80,8 @@ function helped(query: Filter<JobDocument>, page: Page): Filter<JobDocument> {
 }
 
 /**
- * Pending jobs of every name by due time: each name's keys are in order. The names come from one key each of the index that
- * has them all; one of pending jobs alone would be read key by key.
+ * Adds all names to a search for pending jobs by due time, because the index orders due times within each name. The
+ * names are read from the index of all jobs, one key each; an index of pending jobs alone would be read key by key.
  */
 async function withNames(mongo: Mongo, filter: JobFilter, page: Page): Promise<JobFilter> {
   const pendingOnly = filter.status?.length === 1 && filter.status[0] === 'pending';
@@ -90,7 +92,7 @@ async function withNames(mongo: Mongo, filter: JobFilter, page: Page): Promise<J
   return { ...filter, name: names.map(({ _id }) => _id) };
 }
 
-/** The query that `find` sends, for it and for the tests that look at its plan. */
+/** Returns the query that `find` sends, for `find` and for tests of its query plan. */
 export function findQuery(filter: JobFilter, page: Page): Filter<JobDocument> {
   return { ...helped(toQuery(filter), page), ...after(page) };
 }
@@ -126,7 +128,7 @@ export async function count(mongo: Mongo, filter: JobFilter, most: number): Prom
   );
 }
 
-/** Each failed job is one key and one document of a few fields. */
+/** Reads one index key and a few fields per failed job. */
 export async function failures(mongo: Mongo, limit: number, name?: string): Promise<readonly FailureLine[]> {
   const { filter, sort } = failuresQuery(name);
   const projection = { _id: 0, name: 1, failReason: 1, updatedAt: 1 };
@@ -140,14 +142,16 @@ export async function failures(mongo: Mongo, limit: number, name?: string): Prom
   }));
 }
 
-/** Of one name the newest by their birth, since that is what an index has in order. */
+/** Failures of one name are ordered by creation, newest first, because an index has that order. */
 function failuresQuery(name?: string): { filter: Filter<JobDocument>; sort: Record<string, -1> } {
   return name === undefined
     ? { filter: { status: 'failed' }, sort: { updatedAt: -1, _id: -1 } }
     : { filter: { name: { $eq: name }, status: 'failed' }, sort: { createdAt: -1, _id: -1 } };
 }
 
-/** Streams matching jobs without their payload; what is changed on the way leaves the filter, so none comes twice. */
+/**
+ * Streams matching jobs without their payload. A job that the caller changes leaves the filter, so none comes twice.
+ */
 export async function* each(
   mongo: Mongo,
   filter: JobFilter,
@@ -170,10 +174,10 @@ export async function* each(
   }
 }
 
-/** The names, by one key each. */
+/** All names, one index key each. */
 export const namesPipeline: Document[] = [{ $sort: { name: 1 } }, { $group: { _id: '$name' } }];
 
-/** Names come from one key each; counts stop at the cap, so that a million finished jobs cost no more than it. */
+/** Reads one index key per name. Counts stop at the cap, so that a million finished jobs cost no more than the cap. */
 export async function stats(
   mongo: Mongo,
   cap: number,
@@ -183,7 +187,7 @@ export async function stats(
     const names = await mongo.jobs
       .aggregate<{ _id: string }>(namesPipeline, { hint: 'tidemill_by_name' })
       .toArray();
-    // The more names, the less of each: all of them together stay within the budget.
+    // The names share the cap, but each is counted up to at least 1,000.
     const each = Math.max(1_000, Math.floor(cap / Math.max(1, names.length)));
     const counted = await Promise.all(names.map(({ _id: name }) => countName(mongo, name, each)));
     return { names: counted.sort((a, b) => (a.name < b.name ? -1 : 1)), total };

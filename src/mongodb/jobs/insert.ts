@@ -6,14 +6,17 @@ import { toDocument, toRecord, type JobDocument } from './document.js';
 import { duplicatesOf, isTimeLimit, isUnconfirmed } from '../errors.js';
 import { liveKey, rival, winners } from './winners.js';
 
-/** A key that was taken and is free again a moment later, this often in a row, is a fault and not a race. */
+/** A key that is taken and then free again this many times in a row is a fault, not a race. */
 const TRIES = 50;
-/** Other writes, and a replica set that keeps up, take less; what takes longer is a transaction that somebody keeps open. */
+/** Other writes take less, if the replica set keeps up; an insert that takes longer waits for an open transaction. */
 const BRIEFLY_MS = 500;
-/** For one job at a time, where the moment has passed already. */
+/** For one job at a time, after `BRIEFLY_MS` has passed already. */
 const AT_ONCE_MS = 50;
 
-/** An id that the store made can only have been stored by an earlier try of the same call; one of the caller's, by its time. */
+/**
+ * Tells whether this call stored the winner. An id that the store generated can only have been stored by an earlier try
+ * of the same call; for an id of the caller's own, the creation time tells.
+ */
 function outcomeOf(
   job: NewJob,
   winner: JobDocument,
@@ -25,12 +28,12 @@ function outcomeOf(
   return job.ownId !== true || isOwn ? 'created' : 'existing';
 }
 
-/** One call: its jobs as documents, and what became of each so far. */
+/** One call: its jobs as documents, and the result of each so far. */
 interface Call {
   readonly jobs: readonly NewJob[];
   readonly documents: readonly JobDocument[];
   readonly answers: (Inserted | undefined)[];
-  /** Documents without an answer may be stored: a statement was cut off. */
+  /** A statement was cut off, so documents without a result may be stored. */
   isRepeated: boolean;
 }
 
@@ -41,7 +44,7 @@ const callOf = (mongo: Mongo, jobs: readonly NewJob[]): Call => ({
   isRepeated: false,
 });
 
-/** The first of those with the same id, or the same name and unique key. */
+/** Returns the first of those with the same id, or the same name and unique key. */
 function withoutTwins({ documents }: Call, positions: readonly number[]): readonly number[] {
   const seen = new Set<string>();
   return positions.filter((at) => {
@@ -62,8 +65,8 @@ export async function insert(mongo: Mongo, jobs: readonly NewJob[]): Promise<rea
 }
 
 /**
- * All that can be stored now: a job whose unique key an open transaction holds is left out. At first together; where that
- * takes too long, those without a key go together, and the others one by one.
+ * Inserts all jobs that can be stored now, and leaves out those whose unique key an open transaction holds. Tries all
+ * of them together first. If that takes too long, inserts the jobs without a key together, and the others one by one.
  */
 export async function insertFree(
   mongo: Mongo,
@@ -73,7 +76,7 @@ export async function insertFree(
   if (await insertedBriefly(mongo, call, openOf(call), BRIEFLY_MS)) return call.answers;
   const plain = openOf(call).filter((at) => isPlain(jobs[at] as NewJob));
   await insertOpen(mongo, call, plain);
-  // What is in the way, and here to stay, is no open transaction.
+  // A winner that a majority has is not the write of an open transaction.
   await readWinners(
     mongo,
     call,
@@ -84,7 +87,7 @@ export async function insertFree(
   return call.answers;
 }
 
-/** False where a document among these waits for an open transaction; some of the others may be stored. */
+/** Returns false if one of these documents waits for an open transaction; some of the others may be stored. */
 async function insertedBriefly(
   mongo: Mongo,
   call: Call,
@@ -100,7 +103,7 @@ async function insertedBriefly(
     if (!isTimeLimit(cause)) throw error;
     call.isRepeated = true;
     if (!isUnconfirmed(cause)) return false;
-    // All that could be written was. What is there already is confirmed, too, before the server refuses it.
+    // All that could be written was. A repeat waits for a majority to have it before the server refuses it.
     await insertOpen(
       mongo,
       call,
@@ -110,7 +113,7 @@ async function insertedBriefly(
   }
 }
 
-/** Insert first, ask afterwards: the unique index decides, and the loser reads the winner. */
+/** Inserts first and asks afterwards: the unique index decides, and the loser reads the winner. */
 async function insertOpen(
   mongo: Mongo,
   call: Call,
@@ -120,7 +123,7 @@ async function insertOpen(
   const { documents, answers } = call;
   let open = positions;
   for (let tries = 0; open.length > 0 && tries < TRIES; tries += 1) {
-    // Twins would only be refused: they are answered with the first of them.
+    // Twins would only be refused; they get the result of the first of them.
     const batch = withoutTwins(call, open);
     const refused = await insertBatch(
       mongo,
@@ -166,7 +169,7 @@ async function insertBatch(
   );
 }
 
-/** Fills in the answers of refused documents; those whose winner is gone already are to be tried again. */
+/** Fills in the results of refused documents. Returns those whose winner is already gone, to be tried again. */
 async function readWinners(
   mongo: Mongo,
   { jobs, documents, answers, isRepeated }: Call,
@@ -175,7 +178,7 @@ async function readWinners(
 ): Promise<number[]> {
   if (refused.length === 0) return [];
   const lost = refused.map((index) => documents[index] as JobDocument);
-  // Others of the same call may have been stored: where this fails, nobody knows what is there.
+  // Other jobs of the same call may have been stored, so the outcome is unknown if this fails.
   const winnerOf = await run('enqueue', () => winners(mongo, lost, options), true);
   return refused.filter((index) => {
     const document = documents[index] as JobDocument;
@@ -188,8 +191,9 @@ async function readWinners(
 }
 
 /**
- * Inside a user's transaction a duplicate key would abort all of it, so keyed jobs are upserted: a race gives a
- * retryable conflict instead. Errors keep the driver's labels, by which `withTransaction` tries again.
+ * Inserts inside a user's transaction. A duplicate key would abort all of it, so jobs with a unique key or an id of the
+ * user's own are upserted: a race then causes a retryable conflict. Errors keep the driver's labels, by which
+ * `withTransaction` decides to retry.
  */
 export async function insertIn(
   mongo: Mongo,
@@ -219,7 +223,7 @@ export async function insertIn(
   return answers;
 }
 
-/** Nothing but its own new id could be in its way. */
+/** Only its own new id could conflict. */
 const isPlain = (job: NewJob): boolean => job.uniqueKey === undefined && job.ownId !== true;
 
 function insertion(mongo: Mongo, job: NewJob, document: JobDocument): AnyBulkWriteOperation<JobDocument> {
@@ -231,7 +235,7 @@ function insertion(mongo: Mongo, job: NewJob, document: JobDocument): AnyBulkWri
   return { updateOne: { filter, update: { $setOnInsert: document as never }, upsert: true } };
 }
 
-/** Ids that are taken already, of jobs that have a unique key as well: their upsert looks for the key only. */
+/** Returns the ids that are already taken, of jobs that also have a unique key: their upsert looks for the key only. */
 async function storedIds(
   mongo: Mongo,
   jobs: readonly NewJob[],

@@ -1,4 +1,4 @@
-/** Transitions that people ask for. Each reads the job, then writes with what it saw as the precondition. */
+/** Transitions that people request. Each reads the job, then writes with what it read as the precondition. */
 import type { Document, Filter } from 'mongodb';
 import { FINISHED, type JobRecord } from '../../core/records/job.js';
 import type { JobStore, RetentionMs } from '../../store/port.js';
@@ -8,7 +8,7 @@ import { isDuplicate } from '../errors.js';
 import { get } from './find.js';
 
 type RetentionOf = (name: string) => RetentionMs;
-/** A job that changes state between reading and writing, this often in a row, is a fault and not a race. */
+/** A job that changes state between read and write this many times in a row is a fault, not a race. */
 const TRIES = 20;
 
 const as = (job: JobRecord, statuses: readonly string[]): Filter<JobDocument> => ({
@@ -26,7 +26,7 @@ async function write(
   return row === null ? undefined : toRecord(row);
 }
 
-/** Reads and tries until the state held still for one read and one write. */
+/** Reads the job and runs the step until the state holds still in between. Returns undefined if there is no job. */
 async function decide<T>(
   mongo: Mongo,
   id: string,
@@ -68,7 +68,7 @@ export const cancel = (mongo: Mongo, id: string, retention: RetentionOf): Return
     return cancelled && { outcome: 'cancelled' as const, job: cancelled };
   });
 
-/** A fresh sequence of attempts; what the last one left behind goes, its history stays. */
+/** Starts a fresh sequence of attempts: clears what the last one left behind, and keeps the history. */
 const retried = (now: Date): Document => ({
   $set: { status: 'pending', nextRunAt: now, failCount: 0, lockedAt: null, wake: now.getTime() },
   $unset: {
@@ -138,7 +138,7 @@ export async function cancelBatch(
   });
 }
 
-/** Jobs with a unique key may meet a live twin, so each is a write of its own; the rest go in one. */
+/** A job with a unique key may conflict with a live twin, so each is written by itself; the rest go in one write. */
 export async function retryBatch(mongo: Mongo, jobs: readonly JobRecord[], now: Date): Promise<number> {
   return run('retry many', async () => {
     const keyed = jobs.filter((job) => job.uniqueKey !== undefined);

@@ -5,7 +5,7 @@ import { run, type GlobalDocument, type Mongo } from '../context.js';
 import { SCHEMA_VERSION } from './document.js';
 import { ANY_DATE } from '../indexes.js';
 
-/** Who is alive and what is paused, by the server's clock. */
+/** Instances, pauses, the leader and the tasks in force, by the server's clock. */
 export const clusterPipeline: Document[] = [
   { $match: { kind: { $in: ['instance', 'pause', 'pause-task', 'planner', 'task'] } } },
   {
@@ -29,7 +29,9 @@ export const clusterPipeline: Document[] = [
   },
 ];
 
-/** Takes the coordination rows out of an answer, as they concern jobs. */
+/**
+ * Reads the cluster as jobs see it from the coordination rows of a result. `otherwise` is the time if no row has it.
+ */
 export function readCluster(rows: readonly Document[], otherwise: number): Cluster {
   const of = (kind: GlobalDocument['kind']): readonly Document[] =>
     rows.filter((row) => row['kind'] === kind);
@@ -47,7 +49,7 @@ export function readCluster(rows: readonly Document[], otherwise: number): Clust
   };
 }
 
-/** The same, as they concern reactive tasks. */
+/** The same, as reactive tasks see it. */
 export function readTaskCluster(rows: readonly Document[], otherwise: number): Cluster {
   const cluster = readCluster(rows, otherwise);
   const holds = (row: Document): boolean => !(row['until'] instanceof Date) || row['until'] > cluster.now;
@@ -69,7 +71,7 @@ export async function cluster(mongo: Mongo): Promise<Cluster> {
   );
 }
 
-/** One key per name: the earliest due time of each, due or not. */
+/** One index key per name: its earliest due time, due or not. */
 export function duePipeline(names: readonly string[]): Document[] {
   return [
     { $match: { name: { $in: names }, status: 'pending', v: SCHEMA_VERSION, nextRunAt: ANY_DATE } },
@@ -79,7 +81,7 @@ export function duePipeline(names: readonly string[]): Document[] {
   ];
 }
 
-/** One key each: is there pending work without a version, or of a later one? */
+/** One index key each: is there pending work without a version, or of a later one? */
 export const oddPipelines: readonly Document[][] = [
   [{ $match: { v: null, status: 'pending' } }, { $limit: 1 }, { $project: { _id: 0, kind: 'handwritten' } }],
   [
@@ -89,7 +91,7 @@ export const oddPipelines: readonly Document[][] = [
   ],
 ];
 
-/** Everything an idle instance wants to know, in one command. */
+/** Everything that an idle instance needs to know, in one command. */
 function lookPipeline(mongo: Mongo, names: readonly string[]): Document[] {
   return [
     ...duePipeline(names),
@@ -115,8 +117,8 @@ export async function look(mongo: Mongo, names: readonly string[], again = false
 }
 
 /**
- * Jobs written by hand, or by another program, have neither version nor priority: they get both, so that one index
- * orders everything. A missing priority counts as 0.
+ * Jobs written by hand, or by another program, have no version. They get one, along with a valid priority, failure
+ * count and due time, so that one index orders everything. A missing priority counts as 0, a missing due time as now.
  */
 async function adopt(mongo: Mongo): Promise<void> {
   const number = (field: string): Document => ({ $isNumber: field });

@@ -7,7 +7,9 @@ import { isDuplicate } from '../errors.js';
 
 const optional = (value: unknown): Document | null => (value === undefined ? null : literal(value));
 
-/** What a call of `schedule` may change. The times are listed apart: only a change of those moves the next run. */
+/**
+ * The fields that a call of `schedule` may change. The times are separate: only a change of those moves the next run.
+ */
 function wanted(change: ScheduleChange): { times: Document; rest: Document } {
   return {
     times: {
@@ -31,8 +33,8 @@ const differs = (fields: Document): Document => ({
 });
 
 /**
- * One statement for new, changed, ended and unchanged schedules alike. A run in progress keeps its lease: its
- * settlement sees the new revision and computes from it.
+ * One statement for new, changed, ended and unchanged schedules. A run in progress keeps its lease: its settlement sees
+ * the new revision and computes the next run from it.
  */
 function putPipeline(change: ScheduleChange, part: number | undefined): Document[] {
   const { times, rest } = wanted(change);
@@ -82,7 +84,7 @@ export async function putSchedule(mongo: Mongo, change: ScheduleChange): Promise
   return run(
     'schedule',
     async () => {
-      // Two upserts of one id at once: the loser finds the winner's document at the second try.
+      // If two upserts of one id meet, the loser finds the winner's document on its second try.
       const row = await put().catch((error: unknown) =>
         isDuplicate(error) ? put() : Promise.reject(error as Error),
       );
@@ -111,7 +113,7 @@ export async function schedule(mongo: Mongo, name: string, key: string): Promise
   return row === null ? undefined : toRecord(row);
 }
 
-/** Also while it runs: the settlement then finds nothing, and there is no next run. */
+/** Also removes a schedule that runs: the settlement then finds nothing, and there is no next run. */
 export async function removeSchedule(mongo: Mongo, name: string, key: string): Promise<boolean> {
   return run(
     'remove a schedule',
@@ -157,7 +159,7 @@ export const runScheduleNow = async (
   key: string,
   now: Date,
 ): ReturnType<JobStore['runScheduleNow']> => {
-  // A run that is overdue comes first: bringing it forward would lose the ones missed before.
+  // An overdue run keeps its time: moving it to now would lose the runs missed before.
   const sooner = (field: string): Document => ({ $cond: [{ $gt: ['$nextRunAt', now] }, now, `$${field}`] });
   const times = { nextRunAt: sooner('nextRunAt'), scheduledFor: sooner('scheduledFor') };
   const update = [{ $set: { ...times, wake: now.getTime(), updatedAt: '$$NOW' } }];

@@ -11,7 +11,7 @@ import * as managing from './manage.js';
 import * as scheduling from './schedules.js';
 import { settle, settleIn } from './settle.js';
 
-/** Each transition is in a file of its own kind; this is the list. */
+/** The jobs of a MongoDB. Each group of transitions has a file of its own; this is the list. */
 export function jobStore(mongo: () => Mongo): JobStore<ClientSession> {
   return {
     newId: () => new ObjectId().toHexString(),

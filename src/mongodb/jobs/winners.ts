@@ -1,11 +1,13 @@
-/** Who holds the id, or the unique key, of jobs that were refused. */
+/** Finds the jobs that hold the id, or the unique key, of jobs that were refused. */
 import type { FindOptions } from 'mongodb';
 import type { JobStatus } from '../../core/records/job.js';
 import type { Mongo } from '../context.js';
 import type { JobDocument } from './document.js';
 
 const LIVE = { $in: ['pending', 'processing'] satisfies JobStatus[] };
-/** Naming the type as well lets the unique index serve it: without that, its condition is not seen to hold. */
+/**
+ * Matches the live job of a unique key. The condition on the type lets the server see that its partial index applies.
+ */
 export const liveKey = (
   name: string,
   uniqueKey: string,
@@ -15,16 +17,16 @@ export const liveKey = (
   status: LIVE,
 });
 
-/** Who holds the id or the unique key of a document that was refused. */
+/** Matches the job that holds the id or the unique key of a refused document. */
 export function rival(document: JobDocument): object {
   if (document['uniqueKey'] === undefined) return { _id: document._id };
   return { $or: [{ _id: document._id }, liveKey(document.name, document['uniqueKey'] as string)] };
 }
 
-/** As many keys as one query asks for. */
+/** Most keys per query. */
 const MOST = 500;
 
-/** Answers for each document who is in its way: whoever has its id, or else its unique key. */
+/** Returns a function that finds the job in the way of a document: the one with its id, or else with its unique key. */
 export async function winners(
   { jobs }: Pick<Mongo, 'jobs'>,
   documents: readonly JobDocument[],

@@ -24,7 +24,7 @@ export const RUNNING: readonly string[] = ['processing', 'processing_dirty'];
 
 type Plans = ReadonlyMap<string, TaskPlan>;
 
-/** Tasks by the collection they live in. */
+/** Groups tasks by the collection they live in. */
 function bySource(plans: Plans, tasks: readonly string[]): Map<string, { source: Source; tasks: string[] }> {
   const groups = new Map<string, { source: Source; tasks: string[] }>();
   for (const task of tasks) {
@@ -40,7 +40,7 @@ function bySource(plans: Plans, tasks: readonly string[]): Map<string, { source:
 
 type Pipelines = readonly { readonly place: Place; readonly pipeline: Document[] }[];
 
-/** As `unite`; where somebody dropped a task collection, its indexes are made again. */
+/** Like `unite`. If a task collection was dropped, recreates its indexes and tries again. */
 async function acrossSources(sources: MongodbSources, pipelines: Pipelines): Promise<Document[]> {
   try {
     return await unite(sources, pipelines);
@@ -51,7 +51,7 @@ async function acrossSources(sources: MongodbSources, pipelines: Pipelines): Pro
   }
 }
 
-/** Runs one pipeline per source in as few commands as there are databases; who is alive comes with them. */
+/** Runs one pipeline per source, in as few commands as there are databases. The rows of the cluster come with them. */
 async function unite(sources: MongodbSources, pipelines: Pipelines): Promise<Document[]> {
   const { globals } = sources.mongo;
   const byDatabase = new Map<string, { place: Place; pipeline: Document[] }[]>();
@@ -74,7 +74,7 @@ async function unite(sources: MongodbSources, pipelines: Pipelines): Promise<Doc
   return (await Promise.all(commands)).flat();
 }
 
-/** One key per task: when the earliest is due. */
+/** One index key per task: its earliest due time. */
 export const duePipeline = (tasks: readonly string[]): Document[] => [
   { $match: { ...OURS, task: { $in: tasks }, status: 'pending' } },
   { $sort: { task: 1, status: 1, scheduledAt: 1 } },
@@ -82,7 +82,7 @@ export const duePipeline = (tasks: readonly string[]): Document[] => [
   { $project: { _id: 0, kind: 'due', task: '$_id', at: 1 } },
 ];
 
-/** One key: is there pending work of a later version? */
+/** One index key: is there pending work of a later version? */
 export const foreignPipeline: Document[] = [
   { $match: { v: { $gt: TASK_VERSION }, status: 'pending' } },
   { $limit: 1 },
@@ -122,13 +122,13 @@ export const headPipeline = (task: string, count: number): Document[] => [
   { $group: { _id: literal(task), keys: { $push: '$_id' } } },
 ];
 
-/** More slices than this would read too much of the queue's head for one claim; further instances share them. */
+/** With more slices than this, one claim would read too much of the queue's head; further instances share slices. */
 const MOST_SLICES = 4;
 
 const windowOf = ({ max, of }: NameLimit): number =>
   of === 1 ? max : Math.ceil(max * Math.min(of, MOST_SLICES) * 1.25);
 
-/** This instance's slice of the head; others' is touched only where nothing of the own is in sight. */
+/** Returns this instance's slice of the head. Takes from other slices only if it sees nothing of its own. */
 function pick(keys: readonly TaskKey[], { max, rank, of }: NameLimit): TaskKey[] {
   const slices = Math.min(of, MOST_SLICES);
   if (slices === 1) return keys.slice(0, max);
@@ -164,7 +164,9 @@ async function candidates(sources: MongodbSources, plans: Plans, request: ClaimR
   return { keys, more, cluster };
 }
 
-/** Every precondition is inside the write; an attempt counts from here, and is taken back where it never was one. */
+/**
+ * Every precondition is in the write. An attempt counts from here; the settlement takes it back if it must not count.
+ */
 async function take(place: Place, keys: readonly TaskKey[], request: ClaimRequest): Promise<number> {
   const { matchedCount } = await place.tasks.updateMany(
     { _id: { $in: keys as never[] }, ...OURS, status: 'pending', $expr: { $lte: ['$scheduledAt', '$$NOW'] } },
@@ -184,7 +186,7 @@ async function take(place: Place, keys: readonly TaskKey[], request: ClaimReques
   return matchedCount;
 }
 
-/** What the token holds, with whether each document is there and matches. */
+/** Reads what the token holds, and whether each document exists and matches. */
 export function heldPipeline(
   place: Place,
   plan: TaskPlan,
@@ -200,7 +202,7 @@ export function heldPipeline(
   ];
 }
 
-/** A document on which the filter errors does not match; the others of the claim are not held up by it. */
+/** Reads the claimed tasks. A document on which the filter fails does not match, and does not hold up the rest. */
 async function readTaken(
   place: Place,
   plan: TaskPlan,
@@ -229,7 +231,7 @@ async function readMatching(
     const rows = await aggregateExact(place.tasks, pipeline, { batchSize: keys.length + 1 }).toArray();
     return rows.map(toRecord);
   }
-  // Ids that are texts are found by the index of such a source only under its own collation, which no lookup has.
+  // If the source has a collation, its index finds string ids only under that collation, which a `$lookup` cannot use.
   const held = { _id: { $in: keys as never[] }, leaseToken: token, status: { $in: RUNNING } };
   const rows = await findExact(place.tasks, held, { batchSize: keys.length + 1 }).toArray();
   const idOf = (row: Document): unknown => (row['_id'] as TaskKey).id;
@@ -261,7 +263,7 @@ export async function claim(
         return (await Promise.all(reads)).flat();
       }),
     );
-    // All of them have ended by now, so what the token holds can be read in peace where one has failed.
+    // All writes have ended by now. If one failed, the caller can reliably read what the token holds.
     const jobs = taken.flatMap((one) => {
       if (one.status === 'rejected') throw one.reason;
       return one.value;

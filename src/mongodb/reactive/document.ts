@@ -4,8 +4,8 @@ import { EXACT, exactText, OrderedDocument, readExact } from '../exact.js';
 import { isBsonRegExp, regExpOf } from '../values.js';
 
 /**
- * The version of the shape below. Tasks of a later one are left alone, changes of their documents included: whoever raises
- * it must ask for a reconciliation when it comes to lead.
+ * The version of the document shape below. Tasks of a later version are left alone, and changes of their documents are
+ * ignored: a release that raises it must request a reconciliation when it becomes the leader.
  */
 export const TASK_VERSION = 1;
 /** In a query: of this version. */
@@ -13,7 +13,7 @@ export const OURS: { readonly v: typeof TASK_VERSION } = { v: TASK_VERSION };
 /** In a pipeline that writes: of a later version. */
 export const LATER: Document = { $gt: ['$v', TASK_VERSION] };
 
-/** `_id` of a task: what makes it the one task of this name for that document. */
+/** The `_id` of a task. It makes the task the only one of its name for a document. */
 export interface TaskKey {
   readonly task: string;
   readonly id: unknown;
@@ -21,7 +21,7 @@ export interface TaskKey {
 
 export const keyOf = (task: string, id: unknown): TaskKey => ({ task, id });
 
-/** A text that no other id has; ids may be of any type. */
+/** Returns a text that no other id has; ids may be of any type. */
 export const textOf = (id: unknown): string =>
   id instanceof ObjectId ? `{"id":{"$oid":"${id.toHexString()}"}}` : exactText({ id });
 
@@ -32,8 +32,8 @@ export function fromText(text: string): unknown {
 }
 
 /**
- * What users see of a value that was read exactly: longs as numbers where a number can hold them. A subdocument in an order
- * that no object has stays a Map, which finds its document again.
+ * Converts a value that was read exactly to what users see: longs become numbers if a number can hold them. A
+ * subdocument whose order no object can keep stays a Map, so that it still finds its document.
  */
 function readable(value: unknown): unknown {
   if (value instanceof Long) {
@@ -73,7 +73,7 @@ const FIELDS = [
 
 const date = (value: unknown, otherwise: Date): Date => (value instanceof Date ? value : otherwise);
 
-/** A stored task, read exactly, as the engine and users see it. */
+/** Converts a stored task, read exactly, to the record that the engine and users see. */
 export function toRecord(row: Document): TaskRecord {
   const key = row['_id'] as TaskKey;
   const createdAt = date(row['createdAt'], new Date(0));

@@ -7,11 +7,11 @@ import { EXACT, exactId } from '../exact.js';
 import { textOf } from './document.js';
 import type { MongodbSources } from './sources.js';
 
-/** One command per ten seconds while nothing happens. */
+/** One command every ten seconds while nothing happens. */
 const AWAIT_MS = 10_000;
 const BATCH = 1_000;
 
-/** Holds the id of the document that has changed. */
+/** The field that holds the id of the changed document. */
 const IDS = 'ids';
 
 const CHANGES = ['insert', 'update', 'replace', 'delete'];
@@ -20,7 +20,7 @@ const UPHEAVALS = ['drop', 'rename', 'dropDatabase', 'invalidate'];
 /** The oplog does not reach back to the resume point, or the point means nothing to this server. */
 const LOST: ReadonlySet<unknown> = new Set([286, 280, 136, 260]);
 
-/** The point cannot even be read. */
+/** The resume point cannot even be parsed. */
 const UNREADABLE: ReadonlySet<unknown> = new Set([9, 40_647, 40_648, 40_649]);
 
 const isLost = (error: unknown, token: unknown): boolean =>
@@ -48,7 +48,7 @@ const pipelineFor = (collections: readonly string[]): Document[] => [
       'ns.coll': 1,
       'to.coll': 1,
       wallTime: 1,
-      // In a list of its own, whose items the driver leaves as bytes: an object would lose their order.
+      // In a list of its own, whose items the driver leaves as bytes: an object would lose the order of their keys.
       [IDS]: ['$documentKey._id'],
     },
   },
@@ -70,7 +70,10 @@ function eventOf(row: Document, collections: readonly string[]): FeedEvent {
   return { kind: 'change', change: { collection, id, key: textOf(id), kind }, token, at };
 }
 
-/** The time of the oldest entry of the oplog. Undefined behind mongos, where there are several; refused to a user who may not read `local`. */
+/**
+ * Returns the time of the oldest oplog entry. Undefined behind mongos, where there are several oplogs; fails for a user
+ * who may not read `local`.
+ */
 export async function historySince({ client, sharded }: Mongo): Promise<Date | undefined> {
   if (sharded) return undefined;
   const oplog = client.db('local').collection('oplog.rs', { readPreference: 'primary', ...BSON_OPTIONS });
@@ -79,7 +82,7 @@ export async function historySince({ client, sharded }: Mongo): Promise<Date | u
   return first?.['wall'] instanceof Date ? first['wall'] : undefined;
 }
 
-/** The time of a resume token: its text begins with the type of a timestamp, and then has the timestamp. */
+/** Returns the time of a resume token: its text begins with the type of a timestamp, followed by the timestamp. */
 function timeOf(token: unknown): Timestamp | undefined {
   const text = (token as { readonly _data?: unknown } | undefined)?._data;
   const [, t, i] = typeof text === 'string' ? (/^82([0-9A-F]{8})([0-9A-F]{8})/iu.exec(text) ?? []) : [];
@@ -87,10 +90,10 @@ function timeOf(token: unknown): Timestamp | undefined {
   return Timestamp.fromBits(Number.parseInt(i, 16), Number.parseInt(t, 16));
 }
 
-/** Further back than this nobody goes: what it would have brought is reconciled anyway. */
+/** The feed goes back no further than this: reconciliation finds what an earlier start would have brought. */
 const MOST_BACK_MS = 600_000;
 
-/** The earliest of some points, if it is before the resume point. */
+/** Returns the earliest of the requested points, if it is before the resume point. */
 function earliest({ since = [], token }: FeedRequest, now: number): Timestamp | undefined {
   const times = since
     .filter((one): one is Timestamp => one instanceof Timestamp)
@@ -103,9 +106,9 @@ function earliest({ since = [], token }: FeedRequest, now: number): Timestamp | 
 
 interface StreamFeedOptions {
   readonly collections: readonly string[];
-  /** What was asked for when it was opened. */
+  /** The first read, sent when the stream was opened. */
   readonly first: Promise<Document | null>;
-  /** Where it was opened; undefined: nobody knows before it has come to an event. */
+  /** The resume point of the new stream; undefined if it is not known before the first event. */
   readonly token: unknown;
   readonly failed: (error: unknown) => Error;
 }
@@ -134,7 +137,7 @@ class StreamFeed implements Feed {
     for (;;) {
       const row = await this.#tryNext();
       if (row === null) {
-        // Nothing came for a while: only now is the stream's own point before everything that may come.
+        // Nothing came for a while: only now is the stream's own point before everything that may still come.
         this.#arrived = this.#returned = this.#stream.resumeToken;
         continue;
       }
@@ -168,12 +171,15 @@ const nextTurn = <T>(value: T): Promise<T> =>
     setImmediate(resolve, value);
   });
 
-/** A change stream over the sources of one database. */
+/**
+ * Opens a change stream over the sources of one database. If the history does not reach back to `since`, starts at the
+ * resume point instead.
+ */
 export async function openFeed(sources: MongodbSources, request: FeedRequest): Promise<Feed> {
   const { token } = request;
   const since = earliest(request, sources.mongo.clock.now());
   if (since === undefined)
-    // Unlike `resumeAfter` it also goes on after an invalidation.
+    // Unlike `resumeAfter`, this also continues after an invalidation.
     return openStream(sources, request, token === undefined ? {} : { startAfter: token });
   try {
     return await openStream(sources, request, { startAtOperationTime: since });
@@ -204,14 +210,14 @@ async function openStream(
           cause: error,
         })
       : classifyError('watch', error, false);
-  // The first token comes with the server's cursor: from here on nothing is missed.
+  // The first resume token comes with the server's cursor: from here on, nothing is missed.
   const opened = new Promise<unknown>((resolve) => stream.once('resumeTokenChanged', resolve));
   const first = stream.tryNext();
   try {
     const point = await Promise.race([opened, first.then(() => undefined)]);
     first.catch(() => undefined);
     if (start.startAfter !== undefined) return new StreamFeed(stream, { collections, first, failed, token });
-    // One that begins in the past may have brought a change along: then its point is behind that.
+    // A stream that begins in the past may already have brought a change. Its point is then after that change.
     const isPast = await Promise.race([first.then(() => true), nextTurn(false)]);
     return new StreamFeed(stream, { collections, first, failed, token: isPast ? undefined : point });
   } catch (error) {

@@ -1,4 +1,4 @@
-/** What happens to a task between claim and settlement. */
+/** Reads and writes of a task between claim and settlement. */
 import type { Document } from 'mongodb';
 import type { TaskRecord } from '../../core/records/task.js';
 import type { Instance, Lease, StrayQuery } from '../../store/port.js';
@@ -10,7 +10,7 @@ import { textOf, toRecord, type TaskKey } from './document.js';
 import type { SourceOf } from './settle.js';
 import { nameOfSource, type MongodbSources } from './sources.js';
 
-/** Judging work needs no snapshot. */
+/** Deciding what becomes of a task needs no snapshot. */
 const WITHOUT_SNAPSHOT = { lastObservedValues: 0 } as const;
 
 /** Tokens begin with the life that minted them. */
@@ -106,7 +106,7 @@ export async function heldBy(
   return run('read a dead instance', () => everywhere(sources, all, filter, limit));
 }
 
-/** Held under no lease that is valid: a claim that landed after its owner's death. */
+/** Finds tasks held under no valid lease: a claim that landed after its owner's death. */
 export async function strays(
   sources: MongodbSources,
   all: readonly Source[],

@@ -1,4 +1,4 @@
-/** What outlives a planner: definitions, leadership, resume points, and how far reconciliation has come. */
+/** What outlives a planner: definitions, leadership, resume points, and the progress of reconciliation. */
 import { createHash } from 'node:crypto';
 import { BSON, Binary, type Document } from 'mongodb';
 import type { TaskAdvert } from '../../store/port.js';
@@ -17,17 +17,20 @@ import { EXACT } from '../exact.js';
 import { fromText } from './document.js';
 import { nameOfSource } from './sources.js';
 
-/** Filters have `$` and dots in their keys, so a definition is kept as text, for people and for comparing. */
+/** Filters have `$` and dots in their keys, so a definition is stored as text, for people and for comparison. */
 const encode = (value: unknown): string => BSON.EJSON.stringify({ value }, { relaxed: false });
-/** What is planned by is kept as bytes: read as text, `{ $regex, $ne }` would lose its `$ne`, and a long its digits. */
+/**
+ * The plan itself is stored as bytes: read from text, `{ $regex, $ne }` would lose its `$ne`, and a long its digits.
+ */
 const pack = (plan: TaskPlan): Binary => new Binary(BSON.serialize(plan));
 const unpack = (bytes: unknown): TaskPlan =>
   BSON.deserialize(bytes instanceof Binary ? bytes.buffer : (bytes as Uint8Array), EXACT) as TaskPlan;
 const digest = (text: string): string => createHash('sha256').update(text).digest('hex').slice(0, 32);
 
 const PLANNER = 'planner';
+/** Every change of this document notifies the other instances. */
 const BELL = 'bell';
-/** No database has such a name. */
+/** Stands for the store's own database; no database can have this name. */
 const OWN_DATABASE = ' ';
 
 const definitionOf = (plan: TaskPlan): { id: string; text: string; trigger: string } => {
@@ -47,7 +50,10 @@ const toState = (row: Document): TaskState => row['state'] as TaskState;
 export function plannerStore(mongo: () => Mongo): PlannerStore {
   const globals = (): Mongo['globals'] => mongo().globals;
 
-  /** What a leader writes carries its term: one that was overtaken cannot undo what the next one wrote. */
+  /**
+   * Writes with the leader's term; returns false if a later leader has written. A leader that was superseded cannot
+   * undo what its successor wrote.
+   */
   const write = async (_id: string, { term }: Term, update: Document[]): Promise<boolean> => {
     try {
       const filter = { _id, $or: [{ term: { $lte: term } }, { term: { $exists: false } }] };
@@ -73,7 +79,7 @@ export function plannerStore(mongo: () => Mongo): PlannerStore {
                 $set: {
                   ...literals(kept),
                   firstSeenAt: { $ifNull: ['$firstSeenAt', '$$NOW'] },
-                  // What is written after this is in the history behind it.
+                  // Every later write is in the history after this point.
                   since: '$$CLUSTER_TIME',
                 },
               },
@@ -107,7 +113,7 @@ export function plannerStore(mongo: () => Mongo): PlannerStore {
                 $mergeObjects: [
                   '$state',
                   literal(fields),
-                  // Others may ask for reconciliation at the same moment; and no version is ever taken back.
+                  // Other instances may request a reconciliation at the same moment, and a version never goes back.
                   { wanted: { $max: ['$state.wanted', literal(fields.wanted ?? 0)] } },
                   {
                     handlerVersion: { $max: ['$state.handlerVersion', literal(fields.handlerVersion ?? 0)] },
@@ -190,7 +196,7 @@ export function plannerStore(mongo: () => Mongo): PlannerStore {
           .toArray();
         await globals().updateMany(filter, { $inc: { 'state.wanted': 1 }, $set: { 'state.reason': reason } });
         const known = rows.map((row) => (row['state'] as TaskState).task);
-        // Defined, and not planned yet: its first registration looks at everything anyway.
+        // Defined but not planned yet: its first registration looks at every document anyway.
         const named = tasks === undefined ? {} : { task: { $in: [...tasks] } };
         const defined = await globals()
           .find({ kind: 'definition', ...named }, { projection: { task: 1 } })

@@ -11,16 +11,18 @@ import { RUNNING } from './claim.js';
 import { textOf, type TaskKey } from './document.js';
 import type { MongodbSources } from './sources.js';
 
-/** Where a task's settlement is written. */
+/** Returns the source of a task, whose collection of tasks holds it. */
 export type SourceOf = (task: string) => Source;
 
 const DIRTY = { $eq: ['$status', 'processing_dirty'] };
-/** The document was looked at while the attempt ran, and was as planned: what it was skipped for has passed. */
+/**
+ * The planner looked at the document while the attempt ran, and it was as planned: the reason for a skip has passed.
+ */
 const TOUCHED = { $eq: ['$touched', true] };
-/** The document has grown too large to be kept meanwhile: there is nothing that another run could compare with. */
+/** The document has meanwhile grown too large for a snapshot: another run would have nothing to compare with. */
 const OVERSIZED = { $eq: ['$lastObservedValues', null] };
 
-/** Where one value does for all it is a constant; where not, each document looks its own up by position. */
+/** A value that all documents share is a constant; otherwise, each document looks up its own by position. */
 function perDocument(values: readonly unknown[]): Document {
   const [first] = values;
   const same = values.every(
@@ -29,7 +31,7 @@ function perDocument(values: readonly unknown[]): Document {
   return same ? literal(first) : { $arrayElemAt: [literal(values), '$_at'] };
 }
 
-/** A document that changed while its task ran gives it another run, whatever this one came to. */
+/** A task whose document changed while it ran runs again, whatever this attempt came to. */
 function settlePipeline(group: readonly TaskSettlement[]): Document[] {
   const [first] = group as [TaskSettlement, ...TaskSettlement[]];
   const again = first.skipped ? { $or: [DIRTY, TOUCHED] } : DIRTY;
@@ -37,11 +39,11 @@ function settlePipeline(group: readonly TaskSettlement[]): Document[] {
   const each = (value: (one: TaskSettlement) => unknown): Document => perDocument(group.map(value));
   const entries = group.map(({ entry }) => (entry === undefined ? [] : [entry]));
   const due = each(({ scheduledAt }) => scheduledAt ?? null);
-  // A change does not shorten a deferral, nor the delay of a sequence of attempts that it does not end.
+  // A change shortens neither a deferral nor the delay of a sequence of attempts that it does not end.
   const keepsDelay = first.deferred || !first.resetRetries;
   const attempts = first.takeBack ? { $max: [0, { $subtract: ['$attempts', 1] }] } : '$attempts';
   const firstErrorAt = each(({ failure }) => failure?.firstErrorAt ?? null);
-  // All of one task, so the document's id alone tells them apart, and is compared faster than the whole key.
+  // A group is of one task, so the document's id identifies a settlement. It compares faster than the whole key.
   const position = {
     $indexOfArray: [literal(group.map(({ lease }) => (lease.key as TaskKey).id)), '$_id.id'],
   };
@@ -93,7 +95,7 @@ function settlePipeline(group: readonly TaskSettlement[]): Document[] {
   ];
 }
 
-/** Settlements that share a precondition and a shape go into one statement. */
+/** Groups settlements that share a precondition and a shape; each group is one statement. */
 function groupsOf(settlements: readonly TaskSettlement[]): TaskSettlement[][] {
   const groups = new Map<string, TaskSettlement[]>();
   for (const one of settlements) {
@@ -118,7 +120,7 @@ const preconditionOf = (group: readonly TaskSettlement[]): Document => {
   };
 };
 
-/** How many were written. Those of a reclaimer wait for nobody's transaction for long. */
+/** Returns how many were written. Writes of a reclaimer wait at most `HAND_ON_MS` for an open transaction. */
 function writeGroup(tasks: Collection, group: readonly TaskSettlement[]): Promise<number> {
   const write = async (limit: { readonly maxTimeMS?: number }): Promise<number> =>
     (await tasks.updateMany(preconditionOf(group), settlePipeline(group), limit)).matchedCount;
@@ -135,20 +137,20 @@ async function settleGroup(
     if ((await writeGroup(tasks, group)) === group.length) return group.map(() => 'settled' as const);
   } catch (error) {
     const blocked = isTimeLimit(error) && group[0]?.by === 'reclaimer';
-    // What a rule of the database refuses is for the caller to find, in halves.
+    // If a rule of the database refuses the batch, the caller bisects it.
     if (!blocked && (isTransient(error) || !isUnstorable(error))) throw error;
     if (group.length > 1) {
       const answers: SettleAnswer[] = [];
       for (const one of group) answers.push(...(await settleGroup(sources, [one], source)));
       return answers;
     }
-    // Held by a transaction: another time.
+    // Held by an open transaction: the reclaimer tries again later.
     return [blocked ? 'lost' : 'refused'];
   }
   return judge(sources, group, source);
 }
 
-/** Whose settlement was written by an earlier try, and whose task was lost. */
+/** Tells whose settlement an earlier try wrote, and whose task was lost. */
 async function judge(
   sources: MongodbSources,
   group: readonly TaskSettlement[],
@@ -161,7 +163,7 @@ async function judge(
   return group.map(({ lease, by }) => {
     const row = byKey.get(textOf(lease.key));
     if (row === undefined || row['leaseToken'] !== lease.token) return 'lost';
-    // Still held: it was not there for the statement a moment ago, and will be asked again.
+    // Still held: the statement missed it a moment ago, and the caller tries again.
     if (RUNNING.includes(row['status'] as string)) return 'changed';
     return by === 'holder' ? 'settled' : 'lost';
   });
@@ -185,14 +187,14 @@ export async function settle(
   });
 }
 
-/** Inside the caller's transaction: its errors keep the driver's labels, by which the transaction is tried again. */
+/** Settles inside the caller's transaction. Errors keep the driver's labels, by which the transaction is retried. */
 export async function settleIn(
   sources: MongodbSources,
   settlement: TaskSettlement,
   sourceOf: SourceOf,
   session: ClientSession,
 ): Promise<SettleAnswer> {
-  // Without one it would be completed here and now, whatever becomes of the rest.
+  // Outside a transaction, the task would be completed at once, whatever becomes of the caller's other writes.
   if (!session.inTransaction())
     throw new OptionError('markCompleted() needs { session } of a transaction that has been started.');
   await noteSession(sources.mongo, settlement.lease.token, session);

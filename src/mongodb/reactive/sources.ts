@@ -7,16 +7,16 @@ import { EXACT } from '../exact.js';
 import { createIndexes, indexFaults, missingIndexError, type IndexPlan } from '../indexes.js';
 import { Majority } from '../majority.js';
 
-/** A source with the collection of its tasks, open. */
+/** A source and its task collection, open. */
 export interface Place {
   readonly db: Db;
   readonly source: Collection;
   readonly tasks: Collection;
-  /** The source's own collation, where it is not the simple one: then filter and comparison need two statements. */
+  /** The source's own collation, if it is not the simple one: filter and comparison then need two statements. */
   readonly collation?: Document;
 }
 
-/** Beside each task, as `found`, its document if that is there and the query takes it. */
+/** Adds to each task, as `found`, its document if that exists and matches the query. */
 export const lookUp = ({ source }: Place, query: Document): Document => ({
   $lookup: {
     from: source.collectionName,
@@ -27,7 +27,7 @@ export const lookUp = ({ source }: Place, query: Document): Document => ({
   },
 });
 
-/** The keys of those tasks whose document is gone, or which the query does not take. */
+/** The keys of those tasks whose document is gone or does not match the query. */
 export const withoutDocument = (place: Place, query: Document): Document[] => [
   { $project: { sourceDocId: 1 } },
   lookUp(place, query),
@@ -35,9 +35,9 @@ export const withoutDocument = (place: Place, query: Document): Document[] => [
   { $project: { _id: 1 } },
 ];
 
-/** Each index of a task collection with the queries it serves. */
+/** Every index of a task collection with the queries it serves. */
 export const taskIndexes: readonly IndexPlan[] = [
-  // look and claim: the head of the queue of each task; also tasks of a later version.
+  // peek and claim: the head of the queue of each task; also tasks of a later version.
   {
     name: 'tidemill_due',
     key: { v: 1, task: 1, status: 1, scheduledAt: 1, _id: 1 },
@@ -55,13 +55,13 @@ export const taskIndexes: readonly IndexPlan[] = [
 
 export const nameOfSource = ({ database = '', collection }: Source): string => `${database}.${collection}`;
 
-/** Opens sources and their task collections, and remembers what it learnt about them. */
+/** Opens sources and their task collections, and remembers the collations of the sources. */
 export class MongodbSources {
   readonly #mongo: () => Mongo;
   readonly #nameOf: (collection: string) => string;
   readonly #create: boolean | 'unchecked';
   readonly majority: Majority = new Majority();
-  /** Of sources that exist; null: the simple one. */
+  /** Collations of the sources that exist; null is the simple one. */
   readonly #collations = new Map<string, Document | null>();
 
   constructor(mongo: () => Mongo, nameOf: (collection: string) => string, create: boolean | 'unchecked') {
@@ -91,13 +91,13 @@ export class MongodbSources {
     };
   }
 
-  /** As `place`, and knows the collation of a source that was made after its task was defined. */
+  /** Like `place`, and also learns the collation of a source that was created after its task was defined. */
   async open(source: Source): Promise<Place> {
     if (!this.#collations.has(nameOfSource(source))) await this.#inspect(source);
     return this.place(source);
   }
 
-  /** The collection may have been made anew. */
+  /** Forgets the collation: the collection may have been recreated. */
   forget(source: Source): void {
     this.#collations.delete(nameOfSource(source));
   }
@@ -112,7 +112,7 @@ export class MongodbSources {
     return { kind: info?.['type'] as string | undefined, options };
   }
 
-  /** Refuses sources that cannot be watched, and creates the indexes of their tasks. */
+  /** Refuses sources that cannot be watched. Creates the indexes of their tasks, or checks them, by `createIndexes`. */
   async prepare(where: string, plan: TaskPlan): Promise<void> {
     const { collection } = plan.source;
     const { kind, options } = await this.#inspect(plan.source);
@@ -123,14 +123,14 @@ export class MongodbSources {
     await this.#prepareTasks(where, plan.source);
   }
 
-  /** Makes what a task collection needs, where that is ours to do; a collection may be dropped by hand. */
+  /** Creates the indexes of a task collection, if the store may create indexes; a collection may be dropped by hand. */
   async mend({ tasks }: Pick<Place, 'tasks'>): Promise<void> {
     if (this.#create === true) await createIndexes(tasks, taskIndexes);
   }
 
   async #prepareTasks(where: string, source: Source): Promise<void> {
     const { tasks } = this.place(source);
-    // The name may be in use by the application: a stranger's documents must not be taken for tasks.
+    // The application may use this name: its documents must not be taken for tasks.
     const ends = await Promise.all(
       ([1, -1] as const).map((order) => tasks.findOne({}, { sort: { _id: order }, projection: { task: 1 } })),
     );

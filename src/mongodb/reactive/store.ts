@@ -41,7 +41,7 @@ export function reactiveStore(
       await run('prepare tasks', async () => {
         for (const plan of plans) {
           const where = `reactiveTask(${show(plan.task)})`;
-          // Again: a store that was given as a URL was not there when the task was defined.
+          // Check again: a store that was given as a URL did not exist when the task was defined.
           check(where, plan);
           await sources.prepare(where, plan);
           await planning.ask(where, sources, plan);
@@ -77,7 +77,7 @@ function taskStore(
   plans: () => ReadonlyMap<string, TaskPlan>,
 ): TaskStore<ClientSession> {
   const fetcher = new MongodbFetcher(() => sources);
-  /** Where tasks live that somebody else defined; learnt from the registry. */
+  /** Sources of tasks that other instances defined, learned from the registry. */
   const elsewhere = new Map<string, Source>();
   const sourceOf: SourceOf = (task) => {
     const source = plans().get(task)?.source ?? elsewhere.get(task);
@@ -118,7 +118,7 @@ function taskStore(
     document: (record) => insight.document(sources, record, sourceOf(record.name)),
     pauses: () => insight.pauses(sources.mongo),
     pause: async (task, until) => {
-      // A throttle neither ends a pause that somebody asked for, nor shortens another throttle.
+      // A throttle neither ends a pause that was requested nor shortens another throttle.
       const paused = { $eq: [{ $type: '$until' }, 'null'] };
       const longest = { $cond: [paused, null, { $max: ['$until', literal(until ?? null)] }] };
       const pause = { kind: 'pause-task', name: literal(task), until: until === undefined ? null : longest };

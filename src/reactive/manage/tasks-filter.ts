@@ -9,20 +9,20 @@ import type { TaskFilter } from '../../store/reactive.js';
 export interface TasksFilter {
   readonly task?: string | readonly string[];
   readonly status?: TaskStatus | readonly TaskStatus[];
-  /** Text contained in the last error's message, whatever the case of its letters, or an expression that it matches. */
+  /** Text that the last error's message contains, ignoring case, or a regular expression that it matches. */
   readonly errorMessage?: string | RegExp;
   readonly hasError?: boolean;
-  /** A query on the source documents; on SQL comparisons, or sql`…`. */
+  /** A query on the source documents; on SQL, comparisons or sql`…`. */
   readonly sourceDocFilter?: object;
   readonly _id?: unknown;
   readonly scheduledAt?: TimeRange;
   readonly createdAt?: TimeRange;
   readonly updatedAt?: TimeRange;
-  /** Texts of `id` that an earlier answer had. */
+  /** Values of `FoundTask.id` from an earlier result. */
   readonly id?: string | readonly string[];
   /**
-   * Parts of the source documents and the values that they have, such as `{ 'customer.id': 5 }`; of a list one item will
-   * do. In the place of `sourceDocFilter`.
+   * Fields of the source documents and the values they must have, such as `{ 'customer.id': 5 }`; of a list, one
+   * matching item is enough. Replaces `sourceDocFilter`; they cannot be combined.
    */
   readonly source?: FieldValues;
 }
@@ -83,7 +83,10 @@ export function toTaskFilter(where: string, filter: TasksFilter = {}): TaskFilte
   };
 }
 
-/** For operations on many: what it is about must be said. */
+/**
+ * Converts the filter of a bulk operation. Throws if it is empty: to match every task, the caller must pass `{ all:
+ * true }`.
+ */
 export function explicit(where: string, filter: TasksFilter | { readonly all: true }): TaskFilter {
   if (typeof filter === 'object' && (filter as unknown) !== null && 'all' in filter) {
     checkKeys(`${where}: filter`, filter, ['all']);

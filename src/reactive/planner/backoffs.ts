@@ -9,7 +9,7 @@ interface Rest {
   isOver: boolean;
 }
 
-/** Names that are left alone for a while after something went wrong with them: each time twice as long. */
+/** Backoff by name after an error: 2 s at first, twice as long each time, 60 s at most. */
 export class Backoffs {
   readonly #clock: Clock;
   readonly #rests = new Map<string, Rest>();
@@ -23,12 +23,12 @@ export class Backoffs {
     this.#rests.set(name, { lastsMs, until: this.#clock.monotonic() + lastsMs, isOver: false });
   }
 
-  /** It went well: the next rest is a short one again. */
+  /** Called after a success: the next backoff is short again. */
   end(name: string): void {
     this.#rests.delete(name);
   }
 
-  /** Ends the rests whose time is over. */
+  /** Ends the backoffs whose time is over. Until this is called, a name keeps resting. */
   wake(): void {
     const now = this.#clock.monotonic();
     for (const rest of this.#rests.values()) rest.isOver ||= rest.until <= now;
@@ -38,7 +38,7 @@ export class Backoffs {
     return this.#rests.get(name)?.isOver === false;
   }
 
-  /** Milliseconds until the first of these may be woken; Infinity where none rests. */
+  /** Milliseconds until the first backoff of these names may end; Infinity if there is none. */
   nextIn(names: Iterable<string>): number {
     const now = this.#clock.monotonic();
     const open = [...names].flatMap((name) => this.#rests.get(name) ?? []).filter(({ isOver }) => !isOver);

@@ -6,16 +6,16 @@ import type { Troubles } from './troubles.js';
 export interface BlockedDocumentsOptions {
   readonly clock: Clock;
   readonly stop: AbortSignal;
-  /** Plans them again; what is still held is added again. */
+  /** Plans the documents again; those that are still blocked are added again. */
   readonly retry: (task: string, ids: readonly unknown[]) => Promise<void>;
-  /** Records all that is set aside of one task. */
+  /** Records all blocked documents of one task. */
   readonly save: (aside: SetAside) => Promise<void>;
   readonly troubles: Troubles;
   readonly error: (error: unknown) => void;
 }
 
 const EVERY_MS = 1_000;
-/** Of one task; beyond that it is reconciled instead. */
+/** How many documents of one task may be blocked; beyond that the task is reconciled instead. */
 const MOST = 10_000;
 
 type Documents = ReadonlyMap<string, HeldDocument>;
@@ -23,17 +23,17 @@ const NONE: Documents = new Map();
 
 /**
  * Documents whose tasks a user's open transaction holds. All of them are planned again once a second, so that no other
- * document waits. They are recorded before the resume point moves past their changes (`keep`): a successor goes on with
- * them, and the resume point does not wait for the transaction.
+ * document waits for them. `keep` records them before the resume point moves past their changes: a successor continues
+ * with them, and the resume point does not wait for the transaction.
  */
 export class BlockedDocuments {
   readonly #options: BlockedDocumentsOptions;
   #waiting = new Map<string, Documents>();
-  /** Those that are being planned again. */
+  /** Documents that are being planned again. */
   #tried: ReadonlyMap<string, Documents> = new Map();
   /** What the store has on record, by task. */
   readonly #recorded = new Map<string, Documents>();
-  /** Tasks that are a trouble. */
+  /** Tasks that are reported as troubles. */
   #told: ReadonlySet<string> = new Set();
   #keeping: Promise<void> = Promise.resolve();
   #catchingUp: Promise<void> | undefined;
@@ -47,7 +47,7 @@ export class BlockedDocuments {
     return [...tasks].reduce((sum, task) => sum + this.#all(task).size, 0);
   }
 
-  /** What an earlier leader had set aside. */
+  /** Takes over the blocked documents that an earlier leader recorded. */
   restore(asides: readonly SetAside[]): void {
     for (const { task, documents } of asides) {
       const known = byKey(documents);
@@ -67,7 +67,7 @@ export class BlockedDocuments {
     this.#start();
   }
 
-  /** Resolves when everything that is set aside is on record. */
+  /** Resolves when all blocked documents are on record. */
   keep(): Promise<void> {
     const unrecorded = (): string[] =>
       [...this.#waiting.keys(), ...this.#tried.keys()].filter((task) => {
@@ -77,7 +77,7 @@ export class BlockedDocuments {
     return this.#record(unrecorded);
   }
 
-  /** Until it was stopped. */
+  /** Resolves when the retries and writes in progress have ended, after a stop. */
   async ended(): Promise<void> {
     await this.#catchingUp;
     await this.#keeping.catch(() => undefined);
@@ -97,7 +97,7 @@ export class BlockedDocuments {
     while (this.#waiting.size > 0 && (await pause(clock, EVERY_MS, stop))) {
       await this.#round();
       this.#tell();
-      // What was planned need not stay on record, and nothing depends on it.
+      // Remove planned documents from the record. Nothing depends on this, so errors are only reported.
       await this.#record(() => this.#settled()).catch(error);
     }
     this.#catchingUp = undefined;
@@ -122,14 +122,14 @@ export class BlockedDocuments {
     this.#tried = new Map();
   }
 
-  /** Tasks of which less is set aside than is on record. */
+  /** Tasks with fewer blocked documents than are on record. */
   #settled(): readonly string[] {
     return [...this.#recorded]
       .filter(([task, documents]) => documents.size > this.#all(task).size)
       .map(([task]) => task);
   }
 
-  /** One write at a time: an older one must not come last. */
+  /** Makes one write at a time: an older one must not come last. */
   #record(tasks: () => readonly string[]): Promise<void> {
     const keeping = this.#keeping
       .catch(() => undefined)

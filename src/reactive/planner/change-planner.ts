@@ -8,34 +8,37 @@ export interface ChangePlannerOptions {
   /** The plans in force on one collection. */
   readonly plansOn: (database: string, collection: string) => readonly TaskPlan[];
   readonly leaseMs: number;
-  /** How long the instance's own lease holds at least. */
+  /** The minimum time for which the instance's own lease still holds. */
   readonly leaseLeftMs: () => number;
-  /** Documents whose tasks cannot be written just now. */
+  /** Takes the documents that could not be planned, and keeps those that an open transaction blocks. */
   readonly blocked: (plan: TaskPlan, choked: readonly Poisoned[]) => void;
-  /** The server refuses the statements of a task, whatever the documents are: its changes are to be found later. */
+  /**
+   * Called when the server refuses the statements of a task, whatever the documents are: its changes must be found
+   * later.
+   */
   readonly refused: (plan: TaskPlan, problem: unknown) => Promise<void>;
   readonly error: (error: unknown) => void;
 }
 
-/** A statement must be over before another instance may lead: it gets this part of what is left of the lease. */
+/** A statement must end before another instance may lead: it gets this share of what is left of the lease. */
 const STATEMENT_SHARE = 1 / 2;
-/** Documents that one statement plans. */
+/** Documents per statement. */
 const BATCH = 1_000;
-/** Documents of one batch that are reported one by one. */
+/** How many unplannable documents of one batch are reported. */
 const MOST_REPORTED = 3;
 
-/** What a batch says of one document. */
+/** What a batch of changes says about one document. */
 interface Gathered {
   readonly id: unknown;
   readonly written: boolean;
   readonly deleted: boolean;
-  /** It was not there before, so it cannot have left anything. */
+  /** The document did not exist before, so it cannot have stopped matching. */
   readonly isNew: boolean;
 }
 
 /**
- * Turns ids into tasks, one statement per task and batch, for live changes and for reconciliation alike. Two statements
- * on one task at once could write an older snapshot over a newer one, so they take turns.
+ * Turns ids into tasks, one statement per task and batch, for live changes and for reconciliation alike. Statements on
+ * the same task run one at a time: two at once could write an older snapshot over a newer one.
  */
 export class ChangePlanner {
   readonly #options: ChangePlannerOptions;
@@ -45,7 +48,7 @@ export class ChangePlanner {
     this.#options = options;
   }
 
-  /** Plans what a batch of changes of one database says, whatever their order. */
+  /** Plans a batch of changes of one database, whatever their order. */
   async changes(database: string, changes: readonly Change[], trace?: TraceContext): Promise<void> {
     const byCollection = new Map<string, Map<string, Gathered>>();
     for (const change of changes) {
@@ -63,7 +66,9 @@ export class ChangePlanner {
     for (const result of results) if (result.status === 'rejected') throw result.reason;
   }
 
-  /** A task that cannot be planned for a reason of its own does not hold up the others. */
+  /**
+   * Plans the changes for one task. A task that cannot be planned for a reason of its own does not hold up the others.
+   */
   async #changesOf(
     plan: TaskPlan,
     changes: readonly Gathered[],
@@ -79,7 +84,7 @@ export class ChangePlanner {
 
   #changes(plan: TaskPlan, changes: readonly Gathered[], trace: TraceContext | undefined): Promise<void> {
     const present = changes.filter(({ written }) => written).map(({ id }) => id);
-    // Without a filter only a deletion takes a document out of it.
+    // Without a filter, a document stops matching only when it is deleted.
     const left = changes
       .filter(({ deleted, isNew }) => deleted || (!isNew && plan.filter !== undefined))
       .map(({ id }) => id);
@@ -129,8 +134,9 @@ export class ChangePlanner {
 }
 
 /**
- * The order within a batch is not relied upon: a document that moves between shards is inserted on one and deleted on
- * the other, and the insertion may come first. What was both written and deleted is looked at for both.
+ * Merges the changes of one document without relying on their order within a batch: a document that moves between
+ * shards is inserted on one and deleted on the other, and the insertion may come first. A document that was both
+ * written and deleted is checked for both.
  */
 const gathered = (before: Gathered | undefined, { id, kind }: Change): Gathered => ({
   id,

@@ -8,22 +8,22 @@ export interface ElectionOptions {
   readonly instances: InstanceStore;
   readonly clock: Clock;
   readonly self: () => Instance;
-  /** Says when a leader whose lease has ended may be declared dead. */
+  /** Decides when a leader whose lease has ended may be declared dead. */
   readonly detector: Pick<FailureDetector, 'observe' | 'waitMs'>;
-  /** Only who holds its own lease may lead. */
+  /** True while this instance holds its own lease; only then may it lead. */
   readonly mayLead: () => boolean;
   readonly gained: (term: Term) => void;
   readonly lost: (term: Term, reason: string) => void;
   readonly error: (error: unknown) => void;
 }
 
-/** A lease that ends is looked at this much later, so that the server agrees that it has ended. */
+/** An ended lease is checked this much later, so that the server agrees that it has ended. */
 const SLACK_MS = 50;
 
 /**
- * Who plans. The leader's lease is that of its instance, so leading costs no write of its own: whoever sees that the
- * leader has resigned, or that its instance is dead, fences it and takes the next term. A leader that was only cut off
- * from the database, as all others were, gets time to renew.
+ * Elects the leader. The leader's lease is that of its instance, so leading costs no write of its own. An instance that
+ * sees that the leader has resigned or is dead takes the next term; it first fences a leader whose lease has ended. A
+ * leader that was only cut off from the database, as all others were, gets time to renew.
  */
 export class Election {
   readonly #options: ElectionOptions;
@@ -40,7 +40,7 @@ export class Election {
     return this.#term;
   }
 
-  /** What a look at the cluster says about the leader. */
+  /** Takes note of the leader in a cluster snapshot, and tries to take over if there is none. */
   observe(cluster: Cluster): void {
     if (this.#closed) return;
     const { leader } = cluster;
@@ -52,7 +52,8 @@ export class Election {
     const { detector, clock, self } = this.#options;
     detector.observe(cluster);
     const holder = cluster.instances.find((one) => one.life === leader?.life && !one.dead);
-    // The lead may be its own from before its lease was lost for a while: then it takes the next term.
+    // This instance may still be recorded as the leader from before it lost its lease for a while: it then takes the
+    // next term.
     const mine = holder !== undefined && holder.life === self().life;
     const waitMs = holder === undefined || mine ? 0 : detector.waitMs(holder);
     if (holder === undefined || mine) this.#run(leader?.term, undefined);
@@ -60,14 +61,14 @@ export class Election {
     else this.#timer = clock.timer(waitMs + SLACK_MS, () => this.#lookAgain());
   }
 
-  /** The instance has lost its own lease, or somebody else was seen to lead. */
+  /** Gives up leadership because the instance has lost its lease, or another instance was seen to lead. */
   lose(reason: string): void {
     const term = this.#term;
     this.#term = undefined;
     if (term !== undefined) this.#options.lost(term, reason);
   }
 
-  /** Hands leadership over at once. */
+  /** Hands leadership over at once, and takes no further part in elections. */
   async resign(): Promise<void> {
     this.#closed = true;
     this.#timer?.cancel();
@@ -88,7 +89,7 @@ export class Election {
 
   async #campaign(from: number | undefined, holder: Instance | undefined): Promise<void> {
     const { planner, instances, self, mayLead, gained } = this.#options;
-    // An instance that was only late may renew at this very moment: the fence decides.
+    // An instance that was only late may renew at this moment: the fence decides.
     if (holder !== undefined && (await instances.fence(holder)) === undefined) return;
     const term = await planner.lead(self(), from);
     if (term === undefined) return;

@@ -10,27 +10,30 @@ import {
 export interface FollowerOptions extends FeedRequest {
   readonly store: Pick<PlanStore, 'openFeed'>;
   readonly clock: Clock;
-  /** Plans what a batch says; resolves only when that has succeeded. */
+  /** Plans a batch of events; resolves only when that has succeeded. */
   readonly plan: (events: readonly FeedEvent[]) => Promise<void>;
-  /** From here on, or from an earlier point, planning goes on after a crash. */
+  /** Stores the resume point: after a crash, planning continues from here or from an earlier point. */
   readonly reached: (token: unknown) => Promise<void>;
-  /** Changes were missed; the feed has been opened anew, from now. */
+  /** Called when changes were missed and the feed has been opened again, from now on. */
   readonly historyLost: (error: Error) => Promise<void>;
-  /** The feed is open after it had not been. */
+  /** Called when the feed is open after earlier attempts to open it failed. */
   readonly opened: () => void;
   readonly error: (error: unknown) => void;
 }
 
-/** Events that wait for their batch, all of them; a feed that brings more is not read on. A burst leaves few documents. */
+/**
+ * How many events may wait for the next batch, which takes all of them; at this many the feed is not read on. The
+ * events of a burst usually concern few documents.
+ */
 const MOST_WAITING = 5_000;
 const FIRST_WAIT_MS = 100;
 const LONGEST_WAIT_MS = 5_000;
-/** While nothing happens the resume point is kept fresh, so that the history does not run away from it. */
+/** While nothing happens the resume point is renewed this often, so that it does not fall out of the history. */
 const KEEP_TOKEN_MS = 60_000;
 
 /**
- * Follows the changes of one database. The first change of a quiet spell is planned at once; what comes while a batch
- * is being planned is gathered for the next one. The resume point moves only after its batch has succeeded.
+ * Follows the changes of one database. The first change after a quiet period is planned at once; those that arrive
+ * while a batch is being planned form the next one. The resume point moves only after its batch has succeeded.
  */
 export class Follower {
   readonly #options: FollowerOptions;
@@ -41,17 +44,17 @@ export class Follower {
   #drained: (() => void) | undefined;
   #broken: { readonly error: unknown } | undefined;
   #token: unknown;
-  /** Changes were missed, and nobody was told yet. */
+  /** Changes were missed, and `historyLost` was not called yet. */
   #lost: HistoryLostError | undefined;
   #hasBrought = false;
-  /** How often the feed broke since it last brought something. */
+  /** How often the feed broke since it last delivered an event. */
   #breaks = 0;
   #following: Promise<void> = Promise.resolve();
-  /** What is being planned. */
+  /** The events that are being planned. */
   #batch: readonly FeedEvent[] = [];
-  /** What the resume point means as a time. */
+  /** The time of the resume point. */
   #resumeAt: number | undefined;
-  /** Since when nothing is heard. */
+  /** Since when no feed is open. */
   #deafSince: number | undefined;
 
   #isOver(): boolean {
@@ -68,24 +71,27 @@ export class Follower {
     return this.#options.collections;
   }
 
-  /** From here on no change is missed. */
+  /** True while the feed is open, so that no change is missed. */
   get isOpen(): boolean {
     return this.#feed !== undefined;
   }
 
-  /** For how long the oldest change that is not planned yet has been waiting; a feed that is shut counts like one. */
+  /** How long the oldest change that is not planned yet has waited; without one, how long the feed has been closed. */
   get lagMs(): number {
     const now = this.#options.clock.now();
     const first = this.#batch.find(isChange) ?? this.#queue.find(isChange);
     return Math.max(0, now - (first?.at.getTime() ?? this.#deafSince ?? now));
   }
 
-  /** Up to when everything is planned, as far as a successor knows. */
+  /** The time up to which everything is planned, as far as a successor knows. */
   get resumeAt(): number | undefined {
     return this.#resumeAt;
   }
 
-  /** Resolves when the feed is open, or could not be opened: then it goes on trying, and nobody has to wait. */
+  /**
+   * Resolves when the feed is open or the first attempt to open it has failed. Further attempts do not hold up the
+   * caller.
+   */
   async start(): Promise<void> {
     const open = await this.#tryToOpen();
     this.#following = open ? this.#follow() : this.#open().then(() => this.#follow());
@@ -130,7 +136,7 @@ export class Follower {
     this.#feed = feed;
     this.#broken = undefined;
     this.#deafSince = undefined;
-    // Stopped meanwhile: nobody else would close it.
+    // Stopped meanwhile: nothing else would close this feed.
     if (this.#isOver()) await feed.close();
     else void this.#pump(feed);
   }
@@ -142,26 +148,29 @@ export class Follower {
       return await store.openFeed({
         ...request,
         token: this.#token,
-        // Once it has brought something, the resume point is what counts.
+        // Once the feed has delivered an event, the resume point is what counts.
         since: this.#hasBrought ? [] : since,
       });
     } catch (error) {
       if (!(error instanceof HistoryLostError)) throw error;
-      // The dead point is given up at once, and everything is looked at again from a new one on.
+      // Give up the dead resume point at once. Everything is reconciled, and a new point is used from here on.
       this.#lost = error;
       this.#token = undefined;
       return store.openFeed({ ...request, token: undefined });
     }
   }
 
-  /** The new point is kept only after what was missed has been asked for: a crash in between meets the dead one again. */
+  /**
+   * Stores the new resume point only after the reconciliation has been requested: after a crash in between, the next
+   * leader meets the dead one again.
+   */
   async #begin(feed: Feed): Promise<void> {
     const { historyLost, reached } = this.#options;
     if (this.#lost !== undefined) await historyLost(this.#lost);
     this.#lost = undefined;
     if (this.#token !== undefined) return;
     const { token } = feed;
-    // It began in the past, and has not come to an event yet.
+    // The feed began in the past, and has not reached an event yet.
     if (token === undefined) return;
     await reached(token);
     this.#resumeAt = this.#options.clock.now();
@@ -197,7 +206,7 @@ export class Follower {
     }
   }
 
-  /** The next batch; empty where the feed broke, or nothing came for a while. */
+  /** Returns the next batch; empty if the feed broke, or if nothing arrived for a minute. */
   async #next(): Promise<readonly FeedEvent[]> {
     if (this.#queue.length === 0 && this.#broken === undefined) {
       const arrival = new AbortController();
@@ -222,7 +231,7 @@ export class Follower {
         this.#batch = [];
         return;
       } catch (problem) {
-        // A step-down is enough for that: the batch is kept, and tried again.
+        // Keep the batch and try again: a step-down of the primary is enough to fail here.
         error(problem);
         await pause(clock, waitMs, this.#stop.signal);
       }
@@ -236,7 +245,7 @@ export class Follower {
     this.#deafSince = this.#options.clock.now();
     await feed?.close();
     if (problem instanceof HistoryLostError) {
-      // A server may take a dead point and find out only when it looks for what came after it.
+      // A server may accept a dead resume point and notice only when it reads the changes after it.
       this.#lost = problem;
       this.#token = undefined;
     } else {
@@ -246,7 +255,7 @@ export class Follower {
     await this.#open();
   }
 
-  /** A feed that breaks again and again, before it has brought anything, is not opened in a hurry. */
+  /** Delays the reopening of a feed that keeps breaking before it has delivered anything. */
   async #rest(): Promise<void> {
     const restMs = Math.min(FIRST_WAIT_MS * 2 ** this.#breaks, LONGEST_WAIT_MS);
     if (this.#breaks > 0) await pause(this.#options.clock, restMs, this.#stop.signal);

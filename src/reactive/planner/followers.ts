@@ -13,28 +13,28 @@ export interface FollowersOptions {
   readonly blocked: BlockedDocuments;
   readonly troubles: Troubles;
   readonly stop: AbortSignal;
-  /** Plans what a batch says; resolves only when that has succeeded. */
+  /** Plans a batch of events; resolves only when that has succeeded. */
   readonly plan: (database: string, events: readonly FeedEvent[]) => Promise<void>;
   readonly historyLost: (database: string, error: Error) => Promise<void>;
   readonly error: (error: unknown) => void;
   readonly overtaken: () => void;
-  /** Requests were made, or a feed is open at last. */
+  /** Called when reconciliations were requested, or a feed is open at last. */
   readonly again: () => void;
 }
 
-/** The feeds of all watched databases, one each, and how far each has come. */
+/** The feeds of all watched databases, one each, and their resume points. */
 export class Followers {
   readonly #options: FollowersOptions;
   readonly #followers = new Map<string, Follower>();
   #tokens: Record<string, unknown> = {};
-  /** Databases whose resume point has moved since it was kept. */
+  /** Databases whose resume point has moved since it was stored. */
   readonly #unsaved = new Set<string>();
 
   constructor(options: FollowersOptions) {
     this.#options = options;
   }
 
-  /** Where an earlier leader had come to. */
+  /** Continues from the resume points of an earlier leader. */
   goOnFrom(tokens: Readonly<Record<string, unknown>>): void {
     this.#tokens = { ...tokens };
   }
@@ -43,7 +43,7 @@ export class Followers {
     return this.#followers.get(database)?.isOpen === true;
   }
 
-  /** For how long the oldest change that is not planned yet has been waiting, over all databases. */
+  /** How long the oldest change that is not planned yet has waited, over all databases. */
   get lagMs(): number {
     return Math.max(0, ...[...this.#followers.values()].map((follower) => follower.lagMs));
   }
@@ -59,8 +59,8 @@ export class Followers {
   }
 
   /**
-   * One per database; where its collections change it goes on from where it is. For tasks that are new it goes back to
-   * before they were published: their first documents need not wait for a reconciliation.
+   * Opens one feed per database. A feed whose collections change is reopened from its resume point. For new tasks it
+   * goes back to before they were published, so that their first documents need not wait for a reconciliation.
    */
   async follow(next: ReadonlyMap<string, Planned>, newcomers: readonly InForce[]): Promise<void> {
     const wanted = new Map<string, Set<string>>();
@@ -86,15 +86,16 @@ export class Followers {
   }
 
   /**
-   * Planned before, and nobody knows up to where: what came in between is found by looking. Asked for before the feed
-   * is open, since from then on there is a resume point again, and nobody would know.
+   * Requests a reconciliation of tasks that were planned before, if the database has no resume point: it is unknown up
+   * to where they were planned. Requested before the feed is open, because from then on there is a resume point again,
+   * and the gap would go unnoticed.
    */
   async #requestUnknown(
     database: string,
     next: ReadonlyMap<string, Planned>,
     newcomers: ReadonlySet<string>,
   ): Promise<void> {
-    // The first look at a newcomer has not begun; that of any other may have come halfway.
+    // The first reconciliation of a newcomer has not begun; that of any other task may be halfway through.
     const known = [...next.values()].filter(
       ({ plan }) => (plan.source.database ?? '') === database && !newcomers.has(plan.task),
     );
@@ -133,7 +134,7 @@ export class Followers {
   }
 
   async #reached(database: string, token: unknown): Promise<void> {
-    // What was set aside is on record first: from here on no successor meets its changes again.
+    // Blocked documents are recorded first: from here on no successor receives their changes again.
     await this.#options.blocked.keep();
     this.#tokens[database] = token;
     this.#unsaved.add(database);
@@ -149,13 +150,13 @@ export class Followers {
       overtaken();
       return;
     }
-    // What has moved on meanwhile is kept by whoever moved it.
+    // A resume point that has moved meanwhile is stored by the call that moved it.
     for (const database of databases)
       if (this.#tokens[database] === tokens[database]) this.#unsaved.delete(database);
   }
 }
 
-/** By database. */
+/** Groups the points in the history that new tasks start from by database. */
 function pointsOf(newcomers: readonly InForce[]): ReadonlyMap<string, readonly unknown[]> {
   const points = new Map<string, unknown[]>();
   for (const { plan, published } of newcomers) {

@@ -11,7 +11,7 @@ import { Reconciler } from './reconciler.js';
 import { Backoffs } from './backoffs.js';
 import { PageSize, ChoreTurns, type Chore } from './turns.js';
 
-/** A task that is planned by, and what the cluster knows of it. */
+/** A plan in use, and what the cluster knows about its task. */
 export interface Planned {
   readonly plan: TaskPlan;
   readonly definition: string;
@@ -32,26 +32,29 @@ export interface LeaderMaintenanceOptions {
   readonly meter: Meter;
   readonly stop: AbortSignal;
   readonly plans: () => ReadonlyMap<string, Planned>;
-  /** True where the changes of a source are heard: only then may it be looked at, or what comes meanwhile is missed. */
+  /**
+   * True if the feed of a source is open. Only then may the source be reconciled, or changes made meanwhile would be
+   * missed.
+   */
   readonly isFollowed: (source: Source) => boolean;
   readonly error: (error: unknown, where: string) => void;
-  /** Something went wrong with a task, or is right again. */
+  /** `troubled` is called when a task has a problem, `untroubled` when it has none any more. */
   readonly troubled: (task: string, problem: unknown) => void;
   readonly untroubled: (task: string) => void;
-  /** Work was planned. */
+  /** Called when work was planned. */
   readonly planned: () => void;
-  /** Records the documents that wait for a transaction. */
+  /** Records the blocked documents. */
   readonly keepAside: () => Promise<void>;
   readonly overtaken: () => void;
-  /** The registry may say more by now. */
+  /** Called when the registry should be read again. */
   readonly again: () => void;
-  /** Something is done: when the next thing is due can be asked. */
+  /** Called when something is done, so that `dueIn` may return another time. */
   readonly idle: () => void;
 }
 
-/** How far a cleanup has come is kept this often. */
+/** How often the progress of a cleanup is stored. */
 const SAVE_EVERY_MS = 1_000;
-/** Where the planner's own state could not be written, all is tried again after this. */
+/** How long to wait before trying again after the planner's own state could not be written. */
 const TROUBLE_MS = 2_000;
 const FIRST_WAIT_MS = 100;
 const LONGEST_WAIT_MS = 5_000;
@@ -60,17 +63,17 @@ const sourceKey = ({ database = '', collection }: Source): string => `${database
 const cleanupKey = ({ task }: TaskPlan): string => `cleanup\0${task}`;
 
 /**
- * What a leader does now and then, beside the live changes: looks at everything again where that was asked for or is
- * due, and deletes tasks whose time is over. These take turns page by page, the smallest first, so that a small
+ * The leader's maintenance, beside the live changes: reconciles sources when that was requested or is due, and deletes
+ * tasks whose time is over. Reconciliations and cleanups take turns page by page, the smallest first, so that a small
  * collection never waits for a large one to end.
  */
 export class LeaderMaintenance {
   readonly #options: LeaderMaintenanceOptions;
-  /** Tasks that failed for a reason of their own: they are tried again later, and others do not wait for them. */
+  /** Tasks that failed for a reason of their own: they are retried later, and others do not wait for them. */
   readonly #backoffs: Backoffs;
   readonly #turns = new ChoreTurns();
   #working: Promise<void> | undefined;
-  /** More may be due by now. */
+  /** More work may be due by now. */
   #asked = false;
   readonly #reconciling = new Map<string, { readonly collection: string; readonly by: Reconciler }>();
 
@@ -79,7 +82,7 @@ export class LeaderMaintenance {
     this.#backoffs = new Backoffs(options.clock);
   }
 
-  /** What is being looked at as a whole, and how many of its documents have been. */
+  /** The collections that are being reconciled, and how many of their documents have been processed. */
   get reconciling(): readonly { readonly collection: string; readonly processed: number }[] {
     return [...this.#reconciling.values()].map(({ collection, by }) => ({
       collection,
@@ -87,7 +90,7 @@ export class LeaderMaintenance {
     }));
   }
 
-  /** Begins what is due, beside what is being done. */
+  /** Begins work that is due, beside work in progress. */
   start(): void {
     this.#asked = true;
     this.#backoffs.wake();
@@ -97,7 +100,7 @@ export class LeaderMaintenance {
     });
   }
 
-  /** Until the page under way has ended. */
+  /** Resolves when the page in progress has ended. */
   async ended(): Promise<void> {
     await this.#working;
   }
@@ -105,7 +108,7 @@ export class LeaderMaintenance {
   /** Milliseconds until the next reconciliation or cleanup is due, or may be tried again. */
   dueIn(): number {
     const { plans, clock } = this.#options;
-    // What is due now is opened after the page under way, and then it is asked again.
+    // Work that is due now is opened after the page in progress; `idle` then makes the planner ask again.
     if (this.#asked) return Infinity;
     const times = [...plans().values()]
       .filter(({ plan }) => !this.#backoffs.isResting(plan.task))
@@ -132,7 +135,7 @@ export class LeaderMaintenance {
     }
   }
 
-  /** What failed is tried again, but not in a hurry. */
+  /** Waits, then has the registry read again, which retries what failed. */
   async #tryLater(): Promise<void> {
     const { clock, stop, again } = this.#options;
     await pause(clock, TROUBLE_MS, stop);
@@ -156,7 +159,7 @@ export class LeaderMaintenance {
     over();
   }
 
-  /** Opens what is due and is not being done yet. */
+  /** Opens chores that are due and not in progress. */
   async #open(): Promise<void> {
     const { clock, plans, idle } = this.#options;
     this.#asked = false;
@@ -168,11 +171,11 @@ export class LeaderMaintenance {
     idle();
   }
 
-  /** Tasks of one source go together. */
+  /** Groups the tasks to reconcile by their source. */
   #groups(awake: readonly Planned[]): Iterable<readonly Planned[]> {
     const groups = new Map<string, Planned[]>();
     for (const { plan } of awake) {
-      // Requests, too, are written down in its state, which is replaced then.
+      // `#requestIfDue` and refreshes replace the state meanwhile, so read it again.
       const planned = this.#options.plans().get(plan.task);
       if (planned === undefined || !this.#isWanted(planned)) continue;
       const key = sourceKey(plan.source);
@@ -200,13 +203,13 @@ export class LeaderMaintenance {
       },
       over: () => {
         this.#reconciling.delete(key);
-        // Requests that came meanwhile are seen by the next refresh.
+        // The next refresh finds requests that came meanwhile.
         this.#options.again();
       },
     });
   }
 
-  /** By the estimate of the server; what cannot be counted goes last. */
+  /** Returns the server's estimate; a source that cannot be counted goes last. */
   async #sizeOf(source: Source): Promise<number> {
     try {
       return await this.#options.reactive.planning.size(source);
@@ -229,7 +232,7 @@ export class LeaderMaintenance {
     });
   }
 
-  /** Still planned, and by the same filter and projection. */
+  /** True if the task is still planned, by the same filter and projection. */
   #isMeant({ plan, state }: Planned): boolean {
     return this.#options.plans().get(plan.task)?.state.trigger === state.trigger;
   }
@@ -261,7 +264,7 @@ export class LeaderMaintenance {
     return nextTime(this.#options.cleanupInterval, state.lastCleanedAt);
   }
 
-  /** One that was begun goes on, whoever leads; a task that was never cleaned up is due as soon as it is known. */
+  /** A cleanup that was begun continues, whichever instance leads. A task that was never cleaned up is due at once. */
   #isCleaningDue(planned: Planned, now: Date): boolean {
     if (planned.plan.cleanup.deleteWhen === 'never') return false;
     if (planned.state.lastCleanedAt === undefined) return true;
@@ -276,7 +279,7 @@ export class LeaderMaintenance {
     await this.#save(planned, { wanted: wanted + 1, reason: 'reconcileEvery' });
   }
 
-  /** A refresh may have replaced what is known of the task meanwhile: only these fields are touched. */
+  /** Writes the given fields only: a refresh may have replaced the rest of the state meanwhile. */
   async #save({ plan: { task } }: Planned, fields: Partial<TaskState>): Promise<void> {
     const { reactive, term, plans, overtaken } = this.#options;
     const current = plans().get(task);
@@ -302,14 +305,14 @@ export class LeaderMaintenance {
     await by.complete();
   }
 
-  /** A task whose statements are refused drops out (`failed`), and the others of its collection go on. */
+  /** A task whose statements are refused drops out (`failed`), and the others of its collection continue. */
   #reconciler(failed: Set<string>, group: readonly Planned[], mark: readonly string[]): Reconciler {
     const { reactive, changes, reconcileRate, planned, stop } = this.#options;
     const dropsOut = (task: string): boolean =>
       failed.has(task) || !group.some((one) => one.plan.task === task && this.#isMeant(one));
     const orFails = async ({ task }: TaskPlan, work: () => Promise<void>): Promise<void> => {
       if (dropsOut(task)) {
-        // It has missed a page, so this pass says nothing of it, even if it comes back.
+        // It has missed a page, so this pass does not count for it, even if it comes back.
         failed.add(task);
         return;
       }
@@ -339,7 +342,7 @@ export class LeaderMaintenance {
     return new Reconciler(options, { source, plans, mark });
   }
 
-  /** A database that does not answer is asked again, for as long as this instance leads. */
+  /** Retries transient errors for as long as this instance leads. */
   async #patiently<T>(work: () => Promise<T>): Promise<T> {
     const { clock, stop, error } = this.#options;
     for (let waitMs = FIRST_WAIT_MS; ; waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS)) {
@@ -353,7 +356,7 @@ export class LeaderMaintenance {
     }
   }
 
-  /** A successor goes on from where it had come. */
+  /** Continues from where an earlier leader stopped. */
   async *#clean(planned: Planned): AsyncGenerator<number, void> {
     const { clock, log, reactive, changes } = this.#options;
     const { plan, state } = planned;
@@ -363,7 +366,7 @@ export class LeaderMaintenance {
     do {
       const page = { limit: pageSize.size, ...(after === undefined ? {} : { after }) };
       const began = clock.monotonic();
-      // In turn: a document that comes back between the look and the deletion would lose the task of its return.
+      // In turn with planning: a document that comes back between the check and the deletion would lose its new task.
       const cleaned = await this.#patiently(() =>
         changes.inTurn(plan, () => reactive.planning.clean(plan, page)),
       );
@@ -382,5 +385,5 @@ export class LeaderMaintenance {
   }
 }
 
-/** Asked anew after a wait: it may have come meanwhile. */
+/** Reads the signal again after a wait; the compiler would assume the earlier value. */
 const isOver = (stop: AbortSignal): boolean => stop.aborted;

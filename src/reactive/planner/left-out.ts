@@ -1,15 +1,16 @@
 import type { PlannerStore, TaskState, Term } from '../../store/reactive.js';
 
-/** A task that a leader plans without. */
+/** A task that the leader leaves out of planning. */
 export interface LeftOut {
   readonly task: string;
   readonly reason: string;
 }
 
 /**
- * Records tasks that the leader plans without, before it does: from then on resume points move past their changes, and a
- * reconciliation finds those when the task comes back, whoever leads then. A task without a state needs no record: its
- * first registration looks at everything. False where somebody else leads.
+ * Records tasks that the leader leaves out, before it plans without them. From then on resume points move past their
+ * changes, and a reconciliation finds these changes when the task comes back, whichever instance leads then. A task
+ * without a state needs no record: its first registration reconciles everything. Returns false if another instance
+ * leads.
  */
 export async function recordLeftOut(
   planner: PlannerStore,
@@ -24,7 +25,7 @@ export async function recordLeftOut(
     if (state === undefined) continue;
     const since = state.leftOutSince ?? undefined;
     if (since !== undefined && state.wanted > state.done) continue;
-    // Counted by the store: no reconciliation that began before, however often, answers this request.
+    // The store counts requests, so no reconciliation that began earlier can satisfy this one.
     await planner.request([task], 'was left out');
     if (!(await planner.saveState(term, task, { leftOutSince: since ?? now, leftOutReason: reason })))
       return false;

@@ -1,4 +1,4 @@
-/** One at a time per key, in the order of asking. */
+/** Runs one function at a time per key, in call order. */
 export class Mutex {
   readonly #tails = new Map<string, Promise<unknown>>();
 

@@ -32,7 +32,7 @@ export interface PlannerOptions {
   readonly term: Term;
   readonly instanceId: string;
   readonly leaseMs: number;
-  /** How long the instance's own lease holds at least. */
+  /** The minimum time for which the instance's own lease still holds. */
   readonly leaseLeftMs: () => number;
   /** Milliseconds, or `CRON …`. */
   readonly cleanupInterval: number | string;
@@ -42,30 +42,29 @@ export interface PlannerOptions {
   readonly meter: Meter;
   readonly tracer: () => Tracer | undefined;
   readonly error: (error: unknown, where: string) => void;
-  /** True where no other instance lives that could be woken. */
+  /** True if there is no other instance to notify. */
   readonly alone: () => boolean;
-  /** Work was planned: whoever runs it here may look. */
+  /** Called when work was planned, so that the workers of this instance poll. */
   readonly planned: () => void;
-  /** The store says that somebody else leads. */
+  /** Called when the store reports that another instance leads. */
   readonly overtaken: () => void;
 }
 
-/** Looked at again at least this often, whatever was heard. */
+/** The registry is read at least this often, even without a notification. */
 const CHORES_MS = 30_000;
 const FIRST_WAIT_MS = 100;
 const LONGEST_WAIT_MS = 5_000;
 
 /**
- * The leader's work, for one term: follows the changes of every watched database, turns them into tasks, looks at
- * everything again where that is needed, and cleans up. It needs no handler: definitions come from the registry.
- * A planner that was overtaken can harm nobody: plans compare before they write, and what it has to remember carries
- * its term.
+ * The leader's work, for one term: follows the changes of every watched database, turns them into tasks, reconciles
+ * when needed, and cleans up. It needs no handler: definitions come from the registry. A planner that was overtaken
+ * does no harm: plans compare before they write, and writes of the planner's own state carry its term.
  */
 export class Planner {
   readonly #options: PlannerOptions;
   readonly #stop = new AbortController();
   #plans: ReadonlyMap<string, Planned> = new Map();
-  /** Tasks whose collection is not what it was when they were prepared. */
+  /** Tasks whose collection was dropped, renamed or altered since they were prepared. */
   readonly #unprepared = new Set<string>();
   readonly #followers: Followers;
   readonly #changes: ChangePlanner;
@@ -75,9 +74,9 @@ export class Planner {
   readonly #troubles: Troubles;
   #working: Promise<void> = Promise.resolve();
   #nudged = true;
-  /** What an earlier leader had set aside, until it is known what to plan it by. */
+  /** Blocked documents that an earlier leader recorded, until the plans for them are known. */
   #kept: readonly SetAside[] = [];
-  /** How far back the history reaches is not for us to know. */
+  /** The server refuses to tell how far back the history reaches. */
   #isSecret = false;
   #wake: (() => void) | undefined;
 
@@ -134,7 +133,7 @@ export class Planner {
     });
   }
 
-  /** What has gone wrong with planning for a while, in words. */
+  /** Planning problems that have lasted longer than a lease, as text. */
   get troubles(): readonly string[] {
     return this.#troubles.olderThan(this.#options.leaseMs);
   }
@@ -154,7 +153,7 @@ export class Planner {
     };
   }
 
-  /** Nothing depends on it: a server that refuses to say it is not asked again. */
+  /** For information only: a server that refuses is not asked again. */
   async #historySince(): Promise<Date | undefined> {
     if (this.#isSecret) return undefined;
     try {
@@ -169,13 +168,13 @@ export class Planner {
     this.#working = this.#run();
   }
 
-  /** Definitions, requests or the cluster may have changed. */
+  /** Called when definitions, requests or the cluster may have changed. */
   nudge(): void {
     this.#nudged = true;
     this.#wake?.();
   }
 
-  /** Ends when the statement under way has ended: a successor must not meet it. */
+  /** Resolves when the statement in progress has ended, so that it cannot overlap with those of a successor. */
   async stop(): Promise<void> {
     this.#stop.abort();
     this.#wake?.();
@@ -230,7 +229,7 @@ export class Planner {
     }
   }
 
-  /** Reads the registry, and brings feeds and states into line with it. */
+  /** Reads the registry, and brings feeds and states in line with it. */
   async #refresh(): Promise<void> {
     const { reactive, instances, term, overtaken } = this.#options;
     const [published, states, cluster] = await Promise.all([
@@ -248,9 +247,9 @@ export class Planner {
       .filter(({ task }) => !inForce.has(task))
       .map(({ task }) => ({ task, reason: 'no instance has run it for seven days' }));
     for (const [task, one] of inForce) {
-      // Without a state it is new to the cluster: what was made for it before may have been taken away.
+      // Without a state the task is new to the cluster: what was created for it earlier may have been removed.
       const isNew = one.state === undefined || this.#isNew(one.plan, one.published.id);
-      // From here on another upheaval counts again.
+      // From here on, another upheaval marks the task again.
       this.#unprepared.delete(task);
       const problem = isNew ? await this.#prepare(one.plan) : undefined;
       if (problem !== undefined) {
@@ -265,13 +264,14 @@ export class Planner {
       if (evolved.changed) changed.push(planned);
       if (evolved.request !== undefined) requested.set(task, evolved.request);
     }
-    // Before anything is planned without them.
+    // Recorded before anything is planned without these tasks.
     if (!(await recordLeftOut(reactive.planner, term, leftOut, states, cluster.now))) {
       overtaken();
       return;
     }
-    // What is in force is stored before anything is planned by it: whoever leads next, maybe by another definition, must
-    // know that this one moved the resume point. And before anything is reset: no older handler takes up what is to run again.
+    // Store what is in force before planning by it: the next leader, maybe with another definition, must know that this
+    // one moved the resume point. Store it before resetting tasks, too, so that no older handler takes up what is to
+    // run again.
     this.#keepProgress(next, states);
     if (requested.size > 0) await this.#request(requested);
     for (const planned of changed) {
@@ -282,19 +282,23 @@ export class Planner {
       return;
     }
     this.#keepProgress(next, states);
-    // Before the feeds: what one of them brings while another is being opened must find its plans.
+    // Set before the feeds are opened: an event of one feed may arrive while another is being opened, and must find its
+    // plans.
     for (const task of this.#unprepared) next.delete(task);
     this.#plans = next;
     this.#blocked.restore(this.#kept);
     this.#kept = [];
-    // Feeds first: what changes from now on is heard before anything is looked at.
+    // Open the feeds before any reconciliation begins, so that no change is missed meanwhile.
     await this.#followers.follow(next, newcomers);
-    // An instance whose definition has come into force may not have run anything, and polls rarely.
+    // An instance whose definition has just come into force may have been idle until now, and polls rarely.
     if (changed.length > 0) this.#ring();
     for (const { planned, which } of reset) if (!(await this.#reprocess(planned, which))) return;
   }
 
-  /** False where somebody else leads. A task that cannot be reset is tried again by the next refresh. */
+  /**
+   * Resets tasks for a raised handler version. Returns false if another instance leads. If the server refuses the
+   * reset, the next refresh tries it again.
+   */
   async #reprocess({ plan, state }: Planned, which: 'reprocess_failed' | 'reprocess_all'): Promise<boolean> {
     const { reactive, term, log, error, overtaken } = this.#options;
     const { task } = plan;
@@ -309,13 +313,13 @@ export class Planner {
       return true;
     }
     this.#ring();
-    // Only now: a crash before this does it again.
+    // Stored last: after a crash before this, the reset is repeated.
     if (await reactive.planner.saveState(term, task, { handlerVersion: state.handlerVersion })) return true;
     overtaken();
     return false;
   }
 
-  /** What the chores have done since the states were read is kept. */
+  /** Keeps the progress that maintenance has made since the states were read. */
   #keepProgress(next: ReadonlyMap<string, Planned>, read: readonly TaskState[]): void {
     const stored = new Set(read.map(({ task }) => task));
     for (const [task, planned] of next) {
@@ -331,12 +335,15 @@ export class Planner {
     }
   }
 
-  /** Counted by the store, so that no reconciliation that ends just now answers them. */
+  /** The store counts requests, so a reconciliation that ends just now does not satisfy these. */
   async #request(requested: ReadonlyMap<string, string>): Promise<void> {
     for (const [task, reason] of requested) await this.#options.reactive.planner.request([task], reason);
   }
 
-  /** A task whose source cannot be watched any more must not hold up the others. Returns what is wrong with it. */
+  /**
+   * Prepares the source of a task. Returns the problem if it cannot be watched, so that the other tasks are not held
+   * up. Throws transient errors.
+   */
   async #prepare(plan: TaskPlan): Promise<unknown> {
     try {
       await this.#options.reactive.prepare([plan]);
@@ -354,10 +361,10 @@ export class Planner {
     return this.#plans.get(task)?.definition !== definition;
   }
 
-  /** By the definition that is in force now: the one they were set aside under may be gone. */
+  /** Plans blocked documents by the definition in force now: the one they were blocked under may be gone. */
   async #planAgain(task: string, ids: readonly unknown[]): Promise<void> {
     const plan = this.#plans.get(task)?.plan;
-    // Left out: it is reconciled when it comes back.
+    // The task is left out, and is reconciled when it comes back.
     if (plan === undefined) return;
     try {
       await this.#changes.plan(plan, ids);
@@ -376,7 +383,7 @@ export class Planner {
     throw new StoreError('plan: another instance leads.', { transient: true });
   }
 
-  /** Its documents are looked at again when that works. */
+  /** Requests a reconciliation of a task whose statements the server refuses. */
   async #refused({ task }: TaskPlan, problem: unknown): Promise<void> {
     await this.#options.reactive.planner.request([task], 'could not be planned');
     this.#troubles.begin(task, problem);
@@ -417,8 +424,9 @@ export class Planner {
   }
 
   /**
-   * What has taken the place of a collection may be of another kind, have another collation, or be out of reach for a while. Its
-   * tasks are left out until a refresh has prepared them: the other collections need not wait for that.
+   * Handles a collection that was dropped, renamed or altered. What has taken its place may be of another kind, have
+   * another collation, or be unavailable for a while. Its tasks are left out until a refresh has prepared them, so that
+   * other collections need not wait.
    */
   async #upheaval(database: string, collections: readonly string[] | 'all'): Promise<void> {
     const tasks = this.#plansOn(database, collections === 'all' ? undefined : collections).map(
@@ -431,12 +439,12 @@ export class Planner {
     this.nudge();
   }
 
-  /** Wakes the instances elsewhere, whether or not any was known so far. */
+  /** Notifies other instances, even if none was known so far. */
   ringElsewhere(): void {
     this.#notifier.notify();
   }
 
-  /** Whoever works here looks at once; instances elsewhere hear the bell. */
+  /** Wakes the workers of this instance at once, and notifies other instances if there are any. */
   #ring(): void {
     this.#options.planned();
     if (!this.#options.alone()) this.#notifier.notify();

@@ -1,7 +1,10 @@
 import type { Cluster } from '../../store/port.js';
 import type { PublishedPlan, TaskPlan, TaskState } from '../../store/reactive.js';
 
-/** A task that nobody has advertised for this long is not planned any more; when it comes back, it is as new. */
+/**
+ * A task that no live instance has advertised for this long is not planned any more; when it comes back, it counts as
+ * new.
+ */
 const RETIRED_MS = 7 * 86_400_000;
 
 /** The plan in force for one task. */
@@ -11,15 +14,15 @@ export interface InForce {
   readonly state: TaskState | undefined;
   /** The definition that was in force last, if it is still known. */
   readonly last: TaskPlan | undefined;
-  /** A live instance advertises it. */
+  /** True if a live instance advertises it. */
   readonly seen: boolean;
 }
 
 /**
- * Which definitions are in force: of each task the one with the highest handler version among those that live
- * instances advertise, then the one that was seen last for the first time. So an older deployment beside a newer one
- * changes nothing, and a rollback takes effect when the newer instances are gone. A task that no live instance
- * advertises is planned by its last definition: its service may only be down.
+ * Chooses the definition in force for each task: among those that live instances advertise, the one with the highest
+ * handler version, then the one that was first seen most recently. So an older deployment beside a newer one changes
+ * nothing, and a rollback takes effect when the newer instances are gone. A task that no live instance advertises is
+ * planned by its last definition for seven days: its service may only be down.
  */
 export function plansInForce(
   published: readonly PublishedPlan[],
@@ -50,7 +53,7 @@ export function plansInForce(
   return inForce;
 }
 
-/** Nobody has run it for so long that it is not planned any more. */
+/** True if no instance has run the task for so long that it is not planned any more. */
 export const retired = (state: TaskState | undefined, cluster: Cluster): boolean =>
   state === undefined || isAway(state, cluster.now);
 
@@ -61,24 +64,27 @@ const newestFirst = (a: PublishedPlan, b: PublishedPlan): number =>
   b.plan.evolution.handlerVersion - a.plan.evolution.handlerVersion ||
   b.firstSeenAt.getTime() - a.firstSeenAt.getTime();
 
-/** How often the state says that the task was seen. */
+/** How often `lastSeenAt` is updated in a task's state. */
 const SEEN_EVERY_MS = 3_600_000;
 
-/** It is planned again: what it missed is found by the reconciliation that was asked for when it was left out. */
+/** The task is planned again. The reconciliation that was requested when it was left out finds what it missed. */
 const BACK = { leftOutSince: null, leftOutReason: null } as const;
 
 export interface Evolved {
   readonly state: TaskState;
-  /** Finished tasks that have to run again. */
+  /** Which finished tasks must run again. */
   readonly reprocess?: 'reprocess_failed' | 'reprocess_all';
   readonly changed: boolean;
-  /** Why everything is to be looked at again, of a task that the cluster knows. */
+  /** Why all documents must be reconciled; only for a task that the cluster knows. */
   readonly request?: string;
-  /** The cluster does not know it, or has forgotten it. */
+  /** The cluster does not know the task, or has forgotten it. */
   readonly isNew: boolean;
 }
 
-/** What a definition means for what is stored: compared by the leader, so that deployments do not fight over it. */
+/**
+ * Compares a definition with the stored state. Only the leader does this, so that deployments do not fight over the
+ * state.
+ */
 export function evolve({ published, plan, state, last, seen }: InForce, now: Date): Evolved {
   const { handlerVersion, onHandlerVersionChange, reconcileOnTriggerChange } = plan.evolution;
   const { id: definition, trigger } = published;
@@ -101,7 +107,7 @@ export function evolve({ published, plan, state, last, seen }: InForce, now: Dat
         lastCleanedAt: now,
         ...(state === undefined ? {} : BACK),
       },
-      // Finished tasks of an earlier version are still there.
+      // Finished tasks of an earlier version may still be there.
       ...reprocess,
       changed: true,
       isNew: true,
@@ -128,7 +134,10 @@ export function evolve({ published, plan, state, last, seen }: InForce, now: Dat
   };
 }
 
-/** What a changed trigger asks for. A task that has moved finds nothing there that was planned by it, whatever its options say. */
+/**
+ * Returns why a changed trigger requires a reconciliation, if it does. A task that moved to another collection always
+ * requires one, whatever its options say: nothing there was planned by it.
+ */
 function reasonToLook(
   isChanged: boolean,
   reconcileOnTriggerChange: boolean,

@@ -20,16 +20,16 @@ export interface ReconcilerOptions {
   readonly clock: Clock;
   readonly term: Term;
   readonly instanceId: string;
-  /** Documents per second at most. */
+  /** Maximum number of documents per second. */
   readonly rate: number;
   readonly events: Emitter<TaskEvents>;
   readonly log: Logger;
   readonly meter: Meter;
-  /** Plans a page of one source; takes turns with the live changes of that source. */
+  /** Plans a page of one source, in turn with the live changes of the same tasks. */
   readonly plan: (plans: readonly TaskPlan[], ids: readonly unknown[]) => Promise<void>;
-  /** Marks tasks whose document is gone or does not match. */
+  /** Marks tasks whose document is gone or no longer matches. */
   readonly unmatch: (plan: TaskPlan, ids: readonly unknown[]) => Promise<void>;
-  /** Records what was set aside: a checkpoint must not pass a document that nobody would plan. */
+  /** Records the blocked documents: a checkpoint must not pass a document that no successor would plan. */
   readonly keepAside: () => Promise<void>;
   readonly stop: AbortSignal;
 }
@@ -37,17 +37,17 @@ export interface ReconcilerOptions {
 const SAVE_EVERY_MS = 1_000;
 const TELL_EVERY_MS = 5_000;
 
-/** What one reconciliation is for; another set of tasks, triggers or requests begins anew. */
+/** What a reconciliation is for; another set of tasks, triggers or requests starts a new one. */
 export interface Reconciliation {
   readonly source: Source;
   readonly plans: readonly TaskPlan[];
-  /** Identifies tasks, triggers and requests. */
+  /** Identifies the tasks, triggers and requests. */
   readonly mark: readonly string[];
 }
 
 /**
- * Looks at every document of a source, and at every task of it, ids only, a page at a time. How far it has come is in
- * the database: after a crash it goes on from there.
+ * Processes every document of a source, and then every task of it, ids only, one page at a time. Its progress is stored
+ * in the database: after a crash it continues from there.
  */
 export class Reconciler {
   readonly #options: ReconcilerOptions;
@@ -64,7 +64,7 @@ export class Reconciler {
     this.#savedAt = this.#toldAt = options.clock.monotonic();
   }
 
-  /** How many documents have been looked at so far. */
+  /** How many documents have been processed so far. */
   get processed(): number {
     return this.#processed;
   }
@@ -79,7 +79,7 @@ export class Reconciler {
     return { tasks, collection: source.collection, instanceId: this.#options.instanceId };
   }
 
-  /** Each step is a page. */
+  /** Each step processes one page and yields how many ids it had. */
   async *pages(): AsyncGenerator<number, void> {
     const { planner, events, log } = this.#options;
     const { source, mark } = this.#what;
@@ -94,7 +94,7 @@ export class Reconciler {
     yield* this.#pass(from);
   }
 
-  /** After its end is on record. */
+  /** Called when the end of the pass is on record. */
   async complete(): Promise<void> {
     const { planner, events, log, meter, term } = this.#options;
     const about = { ...this.#about, processed: this.#processed };
@@ -112,7 +112,7 @@ export class Reconciler {
         planning.documents(source, next, limit);
       yield* this.#pages('documents', after, read, (ids) => plan(plans, ids));
     }
-    // Documents that went while nobody looked have left their tasks behind.
+    // Documents that were deleted while no feed was open have left their tasks behind.
     const [begunWith, begunAfter] = phase === 'tasks' ? fromMark(after) : [plans[0]?.task, undefined];
     const begunAt = plans.findIndex(({ task }) => task === begunWith);
     for (const one of plans.slice(Math.max(0, begunAt))) {

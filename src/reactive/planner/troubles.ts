@@ -6,7 +6,7 @@ interface Trouble {
   readonly reason: string;
 }
 
-/** What goes wrong with planning, for as long as it does: by the task or the database that it is about. */
+/** Current planning problems, by the task or the database that they concern. */
 export class Troubles {
   readonly #clock: Clock;
   readonly #open = new Map<string, Trouble>();
@@ -24,7 +24,7 @@ export class Troubles {
     this.#open.delete(about);
   }
 
-  /** Those that are older than this, in words. */
+  /** Describes the problems that have lasted at least this long. */
   olderThan(ms: number): readonly string[] {
     const latest = this.#clock.monotonic() - ms;
     return [...this.#open]

@@ -1,15 +1,15 @@
-/** Work on many documents that goes on a page at a time. */
+/** Maintenance work on many documents that proceeds one page at a time. */
 export interface Chore {
-  /** What it is about: there is one of a kind at a time. */
+  /** Identifies the work; there is one chore per key at a time. */
   readonly key: string;
-  /** About how many documents it has to look at. */
+  /** The approximate number of documents to process. */
   readonly size: number;
-  /** Each step is a page, and tells how many documents were looked at. */
+  /** Each step processes one page and yields how many documents it had. */
   readonly pages: AsyncGenerator<number, void>;
-  /** False where it has become pointless. */
+  /** False if the work has become pointless. */
   readonly isMeant: () => boolean;
   readonly failed: (problem: unknown) => void;
-  /** It has ended, in whatever way. */
+  /** Called when it has ended, whether or not it succeeded. */
   readonly over: () => void;
 }
 
@@ -18,7 +18,7 @@ interface Entry {
   lastTurn: number;
 }
 
-/** Whose turn it is: whoever has waited longest; of those that have not begun, the smallest. */
+/** Picks the next chore: the one that has waited longest and, among those that have not begun, the smallest. */
 export class ChoreTurns {
   readonly #entries = new Map<string, Entry>();
   #count = 0;
@@ -48,14 +48,14 @@ export class ChoreTurns {
 
 const FIRST = 500;
 const MOST = 1_000;
-/** Documents may be so slow that a few of them fill a page's time. */
+/** Documents can be so slow that a few of them fill a page's time. */
 const LEAST = 10;
-/** Live changes of the same task wait for a page that is being planned: it should be over by then. */
+/** Live changes of the same task wait while a page is planned, so a page should take no longer than this. */
 const TARGET_MS = 500;
-/** At a low rate pages are small, so that the pauses between them are short. */
+/** At a low rate pages are small, so that the pauses between them stay short. */
 const PAGES_PER_SECOND = 4;
 
-/** How many documents a page has, by how long the last one took. */
+/** The number of documents of a page, adapted to how long the last one took. */
 export class PageSize {
   readonly #most: number;
   #size: number;

@@ -18,7 +18,7 @@ type Failure = Extract<Outcome, { error: Error }>;
 type Decided = Pick<TaskSettlement, 'status'> &
   Partial<Pick<TaskSettlement, 'scheduledAt' | 'takeBack' | 'deferred' | 'skipped' | 'failure' | 'success'>>;
 
-/** What the end of an attempt means for its task. Pure; a change that came meanwhile is the store's to weigh. */
+/** Decides what the end of an attempt writes to its task. Pure; the store accounts for changes that came meanwhile. */
 export function concludeTask(
   task: TaskRecord,
   finished: Finished,
@@ -65,13 +65,14 @@ function failed(
   const now = finished.finishedAt;
   const firstErrorAt = task.firstErrorAt ?? new Date(now);
   const facts = { failures: task.attempts, firstFailedAt: firstErrorAt, now, error: outcome.error };
-  // Of work that was claimed and never seen to start, nobody knows that it ran: it gets its run.
+  // A task that was claimed and never marked as started may not have run, so it gets its run even if no attempt is
+  // left.
   const unseen =
     outcome.kind === 'crashed' && task.leaseToken !== undefined && task.startedToken !== task.leaseToken;
   const retryAt = decideRetry(options.retry, facts) ?? (unseen ? new Date(now) : null);
   const failure = { message: textOf(outcome.error.message), kind: KINDS[outcome.kind], firstErrorAt };
   if (retryAt === null) return settled(task, finished, options, { status: 'failed', failure });
-  // Work of a dead process has waited for its lease to end: it has had its delay.
+  // No backoff after a crash: the task has already waited for the lease of its instance to end.
   const scheduledAt = outcome.kind === 'crashed' ? new Date(now) : retryAt;
   return {
     ...settled(task, finished, options, { status: 'pending', scheduledAt, failure }),

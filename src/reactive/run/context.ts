@@ -1,17 +1,17 @@
 import type { Duration } from '../../time/duration.js';
 
-/** What a handler may ask for when it fetches its document. On MongoDB: options of `find`, read from the primary. */
+/** Options of `getDocument`. On MongoDB these are options of `find`, which reads from the primary. */
 export interface GetDocumentOptions<Tx = unknown> {
-  /** Which fields are fetched. Default: all. */
+  /** The fields to fetch. Default: all. */
   readonly projection?: object;
-  /** The caller's transaction: the fetch is part of it. */
+  /** Your transaction, which the read becomes part of. `transaction` takes precedence over `session`. */
   readonly session?: Tx;
   readonly transaction?: Tx;
   readonly maxTimeMS?: number;
   readonly comment?: unknown;
   /** `local`, `majority`, `linearizable` or `snapshot`. Default: `local`. */
   readonly readConcern?: unknown;
-  /** How the driver reads the document; as by default where they are left out. */
+  /** How the driver reads the document. Default: the driver's own settings. */
   readonly promoteLongs?: boolean;
   readonly promoteValues?: boolean;
   readonly promoteBuffers?: boolean;
@@ -20,7 +20,7 @@ export interface GetDocumentOptions<Tx = unknown> {
   readonly enableUtf8Validation?: boolean;
   readonly allowDiskUse?: boolean;
   readonly batchSize?: number;
-  /** Options of `find` that are taken and change nothing: there is one document, found by its id. */
+  /** Options of `find` that are accepted and have no effect: there is one document, found by its id. */
   readonly sort?: unknown;
   readonly limit?: number;
   readonly hint?: unknown;
@@ -28,7 +28,7 @@ export interface GetDocumentOptions<Tx = unknown> {
   readonly noCursorTimeout?: boolean;
 }
 
-/** What a task's handler gets. All methods are bound, so they may be taken out of it. */
+/** The argument of a task's handler. All methods are bound, so they can be destructured. */
 export interface TaskContext<Doc = Record<string, unknown>, Tx = unknown> {
   readonly docId: unknown;
   readonly task: string;
@@ -36,15 +36,18 @@ export interface TaskContext<Doc = Record<string, unknown>, Tx = unknown> {
   readonly attempt: number;
   /** The watched fields as they were when the task was planned. */
   readonly watchedValues: Record<string, unknown>;
-  /** Aborts on timeout, a lost lease, or the end of a stop. */
+  /** Aborts on a timeout, on a lost lease, or at the end of a stop. */
   readonly signal: AbortSignal;
-  /** The document, if it exists, matches the filter, and its watched fields are unchanged; otherwise it throws. */
+  /**
+   * Returns the document if it exists, matches the filter, and its watched fields are unchanged. Otherwise throws a
+   * TaskConditionFailedError, which ends the run as skipped unless the handler catches it.
+   */
   readonly getDocument: (options?: GetDocumentOptions<Tx>) => Promise<Doc>;
-  /** Completes the task inside the caller's transaction: its effects happen exactly once. */
+  /** Completes the task inside your transaction, so that its effects happen exactly once. */
   readonly markCompleted: (options: { readonly session?: Tx; readonly transaction?: Tx }) => Promise<void>;
-  /** Runs this task again later, without using an attempt. */
+  /** Runs this task again later, without using an attempt. Takes effect when the handler returns. */
   readonly deferCurrent: (until: Duration | Date) => void;
-  /** Starts no more tasks of this name until then, on this instance or in the cluster. */
+  /** Prevents tasks of this name from starting until then, on this instance (the default) or in the cluster. */
   readonly throttleAll: (
     until: Duration | Date,
     options?: { readonly scope?: 'instance' | 'cluster' },

@@ -22,11 +22,11 @@ export interface TaskRunnerOptions {
   readonly store: Store;
   readonly tasks: TaskStore;
   readonly definitions: ReadonlyMap<string, CompiledTask>;
-  /** The definitions as they were published. */
+  /** The definitions as published. */
   readonly adverts: () => readonly TaskAdvert[];
   readonly instanceId: string;
   readonly concurrency: number;
-  /** Which tasks this instance runs, asked again and again. */
+  /** Selects the tasks that this instance runs; called repeatedly. */
   readonly filter: ((task: { readonly task: string }) => boolean) | undefined;
   /** Wraps each run. */
   readonly caller: ((run: () => Promise<void>) => unknown) | undefined;
@@ -34,15 +34,16 @@ export interface TaskRunnerOptions {
   readonly log: Logger;
   readonly meter: Meter;
   readonly error: (error: unknown, where: string) => void;
-  /** What this instance runs has changed. */
+  /** Called when the tasks that this instance runs have changed, or one of them may be due again soon. */
   readonly changed: () => void;
 }
 
-/** Reactive tasks, as the engine sees them. */
+/** Runs reactive tasks for the engine, and decides what their outcomes mean. */
 export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement> {
   readonly #options: TaskRunnerOptions;
-  /** Names that this instance holds back, and until when. */
+  /** Names that are throttled on this instance, and until when. */
   readonly #throttled = new Map<string, { readonly until: Date; readonly timer: Timer }>();
+  /** Names whose handlers have called `markCompleted`. */
   readonly #completing = new Set<string>();
   #inForce: NonNullable<Cluster['inForce']> = new Map();
   readonly #runs = new Map<string, RunCounter>();
@@ -65,9 +66,9 @@ export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement> {
   }
 
   /**
-   * Documents are planned by one definition at a time. An instance that has another filter or projection, older or too
-   * new to be in force yet, would skip what it should run, and one with an older handler would undo what a newer one
-   * runs again: both leave the task to others.
+   * Documents are planned by one definition at a time. An instance with another filter or projection, either older or
+   * too new to be in force yet, would skip tasks that it should run. One with an older handler would undo the work of a
+   * newer one. Both leave the task to other instances.
    */
   #isCurrent(task: string): boolean {
     const inForce = this.#inForce.get(task);
@@ -76,7 +77,10 @@ export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement> {
     return inForce.trigger === own.trigger && inForce.version <= own.version;
   }
 
-  /** By task, what a look at the cluster says is in force; answers whether that is news. */
+  /**
+   * Takes over from a cluster snapshot which definitions are in force, by task. Returns true if that changes which
+   * tasks this instance runs.
+   */
   observe(inForce: NonNullable<Cluster['inForce']> = new Map()): boolean {
     const tasks = [...this.#options.definitions.keys()];
     const before = tasks.map((task) => this.#isCurrent(task));
@@ -86,7 +90,10 @@ export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement> {
     return changed.length > 0;
   }
 
-  /** In a deployment this passes; two services that share a name by mistake would never know. */
+  /**
+   * Logs the change. It is temporary during a deployment, but two services that share a name by mistake need the
+   * warning.
+   */
   #tell(task: string): void {
     const { log } = this.#options;
     if (this.#isCurrent(task))
@@ -120,7 +127,9 @@ export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement> {
     return this.#options.definitions.get(task.name)?.retry.maxAttempts ?? Infinity;
   }
 
-  /** By what the instance that ran it knew: only that one decided whether the start was marked. */
+  /**
+   * Decided by the policies of the instance that ran the task, since that instance decided whether to mark the start.
+   */
   isLastAttempt(task: TaskRecord, policies: Readonly<Record<string, unknown>>): boolean {
     const key = `task:${task.name}`;
     return Object.hasOwn(policies, key) && this.attempt(task) >= foreignRule(policies[key]).maxAttempts;
@@ -138,7 +147,7 @@ export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement> {
     const { definitions, events, instanceId, store, meter } = this.#options;
     const definition = definitions.get(task.name);
     if (definition === undefined) return { kind: 'released' };
-    // Asked with the claim: the document is gone or does not match any more, so there is nothing to run.
+    // The claim found that the document is gone or no longer matches, so there is nothing to run.
     if (task.matches === false) return { kind: 'skipped' };
     this.#countRun(task);
     meter.began('task', task.name, task.scheduledAt.getTime(), store.clock.now());
@@ -151,7 +160,7 @@ export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement> {
     return run.perform();
   }
 
-  /** Starts no more of this name here until then; of several wishes the longest counts. */
+  /** Prevents tasks of this name from starting here until then. Of several calls, the latest time counts. */
   throttle(task: string, until: Date): void {
     const { store, changed } = this.#options;
     const before = this.#throttled.get(task);
@@ -180,7 +189,7 @@ export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement> {
       resetRetries: definition?.plan.resetRetriesOnDataChange ?? true,
     });
     if ((about.refusals ?? 0) < 2) return conclusion;
-    // The database will not even take the history: only the state is left.
+    // The database has refused the settlement twice: leave out the history entry and record the state only.
     const { entry, ...settlement } = conclusion.settlement;
     return { ...conclusion, settlement };
   }
@@ -197,7 +206,8 @@ export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement> {
     const durationMs = finishedAt - startedAt;
     const runMs = finished.startedAt === undefined ? undefined : durationMs;
     meter.ended('task', record.name, endOf(outcome, retryAt !== undefined), finishedAt, runMs);
-    // It may be due again soon, by its own wish or because its document changed, and the poll has slowed down meanwhile.
+    // The task may be due again soon, because it is retried or deferred, or because its document changed during a slow
+    // run, and the poll has slowed down meanwhile.
     if (retryAt !== undefined || outcome.kind === 'deferred' || durationMs >= SLOW_MS) changed();
     if (outcome.kind === 'returned' || outcome.kind === 'recorded') {
       if (events.has('task:complete')) events.emit('task:complete', { task: task(), durationMs, instanceId });
@@ -222,7 +232,7 @@ export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement> {
     }
   }
 
-  /** A handler that writes what it watches runs for ever: said once a minute, with the document's id. */
+  /** Warns about a handler that writes what it watches and would run forever: once a minute, with the document's id. */
   #countRun(task: TaskRecord): void {
     const now = this.#options.store.clock.now();
     const counter = this.#runs.get(task.id);
@@ -232,7 +242,7 @@ export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement> {
       return;
     }
     const fields = changedFields(counter.values, task.lastObservedValues);
-    // A retry, or a run that was deferred, changes nothing.
+    // A retry or a deferred run has unchanged values and does not count.
     if (fields.length === 0) return;
     counter.runs += 1;
     if (counter.runs === LOOP_RUNS) {
@@ -245,11 +255,11 @@ export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement> {
   }
 }
 
-/** Runs that are shorter end while the poll after their claim is still brisk. */
+/** A shorter run ends while the claim loop still polls frequently after its claim. */
 const SLOW_MS = 100;
 const LOOP_WINDOW_MS = 60_000;
 const LOOP_RUNS = 10;
-/** Counters kept; beyond that counting begins anew. */
+/** How many counters are kept; beyond that, counting starts over. */
 const LOOP_MEMORY = 10_000;
 
 interface RunCounter {
@@ -266,6 +276,7 @@ function changedFields(before: unknown, after: unknown): string[] {
   return [...keys].filter((key) => text(a, key) !== text(b, key));
 }
 
+/** The retry rule of another instance, from the policy it stored; the default rule if that cannot be used. */
 function foreignRule(policy: unknown): RetryRule {
   const usable = typeof policy === 'object' && policy !== null ? (policy as RetryPolicy) : undefined;
   try {
@@ -281,7 +292,7 @@ interface RunHooks {
   readonly conclude: (finished: Finished) => Conclusion<TaskSettlement>;
 }
 
-/** One call of a handler, and what it asked for on the way. */
+/** One call of a handler, and what the handler asked for during it. */
 class Run {
   readonly #task: TaskRecord;
   readonly #attempt: AttemptControl;
@@ -382,7 +393,7 @@ class Run {
     );
   }
 
-  /** May be called again by a transaction that is tried again: each try writes anew. */
+  /** A transaction that is retried may call this again; each call writes anew. */
   async #markCompleted(
     options: { readonly session?: unknown; readonly transaction?: unknown } | undefined,
   ): Promise<void> {

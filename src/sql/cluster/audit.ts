@@ -17,13 +17,13 @@ const toEntry = ({ details, ...row }: Row): AuditEntry => ({
   ...(details === null ? {} : { details }),
 });
 
-/** Only people read them: what cannot be held is replaced. */
+/** Details are read only by people, so characters that PostgreSQL cannot store are replaced. */
 const jsonText = (value: unknown): string | null =>
   value === undefined
     ? null
     : JSON.stringify(value, (_key, item: unknown) => (typeof item === 'string' ? readable(item) : item));
 
-/** $1 limit · $2 and $3 after */
+/** $1 limit · $2 time and $3 id of the last entry of the previous page */
 const auditListStatement = ({ names: { audit } }: Sql, { after }: AuditPageRequest): string => `
   select ${ENTRY} from ${audit}
   ${after === undefined ? '' : 'where (at, id) < ($2::text::timestamptz, $3::text)'}

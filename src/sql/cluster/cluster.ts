@@ -5,7 +5,7 @@ import { reactiveNames } from '../reactive/names.js';
 import { ms } from '../jobs/record.js';
 import { rows } from '../connection/rows.js';
 
-/** The cluster as a statement answers it. */
+/** The cluster as statements return it. */
 export interface ClusterRow {
   readonly now: number;
   readonly paused: readonly string[];
@@ -13,7 +13,10 @@ export interface ClusterRow {
   readonly leader: Leader | null;
 }
 
-/** An expression: who is alive and what is paused, by the server's clock. */
+/**
+ * A SQL expression: the instances with what is left of their leases, the paused names and the leader, by the server's
+ * clock.
+ */
 export function clusterJson({ names, leaseNow }: Sql): string {
   return `json_build_object(
     'now', ${ms('statement_timestamp()')},

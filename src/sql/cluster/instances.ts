@@ -23,7 +23,7 @@ function valuesOf(registration: Registration): (string | number | null)[] {
     instanceId,
     JSON.stringify(names.filter(isStorable)),
     JSON.stringify(tasks),
-    // Names may contain anything, and the order of keys matters to nobody.
+    // As entries: a name may be any text, and the order of keys does not matter.
     JSON.stringify(Object.entries(policies).filter(([name]) => isStorable(name))),
     readable(host),
     pid,
@@ -40,7 +40,7 @@ function storable({ slots, jobs, tasks }: Capacity): Capacity {
 const leaseUntil = ({ leaseNow }: Sql, parameter: string): string =>
   `${leaseNow()} + ${parameter}::double precision * interval '1 millisecond'`;
 
-/** One statement: who is alive must not differ from who is described. */
+/** One statement, so that the list of instances and their details are of the same moment. */
 async function describe(sql: Sql): ReturnType<InstanceStore['describe']> {
   const { driver, names } = sql;
   const details = `(select coalesce(json_object_agg(life, json_build_object('host', host, 'pid', pid, 'capacity', capacity)), '{}')
@@ -71,7 +71,7 @@ export function instanceStore(sql: () => Sql): InstanceStore {
     return (await rows(on, text, valuesOf(registration))).length === 1;
   };
 
-  /** The registration that has the instance's id, be it an earlier try of the same life. */
+  /** The live registration with this instance id, which may be an earlier attempt of the same life. */
   const rival = async (instanceId: string): Promise<Rival | undefined> => {
     const { driver, names, leaseNow } = sql();
     const text = `select json_build_object('life', life, 'host', host, 'pid', pid,
@@ -97,7 +97,7 @@ export function instanceStore(sql: () => Sql): InstanceStore {
   };
 
   return {
-    /** One that somebody's transaction holds is left for the next look: others may be dead as well. */
+    /** An instance whose row an open transaction holds is left for the next pass: others may be dead as well. */
     fence: (instance) =>
       run('fence', () =>
         passingOver(

@@ -7,19 +7,23 @@ import { rows } from '../connection/rows.js';
 import { refusesText } from '../connection/values.js';
 import { vitally } from '../connection/vital.js';
 
-/** A lock that nobody has taken for so long is forgotten. */
+/** Locks that have been unused for this long are deleted. */
 const KEPT = `interval '7 days'`;
 
 const until = ({ leaseNow }: Sql, parameter: string): string =>
   `${leaseNow()} + ${parameter}::double precision * interval '1 millisecond'`;
 
 /**
- * The fence counts up from that of the last holder, whatever the clocks do. It begins with the server's time, so that
- * one whose row was deleted meanwhile goes on above where it was.
+ * The fence number grows from that of the last holder, whatever the clocks do. It starts at the server's time, so that
+ * a lock whose row was deleted in between resumes above its last number.
  */
 const NEXT_FENCE = `(extract(epoch from statement_timestamp()) * 1000)::bigint`;
 
-/** Takes a lock that is free or mine already, or says who has it. $1 key · $2 token · $3 instance · $4 lease */
+/**
+ * Takes a lock that is free, already held under this token or, unless `patient`, expired. Otherwise returns its holder.
+ *
+ * $1 key · $2 token · $3 instance · $4 lease
+ */
 const acquireStatement = (sql: Sql, patient: boolean): string => {
   const { locks } = sql.names;
   const over = `lease_until <= ${sql.leaseNow()}`;
@@ -55,7 +59,7 @@ export function lockStore(sql: () => Sql): LockStore {
             owner.instanceId,
             leaseMs,
           ]);
-          // Two first callers of a key at once: the one who lost does not see the winner's row yet.
+          // Two callers may create the same key at once; the loser does not see the winner's row yet, and asks again.
           if (answer !== undefined) return answer;
         }
       }),
@@ -76,7 +80,7 @@ export function lockStore(sql: () => Sql): LockStore {
   };
 }
 
-/** Part of the sweep: a lock that is held has the end of its lease before it, and is never deleted. */
+/** Part of the sweep. A lock under a valid lease ends in the future, so it is never deleted. */
 export async function sweepLocks({ driver, names, leaseNow }: Sql): Promise<void> {
   await driver.query(`delete from ${names.locks} where lease_until < ${leaseNow()} - ${KEPT}`);
 }

@@ -22,12 +22,14 @@ const NOW = 'statement_timestamp()';
 const TODAY = `floor(extract(epoch from ${NOW}) / 86400)::integer`;
 const before = (keptMs: number): string => `${NOW} - ${String(keptMs)} * interval '1 millisecond'`;
 
-/** Who says what waited: nobody in particular. */
+/** The share id under which backlogs are saved: they belong to no instance. */
 const NOBODY = '';
 
 /**
- * One statement: a share whose number was counted already adds nothing, and whoever reads sees all of it or none. Rows in
- * order, so that two instances never wait for each other. $1 id · $2 number · $3 share · $4 growth
+ * One statement: a share that was already counted adds nothing, and a reader sees all of a share or none of it. Rows
+ * are written in key order, so that two instances never deadlock.
+ *
+ * $1 id · $2 number · $3 share · $4 growth
  */
 const pushStatement = ({ names: { metricCounts, metricShares } }: Sql): string => `
   with heard as (
@@ -132,7 +134,7 @@ export function metricsStore(sql: () => Sql): MetricsStore {
   };
 }
 
-/** Part of the sweep. */
+/** Part of the sweep: deletes minutes that are older than `KEEP_MINUTES_MS`. */
 export async function sweepMinutes({ driver, names }: Sql): Promise<void> {
   await driver.query(`delete from ${names.metricMinutes} where minute < ${before(KEEP_MINUTES_MS)}`);
 }

@@ -11,12 +11,12 @@ export type Message =
   | { readonly what: 'nonce'; readonly nonce: string };
 
 /**
- * The end of a statement that may ring: $2 is the channel, $3 the message, empty for silence. It goes with the write,
- * and PostgreSQL delivers it when that is committed.
+ * The end of a statement that may notify: $2 is the channel, $3 the message, empty for none. The notification belongs
+ * to the write, and PostgreSQL delivers it at commit.
  */
 export const RING = `union all select pg_notify($2::text, $3::text)::text where $3::text <> ''`;
 
-/** A message holds 8,000 bytes; a job with a longer name wakes without being named. */
+/** A notification holds up to 8,000 bytes. A job with a longer name wakes the others without being named. */
 const MOST_BYTES = 7_000;
 
 export function wakeMessage(job?: { readonly id: string; readonly name: string }): string {
@@ -28,7 +28,7 @@ export function wakeMessage(job?: { readonly id: string; readonly name: string }
 export const message = (what: 'tasks' | 'cancel' | 'news'): string =>
   JSON.stringify({ what } satisfies Message);
 
-/** Tells the handlers what a message says; others' words on the channel are passed over. */
+/** Passes a message on to the handlers. Anything else on the channel is ignored. */
 export function hear(text: string, handlers: WatchHandlers): void {
   const heard = parsed(text);
   if (heard?.what === 'jobs') {
@@ -51,15 +51,16 @@ const EVERY_MS = 100;
 const FOR_MS = 1_000;
 
 /**
- * Rings for jobs in transactions of others, whose commit is not seen here: a few times in the second after the insert.
- * A notification inside the transaction would be exact, but those that carry one commit one after the other.
+ * Wakes other instances. For jobs inserted in a caller's transaction, whose commit is not seen here, it notifies every
+ * 100 ms for a second after the insert. A notification inside the transaction would be exact, but PostgreSQL serializes
+ * the commits of transactions that notify.
  */
 export class Notifier {
   /** `notify: 'commit'`: a caller's transaction carries the notification itself. */
   readonly notifiesAtCommit: boolean;
   readonly #driver: Driver;
   readonly #names: Names;
-  /** Transactions of our own with jobs in them: their commit is seen, and rung for at once. */
+  /** Transactions with new jobs. If the store itself opened one, it sees the commit, and notifies at once. */
   readonly #awaited = new WeakSet<Queryable>();
   #timer: Timer | undefined;
   #endsAt = 0;
@@ -70,7 +71,7 @@ export class Notifier {
     this.notifiesAtCommit = ringsAtCommit;
   }
 
-  /** Jobs were put into a transaction that will be committed later. */
+  /** Call after inserting jobs into a transaction that is still open. */
   afterCommit(transaction: Queryable): void {
     if (this.notifiesAtCommit) return;
     this.#awaited.add(transaction);
@@ -78,12 +79,12 @@ export class Notifier {
     this.#timer ??= realTimer(EVERY_MS, () => this.#again());
   }
 
-  /** A transaction of our own was committed. */
+  /** Call after committing a transaction that the store opened. */
   committed(transaction: Queryable): void {
     if (this.#awaited.delete(transaction)) this.notify(wakeMessage());
   }
 
-  /** Best effort: whoever is not woken finds the work by its poll. */
+  /** Best effort: an instance that misses it finds the work by polling. */
   notify(text: string): void {
     void this.#driver
       .query('select pg_notify($1::text, $2::text)::text as json', [this.#names.channel, text])

@@ -6,14 +6,17 @@ import { hear, parsed, type Message } from './notifier.js';
 import type { Sql } from '../connection/connection.js';
 import { run, classifyError } from '../connection/errors.js';
 
-/** A pooler that gives every statement another connection swallows what is said on the one that listens. */
+/**
+ * How long to wait for the notification. Behind a transaction pooler, which gives every statement another connection,
+ * it never arrives.
+ */
 const HEARD_WITHIN_MS = 2_000;
 
 const DEAF =
   'a notification that this process sent itself was not heard; is there a transaction pooler in between? ' +
   'Give `listenUrl`, a URL that goes past it';
 
-/** Listens on the schema's channel. At first it says a word of its own, to be sure that it would hear others. */
+/** Listens on the channel of the schema. Sends itself a notification first, to make sure that it receives any. */
 export async function watch(
   sql: Sql,
   handlers: WatchHandlers,
@@ -45,7 +48,7 @@ export async function watch(
     throw error;
   });
   const unheard = await pause(clock, HEARD_WITHIN_MS, heard.signal);
-  // A connection that was lost meanwhile says nothing about a pooler.
+  // If the connection was lost meanwhile, the silence says nothing about a pooler.
   if (broken !== undefined) throw broken;
   if (unheard) {
     await listening.close();

@@ -1,12 +1,12 @@
-/** Writes do not wait for a row that somebody's open transaction holds: it is passed over, and the rest is written. */
+/** Writes do not wait for a row that another open transaction holds: they skip it, and write the rest. */
 import type { SettleAnswer } from '../../store/port.js';
 import { isLocked } from './errors.js';
 
-/** Statements of our own hold a row for a moment; who takes longer is somebody's transaction. */
+/** Tidemill's own statements hold a row for a moment only. A longer wait means that a user's transaction holds it. */
 export const LOCK_MS = 250;
 
 /**
- * The first step of a statement that is a transaction by itself: where it meets a lock, it gives up after a while. The setting ends
+ * The first step of a statement that is a transaction of its own: limits how long it waits for a lock. The setting ends
  * with the statement.
  */
 export const lockLimitOf = (limitMs: number): string =>
@@ -14,12 +14,12 @@ export const lockLimitOf = (limitMs: number): string =>
 
 export const lockLimit: string = lockLimitOf(LOCK_MS);
 
-/** The rows of a query, which are there once the limit is. */
+/** The rows of a query, evaluated after the limit is set. */
 export const limitedRows = (rows: string): string => `select r.* from (${lockLimit}) as l, (${rows}) as r`;
 
 /**
- * At first without caring about locks, which nearly always are over in a moment; where one is not, rows that somebody holds are
- * passed over. A table that is being altered blocks all of them.
+ * Tries without skipping first, since nearly all locks are gone in a moment. If one is not, tries again and skips the
+ * locked rows. If that fails as well, for instance because the table is being altered, all rows count as blocked.
  */
 export async function aroundLocks<T>(
   statement: (skipLocked: boolean) => Promise<T>,
@@ -33,7 +33,7 @@ export async function aroundLocks<T>(
   return passingOver(() => statement(true), allBlocked);
 }
 
-/** The second half of the above, for whoever passes over rows in any case. */
+/** The second step of `aroundLocks`, for callers that skip locked rows in any case. */
 export async function passingOver<T>(statement: () => Promise<T>, allBlocked: () => T): Promise<T> {
   try {
     return await statement();
@@ -43,7 +43,7 @@ export async function passingOver<T>(statement: () => Promise<T>, allBlocked: ()
   }
 }
 
-/** Settlements of a holder wait for a moment; a reclaimer has time, and comes again. */
+/** A holder's settlements wait briefly for a locked row. A reclaimer's skip it at once: it comes back. */
 export function settleAround(
   settlements: readonly { readonly by: 'holder' | 'reclaimer' }[],
   statement: (skipLocked: boolean) => Promise<readonly SettleAnswer[]>,

@@ -2,31 +2,36 @@
 export type BatchColumn = readonly [name: string, type: string];
 
 /**
- * A batch as parameters: what all rows share is said once, and where they differ each column is one array. Reading
- * rows out of JSON takes the server several times as long (ADR 14). $2 and $3 are left for ringing.
+ * A batch as parameters. Columns with the same value in all rows are sent once, in $1; every other column is one array,
+ * from $4 on. Reading rows out of JSON takes the server several times as long (ADR 14). $2 and $3 are left for the
+ * notification.
  */
 export interface Batch {
-  /** A query that gives the rows, with all the columns, and `at`: their positions, from 0. */
+  /** A query for the rows: all the columns, and `at`, the position of each row from 0. */
   readonly rows: string;
-  /** How many characters each row takes. */
+  /** The length of each row, in characters. */
   readonly sizes: readonly number[];
-  /** $1 and those from $4 on, for the rows from one position to before another. */
+  /**
+   * The values of $1 (`shared`) and of the parameters from $4 on (`own`), for the rows from `from` up to but not
+   * including `to`.
+   */
   readonly values: (from: number, to: number) => { readonly shared: string; readonly own: readonly string[] };
 }
 
 type BatchRow = Readonly<Record<string, unknown>>;
 
-/** Objects are compared by identity: looking into them would cost more than it saves. */
+/** Compares objects by identity: looking into them would cost more than it saves. */
 const isShared = (rows: readonly BatchRow[], column: string): boolean => {
   const first = rows[0]?.[column];
   return rows.every((row) => row[column] === first);
 };
 
-/** A value as an element of an array's text. */
+/** A value as an element of an array literal. */
 function element(value: unknown, type: string): string {
   if (value === undefined || value === null) return 'NULL';
   if (typeof value === 'string' && type !== 'jsonb') return quotedElement(value);
-  // JSON has no control characters, so its quotes and backslashes are all that is escaped: as in an array, and quickly.
+  // JSON text has no control characters, so stringifying it again escapes only quotes and backslashes. That is what an
+  // array literal needs, and it is fast.
   return JSON.stringify(JSON.stringify(value));
 }
 
@@ -57,7 +62,7 @@ export function batchOf(columns: readonly BatchColumn[], rows: readonly BatchRow
 function rowsQuery(shared: readonly BatchColumn[], own: readonly BatchColumn[]): string {
   const arrays = own.map((_column, index) => `$${String(OWN_FROM + index)}::text::text[]`).join(', ');
   const names = [...own.map(([name]) => name), 'place'].join(', ');
-  // Rows that differ in nothing have no array to be counted by.
+  // If the rows differ in nothing, no array says how many there are.
   const ownRows =
     own.length === 0
       ? `generate_series(1, $${String(OWN_FROM)}::text::integer) as o(place)`

@@ -1,9 +1,12 @@
-/** Transactions that met another one were rolled back by the server, for certain, and are run again. */
+/**
+ * The server has certainly rolled back a transaction that deadlocked or failed to serialize, so it is safe to run it
+ * again.
+ */
 import { pause, systemClock } from '../../core/clock.js';
 import type { Driver, Queryable } from './driver.js';
 import { isConflict } from './errors.js';
 
-/** A transaction that meets another one, this often in a row, is up against more than bad luck. */
+/** Conflicts this many times in a row are more than bad luck. */
 const TRIES = 10;
 const LONGEST_PAUSE_MS = 20;
 
@@ -15,7 +18,7 @@ async function again<T>(transaction: () => Promise<T>): Promise<T> {
     } catch (error) {
       if (tries === TRIES || !isConflict(error)) throw error;
     }
-    // At random, so that two that met do not meet again.
+    // A random pause, so that the two transactions do not collide again.
     await pause(systemClock, Math.random() * LONGEST_PAUSE_MS);
   }
 }
@@ -24,7 +27,10 @@ const retried = (on: Queryable): Queryable => ({
   query: (text, values) => again(() => on.query(text, values)),
 });
 
-/** A driver whose statements and transactions are run again after a conflict. Each statement is a transaction by itself. */
+/**
+ * Wraps a driver so that its statements and transactions are retried after a conflict. Each statement is a transaction
+ * of its own.
+ */
 export const withRetries = (driver: Driver): Driver => ({
   ...driver,
   ...retried(driver),

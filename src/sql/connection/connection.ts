@@ -8,14 +8,14 @@ import { checkMigrated, migrate, versionOf } from '../schema/migrate.js';
 import type { Names } from '../schema/names.js';
 import { rows } from './rows.js';
 
-/** A database that was just opened, and what is particular to it. */
+/** A database that was just opened, with what is particular to its driver. */
 export interface Opened {
   readonly driver: Driver;
-  /** An expression: the time by which leases are given and judged. */
+  /** A SQL expression: the time by which leases are granted and checked. */
   readonly leaseNow: () => string;
-  /** Called once a minute, where no worker of the server's own cleans up behind updates. */
+  /** Called once a minute if the server has no autovacuum worker. */
   readonly tidy?: (names: Names) => Promise<void>;
-  /** Called once, when the schema is there. */
+  /** Called once, as soon as the schema exists. */
   readonly ready?: (names: Names) => Promise<void>;
 }
 
@@ -27,19 +27,19 @@ export interface Sql {
   readonly notifier: Notifier;
   readonly leaseNow: () => string;
   readonly tidy: () => Promise<void>;
-  /** Handles of transactions that the store itself has begun, and not ended. */
+  /** Handles of transactions that the store itself has opened and not ended yet. */
   readonly ownTransactions: WeakSet<Queryable>;
 }
 
 export interface ConnectionOptions {
   readonly names: Names;
-  /** Whether the schema is brought up to date, only looked at, or taken as it is. */
+  /** True: migrate the schema. False: only check it. `'unchecked'`: use it as it is. */
   readonly migrate: boolean | 'unchecked';
   readonly notify: 'later' | 'commit';
   readonly open: () => Promise<Opened>;
 }
 
-/** A producer that runs for long reads the server's time again this often. */
+/** A producer that runs for long reads the server's time again after this long. */
 const CLOCK_AGE_MS = 60_000;
 const CLOCK_READINGS = 3;
 
@@ -115,7 +115,7 @@ export class Connection {
     });
   }
 
-  /** False where there is no schema, which nobody may mind. */
+  /** Returns false if there is no schema, which `'unchecked'` allows. */
   async #prepare(driver: Driver): Promise<boolean> {
     const { names, migrate: wanted } = this.#options;
     if (wanted === 'unchecked') return (await versionOf(driver, names)) > 0;

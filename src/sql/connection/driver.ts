@@ -1,12 +1,12 @@
 /**
  * What the SQL store needs of a database. It knows no driver: src/postgres and src/embedded each bring one.
  *
- * Statements must not depend on how a driver converts values, since a user's transaction may come from any of them:
+ * Statements must not depend on how a driver converts values, since a user's transaction may come from any driver. So
  * parameters are texts and numbers, cast in the statement, and every row is one text column, `json`.
  */
 import type { Shortage } from '../../store/port.js';
 
-/** Anything that answers a statement: a client of node-postgres, a transaction of PGlite, an adapter of your own. */
+/** Anything that runs a statement: a client of node-postgres, a transaction of PGlite, an adapter of your own. */
 export interface Queryable {
   query(
     text: string,
@@ -16,7 +16,7 @@ export interface Queryable {
 
 export interface ListenHandlers {
   readonly message: (payload: string) => void;
-  /** The connection is gone; nothing more will be heard. */
+  /** The connection is lost, and no more messages will arrive. */
   readonly broken: (error: unknown) => void;
 }
 
@@ -24,30 +24,30 @@ export interface Listening {
   close(): Promise<void>;
 }
 
-/** An open database. A query is a statement by itself; those of a transaction go through its own handle. */
+/** An open database. Each query is a transaction of its own; the statements of a transaction go through its handle. */
 export interface Driver extends Queryable {
-  /** The same for statements on few rows that are asked again and again: their plan may be kept for a while. */
+  /** For frequent statements on few rows: the driver may cache their plans for a while. */
   readonly prepared: Queryable;
-  /** For statements that may take long, such as those on a whole table. All others are given up after a while. */
+  /** For statements that may take long, such as those on a whole table. All others time out. */
   readonly unhurried: Queryable;
   /**
-   * For leases: on a connection that no caller's transaction can take. What is not answered within the limit is given up,
-   * and the next statement goes to another connection.
+   * For leases: uses a connection that no caller's transaction can occupy. A statement without an answer within the
+   * limit is given up, and the next one uses another connection.
    */
   vital(limitMs: number): Queryable;
-  /** Runs `work` at READ COMMITTED; commits where it resolves, rolls back where it rejects. */
+  /** Runs `work` at READ COMMITTED. Commits if it resolves, rolls back if it rejects. */
   transaction<T>(work: (transaction: Queryable) => Promise<T>, pace?: 'unhurried'): Promise<T>;
-  /** The same for work of a caller's, which may last: it leaves some connections for all else. */
+  /** Like `transaction`, for a caller's work, which may take long: leaves some connections free for everything else. */
   lend<T>(work: (transaction: Queryable) => Promise<T>): Promise<T>;
-  /** A caller's transaction for statements of ours, which are given up after a while. */
+  /** Wraps a caller's transaction for statements of the store, which time out. */
   limited(transaction: Queryable): Queryable;
-  /** Somebody lives by a lease of this length: statements are given up by its end. */
+  /** Tells the driver that an instance holds a lease of this length: statements must time out by its end. */
   leaseOf?(leaseMs: number): void;
-  /** What there is too little of; undefined while there is enough. */
+  /** What is short, such as connections; undefined while nothing is. */
   shortage?(): Shortage | undefined;
-  /** Throws inside a transaction, where it is the only connection that there is. */
+  /** Throws if the caller is inside a transaction that occupies the only connection. */
   checkOutside?(): void;
-  /** Hears a channel once it resolves. `unavailable` says why there is nothing to hear. */
+  /** Listens on a channel from when the promise resolves. `unavailable` says why this driver cannot. */
   listen(channel: string, handlers: ListenHandlers): Promise<Listening | { readonly unavailable: string }>;
   close(): Promise<void>;
 }

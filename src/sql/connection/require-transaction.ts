@@ -5,16 +5,20 @@ import { sqlState } from './errors.js';
 
 const NO_TRANSACTION = '25P01';
 
-/** node-postgres knows by the server's last answer whether a transaction is open; older versions, and adapters, do not tell. */
+/**
+ * node-postgres knows from the server's last response whether a transaction is open. Older versions, and adapters,
+ * cannot tell.
+ */
 function isKnownToHaveBegun(on: Queryable): boolean {
   const { getTransactionStatus: ask } = on as { getTransactionStatus?: () => unknown };
-  // Another answer may be out of date: BEGIN may have been sent and not answered yet.
+  // Any other status may be out of date: BEGIN may have been sent and not answered yet.
   return typeof ask === 'function' && ask.call(on) === 'T';
 }
 
 /**
- * Refuses a client on which nobody called BEGIN: what is written there is committed at once, whatever becomes of the rest. Who
- * does not know it asks by a lock that hinders nobody, and that the server gives to transactions only.
+ * Rejects a client on which BEGIN was not called: its writes would commit at once, whatever becomes of the rest. If the
+ * driver cannot tell, probe with `LOCK … ACCESS SHARE`: it fails outside a transaction and blocks no ordinary
+ * statement.
  */
 export async function requireTransaction(sql: Sql, on: Queryable): Promise<void> {
   if (sql.ownTransactions.has(on) || isKnownToHaveBegun(on)) return;

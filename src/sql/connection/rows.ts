@@ -1,6 +1,9 @@
 import type { Queryable } from './driver.js';
 
-/** The values of a statement's one column, each parsed. A statement that rings a bell answers an empty text for it. */
+/**
+ * Runs a statement and parses its one column, `json`. Drops the empty row that a statement ending in `RING` returns for
+ * its notification.
+ */
 export async function rows<T>(
   on: Queryable,
   text: string,

@@ -2,7 +2,7 @@ import { countTooLong } from '../../core/errors.js';
 import type { Driver, Queryable } from './driver.js';
 import { isTimeLimit } from './errors.js';
 
-/** Runs statements that the server ends after so long, by themselves. */
+/** Runs statements in a transaction of their own; the server cancels each one after `limitMs`. */
 export const limited = <T>(
   driver: Driver,
   limitMs: number,
@@ -13,7 +13,7 @@ export const limited = <T>(
     return work(transaction);
   });
 
-/** The same for a count, which has no part of an answer to give. */
+/** The same for a count, which cannot return a partial answer: throws an error that says it took too long. */
 export async function withinLimit<T>(
   driver: Driver,
   what: string,

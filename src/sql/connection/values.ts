@@ -1,12 +1,12 @@
 import { HALF_PAIR } from '../../core/options.js';
 
 /**
- * How values live in jsonb. JSON has no dates and jsonb no negative zero: each is an object with one key that says what
- * it is, `{ "$date": "2026-…Z" }` and `{ "$number": "-0" }`. A user's own object of that shape gets one more `$`, which
- * is taken off again on the way out.
+ * How values are stored in jsonb. JSON has no dates, and jsonb no negative zero. Each becomes an object with one key
+ * that says what it is: `{ "$date": "2026-…Z" }` or `{ "$number": "-0" }`. A user's own object of that shape gets one
+ * more `$`, which reading removes.
  */
 const MARK = /^\$+(?:date|number)$/u;
-/** Every marked value has this in its text; most texts do not, and need no second look. */
+/** Every marked value contains this. Most texts do not, and need no closer look. */
 const HINT = '"$';
 
 export function toStored(value: unknown): unknown {
@@ -21,7 +21,7 @@ export function toStored(value: unknown): unknown {
   return Object.fromEntries(entries.map(([key, item]) => [key, toStored(item)]));
 }
 
-/** Of a value that was just parsed; it is changed in place. */
+/** Takes a value that was just parsed, and changes it in place. */
 export function fromStored(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value;
   if (Array.isArray(value)) {
@@ -49,10 +49,10 @@ function define(target: object, key: string, value: unknown): void {
   Object.defineProperty(target, key, { value, enumerable: true, configurable: true, writable: true });
 }
 
-/** True where the text of a row may have marked values in it. */
+/** True if the text of a row may contain marked values. */
 export const mayBeMarked = (json: string): boolean => json.includes(HINT);
 
-/** Why PostgreSQL cannot hold a text; null where it can. */
+/** Why PostgreSQL cannot store a text; null if it can. */
 export function refusesText(text: string): string | null {
   if (text.includes('\0')) return 'has U+0000, which PostgreSQL cannot hold';
   return text.isWellFormed() ? null : HALF_PAIR;
@@ -60,17 +60,17 @@ export function refusesText(text: string): string | null {
 
 export const isStorable = (text: string): boolean => refusesText(text) === null;
 
-/** A text that only people read, such as an error's message, with what cannot be held replaced. */
+/** For text that only people read, such as an error message: replaces characters that cannot be stored. */
 export const readable = (text: string): string => text.replaceAll(/\0|\p{Surrogate}/gu, '\uFFFD');
 
-/** The years that PostgreSQL reads as ISO 8601 has them. */
+/** PostgreSQL reads ISO 8601 years from 0001 on; earlier times are raised to this one. */
 const FIRST = Date.parse('0001-01-01T00:00:00Z');
 
-/** Outcomes of the same moment have the same times, and writing one out is slow. */
+/** Outcomes of the same moment share their times, and formatting a date is slow. */
 const written = new Map<number, string>();
 const MOST_WRITTEN = 1_000;
 
-/** A time for a parameter. A year of five digits has a sign in JavaScript, and none in PostgreSQL. */
+/** A time as the text of a parameter. JavaScript writes a year of five digits with a sign, PostgreSQL without one. */
 export function timeText(at: Date): string {
   const time = Math.max(FIRST, at.getTime());
   const known = written.get(time);

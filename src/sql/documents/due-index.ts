@@ -14,7 +14,10 @@ const conditionsOf = (node: PlanNode): string[] => [
   ...(node.Plans ?? []).flatMap(conditionsOf),
 ];
 
-/** Asked of the server itself, with reading the whole table made dear: a small one it would read whatever there is. */
+/**
+ * Asks the server for its plan, with sequential scans made expensive: a small table it would read in whole, whatever
+ * its indexes.
+ */
 export async function documentIndexFaults({ driver }: Sql, table: DocumentTable): Promise<readonly string[]> {
   const { text, args } = dueStatement(table);
   const answer = await run('explain the search for documents', () =>

@@ -1,4 +1,4 @@
-/** Rows with schedules, for people who look. */
+/** Lists and counts rows with schedules, for people. */
 import { OptionError } from '../../core/errors.js';
 import type { DocumentQuery, DocumentState, FoundDocuments } from '../../store/documents.js';
 import type { Sql } from '../connection/connection.js';
@@ -12,7 +12,7 @@ import { typeOf, type Column } from '../tables/shape.js';
 import { conditionOf } from '../tables/translate.js';
 import { isStorable, timeText } from '../connection/values.js';
 
-/** Combinations that no index serves may take this long. */
+/** Time limit for filters that no index serves. */
 const TIME_LIMIT_MS = 5_000;
 
 const hasTime = (place: Place): string =>
@@ -28,7 +28,7 @@ function bounded(place: Place, operator: '<=' | '>=' | '>', time: string): strin
   return `${place.sql} ${operator} ${place.kind === 'timestamp' ? `((${time}) at time zone 'UTC')` : `(${time})`}`;
 }
 
-/** An expression: whether the last run failed for good. */
+/** A SQL expression: whether the last run failed for good. */
 const hasEnded = ({ parts }: DocumentTable): string =>
   parts.failure === undefined
     ? 'false'
@@ -46,7 +46,7 @@ function stateCondition(table: DocumentTable, states: readonly DocumentState[]):
   return `(${states.map((state) => `(${all[state]})`).join(' or ') || 'false'})`;
 }
 
-/** A text that an earlier answer had: the parts of the key, as texts. */
+/** Parses the `key` of an earlier answer: the parts of the primary key, as texts. */
 function keyOfText({ shape }: DocumentTable, text: string): readonly string[] | undefined {
   try {
     const parts = JSON.parse(text) as unknown;
@@ -168,7 +168,7 @@ export async function findDocuments(
       return { documents: found, more: rows.length > query.limit, partial: false };
     } catch (error) {
       if (isTimeLimit(error)) return { ...NOTHING, partial: true };
-      // A value that is none of a column's type is the value of nothing.
+      // A value that the column's type cannot hold matches no row.
       if (isUnstorable(error) && !(error instanceof OptionError)) return { ...NOTHING, partial: false };
       throw error;
     }

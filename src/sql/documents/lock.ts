@@ -10,28 +10,28 @@ import { typeOf, type Column } from '../tables/shape.js';
 import { conditionOf } from '../tables/translate.js';
 import { timeText } from '../connection/values.js';
 
-/** Times inside JSON are texts of one form, and are compared as such. */
+/** Times inside JSON are texts of this one form, and are compared as texts. */
 export const ISO = `'^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{3}Z$'`;
 export const asText = (time: string): string =>
   `to_char((${time}) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
 
-/** An expression by which due times sort, and that an index may be made of. */
+/** The SQL expression that due times sort by. It may be indexed. */
 export const sortKey = (place: Place): string =>
   place.kind === 'json' ? `(${textAt(place)} collate "C")` : place.sql;
 
-/** A condition: due at the time that an expression says. */
+/** A condition: due at the time `time`, a SQL expression. */
 export function isDue(place: Place, time: string): string {
   if (place.kind === 'json') return `${sortKey(place)} <= ${asText(time)} and ${textAt(place)} ~ ${ISO}`;
   const bound = place.kind === 'timestamp' ? `((${time}) at time zone 'UTC')` : `(${time})`;
   return `${place.sql} <= ${bound} and ${place.sql} > '-infinity'`;
 }
 
-/** From its first text to just before its second. */
+/** From the first text up to, but not including, the second. */
 type TextRange = readonly [from: string, to: string];
 
 /**
- * Between the times of one century and the next: texts such as `25 December`, whose third character is no digit. A look asks
- * for one of these ranges, by turns, so that it costs a few pages whatever there is.
+ * The ranges between the times of one century and the next, from the year 2000 on: texts such as `25 December`, whose
+ * third character is no digit. Looks take turns with them, one range each, so that a look reads a few pages only.
  */
 const BETWEEN_CENTURIES: readonly [TextRange, ...TextRange[]] = [
   ['20', '200'],
@@ -41,14 +41,14 @@ const BETWEEN_CENTURIES: readonly [TextRange, ...TextRange[]] = [
   ]),
 ];
 
-/** Which of the ranges a look asks for. */
+/** The range that a look asks for. */
 const rangeOf = (look: number): TextRange =>
   BETWEEN_CENTURIES[look % BETWEEN_CENTURIES.length] ?? BETWEEN_CENTURIES[0];
 
 /**
- * A condition: neither a time nor null. In ranges, so that an index finds them: those that sort before every time, before
- * the present, between two centuries, or after all that anybody plans for. A text that begins like a time to come is seen
- * when that has come.
+ * A condition: neither a time nor null. It consists of ranges, so that an index serves it: texts that sort before every
+ * time, before the present, between two centuries, or after any time that is planned for. A text that begins like a
+ * future time is found once that time has come.
  */
 function isMisfit(place: Place, time: string, [from, to]: TextRange, args: Parameters): string {
   if (place.kind !== 'json') return `${place.sql} = '-infinity'`;
@@ -71,8 +71,8 @@ export interface LockRequest {
 }
 
 /**
- * Rows that others are at are passed over. A lock that is over already would let somebody else in at once: then the
- * estimate of the server's clock was wrong, and nothing is locked.
+ * Skips rows that other transactions hold. A lock that has already ended by the server's clock would let another
+ * instance in at once. In that case the estimate of that clock was wrong, and nothing is locked.
  */
 export function lockStatement(
   table: DocumentTable,
@@ -109,7 +109,7 @@ export async function lock(
   return jobs.sort((a, b) => Number(a.sleepUntil) - Number(b.sleepUntil));
 }
 
-/** A row by its id, whatever its state. */
+/** Reads a row by its id, whatever its state. */
 export async function readOne(
   { driver }: Sql,
   table: DocumentTable,
@@ -121,7 +121,7 @@ export async function readOne(
   return rows.map(({ json }) => readJob(table, json as string))[0];
 }
 
-/** What a poll asks first, by itself. */
+/** The search for due rows by itself, to be explained. */
 export function dueStatement(table: DocumentTable): { readonly text: string; readonly args: Parameters } {
   const { from, sleepUntil } = table;
   const args = new Parameters();
@@ -131,10 +131,10 @@ export function dueStatement(table: DocumentTable): { readonly text: string; rea
 }
 
 const MOST_MISFITS = 10;
-/** A year: times stay times. */
+/** One year, so that the end of the look-ahead stays a valid time. */
 const LONGEST_MS = 365 * 86_400_000;
 
-/** A condition: the row is one of those. */
+/** A condition: the row has one of these ids. */
 export function isOneOf(table: DocumentTable, ids: readonly unknown[], args: Parameters): string {
   const { key } = table.shape;
   const given = unlike(table, 'tidemill_given');
@@ -150,13 +150,13 @@ export function isOneOf(table: DocumentTable, ids: readonly unknown[], args: Par
 
 export interface LookRequest {
   readonly withinMs: number;
-  /** Misfits that need not be named again. */
+  /** Misfits that were already reported. */
   readonly known: readonly unknown[];
-  /** The number of this look: not all misfits are looked for in each. */
+  /** The number of this look: each one searches only a part of the misfits. */
   readonly turn?: number;
 }
 
-/** One row: when the next one is due, what is no time, and the time. */
+/** Returns one row: when the next document is due, the misfits, and the server's time. */
 export function lookStatement(
   table: DocumentTable,
   { withinMs, known, turn = 0 }: LookRequest,
@@ -196,7 +196,7 @@ export async function look(
   clock.learn(new Date(Math.floor(Number(seen.now))), sentAt, clock.monotonic());
   const dueAt = seen.due === null ? Number.NaN : new Date(seen.due).getTime();
   return {
-    // A text that only looks like a time is found by the lock, which parks it.
+    // A text that only looks like a time counts as due: the lock finds it, and parks it.
     dueInMs: seen.due === null ? null : Number.isNaN(dueAt) ? 0 : dueAt - Number(seen.now),
     misfits: seen.misfits,
   };

@@ -1,4 +1,4 @@
-/** A row as a document with a schedule, and its primary key as an id. */
+/** Reads a row as a document with a schedule, and its primary key as an id. */
 import { failureOf, lockMarkOf } from '../../store/document-fields.js';
 import type { DocumentJob } from '../../store/documents.js';
 import { partOf, textAt, type DocumentTable, type Place } from './table.js';
@@ -10,10 +10,10 @@ import type { Column, Shape } from '../tables/shape.js';
 
 type Row = Readonly<Record<string, unknown>>;
 
-/** Its JSON is no text that could be read back as the type. */
+/** True if the column's JSON is not a text that its type could be read back from. */
 const isNested = ({ isArray, type }: Column): boolean => isArray || type === 'json' || type === 'jsonb';
 
-/** An expression: the primary key as users see it, its value or an object of its columns. */
+/** A SQL expression: the primary key as users see it, either its value or an object of its columns. */
 export function idJson({ shape }: DocumentTable): string {
   const value = (column: Column): string => {
     const sql = `${quoted(shape.table)}.${quoted(column.name)}`;
@@ -24,17 +24,17 @@ export function idJson({ shape }: DocumentTable): string {
   return `json_build_object(${shape.key.map((column) => `${literal(column.name)}, ${value(column)}`).join(', ')})`;
 }
 
-/** An expression: the whole row. A column may have the table's own name, so the name alone would not do. */
+/** A SQL expression: the whole row. The name of the table alone would not do, since a column may have the same name. */
 export function rowJson({ shape }: DocumentTable): string {
   let row = 'tidemill_row';
   while (shape.columns.some(({ name }) => name === row)) row += '_';
   return `(select row_to_json(${row}) from (select ${quoted(shape.table)}.*) ${row})`;
 }
 
-/** The parts by which a run is concluded, apart from the due time. */
+/** The parts besides the due time that decide what the end of a run writes. */
 const SCHEDULE = ['interval', 'repeatUntil', 'autoRemove', 'timezone'] as const;
 
-/** An expression: what the schedule says, as a text that is the same on every connection. */
+/** A SQL expression: what the schedule says, as a text that does not depend on the session. */
 export function revision({ parts }: DocumentTable): string {
   const texts = SCHEDULE.flatMap((part) => {
     const place = parts[part];
@@ -45,7 +45,7 @@ export function revision({ parts }: DocumentTable): string {
   return `json_build_array(${texts.join(', ')})::text`;
 }
 
-/** An expression: a row with its id and what its schedule says, for `readJob`. */
+/** A SQL expression: a row with its id and its revision, for `readJob`. */
 export const jobJson = (table: DocumentTable): string =>
   `json_build_object('id', ${idJson(table)}, 'row', ${rowJson(table)}, 'revision', ${revision(table)})::text`;
 
@@ -55,7 +55,7 @@ const keyText = (value: unknown): string => {
   return typeof value === 'bigint' ? value.toString() : JSON.stringify(value ?? null);
 };
 
-/** The id as a text for each column of the key. */
+/** The id as texts, one for each column of the primary key. */
 export function keyTexts({ key }: Shape, id: unknown): readonly string[] {
   if (key.length === 1) return [keyText(id)];
   return key.map(({ name }) => keyText((id as Row | null)?.[name]));
@@ -63,7 +63,10 @@ export function keyTexts({ key }: Shape, id: unknown): readonly string[] {
 
 const hasZone = /(?:Z|[+-]\d\d(?::?\d\d)?)$/u;
 
-/** A time without a zone is one of UTC. What is no time is handed on as it is: whoever plans says what is wrong with it. */
+/**
+ * Times without a zone are in UTC. A value that is not a time is passed on unchanged: the scheduler reports what is
+ * wrong with it.
+ */
 function timeOf(value: unknown, { kind }: Place): unknown {
   if (typeof value !== 'string') return value;
   const at = new Date(kind === 'timestamp' && !hasZone.test(value) ? `${value}Z` : value);
@@ -71,10 +74,10 @@ function timeOf(value: unknown, { kind }: Place): unknown {
   return isIso && !Number.isNaN(at.getTime()) ? at : value;
 }
 
-/** A time in JSON is written as JavaScript writes it, so that texts sort as times do. */
+/** Times in JSON have the format of `Date.toISOString`, so that texts sort as times do. */
 const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/u;
 
-/** The schedule in a row. */
+/** The schedule in a row. `said` is its revision. */
 function jobOf(table: DocumentTable, id: unknown, row: Row, said?: string): DocumentJob {
   const { parts, sleepUntil, shape } = table;
   const time = (place: Place | undefined): never =>
@@ -99,7 +102,7 @@ function jobOf(table: DocumentTable, id: unknown, row: Row, said?: string): Docu
   };
 }
 
-/** One that a statement answered. */
+/** Reads a row that a statement returned as `jobJson`, or without its revision. */
 export function readJob(table: DocumentTable, json: string): DocumentJob {
   const {
     id,
@@ -113,7 +116,7 @@ export function readJob(table: DocumentTable, json: string): DocumentJob {
   return jobOf(table, id, row, said);
 }
 
-/** One that the user read: times are dates there, whatever the driver does. */
+/** Reads a row that the user has read. Its times become dates, whether the driver returned dates or texts. */
 export function jobOfRow(table: DocumentTable, row: Row): DocumentJob {
   const { key } = table.shape;
   const [first, ...others] = key;

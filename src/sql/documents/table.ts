@@ -1,4 +1,7 @@
-/** A table of the user's whose rows have schedules: where they are in a row, and how they are read and written. */
+/**
+ * A table of the user whose rows have schedules: where the parts of a schedule are in a row, and how to read and write
+ * them.
+ */
 import { OptionError } from '../../core/errors.js';
 import { show } from '../../core/options.js';
 import { valueAt } from '../../core/text/paths.js';
@@ -11,7 +14,7 @@ import { missingTable, parseName, readShape, tableOf, type Shape } from '../tabl
 
 type Part = keyof DocumentFields;
 
-/** A part of a schedule in a row: in a column of times, in any other column, or inside JSON. */
+/** Where a part of a schedule is: in a timestamp column, in any other column, or inside JSON. */
 export interface Place extends Field {
   readonly kind: 'timestamptz' | 'timestamp' | 'json' | 'column';
 }
@@ -20,10 +23,10 @@ export interface Place extends Field {
 export interface DocumentTable {
   readonly where: string;
   readonly shape: Shape;
-  /** Its name, for `from`; columns stand behind the table's own name. */
+  /** Its name for `from`. Columns are qualified with the bare name of the table. */
   readonly from: string;
   readonly sleepUntil: Place;
-  /** The parts that the table has; without a column for it, a part is not there. */
+  /** The parts that the table has; a part without a column is absent. */
   readonly parts: Readonly<Partial<Record<Part, Place>>>;
   readonly condition: unknown;
 }
@@ -57,7 +60,7 @@ function placeOf(where: string, shape: Shape, name: string): Place {
   return { ...field, kind: isTime ? type : 'column' };
 }
 
-/** By the path that was given, or by the part's own name in either spelling. */
+/** Looks a part up by the given path, or by its own name, in camel case or snake case. */
 function find(
   where: string,
   shape: Shape,
@@ -88,7 +91,7 @@ const DEFAULT_NAMES: Readonly<Record<Part, string>> = {
   failure: 'scheduleFailure',
 };
 
-/** Reads what the table looks like, and refuses one that cannot be run. */
+/** Reads the shape of the table, and rejects one whose rows cannot be run. */
 export async function readTable(
   where: string,
   on: Queryable,
@@ -119,7 +122,7 @@ export async function readTable(
   return { where, shape, from: tableOf(shape), sleepUntil, parts, condition };
 }
 
-/** An expression: a value inside a column of JSON, as text. */
+/** A SQL expression: a value inside a JSON column, as text. */
 export function textAt({ sql, path, column }: Place): string {
   const keys = path.map(literal);
   const last = keys.pop();
@@ -127,7 +130,7 @@ export function textAt({ sql, path, column }: Place): string {
   return last === undefined ? `(${inner} #>> '{}')` : `(${inner} ->> ${last})`;
 }
 
-/** An expression: `document` with another value at the path; objects on the way are made where they are missing. */
+/** A SQL expression: `document` with another value at the path. Missing objects on the path are created. */
 export function withAt(document: string, path: readonly string[], value: string): string {
   const [key, ...rest] = path;
   if (key === undefined) return value;
@@ -136,17 +139,17 @@ export function withAt(document: string, path: readonly string[], value: string)
   return `jsonb_set(${object}, array[${literal(key)}], ${inner})`;
 }
 
-/** The value of a part in a row that was read, as JSON has it. */
+/** The value of a part in a row that was read, as in JSON. */
 export function partOf(row: Readonly<Record<string, unknown>>, place: Place | undefined): unknown {
   if (place === undefined) return undefined;
   const value = row[place.column.name];
   return place.path.length === 0 ? value : valueAt(value, place.path.join('.'));
 }
 
-/** The columns of the primary key, behind the table's name. */
+/** The columns of the primary key, qualified with the name of the table. */
 export const keyColumns = ({ shape }: DocumentTable): readonly string[] =>
   shape.key.map(({ name }) => `${quoted(shape.table)}.${quoted(name)}`);
 
-/** A name for a part of a statement; the table itself may be called that. */
+/** A name for use inside a statement that differs from the name of the table. */
 export const unlike = ({ shape }: DocumentTable, name: string): string =>
   shape.table.startsWith(name) ? `${shape.table}_`.replaceAll(/\W/gu, '_') : name;

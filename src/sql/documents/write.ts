@@ -16,7 +16,7 @@ import { timeText } from '../connection/values.js';
 const WRITTEN = ['sleepUntil', 'autoRemove', 'failure', 'mark'] as const;
 type Written = (typeof WRITTEN)[number];
 
-/** Where each of them is; the mark of a lock is kept beside failures. */
+/** Where each part is. The mark of a lock is kept beside the failures. */
 function placeOf({ parts }: DocumentTable, part: Written): Place | undefined {
   if (part !== 'mark') return parts[part];
   const { failure } = parts;
@@ -26,19 +26,19 @@ function placeOf({ parts }: DocumentTable, part: Written): Place | undefined {
 const givenName = (table: DocumentTable): string => unlike(table, 'tidemill_given');
 const foundName = (table: DocumentTable): string => unlike(table, 'tidemill_found');
 
-/** An expression: a text as a value of the column. */
+/** A SQL expression: a text as a value of the column. */
 function columnValue({ kind, column }: Place, text: string): string {
   if (kind === 'timestamp') return `(${text}::timestamptz at time zone 'UTC')`;
   return `${text}::${typeOf(column)}`;
 }
 
-/** An expression: a text as JSON. Times are texts there, anything else is JSON already. */
+/** A SQL expression: a text as JSON. Times are JSON texts; anything else is JSON already. */
 const jsonValue = (part: Written, text: string): string =>
   part === 'sleepUntil' || part === 'mark'
     ? `coalesce(to_jsonb(${text}), 'null'::jsonb)`
     : `coalesce(${text}::jsonb, 'null'::jsonb)`;
 
-/** An expression: the document with the part written; a failure that is over leaves nothing behind. */
+/** A SQL expression: the document with the part written. A failure of null is removed. */
 function jsonWith(document: string, part: Written, { path }: Place, text: string): string {
   const written = withAt(document, path, jsonValue(part, text));
   if (part !== 'failure') return written;
@@ -50,7 +50,7 @@ const asJsonb = ({ sql, column }: Place): string => (column.type === 'jsonb' ? s
 const fromJsonb = ({ column }: Place, value: string): string =>
   column.type === 'jsonb' ? value : `(${value})::json`;
 
-/** Assignments of the end of a lock that is given as a text, on one row, with its mark where one is wanted. */
+/** The assignments that lock one row: the end of the lock, given as a text, and with `marks` its mark. */
 export function lockAssignments(table: DocumentTable, text: string, marks: boolean): string {
   const values = new Map<string, string>();
   for (const part of marks ? (['sleepUntil', 'mark'] as const) : (['sleepUntil'] as const)) {
@@ -74,7 +74,7 @@ export function lockAssignments(table: DocumentTable, text: string, marks: boole
   return [...values].map(([name, value]) => `${quoted(name)} = ${value}`).join(', ');
 }
 
-/** What a batch writes to each column, as expressions, and the joins in which they are made step by step. */
+/** What a batch writes to each column, as SQL expressions, and the joins that build these step by step. */
 function columnsOf(table: DocumentTable): {
   readonly joins: string;
   readonly values: ReadonlyMap<string, string>;
@@ -92,7 +92,7 @@ function columnsOf(table: DocumentTable): {
       values.set(name, `case when ${isSet} then ${columnValue(place, text)} else ${place.sql} end`);
       continue;
     }
-    // Several parts may be in one column, each on top of the one before.
+    // Several parts may be in one column; each builds on the one before.
     const before = values.get(name) ?? asJsonb(place);
     const step = `${given}_${part.toLowerCase()}`;
     joins.push(`cross join lateral (select ${before} as before) as ${step}_before`);
@@ -108,7 +108,7 @@ function columnsOf(table: DocumentTable): {
   return { joins: joins.join('\n'), values };
 }
 
-/** A condition: due time and schedule are still what was expected. Times are kept in milliseconds. */
+/** A condition: due time and schedule are still as expected. Times are compared in milliseconds. */
 function fence(table: DocumentTable): string {
   const { sleepUntil } = table;
   const text = `${givenName(table)}.fence`;
@@ -126,8 +126,8 @@ const byKey = (table: DocumentTable): string =>
     .join(' and ');
 
 /**
- * Answers which rows were written, and which could not be because somebody's transaction has them: nobody waits for
- * that, since others of the batch would have to wait as well. What is not answered is somebody else's by now.
+ * Returns true for each row that was written, and false for each that another open transaction holds: waiting for it
+ * would hold up the rest of the batch. A row that is not returned has changed meanwhile, or is gone.
  */
 export function writeStatement(
   table: DocumentTable,
@@ -174,13 +174,13 @@ export function writeStatement(
   return { text, args };
 }
 
-/** A renewal may leave a mark as well. */
+/** A renewal may write a mark as well. */
 type MarkedWrite = DocumentWrite & { readonly mark?: Date };
 
 const textOf = (value: Date | null | undefined): string | null =>
   value === null || value === undefined ? null : timeText(value);
 
-/** Every value as a text, beside whether it is to be written. */
+/** Every value as a text, next to whether it is to be written. */
 function givenOf({ shape }: DocumentTable, write: MarkedWrite, at: number): Record<string, unknown> {
   const { sleepUntil, autoRemove, failure }: DocumentChanges = 'changes' in write ? write.changes : {};
   return {
@@ -201,8 +201,8 @@ function givenOf({ shape }: DocumentTable, write: MarkedWrite, at: number): Reco
 }
 
 /**
- * Whoever looks for due documents holds a row for a moment, also one that turns out to be locked: that is no trouble.
- * So long is waited between tries until it counts as such.
+ * A search for due documents briefly locks the rows that it visits, even those that turn out to be locked documents.
+ * These are the pauses between tries; after the last one the row counts as held.
  */
 const PATIENCE_MS: readonly number[] = [5, 20, 80, 160];
 
@@ -233,7 +233,7 @@ async function writeAll(
   });
 }
 
-/** Updates in one statement, deletions in another; each row under its own precondition. */
+/** Writes updates in one statement and deletions in another, each row under its own precondition. */
 export async function settle(
   sql: Sql,
   table: DocumentTable,

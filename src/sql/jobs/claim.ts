@@ -8,13 +8,15 @@ import { answering, CLAIMED, claimedRecord, COLUMNS, records } from './record.js
 import { isStorable } from '../connection/values.js';
 
 /**
- * One statement. Each priority of each name is a range of its own in the index, so that jobs of a higher priority that
- * are not due yet are never read; only names that have something due are looked at that closely. Rows that others
- * hold are passed over. Names then take turns, and what they offered beyond their share is let go again. The rows are
- * locked, so they stay where they are: found by their place, none is looked for again, however the planner guesses. One
- * that moved between the beginning of the statement and its lock is left for the next claim.
+ * Claims jobs in one statement. Each priority of each name is a range of its own in the index, so jobs of a higher
+ * priority that are not due yet are never read. Only names with a due job are searched this way. Rows that other
+ * transactions hold are skipped. The names then take turns, and rows beyond a name's share are released.
  *
- * $1 names with their limits · $2 the most in all · $3 instance · $4 token · $5 heartbeat
+ * The rows are locked, so they stay where they are. The update addresses them by ctid, so that PostgreSQL never
+ * searches for them again, whatever its planner estimates. A row that moved between the start of the statement and its
+ * lock is left for the next claim.
+ *
+ * $1 names with their limits · $2 limit over all names · $3 instance · $4 token · $5 heartbeat
  */
 export const claimStatement = (sql: Sql): string => {
   const { jobs, pauses } = sql.names;
@@ -67,10 +69,11 @@ const answer = (sql: Sql, offered: string): string => `
   select json from claimed`;
 
 /**
- * Jobs that a wake-up named, as far as they are to be had: planned in a fraction of the time that the claim above takes,
- * which for an idle instance is most of it. What else is due is found by the look that follows.
+ * Claims the jobs that a wake-up named, if they are still free. PostgreSQL plans it in a fraction of the time that the
+ * claim above takes, and for an idle instance planning is most of that. The peek that follows finds whatever else is
+ * due.
  *
- * $1 ids · $2 the most · the rest as above
+ * $1 ids · $2 limit · the rest as above
  */
 export const hintedStatement = (sql: Sql): string => {
   const { jobs, pauses } = sql.names;
@@ -91,7 +94,7 @@ interface Summary {
   readonly offered: number;
 }
 
-/** No name needs to offer more than twice its fair share: what is held and not taken is held in vain. */
+/** No name needs to offer more than twice its fair share: a row that is locked and not taken is locked in vain. */
 function limitsOf({ limits, total }: ClaimRequest): { name: string; max: number; turn: number }[] {
   const most = limits.size === 1 ? total : 2 * Math.ceil(total / limits.size);
   return [...limits]
@@ -148,7 +151,7 @@ async function claimBy(
   };
 }
 
-/** The order of the queue within a name; an update does not keep it. */
+/** Restores the order of the queue within a name, which an update does not keep. */
 function inOrder(jobs: JobRecord[]): JobRecord[] {
   return jobs.sort(
     (a, b) =>

@@ -8,8 +8,10 @@ import { rows } from '../connection/rows.js';
 const DUE = `status = 'pending' and next_run_at > '-infinity' and next_run_at <= statement_timestamp()`;
 
 /**
- * Each count is a range of an index, asked for in its order, and stops at the cap. What runs is little, and counted once
- * for all names. $1 the most in all
+ * Each count is a range of an index, read in index order, and stops at the cap. Running jobs are few, and counted once
+ * for all names.
+ *
+ * $1 cap over all names
  */
 export function depthsStatement({ names: { jobs } }: Sql): string {
   const resting = (status: string): string => `(select count(*) from (

@@ -10,12 +10,12 @@ import { rows } from '../connection/rows.js';
 import { limited, withinLimit } from '../connection/time-limit.js';
 import { isStorable, timeText } from '../connection/values.js';
 
-/** Combinations that no index serves may take this long. */
+/** Time limit for filters that no index serves. */
 const TIME_LIMIT_MS = 5_000;
 
 const COLUMN = { createdAt: 'created_at', updatedAt: 'updated_at', nextRunAt: 'next_run_at' } as const;
 
-/** Gathers the values of a statement, each under the next number. */
+/** Collects the values of a statement, and numbers them. */
 class Parameters {
   readonly values: (string | number | null)[] = [];
 
@@ -29,7 +29,7 @@ class Parameters {
   }
 }
 
-/** The statuses that a filter leaves, apart from those that run: the lists' indexes leave them out. */
+/** All statuses but `processing`, which the indexes for lists leave out. */
 const RESTING = JOB_STATUSES.filter((status) => status !== 'processing');
 const literal = (statuses: readonly JobStatus[]): string =>
   statuses.map((status) => `'${status}'`).join(', ');
@@ -41,7 +41,7 @@ function range(column: string, { from, to }: TimeRange, parameters: Parameters):
   ];
 }
 
-/** An allow-list of columns; every value is a parameter. Statuses are a closed set, and said apart. */
+/** An allow-list of columns; every value is a parameter. Statuses are added by the caller: they are a closed set. */
 function conditions(filter: JobFilter, parameters: Parameters): string[] {
   const { ids, name, uniqueKey, createdAt, updatedAt, nextRunAt, error, data } = filter;
   return [
@@ -63,8 +63,8 @@ function conditions(filter: JobFilter, parameters: Parameters): string[] {
 }
 
 /**
- * Parts of a column of JSON. The path is text of a language of its own, so its keys are written as JSON texts; in its lax
- * mode lists on the way and at the end are looked into. The value is a variable of that language.
+ * Conditions on parts of a JSON column. The path is a jsonpath text, so its keys are written as JSON texts. In lax mode
+ * it looks into arrays on the path and at its end. The value is a jsonpath variable.
  */
 function fieldConditions(column: string, fields: FieldValues, parameters: Parameters): string[] {
   return Object.entries(fields).map(([path, value]) => {
@@ -77,7 +77,7 @@ function fieldConditions(column: string, fields: FieldValues, parameters: Parame
 
 const where = (all: readonly string[]): string => (all.length === 0 ? '' : `where ${all.join(' and ')}`);
 
-/** After a job: later in the sort, ties by id. */
+/** A condition: later in the sort order than the last job of the previous page; ties are broken by id. */
 function after({ after: last, field, direction }: Page, parameters: Parameters): string[] {
   if (last === undefined) return [];
   const at = parameters.add(timeText(last.at), 'text');
@@ -86,9 +86,9 @@ function after({ after: last, field, direction }: Page, parameters: Parameters):
 }
 
 /**
- * The statement of `find`. Each branch is a range that an index has in order and answers a page at most: one for each
- * name and resting status, or for each status, and one for what runs, which is little. The first page of all of them
- * together is the answer.
+ * The statement of `find`. Each branch is a range that an index has in order, and returns one page at most: one branch
+ * for each name and resting status, or for each status, and one for running jobs, which are few. The statement returns
+ * the first page of all branches together.
  */
 export function findStatement(
   { names: { jobs } }: Sql,
@@ -122,7 +122,7 @@ export function findStatement(
   };
 }
 
-/** The names that each have their own range, where an index begins with the name. */
+/** The names that each get their own range, if an index begins with the name. */
 function byName(jobs: string, filter: JobFilter, page: Page, parameters: Parameters): string | undefined {
   const pendingOnly = filter.status?.length === 1 && filter.status[0] === 'pending';
   if (page.field === 'updatedAt') return undefined;
@@ -131,7 +131,7 @@ function byName(jobs: string, filter: JobFilter, page: Page, parameters: Paramet
   return page.field === 'nextRunAt' && pendingOnly ? `(${pendingNames(jobs)})` : undefined;
 }
 
-/** An index of the lists has each status in order by itself. */
+/** The indexes for lists have each status in order by itself. */
 function restingBranches(page: Page, statuses: readonly JobStatus[]): string[][] {
   const resting = RESTING.filter((status) => statuses.includes(status));
   if (resting.length === RESTING.length && page.field === 'createdAt') return [[`status <> 'processing'`]];
@@ -139,7 +139,7 @@ function restingBranches(page: Page, statuses: readonly JobStatus[]): string[][]
   return resting.map((status) => [`status = '${status}'`, ...(status === 'pending' ? anyTime : [])]);
 }
 
-/** The names in a range of an index, by one key each. */
+/** The names in a range of an index, reading one key for each. */
 export const distinctNames = (jobs: string, condition: string): string => `
   with recursive named as (
     (select name from ${jobs} where ${condition} order by name limit 1)
@@ -158,7 +158,7 @@ export async function get({ driver, names }: Sql, id: string): Promise<JobRecord
   return (await run('read job', () => records(driver, text, parameters.values)))[0];
 }
 
-/** One statement, so that a job that ends meanwhile is neither in both answers nor in none. */
+/** One statement, so that a job that ends meanwhile is neither in both lists nor missing from both. */
 export async function ends({ driver, names }: Sql, ids: readonly string[]): Promise<Ends> {
   const parameters = new Parameters();
   const asked = `${names.jobs} where id = any(${parameters.list(ids)}) and status`;
@@ -195,7 +195,7 @@ export async function find(sql: Sql, filter: JobFilter, page: Page): Promise<Fou
   });
 }
 
-/** As the statement sorted them; the columns that are answered hide that order from the last step of it. */
+/** Restores the order of the page, which the outer query that picks the columns does not guarantee. */
 function inOrder(jobs: readonly JobRecord[], { field, direction }: Page): JobRecord[] {
   const byId = (a: JobRecord, b: JobRecord): number => Buffer.compare(Buffer.from(a.id), Buffer.from(b.id));
   return [...jobs].sort((a, b) => direction * (a[field].getTime() - b[field].getTime() || byId(a, b)));
@@ -219,7 +219,10 @@ export async function count({ driver, names }: Sql, filter: JobFilter, most: num
 const inAny = (statuses: readonly JobStatus[]): string[] =>
   statuses.length === 0 ? ['false'] : [`status in (${literal(statuses)})`];
 
-/** Each failed job is one key of an index; of one name the newest by their birth, since that is what an index has in order. */
+/**
+ * Reads one index key for each failed job. For a single name it takes the newest by creation, since that is the order
+ * of its index.
+ */
 function failuresStatement({ names: { jobs } }: Sql, name?: string): string {
   const [own, order] = name === undefined ? ['', 'updated_at'] : ['and name = $2::text', 'created_at'];
   return `select json_build_object('name', name, 'message', coalesce(fail_reason, ''), 'at', at)::text as json
@@ -236,7 +239,9 @@ export async function failures(sql: Sql, limit: number, name?: string): Promise<
   return found.map((line) => ({ ...line, at: new Date(line.at) }));
 }
 
-/** Reads matching jobs without their payload, in the order of their ids: what changes on the way never comes twice. */
+/**
+ * Reads matching jobs without their payload, ordered by id, so that a job that changes meanwhile is never read twice.
+ */
 export async function* each(
   { driver, names }: Sql,
   filter: JobFilter,
@@ -259,9 +264,11 @@ export async function* each(
 }
 
 /**
- * Counts stop at the cap, so that a million finished jobs cost no more than it. Each status of each name is a range by
- * itself, and asked for in the order of its index: without that, reading the table from its beginning may look cheaper.
- * What runs is little, and counted once for all names.
+ * Counts stop at the cap, so that a million finished jobs cost no more than that. Each status of each name is a range
+ * of its own, read in index order; without the order PostgreSQL may choose to scan the table. Running jobs are few, and
+ * counted once for all names.
+ *
+ * $1 cap over all names · $2 the table of jobs
  */
 export function statsStatement({ names: { jobs } }: Sql): string {
   const counts = RESTING.map(
@@ -306,7 +313,7 @@ export async function stats(sql: Sql, cap: number): Promise<{ names: readonly Na
   const isCapped = names.some(({ capped }) => capped.length > 0);
   return {
     names: names.sort((a, b) => (a.name < b.name ? -1 : 1)),
-    // The server's own estimate, where counting all of them would take too long.
+    // The server's own estimate, if counting all jobs would take too long.
     total: isCapped ? Math.max(sum, Math.round(counted[0]?.rows ?? 0)) : sum,
   };
 }

@@ -11,22 +11,22 @@ import { checked, winnersStatement, write, type Identified, type Writing } from 
 import { recordOfNew, toRecord, type Row } from './record.js';
 import { mayBeMarked } from '../connection/values.js';
 
-/** A key that was taken and is free again a moment later, this often in a row, is a fault and not a race. */
+/** A key that is taken and free again this many times in a row is a fault, not a race. */
 const TRIES = 50;
-/** Another enqueue holds a key for a moment; what takes longer is a transaction that somebody keeps open. */
+/** Another enqueue holds a key for a moment only. A longer wait means that a transaction is kept open. */
 const BRIEFLY_MS = 50;
-/** For one job at a time, where the moment has passed already. */
+/** Lock limit for a job that is inserted by itself: the batch has already waited for it. */
 const AT_ONCE_MS = 2;
 const LONGEST_PAUSE_MS = 1_000;
-/** How long a call waits for a key in all. */
+/** How long a call waits for a key altogether. */
 const PATIENCE_MS = 30_000;
 
-/** One call: its jobs, and what became of each so far. */
+/** One call: its jobs, and the result of each so far. */
 class Insertion {
   readonly answers: (Inserted | undefined)[];
   readonly #sql: Sql;
   readonly #asked: readonly Identified[];
-  /** True once something may be stored: then an error says nothing about the rest. */
+  /** True once something may be stored: an error no longer means that nothing was. */
   #wrote = false;
 
   constructor(sql: Sql, jobs: readonly NewJob[]) {
@@ -35,12 +35,12 @@ class Insertion {
     this.answers = new Array<Inserted | undefined>(jobs.length).fill(undefined);
   }
 
-  /** Positions that have no answer yet. */
+  /** Positions without a result yet. */
   get open(): readonly number[] {
     return this.#asked.map((_job, at) => at).filter((at) => this.answers[at] === undefined);
   }
 
-  /** Only a key, or an id, that the caller chose can be in somebody's way. */
+  /** True for a job that can collide with no other: the caller gave it neither a unique key nor an id. */
   isPlain(at: number): boolean {
     const { uniqueKey, ownId } = this.#job(at);
     return uniqueKey === undefined && ownId !== true;
@@ -59,7 +59,7 @@ class Insertion {
     });
   }
 
-  /** Waits for keys that open transactions hold, without keeping a connection meanwhile. */
+  /** Waits for keys that open transactions hold, without occupying a connection meanwhile. */
   async insertPatiently(writing: Writing): Promise<void> {
     const { clock } = this.#sql;
     const until = clock.monotonic() + PATIENCE_MS;
@@ -75,7 +75,10 @@ class Insertion {
     }
   }
 
-  /** What the driver threw, as an error of ours. One that says that nothing was sent is about a later statement. */
+  /**
+   * Classifies an error of the driver. If a part is stored already, an error that says that nothing was sent concerns a
+   * later statement.
+   */
   sorted(error: unknown): Error {
     const known = classifyError('enqueue', error, this.#wrote || !isRolledBack(error));
     const isPart = this.#wrote && known instanceof StoreError && !known.outcomeUnknown;
@@ -95,7 +98,7 @@ class Insertion {
     await write(this.#sql, jobs, writing, (ids) => {
       const stored = new Set(ids);
       this.#wrote ||= stored.size > 0;
-      // Twins in one call have different ids, unless the caller gave them the same one.
+      // Duplicates within one call have different ids, unless the caller gave them the same one.
       for (const at of this.#unanswered(positions)) {
         const job = this.#job(at);
         if (stored.delete(job.id)) this.answers[at] = { job: recordOfNew(job), outcome: 'created' };
@@ -103,7 +106,7 @@ class Insertion {
     });
   }
 
-  /** Fills in the answers of refused jobs; those whose winner is gone already are to be tried again. */
+  /** Fills in the results of refused jobs. Returns those whose winner is already gone: they are tried again. */
   async #readWinners(on: Queryable, refused: readonly number[]): Promise<readonly number[]> {
     if (refused.length === 0) return [];
     const given = refused.map((at) => {
@@ -133,7 +136,7 @@ const heldUp = (cause: unknown, outcomeUnknown: boolean): StoreError =>
     { cause, transient: true, outcomeUnknown },
   );
 
-/** An id that the store made can only have been stored by an earlier try of the same call. */
+/** If the store made the id itself, only an earlier try of the same call can have stored it. */
 const outcomeOf = (job: Identified, winner: JobRecord): Inserted['outcome'] =>
   job.ownId !== true && winner.id === job.id ? 'created' : 'existing';
 
@@ -150,8 +153,8 @@ export async function insert(sql: Sql, jobs: readonly NewJob[]): Promise<readonl
 }
 
 /**
- * All that can be stored now: a job whose key an open transaction holds is left out. At first together; where that meets
- * a lock, those without a key go together, and the others one by one.
+ * Inserts what can be stored now, and leaves out jobs whose key an open transaction holds. Tries all of them together
+ * first. If that meets a lock, jobs without a key of the caller's go together, and the others one by one.
  */
 export async function insertFree(
   sql: Sql,
@@ -174,11 +177,11 @@ async function apart(sql: Sql, insertion: Insertion): Promise<void> {
     alone(sql, LOCK_MS),
   );
   for (const at of insertion.open) await leftOut(insertion, [at], alone(sql, AT_ONCE_MS));
-  // The one that was to wake others may be among those that wait.
+  // The job that was to wake the others may be among those that wait.
   sql.notifier.notify(wakeMessage());
 }
 
-/** Inserts these; answers them all if one of them waits for a lock. */
+/** Inserts these jobs; returns all their positions if one of them waits for a lock. */
 async function leftOut(
   insertion: Insertion,
   positions: readonly number[],
@@ -193,7 +196,10 @@ async function leftOut(
   }
 }
 
-/** In the caller's transaction. Its errors are the driver's own, by which the caller knows what to do. */
+/**
+ * Inserts in the caller's transaction. Errors are passed on as the driver threw them, so that the caller can tell what
+ * to do.
+ */
 export async function insertIn(
   sql: Sql,
   jobs: readonly NewJob[],

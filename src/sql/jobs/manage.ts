@@ -1,4 +1,7 @@
-/** Transitions that people ask for. Each reads the job, then writes with what it saw as the precondition. */
+/**
+ * Transitions that people request. Each reads the job, then writes under the precondition that its status has not
+ * changed.
+ */
 import { StoreError } from '../../core/errors.js';
 import { FINISHED, type JobRecord } from '../../core/records/job.js';
 import { pause } from '../../core/clock.js';
@@ -12,12 +15,16 @@ import { rows } from '../connection/rows.js';
 import { timeText } from '../connection/values.js';
 
 type RetentionOf = (name: string) => RetentionMs;
-/** A job that changes state between reading and writing, this often in a row, is a fault and not a race. */
+/** A job that changes its status between read and write this many times in a row is a fault, not a race. */
 const TRIES = 20;
-/** How long people wait for a job that somebody's open transaction holds. */
+/** How long a call waits for a job that an open transaction holds. */
 const PATIENCE_MS = 2_000;
 
-/** Updates one job if its status is still the one that was seen; $1 is its id, $2 and $3 ring. */
+/**
+ * Updates one job if its status is still the one that was read.
+ *
+ * $1 its id · $2 and $3 the notification · $4 and on `values`
+ */
 async function write(
   sql: Sql,
   job: JobRecord,
@@ -38,7 +45,7 @@ async function write(
   });
 }
 
-/** Reads and tries until the state held still for one read and one write. */
+/** Reads and writes until the status does not change in between. */
 async function decide<T>(
   sql: Sql,
   id: string,
@@ -78,7 +85,7 @@ export const cancel = (sql: Sql, id: string, retention: RetentionOf): ReturnType
     return cancelled && { outcome: 'cancelled' as const, job: cancelled };
   });
 
-/** A fresh sequence of attempts; what the last one left behind goes, its history stays. */
+/** Starts a new sequence of attempts: clears what the last one left behind, and keeps the history. */
 const retried = (
   parameter: string,
 ): string => `status = 'pending', next_run_at = ${parameter}::text::timestamptz,
@@ -116,7 +123,11 @@ export const reschedule = (sql: Sql, id: string, at: Date): ReturnType<JobStore[
 
 const given = `json_to_recordset($1::text::json) as g(id text, kept double precision)`;
 
-/** Waiting and running jobs alike. What a transaction holds is passed over: $1 jobs · $2 and $3 ring */
+/**
+ * Cancels pending jobs, and requests it of running ones. Skips rows that a transaction holds.
+ *
+ * $1 jobs · $2 and $3 the notification
+ */
 const cancelStatement = (jobs: string): string => `
   with free as materialized (
     select j.id, j.status, g.kept from ${jobs} j join ${given} on j.id = g.id
@@ -131,14 +142,17 @@ const cancelStatement = (jobs: string): string => `
   )
   select to_json(id)::text as json from cancelled union all select to_json(id)::text from asked ${RING}`;
 
-/** Which of them could still be cancelled. */
+/** The jobs of the batch that can still be cancelled. */
 const liveStatement = (jobs: string): string => `
   select to_json(j.id)::text as json from ${jobs} j join ${given} on j.id = g.id
   where j.status = 'pending' or (j.status = 'processing' and j.cancel_requested_at is null)`;
 
 const AGAIN_MS = 50;
 
-/** A claim holds a job for a moment, and a user's transaction for as long as it likes: the latter is not waited for. */
+/**
+ * A claim locks a job for a moment, a user's transaction for as long as it likes. So locked jobs are tried again for 2
+ * s, and then left out of the count.
+ */
 export async function cancelBatch(
   sql: Sql,
   jobs: readonly JobRecord[],
@@ -161,7 +175,10 @@ export async function cancelBatch(
   });
 }
 
-/** Jobs with a unique key may meet a live twin, so each is a write of its own; the rest go in one. */
+/**
+ * A job with a unique key may collide with a live job of the same key, so each is written by itself. The rest go in one
+ * statement.
+ */
 export async function retryBatch(sql: Sql, jobs: readonly JobRecord[], now: Date): Promise<number> {
   const keyed = jobs.filter((job) => job.uniqueKey !== undefined);
   const plain = jobs.filter((job) => job.uniqueKey === undefined);

@@ -9,7 +9,7 @@ import { COLUMNS, newId } from './record.js';
 import { rows } from '../connection/rows.js';
 import { refusesText, timeText, toStored } from '../connection/values.js';
 
-/** A statement's text stays far below what the server and JavaScript can hold in one piece. */
+/** Keeps the text of a statement far below what the server and JavaScript can hold in one piece. */
 const MOST_CHARACTERS = 50_000_000;
 
 const COLUMNS_GIVEN: readonly BatchColumn[] = [
@@ -32,10 +32,13 @@ const COLUMNS_GIVEN: readonly BatchColumn[] = [
 
 export type Identified = NewJob & { readonly id: string };
 
-/** Statements that take their keys in the same order cannot wait for each other crosswise. Of twins, the one asked for first is stored. */
+/**
+ * Statements that take their keys in the same order cannot deadlock. Of two jobs with the same key, the first one asked
+ * for is stored.
+ */
 const IN_ONE_ORDER = `name collate "C", unique_key collate "C", case when unique_key is null then id end collate "C", at`;
 
-/** Conflicts raise no error, so that a caller's transaction lives on; the job in the way is read afterwards. */
+/** A conflict raises no error, so the caller's transaction survives. The conflicting job is read afterwards. */
 const insertStatement = ({ names }: Sql, given: string): string => `
   with given as (${given}), stored as (
     insert into ${names.jobs} (id, name, data, status, priority, next_run_at, created_at, updated_at, unique_key,
@@ -48,7 +51,7 @@ const insertStatement = ({ names }: Sql, given: string): string => `
   )
   select to_json(id)::text as json from stored ${RING}`;
 
-/** Who holds the id, or else the unique key, of each job that was not stored. */
+/** The job that holds the id or, failing that, the unique key of each job that was not stored. */
 export const winnersStatement = ({ names }: Sql): string => `
   select json_build_object('at', g.at, 'job', row_to_json(w))::text as json
   from json_to_recordset($1::text::json) as g(at integer, id text, name text, unique_key text)
@@ -74,7 +77,7 @@ function storedJob(job: Identified): Readonly<Record<string, unknown>> {
     retry_policy: toStored(job.retryPolicy),
     timeout_ms: job.timeoutMs,
     trace: job.trace,
-    // By the producer's estimate of the server's time, as `created_at` is.
+    // By the producer's estimate of the server's time, like `created_at`.
     ...(claim === undefined
       ? {}
       : {
@@ -98,16 +101,19 @@ function checkStorable(option: string, text: string | undefined): void {
   if (fault !== null) throw new OptionError(`enqueue: ${option} ${fault}; use another one.`);
 }
 
-/** How a statement of new jobs is run. */
+/** How to run a statement that inserts jobs. */
 export interface Writing {
   readonly on: Queryable;
-  /** Wakes others with the write itself. */
+  /** True: the write itself wakes other instances. */
   readonly rings: boolean;
-  /** How long it waits for a key that an open transaction holds; undefined: as long as that lasts. */
+  /** How long it waits for a key that an open transaction holds. Undefined: until that transaction ends. */
   readonly lockMs?: number;
 }
 
-/** Writes jobs in as few statements as their size allows, each a transaction of its own; tells which ids each has stored. */
+/**
+ * Writes jobs in as few statements as their size allows, and calls `stored` with the ids that each one stored. Each
+ * statement is a transaction of its own, unless `on` is the caller's.
+ */
 export async function write(
   sql: Sql,
   jobs: readonly Identified[],
@@ -126,7 +132,7 @@ export async function write(
   }
 }
 
-/** Where each piece begins and ends, so that it is short enough for one statement. */
+/** The first and last position (exclusive) of each piece that is short enough for one statement. */
 function piecesOf(sizes: readonly number[]): (readonly [from: number, to: number])[] {
   const pieces: (readonly [number, number])[] = [];
   let from = 0;

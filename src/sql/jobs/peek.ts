@@ -6,7 +6,7 @@ import { ms } from './record.js';
 import { rows } from '../connection/rows.js';
 import { isStorable } from '../connection/values.js';
 
-/** One key per name: the earliest due time of each, due or not. */
+/** Reads one index key per name: the earliest time that a pending job of it runs at, due or not. */
 export const dueStatement = (sql: Sql): string => `
   select json_build_object('cluster', ${clusterJson(sql)}, 'due', (
     select coalesce(json_agg(json_build_array(n.name, ${ms('j.next_run_at')})), '[]')
@@ -17,7 +17,7 @@ export const dueStatement = (sql: Sql): string => `
       order by next_run_at, id limit 1
     ) j))::text as json`;
 
-/** Everything an idle instance wants to know, in one statement. */
+/** What an idle instance needs to know, in one statement. */
 export async function look(sql: Sql, names: readonly string[]): Promise<DueSummary> {
   const values = [JSON.stringify(names.filter(isStorable))];
   const [row] = await run('look', () =>
@@ -26,7 +26,7 @@ export async function look(sql: Sql, names: readonly string[]): Promise<DueSumma
   return {
     cluster: readCluster(row?.cluster as ClusterRow),
     nextDue: new Map(row?.due.map(([name, at]) => [name, new Date(at)])),
-    // An older program does not open a newer schema, so it meets no job that it does not understand.
+    // A newer schema opens only if it says that this version works with it, so every job there is understood.
     foreign: false,
   };
 }

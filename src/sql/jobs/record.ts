@@ -4,10 +4,10 @@ import type { NewJob } from '../../store/port.js';
 import type { Queryable } from '../connection/driver.js';
 import { fromStored, mayBeMarked, readable, timeText, toStored } from '../connection/values.js';
 
-/** A time as milliseconds: the text of a timestamptz follows the session's time zone, which may be anybody's. */
+/** A time in milliseconds: the text of a timestamptz depends on the time zone of the session, which may be a user's. */
 export const ms = (expression: string): string => `(extract(epoch from ${expression}) * 1000)::bigint`;
 
-/** Columns that stand in a record as they are, by the names that records have for them. */
+/** Columns that go into a record unchanged, with the names that they have there. */
 const PLAIN = {
   id: 'id',
   name: 'name',
@@ -45,18 +45,18 @@ const TIMES = {
   scheduled_for: 'scheduledFor',
 } as const;
 
-/** A job as a statement answers it. */
+/** A job as statements return it. */
 export type Row = Readonly<Record<string, unknown>>;
 
 const time = (column: string): string => `${ms(column)} as ${column}`;
 
-/** Columns that most jobs have. */
+/** Columns that are set for most jobs. */
 const COMMON = [
   'id, name, status, priority, fail_count, claimed_by, lease_token, heartbeat_interval',
   ...['next_run_at', 'created_at', 'updated_at', 'locked_at', 'last_heartbeat'].map(time),
 ];
 
-/** Columns that most jobs have nothing in: they are spelled out, together, only for those that do. */
+/** Columns that are null for most jobs. They are returned together, and only for jobs that have one of them. */
 const RARE = [
   ...Object.keys(PLAIN).filter((column) => !COMMON[0]?.split(', ').includes(column)),
   ...Object.keys(TIMES).filter((column) => !COMMON.includes(time(column))),
@@ -67,14 +67,14 @@ const RARE = [
 const isTime = (column: string): boolean => Object.hasOwn(TIMES, column);
 const rareRow = RARE.map((column) => (isTime(column) ? time(column) : column)).join(', ');
 
-/** A condition: some of these are not null. */
+/** A condition: at least one of these columns is not null. */
 const isRare = (columns: readonly string[]): string => `num_nonnulls(${columns.join(', ')}) > 0`;
 
 const LEAN = [
   ...COMMON,
   `case when ${isRare(RARE)} then (select row_to_json(x) from (select ${rareRow}) x) end as rare`,
 ];
-/** Null is a value too, and JSON has one null only: whether there is a result or progress is said beside it. */
+/** Null is a valid result and progress, and JSON has only one null. So flags say whether there is a value. */
 const VALUES = [
   'data',
   'result',
@@ -86,12 +86,12 @@ const VALUES = [
 
 /** The columns of a whole record. */
 export const COLUMNS: string = [...LEAN, ...VALUES].join(', ');
-/** Judging work needs no payload. */
+/** Without payload, result, progress and logs: enough to reclaim or manage a job. */
 export const LEAN_COLUMNS: string = LEAN.join(', ');
 
 /**
- * What a claim answers of each job: what it has just written itself need not be told, and what most jobs have nothing
- * in is told only of the others. A list without names is shorter for both sides.
+ * What a claim returns for each job. It leaves out what the claim itself has just written, and includes rare columns
+ * only if one of them is set. An array without names is shorter for both sides.
  */
 export const CLAIMED: string = `json_build_array(id, name, priority, fail_count, ${ms('next_run_at')},
     ${ms('created_at')}, data, case when ${isRare([...RARE, 'result', 'progress', 'logs'])} then (select row_to_json(x)
@@ -108,7 +108,7 @@ type ClaimedRow = readonly [
   rest: Row | null,
 ];
 
-/** Of one claim: who holds its jobs, by which token, since when. */
+/** What all jobs of one claim share: the holder, its token, and the time of the claim. */
 export interface Holding {
   readonly claimedBy: string;
   readonly leaseToken: string;
@@ -116,7 +116,7 @@ export interface Holding {
   readonly at: Date;
 }
 
-/** A job that was just claimed. */
+/** The record of a job that was just claimed. */
 export function claimedRecord(json: string, holding: Holding): JobRecord {
   const [id, name, priority, failCount, nextRunAt, createdAt, data, rest] = JSON.parse(json) as ClaimedRow;
   const { claimedBy, leaseToken, heartbeatInterval, at } = holding;
@@ -141,11 +141,11 @@ export function claimedRecord(json: string, holding: Holding): JobRecord {
   return rest === null ? record : { ...record, ...rareFields(rest, marked) };
 }
 
-/** Every statement that answers jobs ends like this: each is one text. */
+/** The form of every statement that returns jobs: one text for each. */
 export const answering = (columns: string, from: string): string =>
   `select row_to_json(r)::text as json from (select ${columns} from ${from}) r`;
 
-/** Reads jobs, whoever is asked. */
+/** Reads jobs on a connection or in a transaction. */
 export async function records(
   on: Queryable,
   text: string,
@@ -171,7 +171,7 @@ export function toRecord(answer: Row, marked: boolean): JobRecord {
   return record as unknown as JobRecord;
 }
 
-/** Whatever of a job's fields, but its payload, is in a row. */
+/** The fields of a job that the row has, except its payload. */
 function rareFields(row: Row, marked: boolean): Partial<JobRecord> {
   const record: Record<string, unknown> = {};
   for (const [column, field] of PLAIN_ENTRIES) {
@@ -197,7 +197,10 @@ function rareFields(row: Row, marked: boolean): Partial<JobRecord> {
 const PLAIN_ENTRIES = Object.entries(PLAIN);
 const TIME_ENTRIES = Object.entries(TIMES);
 
-/** An attempt for the history. Its texts come from anywhere, and must not keep its outcome from being recorded. */
+/**
+ * An attempt for the history. Its texts may contain anything, so they are made storable: they must not prevent the
+ * outcome from being recorded.
+ */
 export function storedAttempt(entry: Attempt): unknown {
   const { startedAt, finishedAt, error, attempt, status, durationMs, instanceId } = entry;
   const times = { startedAt: timeText(startedAt), finishedAt: timeText(finishedAt) };
@@ -228,10 +231,10 @@ const lineOf = (stored: LogLine): LogLine => ({
   ...(stored.fields === undefined ? {} : { fields: fromStored(stored.fields) }),
 });
 
-/** The record of a job that was just stored: nothing needs to be read to know it. */
+/** The record of a job that was just stored, without reading it back. */
 export function recordOfNew(job: NewJob & { readonly id: string }): JobRecord {
   const { id, name, data, status, priority, nextRunAt, createdAt, claim } = job;
-  // Spelled out, since leaving fields out of a copy takes longer than all the rest of an insert of many.
+  // Spelled out: copying the job without some of its fields would take longer than all the rest of a large insert.
   const record: Writable<JobRecord> = {
     key: id,
     id,
@@ -266,7 +269,7 @@ type Writable<T> = { -readonly [Key in keyof T]: T[Key] };
 const own = randomBytes(5).toString('hex');
 let serial = 0;
 
-/** Ids grow with time, so that ties are broken by age and an index grows at its end. */
+/** Ids grow with time, so that ties are broken by age and the index grows at its end. */
 export function newId(now: number): string {
   serial = (serial + 1) % 0x10_0000;
   return now.toString(16).padStart(11, '0') + serial.toString(16).padStart(5, '0') + own;

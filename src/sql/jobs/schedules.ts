@@ -9,7 +9,7 @@ import { answering, COLUMNS, records } from './record.js';
 import { rows } from '../connection/rows.js';
 import { refusesText, timeText, toStored } from '../connection/values.js';
 
-/** What a call of `schedule` may change. Only a change of the times moves the next run. */
+/** What a call of `schedule` may change. Only a change of these columns moves the next run. */
 const TIMES = ['repeat_interval', 'timezone', 'start_at', 'repeat_until'];
 const REST = ['data', 'missed', 'priority', 'retry_policy', 'timeout_ms'];
 
@@ -24,8 +24,10 @@ const onlyIf = (condition: string, value: string, column: string): string =>
   `${column} = case when ${condition} then ${value} else j.${column} end`;
 
 /**
- * One statement for new, changed and ended schedules; one that is as it was is not written. A run in progress keeps
- * its lease: its settlement sees the new revision and computes from it. $1 the schedule · $2 and $3 ring
+ * One statement for new, changed and ended schedules; an unchanged one is not written. A run in progress keeps its
+ * lease: its settlement sees the new revision, and computes the next run from it.
+ *
+ * $1 the schedule · $2 and $3 the notification
  */
 const putStatement = ({ names: { jobs } }: Sql): string => `
   with written as (
@@ -88,7 +90,7 @@ export async function putSchedule(sql: Sql, change: ScheduleChange): Promise<Job
     async () => {
       for (;;) {
         const [written] = await records(sql.driver, putStatement(sql), values);
-        // Nothing was written: it is there, and as it should be. One that is gone again is put once more.
+        // If nothing was written, the schedule is already as requested. If it was removed meanwhile, put it again.
         const job = written ?? (await schedule(sql, change.name, change.key));
         if (job !== undefined) return job;
       }
@@ -109,14 +111,14 @@ export async function schedules({ driver, names }: Sql, name?: string): Promise<
 export const schedule = (sql: Sql, name: string, key: string): Promise<JobRecord | undefined> =>
   get(sql, scheduleId(name, key));
 
-/** Also while it runs: the settlement then finds nothing, and there is no next run. */
+/** Also while it runs: the settlement then finds no row, and there is no next run. */
 export async function removeSchedule({ driver, names }: Sql, name: string, key: string): Promise<boolean> {
   const text = `delete from ${names.jobs} where id = $1::text returning to_json(id)::text as json`;
   const gone = await run('remove a schedule', () => rows(driver, text, [scheduleId(name, key)]));
   return gone.length === 1;
 }
 
-/** $1 its id · $2 and $3 ring */
+/** $1 its id · $2 and $3 the notification · $4 and on `values` */
 async function change(
   { driver, names }: Sql,
   id: string,
@@ -157,7 +159,7 @@ export const runScheduleNow = async (
   key: string,
   now: Date,
 ): ReturnType<JobStore['runScheduleNow']> => {
-  // A run that is overdue comes first: bringing it forward would lose the ones missed before.
+  // An overdue run keeps its time: moving it to now would lose the runs missed before.
   const assignments = `next_run_at = least(next_run_at, $4::text::timestamptz),
     scheduled_for = case when next_run_at > $4::text::timestamptz then $4::text::timestamptz else scheduled_for end`;
   const due = await change(sql, scheduleId(name, key), assignments, `status = 'pending'`, [timeText(now)]);

@@ -22,7 +22,7 @@ interface Column {
 const time = (value: Date): string => timeText(value);
 const same = (value: unknown): unknown => value;
 
-/** Where each field of a settlement goes. */
+/** The column of each field of a settlement. */
 const COLUMN_OF: Readonly<Record<Field, Column>> = {
   nextRunAt: { name: 'next_run_at', type: 'timestamptz', stored: time },
   scheduledFor: { name: 'scheduled_for', type: 'timestamptz', stored: time },
@@ -37,30 +37,30 @@ const COLUMN_OF: Readonly<Record<Field, Column>> = {
   cancelRequestedAt: { name: 'cancel_requested_at', type: 'timestamptz', stored: same },
 };
 const FIELDS = Object.keys(COLUMN_OF) as Field[];
-/** Of these null is a value; of all others it takes the field off. */
+/** For these fields null is a value; for all others it clears the field. */
 const VALUES: ReadonlySet<Field> = new Set(['result', 'progress']);
 
-/** Which fields some settlements of a batch have, and which all of them have: this shapes the statement. */
+/** Which fields some settlements of a batch set, and which all of them set. The statement depends on it. */
 interface Shape {
   readonly some: readonly Field[];
   readonly all: ReadonlySet<Field>;
   readonly entries: boolean;
   readonly logs: boolean;
-  /** Whether some are to be removed, and whether some are not. */
+  /** Whether some settlements remove their job, and whether some keep it. */
   readonly removes: boolean;
   readonly keeps: boolean;
 }
 
-/** How a statement meets rows that somebody's open transaction holds. */
+/** How a statement treats rows that other open transactions hold. */
 interface Manner {
-  /** They are left for another time. */
+  /** Skip them: they are settled later. */
   readonly skipsLocked: boolean;
-  /** It is a transaction by itself, and may limit what it waits for; one of the caller's must be left as it is. */
+  /** The statement is a transaction of its own, and may limit its waits. A caller's transaction keeps its settings. */
   readonly alone: boolean;
 }
 
 function shapeOf(settlements: readonly Settlement[]): Shape {
-  // What is removed needs no fields.
+  // A removed job needs no fields.
   const kept = settlements.filter(({ remove = false }) => !remove);
   const has = (field: Field) => (one: Settlement) => one.set[field] !== undefined;
   const some = FIELDS.filter((field) => kept.some(has(field)));
@@ -115,13 +115,13 @@ const columnsOf = (shape: Shape): readonly BatchColumn[] => [
   }),
 ];
 
-/** JSON's null arrives as SQL's where a column of jsonb is read from JSON, so a value that is null is written out. */
+/** Reading JSON into a jsonb column turns JSON's null into SQL's, so a null value is written explicitly. */
 const valueOf = (field: Field): string => {
   const { name } = COLUMN_OF[field];
   return VALUES.has(field) ? `coalesce(g.${name}, 'null'::jsonb)` : `g.${name}`;
 };
 
-/** A list with more at its end, of which the last `keep` stay. */
+/** A SQL expression: the list with more items at its end, cut to the last `keep`. */
 export function appended(list: string, more: string, keep: string): string {
   const joined = `coalesce(${list}, '[]'::jsonb) || ${more}`;
   return `case
@@ -132,7 +132,7 @@ export function appended(list: string, more: string, keep: string): string {
   end`;
 }
 
-/** Most jobs run once: their first entry is a list by itself. */
+/** Most jobs run once: their first entry is simply a list of one. */
 const history = `case when j.history is null and g.entry is not null then jsonb_build_array(g.entry)
     else ${appended('j.history', 'g.entry', 'g.keep')} end`;
 
@@ -154,20 +154,23 @@ function assignments({ some, all, entries, logs }: Shape): string {
   ].join(',\n      ');
 }
 
-/** Whether the lease is still the one that was given: by its token, or where there is none by its time. */
+/** The lease is still the given one: by its token or, if it has none, by its time. */
 const SAME_HOLDER = `(case when g.token is null then j.lease_token is null and j.locked_at is not distinct from g.locked
       else j.lease_token = g.token end)`;
 
-/** For work that goes back to pending: nobody asked to cancel it meanwhile. Of a schedule: it is as it was read. */
+/**
+ * No cancel was requested, if the job goes back to pending. The schedule, if it is one, is still at the revision that
+ * was read.
+ */
 const UNCHANGED = `(g.status <> 'pending' or j.cancel_requested_at is null)
       and (g.rev is null or j.schedule_rev = g.rev)`;
 
-/** The holder's proof, and the above. */
+/** The holder's proof, and that nothing has changed. */
 const PRECONDITION = `j.id = g.id and j.status = 'processing' and ${SAME_HOLDER} and ${UNCHANGED}`;
 
 /**
- * Answers a row for each that was not written by it: its position, and what became of it. One job may be in a batch
- * twice, under a lease that was lost and the one that came after it.
+ * Returns one row for each settlement that it did not write: its position, and the answer. A job may be in a batch
+ * twice, under a lost lease and under the one that followed it.
  */
 function settleStatement({ names: { jobs } }: Sql, shape: Shape, manner: Manner, rowsGiven: string): string {
   const { skipsLocked, alone } = manner;
@@ -209,7 +212,7 @@ function settleStatement({ names: { jobs } }: Sql, shape: Shape, manner: Manner,
   ${RING}`;
 }
 
-/** Work that goes back and is due is news for idle instances. */
+/** Jobs that go back to pending and are due at once wake idle instances. */
 const wakes = (settlements: readonly Settlement[]): boolean =>
   settlements.some(
     ({ status, by, set }) => status === 'pending' && (by === 'reclaimer' || set.nextRunAt === undefined),
@@ -238,27 +241,27 @@ async function settleOn(
 export async function settle(sql: Sql, settlements: readonly Settlement[]): Promise<readonly SettleAnswer[]> {
   return run('settle', async () => {
     try {
-      // A plan for one is not good for many.
+      // A cached plan for one row is not good for many.
       const on = settlements.length === 1 ? sql.driver.prepared : sql.driver;
       return await settleAround(settlements, (skipsLocked) =>
         settleOn(sql, on, settlements, { skipsLocked, alone: true, rings: true }),
       );
     } catch (error) {
       if (!isTooMuch(error)) throw refusalOf('settle', error);
-      // Asking again would give the same answer for ever.
+      // Trying again would fail in the same way forever.
       return settlements.length === 1 ? ['refused'] : await oneByOne(sql, settlements);
     }
   });
 }
 
-/** One of them cannot be written: the others must not wait for it. */
+/** One of the settlements cannot be written; the others must not wait for it. */
 async function oneByOne(sql: Sql, settlements: readonly Settlement[]): Promise<SettleAnswer[]> {
   const answers: SettleAnswer[] = [];
   for (const settlement of settlements) answers.push(...(await settle(sql, [settlement])));
   return answers;
 }
 
-/** Inside the caller's transaction, whose errors are the driver's own. */
+/** Settles inside the caller's transaction. Errors are passed on as the driver threw them. */
 export async function settleIn(
   sql: Sql,
   settlement: Settlement,

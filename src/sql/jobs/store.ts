@@ -15,7 +15,7 @@ import * as scheduling from './schedules.js';
 import { settle, settleIn } from './settle.js';
 import { sweep } from './sweep.js';
 
-/** Each transition is in a file of its own kind; this is the list. */
+/** The job store. Each transition is in the file named after its kind; this is the list. */
 export function jobStore(sql: () => Sql): JobStore<Queryable> {
   return {
     newId: () => newId(sql().clock.now()),
@@ -66,7 +66,7 @@ export function jobStore(sql: () => Sql): JobStore<Queryable> {
   };
 }
 
-/** Both are news: work may start again, and what was taken ahead must not start. */
+/** Both notify: resumed work may start, and jobs of a paused name that were claimed ahead must not. */
 async function pauseName({ driver, names, notifier }: Sql, name: string, paused: boolean): Promise<void> {
   const text = paused
     ? `insert into ${names.pauses} (kind, name) values ('jobs', $1::text) on conflict do nothing`

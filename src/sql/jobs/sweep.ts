@@ -5,10 +5,10 @@ import { sweepMinutes } from '../cluster/metrics.js';
 import { rows } from '../connection/rows.js';
 import { timeText } from '../connection/values.js';
 
-/** Small enough that one statement holds nobody up. */
+/** Small enough that one statement holds up no other. */
 const BATCH = 1_000;
 
-/** Rows that others hold are left for the next time; several instances may sweep at once. */
+/** Skips rows that other transactions hold, so several instances may sweep at once. */
 export const sweepStatement = ({ names: { jobs } }: Sql): string => `
   with gone as (
     delete from ${jobs} where id in (
@@ -17,7 +17,10 @@ export const sweepStatement = ({ names: { jobs } }: Sql): string => `
     ) returning id
   ) select count(*)::text as json from gone`;
 
-/** Deletes finished jobs whose retention has passed, locks that nobody has asked for in long, and measures of yesterday. */
+/**
+ * Deletes finished jobs whose retention has passed, unused locks and old minutes of metrics; then cleans up behind
+ * updates if the server does not do it itself. Returns the number of deleted jobs.
+ */
 export async function sweep(sql: Sql, now: Date): Promise<number> {
   return run('sweep', async () => {
     let total = 0;

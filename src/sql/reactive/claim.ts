@@ -27,7 +27,7 @@ interface TaskClusterRow extends ClusterRow {
   readonly inForce: readonly { readonly task: string; readonly trigger: string; readonly version: number }[];
 }
 
-/** The cluster as it concerns reactive tasks. */
+/** The cluster as reactive tasks need it: with the pauses and the definitions in force of tasks. */
 const taskClusterJson = (sql: Sql): string => `(${clusterJson(sql)}::jsonb || jsonb_build_object(
     'pauses', (select coalesce(jsonb_agg(jsonb_build_object('name', name, 'until', ${ms('until')})), '[]')
       from ${sql.names.pauses} where kind = 'tasks' and ${HOLDS}),
@@ -46,7 +46,11 @@ function readTaskCluster(row: TaskClusterRow): Cluster {
   };
 }
 
-/** One key per task: when the earliest is due. $1 tasks */
+/**
+ * Reads one index key per task: when its earliest row is due.
+ *
+ * $1 tasks
+ */
 export const lookStatement = (sql: Sql): string => `
   select json_build_object('cluster', ${taskClusterJson(sql)}, 'due', (
     select coalesce(json_agg(json_build_array(n.name, ${ms('k.scheduled_at')})), '[]')
@@ -69,8 +73,10 @@ export async function look(sql: Sql, tasks: readonly string[]): Promise<DueSumma
 }
 
 /**
- * One statement, as for jobs: rows that others hold are passed over, names take turns. An attempt counts from here, and
- * is taken back where it never was one. $1 tasks with their limits · $2 the most in all · $3 instance · $4 token
+ * Claims tasks in one statement, as for jobs: rows that other transactions hold are skipped, and names take turns. The
+ * attempt counts from here; a settlement takes it back if it turns out not to be one.
+ *
+ * $1 tasks with their limits · $2 limit over all tasks · $3 instance · $4 token
  */
 export const claimStatement = (sql: Sql): string => {
   const { tasks } = namesOf(sql);
@@ -100,7 +106,7 @@ export const claimStatement = (sql: Sql): string => {
   ${answering(COLUMNS, 'claimed')}`;
 };
 
-/** Of the keys of one task, those whose row is there and matches. */
+/** Of the keys of one task, those whose row exists and matches. */
 export function matchingStatement(
   shape: Parameters<typeof found>[0],
   plan: TaskPlan,
@@ -114,8 +120,9 @@ export function matchingStatement(
 }
 
 /**
- * Whether each row matches. One on which the filter errors does not, and the others of the claim are not held up by it. Of one
- * whose error may pass nothing is known, nor of any where the server refuses the question: their handlers meet the error.
+ * Whether each row matches. A row on which the filter fails does not match, and holds up no other row of the claim.
+ * Rows whose error may pass are left out of the result, and so are all rows if the server refuses the query: their
+ * handlers meet the error.
  */
 async function matching(
   sources: SqlSources,
@@ -142,7 +149,7 @@ async function matching(
   }
 }
 
-/** Asked right after the claim, for each task of it. */
+/** Called right after the claim, for all its tasks. */
 async function withMatches(
   sources: SqlSources,
   plans: Plans,

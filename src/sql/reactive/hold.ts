@@ -45,7 +45,7 @@ export async function begin(sql: Sql, lease: Lease): Promise<'begun' | 'lost'> {
   return begun.length === 1 ? 'begun' : 'lost';
 }
 
-/** Tokens begin with the life that minted them. */
+/** Tokens begin with the life that made them. */
 export async function heldBy(sql: Sql, instance: Instance, limit: number): Promise<readonly TaskRecord[]> {
   const text = answering(
     LEAN_COLUMNS,
@@ -57,7 +57,7 @@ export async function heldBy(sql: Sql, instance: Instance, limit: number): Promi
   );
 }
 
-/** Held under no lease that is valid: a claim that landed after its owner's death. */
+/** Tasks under no valid lease: a claim that landed after its owner's death. */
 export async function strays(
   sql: Sql,
   { lives, olderThanMs, limit }: StrayQuery,

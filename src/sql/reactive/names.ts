@@ -1,12 +1,12 @@
 import type { Names } from '../schema/names.js';
 
-/** Quoted names of what reactive tasks keep in the schema. */
+/** Quoted names of the tables and functions of reactive tasks. */
 export interface ReactiveNames {
   readonly tasks: string;
-  /** What triggers append to: who changed, in nobody's order. */
+  /** Where triggers record which rows changed, in no particular order. */
   readonly changes: string;
   readonly changeNumbers: string;
-  /** A sequence that is a flag: its value is 1 where the planner wants to be woken. */
+  /** A sequence used as a flag: its value is 1 while the planner wants to be woken. */
   readonly idle: string;
   readonly sources: string;
   readonly definitions: string;
@@ -15,13 +15,13 @@ export interface ReactiveNames {
   readonly checkpoints: string;
   /** The function that runs a statement under fixed settings. */
   readonly pinned: string;
-  /** The function that takes parts out of JSON with arrays. */
+  /** The function that picks parts out of JSON with arrays. */
   readonly picked: string;
-  /** Where triggers wake the planner; of no interest to anybody else. */
+  /** The channel on which triggers wake the planner; only the planner listens on it. */
   readonly changesChannel: string;
 }
 
-/** A text inside SQL that takes no parameters, such as the definition of a trigger. */
+/** A text literal, for SQL that takes no parameters, such as the definition of a trigger. */
 export const literal = (text: string): string =>
   text.includes('\\')
     ? `E'${text.replaceAll('\\', '\\\\').replaceAll("'", "''")}'`

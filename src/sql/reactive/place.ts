@@ -1,25 +1,26 @@
-/** The pieces that statements on a watched table are made of. */
+/** The building blocks of statements on a watched table. */
 import { quoted } from '../schema/names.js';
 import type { Sql } from '../connection/connection.js';
 import { keyText } from './feed/capture.js';
 import { literal, reactiveNames, type ReactiveNames } from './names.js';
 import { tableOf, typeOf, type Shape } from '../tables/shape.js';
 
-/** Times are kept in milliseconds; rounded up, something would be due a moment before it is. */
+/** Times are stored in milliseconds. Rounded up, a task would be due before its time. */
 export const NOW = `date_trunc('milliseconds', statement_timestamp())`;
 export const RUNNING = `('processing', 'processing_dirty')`;
 
 export const namesOf = ({ names }: Sql): ReactiveNames => reactiveNames(names);
 
-/** The keys of a batch, each column as what it is in the table. */
+/** The keys of a batch, each column with its type in the table. */
 export const given = ({ key }: Shape, keys: string): string => `given as materialized (
     select e.key, ${key.map((column, at) => `(e.key::json ->> ${String(at)})::${typeOf(column)} as k${String(at)}`).join(', ')}
     from json_array_elements_text(${keys}) as e(key)
   )`;
 
 /**
- * The rows of the batch. It is a fence: a filter that errors on a row elsewhere in the table must not be asked about it,
- * however the server would like to order its work. Equal keys may be written differently, and only one text is the key.
+ * The rows of the batch. It is materialized as an optimization fence: a filter that fails on some other row of the
+ * table must not be evaluated there, however the server would order its work. Equal keys may have different texts, and
+ * only one text is the key.
  */
 export const found = (shape: Shape): string => `found as materialized (
     select g.key, tidemill_row as doc from given g join ${tableOf(shape)} tidemill_row
@@ -27,7 +28,7 @@ export const found = (shape: Shape): string => `found as materialized (
       and ${keyText(shape.key, 'tidemill_row')} = g.key
   )`;
 
-/** A condition on a row of `found`, in which columns have their own names, also behind that of the table. */
+/** A condition on a row of `found`. Its columns may be qualified with the name of the table. */
 export const holds = ({ table }: Shape, condition: string | undefined): string =>
   condition === undefined
     ? 'true'

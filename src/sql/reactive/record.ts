@@ -6,7 +6,7 @@ import { parseExact } from '../tables/exact.js';
 import { RUNNING } from './place.js';
 import type { Column, Shape } from '../tables/shape.js';
 
-/** What makes a task the one of its name for that row. */
+/** Identifies a task: its name, and the key of its row. */
 export interface TaskKey {
   readonly task: string;
   readonly key: string;
@@ -45,13 +45,13 @@ const LEAN = [
   ...Object.keys(TIMES).map((column) => `${ms(column)} as ${column}`),
 ].join(', ');
 
-/** The columns of a whole record; judging work needs no snapshot. */
+/** The columns of a whole record. The lean ones leave out the snapshot, which reclaiming a task does not need. */
 export const COLUMNS: string = `${LEAN}, last_observed_values`;
 export const LEAN_COLUMNS: string = LEAN;
 
 export const IS_RUNNING: string = `status in ${RUNNING}`;
 
-/** The table of a task, where it is known: it says which texts are times. */
+/** The table of a task, if it is known: tells which texts are times. */
 export type ShapeOf = (task: string) => Shape | undefined;
 const noShape: ShapeOf = () => undefined;
 
@@ -60,11 +60,11 @@ const isTime = ({ type, typeSchema }: Column): boolean =>
 
 const timeOf = (value: unknown): unknown => {
   const at = typeof value === 'string' ? new Date(value) : undefined;
-  // `infinity` is no date.
+  // `infinity` is not a date.
   return at === undefined || Number.isNaN(at.getTime()) ? value : at;
 };
 
-/** Times with a zone are dates; everything else is as JSON has it. */
+/** Values of timestamptz columns become dates; everything else stays as in JSON. */
 export function revived(values: unknown, shape: Shape | undefined): unknown {
   if (shape === undefined || typeof values !== 'object' || values === null) return values;
   const times = new Set(shape.columns.filter(isTime).map(({ name }) => name));
@@ -86,7 +86,7 @@ const attemptOf = (stored: Attempt): Attempt => ({
 export function toRecord(json: string, shapeOf: ShapeOf): TaskRecord {
   const row = parseExact(json) as Record<string, unknown>;
   const { task, key } = row as unknown as TaskKey;
-  // A time in a key stays the text that it is: as a date it would lose its microseconds, and be the key of nothing.
+  // A time in a key stays a text: as a date it would lose its microseconds, and match no row.
   const id = row['source_doc_id'];
   const record: Record<string, unknown> = {
     key: { task, key } satisfies TaskKey,
@@ -114,7 +114,7 @@ export function toRecord(json: string, shapeOf: ShapeOf): TaskRecord {
   return record as unknown as TaskRecord;
 }
 
-/** Every statement that answers tasks ends like this: each is one text. */
+/** The form of every statement that returns tasks: one text for each. */
 export const answering = (columns: string, from: string): string =>
   `select row_to_json(r)::text as json from (select ${columns} from ${from}) r`;
 

@@ -1,4 +1,4 @@
-/** What outlives a planner: definitions, leadership, and how far reconciliation has come. */
+/** What outlives a planner: definitions, leadership, and the progress of reconciliation. */
 import { createHash } from 'node:crypto';
 import type { TaskAdvert } from '../../store/port.js';
 import type {
@@ -21,7 +21,7 @@ import { encoded, fromStoredPlan, storedFilter, toStoredPlan } from './plan/stor
 
 const digest = (text: string): string => createHash('sha256').update(text).digest('hex').slice(0, 32);
 
-/** Under the full name of its table, which is the same for everybody. */
+/** A definition under the full name of its table, which is the same for every instance. */
 async function published(
   sources: SqlSources,
   plan: TaskPlan,
@@ -39,7 +39,7 @@ async function published(
 
 const STATE_DATES = ['lastReconciledAt', 'lastCleanedAt', 'lastSeenAt', 'leftOutSince'] as const;
 
-/** Text and back: dates as text, the counters that others raise as columns of their own. */
+/** Dates are stored as texts. The counters that other instances raise are columns of their own. */
 function toState(row: { state: Record<string, unknown>; wanted: number; version: number }): TaskState {
   const dates = STATE_DATES.flatMap((field) => {
     const text = row.state[field];
@@ -49,7 +49,7 @@ function toState(row: { state: Record<string, unknown>; wanted: number; version:
   return { ...row.state, ...Object.fromEntries(dates), wanted, handlerVersion } as TaskState;
 }
 
-/** There is always one: what was not planned yet is in the table still. */
+/** The resume point never needs to be stored: changes not planned yet are still in the table. */
 const BEGINNING: Position = new Position(new SequenceGaps(), 0);
 
 export function plannerStore(sources: SqlSources): PlannerStore {
@@ -60,7 +60,7 @@ export function plannerStore(sources: SqlSources): PlannerStore {
   const holdsOffice = (of: string): string =>
     `exists (select from ${of} where life = $1::text and term = $2::bigint)`;
 
-  /** What a leader writes carries its term: one that was overtaken cannot undo what the next one wrote. */
+  /** A leader's writes carry its term, so that a former leader cannot undo what its successor wrote. */
   const keep = ({ term }: Term, name: string, value: object | undefined): Promise<boolean> =>
     run('keep a checkpoint', async () => {
       const written = await query(
@@ -111,7 +111,7 @@ export function plannerStore(sources: SqlSources): PlannerStore {
       }),
     saveState: ({ term }, task, { wanted, handlerVersion, ...fields }) =>
       run('keep a task', async () => {
-        // Others may ask for reconciliation at the same moment; and no version is ever taken back.
+        // Other instances may request a reconciliation at the same moment, and a version never goes back.
         const written = await query(
           `with whole as materialized (select $2::text::jsonb ? 'definition' as yes),
            there as materialized (select exists (select from ${names().states} where task = $1::text) as yes),
@@ -174,7 +174,8 @@ export function plannerStore(sources: SqlSources): PlannerStore {
         return checkpoint ?? undefined;
       }),
     saveCheckpoint: (term, { collection }, checkpoint) => keep(term, collection, checkpoint),
-    // Among the checkpoints, under names that no table has: theirs are quoted where they hold a colon.
+    // Kept among the checkpoints, as `aside:<task>`. The others are named `schema.table`, so only a schema whose name
+    // begins with `aside:` could collide.
     setAside: () =>
       run('read what was set aside', async () => {
         const found = await query<{ task: string; keys: readonly string[] }>(

@@ -36,8 +36,10 @@ function storedSettlement(one: TaskSettlement, at: number): object {
 }
 
 const DIRTY = `k.status = 'processing_dirty'`;
-/** A row that changed while its task ran gives it another run, whatever this one came to; so does one that was looked at
- * meanwhile and was as planned, where the run was skipped: what it was skipped for has passed. */
+/**
+ * If its row changed while the task ran, it runs again, whatever the outcome. A skipped run also runs again if the row
+ * was looked at meanwhile and was as planned: the reason for the skip has passed.
+ */
 const AGAIN = `(${DIRTY} or (g.skipped and k.touched))`;
 const ATTEMPTS = `(case when g.take_back then greatest(0, k.attempts - 1) else k.attempts end)`;
 
@@ -72,8 +74,8 @@ const GIVEN = `
         message text, fail_kind text, first_error_at timestamptz(3), success jsonb, entry jsonb, keep integer, holder boolean)`;
 
 /**
- * Settlements are written in the order of their keys, so that two statements do not wait for each other crosswise. It
- * answers a row for each that was not written by it: its position, and what became of it.
+ * Settlements are written in the order of their keys, so that two statements cannot deadlock. Returns one row for each
+ * settlement that it did not write: its position, and the answer.
  */
 export function settleStatement(sql: Sql, skipLocked: boolean, alone: boolean): string {
   const { tasks } = namesOf(sql);
@@ -123,7 +125,7 @@ export async function settle(
     } catch (error) {
       if (!isTooMuch(error)) throw refusalOf('settle tasks', error);
       if (settlements.length === 1) return ['refused'];
-      // One of them cannot be written: the others must not wait for it.
+      // One of the settlements cannot be written; the others must not wait for it.
       const answers: SettleAnswer[] = [];
       for (const one of settlements) answers.push(...(await settle(sql, [one])));
       return answers;
@@ -131,7 +133,7 @@ export async function settle(
   });
 }
 
-/** Inside the caller's transaction, whose errors are the driver's own. */
+/** Settles inside the caller's transaction. Errors are passed on as the driver threw them. */
 export async function settleIn(
   sql: Sql,
   settlement: TaskSettlement,

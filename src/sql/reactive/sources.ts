@@ -20,7 +20,10 @@ import {
 } from '../tables/shape.js';
 import { Suspects } from './plan/suspects.js';
 
-/** Making a trigger waits for every open transaction on its table, and who comes after it waits as well. */
+/**
+ * Creating or dropping a trigger waits for open transactions on its table, and later statements on the table wait
+ * behind it.
+ */
 const LOCK_MS = 2_000;
 const TRIES = 5;
 const REST_MS = 500;
@@ -33,13 +36,13 @@ const occupied = (where: string, cause: unknown): StoreError =>
     { cause },
   );
 
-/** Tables that are watched, and what was learnt about them. */
+/** The watched tables, and what is known about them. */
 export class SqlSources {
   readonly #sql: () => Sql;
   readonly #create: boolean;
-  /** By what tasks call them. */
+  /** By the names that tasks use. */
   readonly #shapes = new Map<string, Shape>();
-  /** The name of a table is looked up on the search path once: it must not mean another one later. */
+  /** A table name is resolved on the search path once: it must not mean another table later. */
   readonly #resolved = new Map<string, string>();
 
   readonly suspects: Suspects = new Suspects({ monotonic: () => this.sql.clock.monotonic() });
@@ -53,13 +56,13 @@ export class SqlSources {
     return this.#sql();
   }
 
-  /** Undefined: it is not there at the moment. */
+  /** Returns undefined if the table does not exist at the moment. */
   async open({ collection }: Source): Promise<Shape | undefined> {
     const known = this.#shapes.get(collection);
     return known ?? this.look(collection);
   }
 
-  /** As `open`, and looks anew. */
+  /** Like `open`, but reads the catalog again. */
   async look(collection: string, on: Queryable = this.sql.driver): Promise<Shape | undefined> {
     const name = parseName('reactiveTask', this.#resolved.get(collection) ?? collection);
     const shape = await readShape(on, this.sql.names.schema, name);
@@ -71,7 +74,7 @@ export class SqlSources {
     return shape;
   }
 
-  /** By its full name, whatever the search path of others is. */
+  /** The full name, which does not depend on the search path of other instances. */
   async nameOf({ collection }: Source): Promise<string> {
     if (!this.#resolved.has(collection)) await this.look(collection);
     return this.#resolved.get(collection) ?? collection;
@@ -81,7 +84,7 @@ export class SqlSources {
     this.#shapes.delete(collection);
   }
 
-  /** Refuses tables that cannot be watched, and sees to it that the others are. */
+  /** Rejects a table that cannot be watched. Creates the triggers of any other, if they are missing or outdated. */
   async prepare(where: string, { collection }: Source): Promise<Shape> {
     const shape = await this.look(collection);
     if (shape === undefined) throw await missingTable(where, this.sql.driver, parseName(where, collection));
@@ -92,8 +95,8 @@ export class SqlSources {
   }
 
   /**
-   * `changed`: it has to be looked at again, since its triggers or its columns are not what they were. `dropped`: nobody has asked
-   * for triggers, or somebody has had them taken away.
+   * `changed`: the table must be reconciled, since its triggers or columns are not what they were. `dropped`: triggers
+   * were never requested, or were dropped on request.
    */
   async standing(shape: Shape, on: Queryable = this.sql.driver): Promise<'prepared' | 'changed' | 'dropped'> {
     const { sources } = namesOf(this.sql);
@@ -108,7 +111,7 @@ export class SqlSources {
     return isSame && isCaptured(this.sql.names, shape) ? 'prepared' : 'changed';
   }
 
-  /** What has to be run by hand, where the store must not do it. */
+  /** The statements to run by hand if the store must not create triggers. */
   script(shape: Shape): string {
     return captureStatements(this.sql.names, shape)
       .map((statement) => `${statement.trim()};`)
@@ -116,8 +119,8 @@ export class SqlSources {
   }
 
   /**
-   * In one transaction, with nobody else who makes or drops triggers beside it. A table that somebody has written to is waited for only so
-   * long, since who comes after waits as well; then it is tried again.
+   * Runs `work` in one transaction, while no other instance creates or drops triggers. It waits only briefly for a
+   * table that is in use, since later statements on it wait as well; then it tries again.
    */
   async alone<T>(where: string, work: (transaction: Queryable) => Promise<T>): Promise<T> {
     const { driver, names, clock } = this.sql;
@@ -139,8 +142,8 @@ export class SqlSources {
   }
 
   /**
-   * A crash leaves either no triggers, or triggers and the wish to look at everything. While it holds the table nobody writes, so
-   * what is committed later is noted, and what was before is looked at.
+   * After a crash there are either no triggers, or triggers together with a request for reconciliation. The transaction
+   * locks the table against writes: what commits later is recorded, and what committed before is reconciled.
    */
   async #capture(where: string, collection: string): Promise<void> {
     await this.alone(where, async (transaction) => {
@@ -148,7 +151,7 @@ export class SqlSources {
       if (shape === undefined || (await this.standing(shape, transaction)) === 'prepared') return;
       const isMade = isCaptured(this.sql.names, shape);
       if (!isMade) await this.#makeTriggers(where, shape, transaction);
-      // Triggers that were just made are part of what is remembered.
+      // The new triggers are part of the fingerprint.
       await this.#remember(
         isMade ? shape : ((await this.look(collection, transaction)) ?? shape),
         transaction,
@@ -161,7 +164,7 @@ export class SqlSources {
     if (!this.#create) throw this.#byHand(where, shape);
     try {
       for (const statement of captureStatements(this.sql.names, shape)) await transaction.query(statement);
-      // Of an earlier form of the table.
+      // Functions for an earlier form of the table.
       await dropUnusedFunctions(transaction, this.sql.names, shape);
     } catch (error) {
       if (sqlState(error) === NO_RIGHT) throw this.#byHand(where, shape, error);
@@ -178,7 +181,7 @@ export class SqlSources {
     );
   }
 
-  /** Of a table that an older version prepared: what comes from here on is noticed. */
+  /** For a table that an older version prepared: changes to it are noticed from now on. */
   async #adopt({ name, fingerprint }: Shape): Promise<void> {
     const { driver } = this.sql;
     const { sources } = namesOf(this.sql);

@@ -1,4 +1,7 @@
-/** How statements on watched tables are run: for a limited time, in turn, on the table as it is. */
+/**
+ * How statements on watched tables run: with a time limit, one at a time per task, and on the current shape of the
+ * table.
+ */
 import type { Source } from '../../store/reactive.js';
 import { LOCK_MS } from '../connection/around-locks.js';
 import type { Sql } from '../connection/connection.js';
@@ -7,12 +10,13 @@ import { sqlState } from '../connection/errors.js';
 import type { Shape } from '../tables/shape.js';
 import type { SqlSources } from './sources.js';
 
-/** The statement itself is wrong by now: a table or a column is gone, or of another type. */
+/** The statement is out of date: a table or a column is gone, or has another type. */
 const isOutdated = (error: unknown): boolean => /^42/u.test(sqlState(error) ?? '');
 
 /**
- * In a transaction of its own, that no other planner's statement on the task runs beside: a slow one could write an older
- * snapshot over a newer one. The lock is taken before the statement, which then sees all that was done under it.
+ * Runs `work` in a transaction of its own, while no other planner runs a statement on the task: a slow one could
+ * overwrite a newer snapshot with an older one. The lock is taken before the statement, which therefore sees everything
+ * that was done under it.
  */
 export function inTurn<T>(
   { driver, names }: Sql,
@@ -30,7 +34,10 @@ export function inTurn<T>(
   });
 }
 
-/** With the table as it is known; looks at it again where the server says that it is another by now. */
+/**
+ * Runs `work` with the known shape of the table. If the server says that the shape is out of date, reads it again and
+ * retries once.
+ */
 export async function withShape<T>(
   sources: SqlSources,
   source: Source,

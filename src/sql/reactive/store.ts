@@ -41,7 +41,7 @@ function check(where: string, of: TaskPlan): TaskPlan {
   return of;
 }
 
-/** Refuses a definition that the server does not understand. No row is looked at, but each value is read once. */
+/** Rejects a definition that the server does not understand. Reads no row, but evaluates each value once. */
 async function ask(sources: SqlSources, of: TaskPlan, shape: Shape): Promise<void> {
   const { text, args } = planStatement(sources.sql, shape, of, [], false);
   const values = args.expressions.map((expression) => `(${expression}::text)`).join(', ');
@@ -74,7 +74,7 @@ export function reactiveStore(sources: SqlSources): ReactiveStore<Queryable> {
       run('prepare tasks', async () => {
         for (const one of plans) {
           const where = whereOf(one);
-          // Again: a store that was given as a URL was not there when the task was defined.
+          // Checked again: if the store was given as a URL, it did not exist when the task was defined.
           check(where, one);
           await ask(sources, one, await sources.prepare(where, one.source));
         }
@@ -100,7 +100,7 @@ function taskStore(
   plans: () => ReadonlyMap<string, TaskPlan>,
 ): TaskStore<Queryable> {
   const fetcher = new SqlFetcher(sources);
-  /** Tables by task, as far as they were met here. */
+  /** Tables by task, as far as they are known here. */
   const shapes = new Map<string, Shape>();
   const shapeOf: ShapeOf = (task) => shapes.get(task);
   const learn = async (
@@ -154,7 +154,7 @@ function taskStore(
     pauses: () => insight.pauses(sources.sql),
     pause: async (task, until) => {
       const { driver, names } = sources.sql;
-      // A throttle neither ends a pause that somebody asked for, nor shortens another throttle.
+      // A throttle neither ends a pause that a user requested, nor shortens another throttle.
       const longest = `case when p.until is null or excluded.until is null then null else greatest(p.until, excluded.until) end`;
       await run('pause', () =>
         driver.query(

@@ -6,7 +6,7 @@ import { migrationsFrom } from './migrate.js';
 import { namesIn, quoted } from './names.js';
 import { rows } from '../connection/rows.js';
 
-/** Everything that a schema consists of, as the server would spell it, without the schema's own name. */
+/** All columns, indexes and constraints of a schema as the server spells them, without the name of the schema. */
 const DESCRIBE = `
   with tables as (
     select c.oid, c.relname from pg_class c join pg_namespace s on s.oid = c.relnamespace
@@ -26,10 +26,13 @@ const DESCRIBE = `
 const describe = async (on: Queryable, schema: string): Promise<ReadonlyMap<string, string>> =>
   new Map(await rows<[string, string]>(on, DESCRIBE, [schema]));
 
-/** Thrown to undo what was only made to be looked at. */
+/** Thrown to roll back a schema that was made only to be described. */
 class Undo extends Error {}
 
-/** What the migrations make, made and undone again: so there is no second list that could differ from them. */
+/**
+ * What the migrations make. They run in a schema that is rolled back, so there is no second list that could differ from
+ * them.
+ */
 async function intended({ driver }: Sql): Promise<ReadonlyMap<string, string>> {
   const names = namesIn(`tidemill_check_${randomBytes(6).toString('hex')}`);
   let made: ReadonlyMap<string, string> = new Map();
@@ -45,16 +48,16 @@ async function intended({ driver }: Sql): Promise<ReadonlyMap<string, string>> {
   return made;
 }
 
-/** One part of the schema that is not as the migrations made it. */
+/** A part of the schema that is not as the migrations made it. */
 export interface Drift {
   /** Such as `index jobs_due` or `column jobs.data`. */
   readonly what: string;
   readonly wanted: string;
-  /** Absent: it is missing. */
+  /** Absent if it is missing. */
   readonly found?: string;
 }
 
-/** What is missing or different in the schema; what is there besides is nobody's business. */
+/** What is missing or different in the schema. Anything additional is ignored. */
 export async function schemaDrift(sql: Sql): Promise<readonly Drift[]> {
   return run('compare the schema', async () => {
     const there = await describe(sql.driver, sql.names.schema);
@@ -67,7 +70,7 @@ export async function schemaDrift(sql: Sql): Promise<readonly Drift[]> {
   });
 }
 
-/** The index of a constraint is there when the constraint is. */
+/** The index of a constraint comes with the constraint, so it is not reported by itself. */
 const comesWithAnother = ({ what }: Drift, drift: readonly Drift[]): boolean =>
   what.startsWith('index ') &&
   drift.some(
@@ -77,13 +80,15 @@ const comesWithAnother = ({ what }: Drift, drift: readonly Drift[]): boolean =>
 export const driftText = ({ what, wanted, found }: Drift): string =>
   found === undefined ? `${what} is missing: ${wanted}` : `${what} is ${found}, not ${wanted}`;
 
-/** Something else has the name of an index or a constraint, which a newer version may have made. */
+/**
+ * True if another index or constraint has the name, possibly one that a newer version made: fixing it drops that one.
+ */
 export const mendsByDropping = ({ what, found }: Drift): boolean =>
   found !== undefined && !what.startsWith('column ');
 
 const NOT_NULL = / not null$/u;
 
-/** The statements that make it as it should be. */
+/** The statements that fix it. */
 export function mending({ what, wanted, found }: Drift, schema: string): string {
   const [kind = '', name = ''] = what.split(/ (.*)/u);
   const within = (part: string): string => `${quoted(schema)}.${quoted(part)}`;

@@ -1,4 +1,4 @@
-/** What `mill.doctor()` asks of a PostgreSQL. */
+/** What `mill.doctor()` checks on PostgreSQL. */
 import { shellArgument } from '../../core/text/shell.js';
 import {
   check,
@@ -18,13 +18,13 @@ import { quoted } from './names.js';
 import { rows } from '../connection/rows.js';
 
 const OLDEST_VERSION = [14, 0] as const;
-/** A transaction that is open for longer keeps dead rows from being cleaned up, of which a queue makes many. */
+/** A transaction that stays open for longer keeps dead rows from being vacuumed, and a queue makes many of them. */
 const LONG_MS = 60_000;
 const CROWDED_SHARE = 0.8;
 
 export interface Inspected {
   readonly sql: Sql;
-  /** A server that others use as well, unlike one inside this process. */
+  /** True for a server that others may use as well, false for one inside this process. */
   readonly shared: boolean;
   readonly leftovers: () => Promise<readonly string[]>;
   readonly longMs?: number;
@@ -33,7 +33,7 @@ export interface Inspected {
 export async function inspect(what: Inspected): Promise<readonly Finding[]> {
   const { sql, shared, leftovers, longMs = LONG_MS } = what;
   const schema = await check('schema', () => judgeSchema(sql));
-  // Why it cannot be read, the check above says.
+  // If the version cannot be read, the check above says why.
   const usable = (await versionOf(sql.driver, sql.names).catch(() => 0)) === NEWEST;
   return [
     ...(await check('version', async () => {
@@ -111,7 +111,7 @@ interface OpenTransaction {
   readonly seconds: number;
 }
 
-/** $1 milliseconds. Others' sessions tell their times only to roles that may read them. */
+/** $1 milliseconds. The server shows the times of other roles' sessions only to privileged roles. */
 const LONG_TRANSACTIONS = `
   select json_build_object('pid', pid, 'who', coalesce(nullif(application_name, ''), 'a session without a name'),
     'state', state, 'seconds', round(extract(epoch from clock_timestamp() - xact_start)))::text as json

@@ -5,15 +5,15 @@ import type { Migration } from './migrations/migration.js';
 import { quoted, type Names } from './names.js';
 import { rows } from '../connection/rows.js';
 
-/** The version of the schema that this code works on. */
+/** The version of the schema that this code needs. */
 export const NEWEST: number = migrations.length;
 
-/** Asked of the catalogue's tables: to_regclass may remember that there was nothing before the lock was waited for. */
+/** Reads the catalog tables: `to_regclass` may still say what was true before the wait for the lock. */
 const THERE = `select to_json(exists(
     select from pg_class c join pg_namespace n on n.oid = c.relnamespace
     where n.nspname = $1::text and c.relname = 'migrations'))::text as json`;
 
-/** The version of the schema as it is; 0 where there is none. */
+/** The current version of the schema; 0 if there is none. */
 export async function versionOf(on: Queryable, names: Names): Promise<number> {
   const [there] = await rows<boolean>(on, THERE, [names.schema]);
   if (there !== true) return 0;
@@ -24,7 +24,10 @@ export async function versionOf(on: Queryable, names: Names): Promise<number> {
   return version ?? 0;
 }
 
-/** The oldest version whose programs may use the schema, as far as steps that this program does not know say so. */
+/**
+ * The oldest version of the schema whose code may use it, according to the steps that this code does not know; 0 if
+ * there are none.
+ */
 export async function compatibleSince(on: Queryable, names: Names): Promise<number> {
   const [since] = await rows<number>(
     on,
@@ -35,7 +38,9 @@ export async function compatibleSince(on: Queryable, names: Names): Promise<numb
   return since ?? 0;
 }
 
-/** Brings the schema up to date, whoever else tries the same at the same moment. Costs one look where it is. */
+/**
+ * Brings the schema up to date, even if several instances try at once. If it already is, this only reads its version.
+ */
 export async function migrate(driver: Driver, names: Names): Promise<void> {
   const seen = await versionOf(driver, names);
   await refuseNewer(driver, seen, names);
@@ -51,7 +56,10 @@ export async function migrate(driver: Driver, names: Names): Promise<void> {
   }, 'unhurried');
 }
 
-/** For those who do not let a program change their schema: says what is missing, and how to get it. */
+/**
+ * For users who do not let the application change the schema: throws an error that says what is missing and how to add
+ * it.
+ */
 export async function checkMigrated(on: Queryable, names: Names): Promise<void> {
   const version = await versionOf(on, names);
   await refuseNewer(on, version, names);
@@ -62,7 +70,7 @@ export async function checkMigrated(on: Queryable, names: Names): Promise<void> 
   );
 }
 
-/** A newer schema is taken where it says that programs of this version work on it. */
+/** Accepts a newer schema if it says that code of this version works with it. */
 async function refuseNewer(on: Queryable, version: number, names: Names): Promise<void> {
   if (version <= NEWEST) return;
   const since = await compatibleSince(on, names);
@@ -74,7 +82,8 @@ async function refuseNewer(on: Queryable, version: number, names: Names): Promis
 }
 
 async function statementsFrom(on: Queryable, version: number, names: Names): Promise<readonly string[]> {
-  // Asked for, since creating one that is there needs a right that the role may not have.
+  // Checked first, since `create schema if not exists` needs a privilege that the role may lack even if the schema
+  // exists.
   const [there] = await rows<boolean>(
     on,
     `select to_json(exists(select from pg_namespace where nspname = $1::text))::text as json`,
@@ -86,14 +95,14 @@ async function statementsFrom(on: Queryable, version: number, names: Names): Pro
   ];
 }
 
-/** All of it is the code's own words. The first steps were made before there was a place to say what they work beside. */
+/** Interpolates only constants of this code. The first steps were released before `compatible_since` existed. */
 function noted({ version, name, compatibleSince: since }: Migration, { migrations: table }: Names): string {
   return since === undefined
     ? `insert into ${table} (version, name) values (${String(version)}, '${name}')`
     : `insert into ${table} (version, name, compatible_since) values (${String(version)}, '${name}', ${String(since)})`;
 }
 
-/** The statements that lead from a version to the newest. */
+/** The statements that lead from a version to the newest one. */
 export function migrationsFrom(version: number, names: Names): readonly string[] {
   const table = `create table ${names.migrations} (
     version integer primary key,

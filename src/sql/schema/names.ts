@@ -21,7 +21,7 @@ export interface Names {
   readonly metricShares: string;
   readonly metricMinutes: string;
   readonly channel: string;
-  /** The quoted name of any other table. */
+  /** Quotes the name of any other table. */
   readonly table: (name: string) => string;
 }
 
@@ -38,7 +38,7 @@ export function namesIn(schema: string): Names {
     metricCounts: table('metric_counts'),
     metricShares: table('metric_shares'),
     metricMinutes: table('metric_minutes'),
-    // A channel's name has the length limit of an identifier, which a prefix would break.
+    // Hashed, since a channel name is limited to the length of an identifier, and a prefix could exceed it.
     channel: `tidemill_${createHash('sha256').update(schema).digest('hex').slice(0, 24)}`,
     table,
   };

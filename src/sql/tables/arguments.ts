@@ -1,11 +1,11 @@
 import type { Queryable } from '../connection/driver.js';
 
-/** Gathers the values of a statement that runs under fixed settings. Each is a text, and cast where it is used. */
+/** Collects the values of a statement that runs under fixed settings. Each is a text, cast where it is used. */
 export class Arguments {
   readonly texts: (string | null)[] = [];
   readonly expressions: string[] = [];
 
-  /** An expression: the value, as this type. */
+  /** Adds a value, and returns the SQL expression for it, cast to `type`. */
   add(value: string | null, type: string): string {
     this.texts.push(value);
     const expression = `($1[${String(this.texts.length)}]::${type})`;
@@ -18,7 +18,7 @@ export class Arguments {
   }
 }
 
-/** Runs a statement that answers JSON texts under fixed settings; its own `$1` is the list of arguments. */
+/** Runs a statement that returns JSON texts under fixed settings. Its own `$1` is the list of arguments. */
 export async function pinnedTexts(
   on: Queryable,
   name: string,

@@ -1,4 +1,4 @@
-/** A comparison with a column: by the column's own type, and its own collation. */
+/** Comparisons with a column, by the type and the collation of the column. */
 import { OptionError } from '../../core/errors.js';
 import { show } from '../../core/options.js';
 import type { Arguments } from './arguments.js';
@@ -22,7 +22,7 @@ export const SQL_OPERATOR: Readonly<Record<string, string>> = {
 
 const NUMERIC = /^[+-]?\d+(?:\.\d+)?$/u;
 
-/** The value as the column's type, or as one that compares with it exactly; undefined where the two do not go together. */
+/** The value as the column's type, or as one that compares with it exactly. Undefined if they cannot be compared. */
 function operandOf({ column }: Field, value: unknown, args: Arguments): string | undefined {
   const { type, isArray } = column;
   const text = textOfValue(value);
@@ -30,7 +30,7 @@ function operandOf({ column }: Field, value: unknown, args: Arguments): string |
   if (NUMBERS.has(type) || FLOATS.has(type)) {
     const isNumber = typeof value === 'number' || typeof value === 'bigint';
     if (!isNumber && !(typeof value === 'string' && NUMERIC.test(value))) return undefined;
-    // A fraction is no integer, and no reason to fail.
+    // Integers are compared as numeric, so that a fraction does not raise an error.
     return args.add(text, FLOATS.has(type) ? typeOf(column) : 'numeric');
   }
   if (type === 'bool') return typeof value === 'boolean' ? args.add(text, 'boolean') : undefined;
@@ -49,7 +49,7 @@ export function columnCondition(
   args: Arguments,
 ): string {
   const { sql, column, name } = field;
-  // A column is always there; what is meant is whether it says anything.
+  // A column always exists, so `$exists` asks whether it is set.
   if (operator === '$exists') return operand === true ? `(${sql} is not null)` : `(${sql} is null)`;
   if (operand === null) {
     if (operator === '$eq' || operator === '$gte' || operator === '$lte') return `(${sql} is null)`;

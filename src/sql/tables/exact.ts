@@ -1,15 +1,18 @@
-/** Strings, so that digits inside them are left alone, and numbers. Every quote begins a string, whether or not it has an end. */
+/**
+ * Matches strings, so that digits inside them are left alone, and numbers. Every quote begins a string, even if it does
+ * not end.
+ */
 const TOKENS = /"(?:[^"\\]|\\.)*"?|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/gu;
-/** Fewer digits than this always fit. */
+/** A number with at most this many significant digits always fits. */
 const SAFE_DIGITS = 15;
 const MAY_BE_LONG = /\d[\d.]{15}/u;
 
-/** Those that say something, without sign, point, exponent and the zeros at both ends. */
+/** The significant digits: without sign, point, exponent, and zeros at both ends. */
 function digitsOf(token: string): string {
   const digits = token.replace(/[eE].*$/u, '').replaceAll(/[-.]/gu, '');
   let [start, end] = [0, digits.length];
   while (start < end && digits[start] === '0') start += 1;
-  // Not by an expression: it would look at every run of zeros from each of its places.
+  // Not with a regular expression, which would scan every run of zeros from each of its positions.
   while (end > start && digits[end - 1] === '0') end -= 1;
   return digits.slice(start, end);
 }
@@ -21,7 +24,7 @@ function fits(token: string): boolean {
   return digits.length <= SAFE_DIGITS || digits === digitsOf(String(number));
 }
 
-/** JSON in which numbers that a JavaScript number cannot hold come as their text. */
+/** Parses JSON, and returns numbers that a JavaScript number cannot hold as texts. */
 export function parseExact(json: string): unknown {
   if (!MAY_BE_LONG.test(json)) return JSON.parse(json);
   return JSON.parse(

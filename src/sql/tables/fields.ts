@@ -1,17 +1,17 @@
-/** What a filter and a projection call the parts of a row. */
+/** The names that filters and projections use for the parts of a row. */
 import { OptionError } from '../../core/errors.js';
 import { show, suggestion } from '../../core/options.js';
 import { quoted } from '../schema/names.js';
 import { SQL_INSTEAD } from '../reactive/plan/filter.js';
 import type { Column, Shape } from './shape.js';
 
-/** A place in a row: a column, or a path into one of JSON. */
+/** A place in a row: a column, or a path into a JSON column. */
 export interface Field {
   readonly column: Column;
   readonly path: readonly string[];
   /** As the user wrote it. */
   readonly name: string;
-  /** An expression: the column. */
+  /** The column as a SQL expression. */
   readonly sql: string;
 }
 
@@ -23,7 +23,10 @@ export interface Comparison {
 export const isJson = ({ type, typeSchema }: Column): boolean =>
   typeSchema === 'pg_catalog' && (type === 'json' || type === 'jsonb');
 
-/** A column by its name, dots included, or the longest beginning that is one. `_id` is the primary key. */
+/**
+ * Finds a column by its full name, which may contain dots, or else by the longest prefix of the path that is one. `_id`
+ * is a primary key of one column.
+ */
 export function fieldOf(where: string, shape: Shape, name: string): Field {
   const parts = name.split('.');
   for (let length = parts.length; length > 0; length -= 1) {

@@ -1,14 +1,17 @@
-/** Conditions that the user writes in SQL: the tag that makes them, and how they become part of a statement. */
+/** Conditions that users write in SQL: the tag that makes them, and how they become part of a statement. */
 import { OptionError } from '../../core/errors.js';
 import { show } from '../../core/options.js';
 import { isSqlFragment, SqlFragment } from '../../core/text/sql-fragment.js';
 import { refusesText, timeText } from '../connection/values.js';
 import type { Arguments } from './arguments.js';
 
-/** What may stand in `${…}`: a parameter, or another fragment, which is put in parentheses. */
+/** What may be interpolated: a value, which becomes a parameter, or another fragment, which is put in parentheses. */
 export type SqlValue = string | number | bigint | boolean | Date | null | SqlFragment;
 
-/** What is no parameter and no bracket, however it looks: texts, names, comments; then what matters here. */
+/**
+ * First what can contain neither a parameter nor a bracket: texts, names and comments. Then the tokens that matter
+ * here.
+ */
 const TOKENS =
   /(?<skip>[eE]'(?:[^'\\]|\\[\s\S]|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|\/\*[\s\S]*?\*\/|(?<tag>\$(?:[A-Za-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$)[\s\S]*?\k<tag>|[A-Za-z_\u0080-\uffff][\w$\u0080-\uffff]*)|\$(?<number>\d+)|(?<bracket>[()])|(?<end>;)|(?<open>['"]|\/\*|\$)/gu;
 
@@ -23,7 +26,7 @@ const TYPES: readonly (readonly [(value: unknown) => boolean, string])[] = [
 
 const typeOfValue = (value: unknown): string | undefined => TYPES.find(([is]) => is(value))?.[1];
 
-/** A value that was checked, as the text of a parameter. */
+/** A checked value as the text of a parameter. */
 export function textOfValue(value: unknown): string | null {
   if (value === null) return null;
   return value instanceof Date ? timeText(value) : (value as string | number).toString();
@@ -35,7 +38,7 @@ interface Part {
   readonly parameter?: number;
 }
 
-/** Text and parameters in turn, as the server would read them. */
+/** The text and its parameters in turn, as the server reads them. */
 function partsOf(text: string): readonly Part[] {
   const parts: Part[] = [];
   let at = 0;
@@ -48,7 +51,7 @@ function partsOf(text: string): readonly Part[] {
   return [...parts, { text: text.slice(at) }];
 }
 
-/** Parameters of one statement, or of another fragment, under the names that they have there. */
+/** The text of a fragment, its parameters renamed as in the statement or fragment that it becomes part of. */
 const renamed = (fragment: SqlFragment, nameOf: (parameter: number) => string): string =>
   partsOf(fragment.text)
     .map(({ text, parameter }) => (parameter === undefined ? text : nameOf(parameter)))
@@ -57,11 +60,11 @@ const renamed = (fragment: SqlFragment, nameOf: (parameter: number) => string): 
 const refusal = (why: string, text: string): OptionError =>
   new OptionError(`sql\`…\`: ${why}; got ${show(text)}.`);
 
-/** A template, put together. */
+/** A template that is being put together. */
 class Composition {
   text = '';
   readonly values: unknown[] = [];
-  /** What each `${…}` begins with, by its place in the text. */
+  /** What each `${…}` begins with, by its position in the text. */
   readonly places = new Map<number, string>();
 
   add(value: SqlValue): void {
@@ -69,7 +72,7 @@ class Composition {
     const name = (parameter: number): string => `$${String(before + parameter)}`;
     this.places.set(this.text.length, isSqlFragment(value) ? '(' : name(1));
     if (isSqlFragment(value)) {
-      // The end of the line ends a comment that the fragment may end with.
+      // The line break ends a comment that the fragment may end with.
       this.text += `(${renamed(value, name)}\n)`;
       this.values.push(...value.values);
     } else {
@@ -88,7 +91,7 @@ function checkValue(number: number, value: unknown): void {
   throw new OptionError(`sql\`…\`: value ${String(number)} ${why}.`);
 }
 
-/** Refuses what cannot be run as one condition, and values that stand where no value can. */
+/** Rejects text that cannot run as one condition, and values in places where no value can stand. */
 function checkText({ text, values, places }: Composition): void {
   let depth = 0;
   let parameters = 0;
@@ -110,11 +113,11 @@ function checkText({ text, values, places }: Composition): void {
 }
 
 /**
- * A condition in SQL, for `filter`, `sourceDocFilter` and `condition`: sql`total > ${100} and not archived`. Each value is
- * sent as a parameter. Backslashes reach the server as written.
+ * A condition in SQL, for `filter`, `sourceDocFilter` and `condition`: sql`total > ${100} and not archived`. Each value
+ * is sent as a parameter. Backslashes reach the server as written.
  */
 export function sql(strings: TemplateStringsArray, ...values: readonly SqlValue[]): SqlFragment {
-  // No JSON is a list with a property of its own.
+  // Parsed JSON is never an array with a property of its own, so it cannot pass for a template.
   const raw: unknown = Array.isArray(strings) && Object.hasOwn(strings, 'raw') ? strings.raw : undefined;
   if (!Array.isArray(raw))
     throw new OptionError(
@@ -133,7 +136,7 @@ export function sql(strings: TemplateStringsArray, ...values: readonly SqlValue[
   return new SqlFragment(text, composition.values);
 }
 
-/** The condition, its parameters under the numbers that they have in the whole statement. */
+/** The condition, its parameters numbered as in the whole statement. */
 export function fragmentSql(fragment: SqlFragment, args: Arguments): string {
   const values = fragment.values.map((value) => args.add(textOfValue(value), typeOfValue(value) ?? 'text'));
   return renamed(fragment, (parameter) => values[parameter - 1] as string);

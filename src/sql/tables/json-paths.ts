@@ -1,9 +1,9 @@
-/** A comparison with a value inside a column of JSON, as MongoDB has it: by type, and looking into arrays. */
+/** Comparisons with a value inside a JSON column, as in MongoDB: by type, and looking into arrays. */
 import type { Arguments } from './arguments.js';
 import { SQL_OPERATOR } from './columns.js';
 import type { Comparison, Field } from './fields.js';
 
-/** Keys in quotes: nothing in them means anything to the path. Lax, which goes through arrays on its way. */
+/** Quoted keys, so that nothing in them has a meaning in the path. Lax mode goes through arrays on the path. */
 const pathOf = (path: readonly string[]): string =>
   ['lax $', ...path.map((key) => `.${JSON.stringify(key)}`)].join('');
 
@@ -27,12 +27,12 @@ export function jsonCondition(
   if (operator === '$exists') return operand === true ? exists('', `'{}'`) : `(not ${exists('', `'{}'`)})`;
   if (operand === null) {
     if (operator !== '$eq' && operator !== '$gte' && operator !== '$lte') return 'false';
-    // Missing counts as null.
+    // A missing value counts as null.
     return `(${exists(' ? (@ == null)', `'{}'`)} or not ${exists('', `'{}'`)})`;
   }
   if (isContainer(operand)) {
     if (operator !== '$eq') return 'false';
-    // The value itself, or an item of it.
+    // The value itself, or an element of it.
     const [whole, item] = ['', '[*]'].map((end) => args.add(`${pathOf(path)}${end}`, 'jsonpath')) as [
       string,
       string,

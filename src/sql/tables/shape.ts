@@ -1,4 +1,4 @@
-/** What a table looks like: found by name, and read from the catalog. */
+/** The shape of a table: found by name, and read from the catalog. */
 import { createHash } from 'node:crypto';
 import { OptionError } from '../../core/errors.js';
 import { show, suggestion } from '../../core/options.js';
@@ -8,20 +8,19 @@ import { rows } from '../connection/rows.js';
 
 export interface Column {
   readonly name: string;
-  /** The type that a domain stands for. */
+  /** The type behind a domain; an array has a type of its own, such as `_int4`. */
   readonly type: string;
   readonly typeSchema: string;
-  /** Of its elements, where it is an array. */
   readonly isArray: boolean;
   readonly isEnum: boolean;
-  /** The declared type, for telling whether it has changed. */
+  /** The declared type, to tell whether it has changed. */
   readonly declared: string;
 }
 
 export interface Shape {
   readonly schema: string;
   readonly table: string;
-  /** `schema.table`, as `collection` takes it, whatever the search path is. */
+  /** `schema.table`, as `collection` accepts it, whatever the search path is. */
   readonly name: string;
   /** As in pg_class. */
   readonly kind: string;
@@ -29,13 +28,16 @@ export interface Shape {
   readonly isChild: boolean;
   readonly hasChildren: boolean;
   readonly columns: readonly Column[];
-  /** Of the primary key, in its order. */
+  /** The columns of the primary key, in its order. */
   readonly key: readonly Column[];
-  /** Triggers of its own that call a function of Tidemill's schema: name, function, whether it fires, on every partition too. */
+  /**
+   * Its own triggers that call a function of Tidemill's schema: the name, the function, and whether it is enabled on
+   * the table and all its partitions.
+   */
   readonly triggers: readonly (readonly [string, string, boolean])[];
-  /** Policies may hide rows from the store's role. */
+  /** True if policies hide rows from the store's role. */
   readonly hidesRows: boolean;
-  /** Differs once rows may have come, gone or changed without a trigger. */
+  /** Changes once rows may have been added, removed or changed without a trigger. */
   readonly fingerprint: string;
 }
 
@@ -45,7 +47,7 @@ const plain = (part: string): string =>
   part.startsWith('"') ? part.slice(1, -1).replaceAll('""', '"') : part;
 const shown = (part: string): string => (PART.test(part) && !part.startsWith('"') ? part : quoted(part));
 
-/** `table`, or `schema.table`; a part with a dot in it is written in double quotes. */
+/** Parses `table` or `schema.table`; a part that contains a dot is written in double quotes. */
 export function parseName(
   where: string,
   collection: string,
@@ -74,10 +76,12 @@ const baseType = `(
   join pg_catalog.pg_namespace dn on dn.oid = d.typnamespace)`;
 
 /**
- * A digest of what the catalog says of a table, with the transactions that said so: these differ also where triggers
- * were off for a moment, a partition was detached and attached again, or a column was rewritten as the same type. Of
- * partitions the file counts as well, since a partition that is truncated by itself calls nothing. Plain tables note
- * their own truncation, so that rewriting one (VACUUM FULL) is no reason to look at all of it.
+ * A digest of the catalog entries of a table, with the transactions that wrote them. So it also changes if triggers
+ * were disabled for a moment, a partition was detached and attached again, or a column was rewritten with the same
+ * type.
+ *
+ * For partitions it includes the file as well, since truncating a single partition fires no trigger. Plain tables
+ * record their own truncation, so rewriting one (VACUUM FULL) causes no reconciliation.
  */
 const FINGERPRINT = `(
   select md5(string_agg(f.part, ' ' order by f.part)) from (
@@ -106,7 +110,7 @@ const FINGERPRINT = `(
     select 'trigger ' || g.oid || ' ' || g.xmin from ours g
   ) f)`;
 
-/** $1 table · $2 schema, or null for the search path · $3 the schema of Tidemill */
+/** $1 table · $2 schema, or null for the search path · $3 Tidemill's schema */
 const SHAPE = `
   with c as materialized (
     select c.oid, c.relname, c.relkind, c.relpersistence, n.nspname
@@ -145,7 +149,7 @@ const SHAPE = `
 
 type Row = Omit<Shape, 'name' | 'key'> & { readonly key: readonly string[] };
 
-/** Undefined: there is no such table. */
+/** Returns undefined if there is no such table. */
 export async function readShape(
   on: Queryable,
   tidemill: string,
@@ -167,7 +171,7 @@ const KINDS: Readonly<Record<string, string>> = {
   I: 'an index',
 };
 
-/** Refuses what cannot be watched. */
+/** Rejects tables that cannot be watched. */
 export function checkShape(where: string, shape: Shape): void {
   const name = show(shape.name);
   const kind = KINDS[shape.kind];
@@ -224,21 +228,26 @@ export const typeOf = ({ type, typeSchema }: Column): string => `${quoted(typeSc
 const digest = (value: unknown): string =>
   createHash('sha256').update(JSON.stringify(value)).digest('hex').slice(0, 16);
 
-/** Where it changes, snapshots and filters may mean something else. */
+/** If it changes, snapshots and filters may mean something else. */
 export const signatureOf = ({ columns, key, kind }: Shape): string =>
   digest([columns.map(({ name, declared }) => [name, declared]), key.map(({ name }) => name), kind]);
 
-/** True where the table may have been written to without a note of it. An older version says nothing of that. */
+/**
+ * True if the table may have been written to without being recorded. Older versions kept no fingerprint, so nothing is
+ * known of their tables.
+ */
 export const isUnseen = (kept: string | null, { fingerprint: now }: Shape): boolean =>
   kept !== null && kept !== now;
 
-/** Writes to a partition, or to a child, do not call what stands on the whole: only triggers for each row see all. */
+/**
+ * Writes to a partition or a child do not fire the statement triggers of the parent: only row triggers see all of them.
+ */
 export const isRowLevel = ({ kind, isChild }: Shape): boolean => kind === 'p' || isChild;
 
-/** Counts the changes of the triggers below. */
+/** Raise it when the triggers of reactive/feed/capture.ts change. */
 const CAPTURE_VERSION = 1;
 
-/** Identifies how the changes of a table are captured; triggers that were made otherwise are made anew. */
+/** Identifies how the changes of a table are captured. Triggers with another identity are recreated. */
 export const captureOf = (shape: Shape): string =>
   digest([
     CAPTURE_VERSION,

@@ -1,4 +1,7 @@
-/** Comparisons -> SQL, typed by the column. Every part is true or false, never unknown, so that `$not` is its opposite. */
+/**
+ * Translates comparisons into SQL, typed by the column. Every part is true or false, never unknown, so that `$not` is
+ * the exact opposite.
+ */
 import { OptionError } from '../../core/errors.js';
 import { show } from '../../core/options.js';
 import { isSqlFragment } from '../../core/text/sql-fragment.js';
@@ -10,7 +13,7 @@ import { fragmentSql } from './fragment.js';
 import { jsonCondition } from './json-paths.js';
 import type { Shape } from './shape.js';
 
-/** A condition in which columns stand behind the table's own name; undefined where every row matches. */
+/** A condition whose columns are qualified with the name of the table; undefined if every row matches. */
 export function conditionOf(
   where: string,
   shape: Shape,
@@ -46,7 +49,7 @@ function ofField(where: string, shape: Shape, name: string, value: unknown, args
   );
 }
 
-/** A key of several columns is compared as the object that handlers get. */
+/** A key of several columns is compared as the object that handlers receive. */
 function ofWholeKey(where: string, shape: Shape, value: unknown, args: Arguments): string {
   const names = shape.key.map(({ name }) => name);
   const values = isComparison(value) ? (value['$in'] ?? [value['$eq']]) : [value];
@@ -62,7 +65,7 @@ function ofWholeKey(where: string, shape: Shape, value: unknown, args: Arguments
 
 const OPPOSITE: Readonly<Record<string, string>> = { $ne: '$eq', $nin: '$in' };
 
-/** As MongoDB has it: `$ne` and `$nin` also take what is null or missing. */
+/** As in MongoDB, `$ne` and `$nin` also match null and missing values. */
 function compare(where: string, field: Field, { operator, operand }: Comparison, args: Arguments): string {
   if (operator === '$not')
     return `(not ${all(

@@ -5,7 +5,7 @@ import { CopyButton } from '../../ui/copy.js';
 import { Link } from '../../ui/link.js';
 import { Section } from '../../ui/page.js';
 
-/** The newest failure: its message at once, its stack below. */
+/** The newest failure: its message, and its stack below. */
 export function LastError({ detail }: { readonly detail: WorkDetail }): VNode {
   const { error, timeline, kind, name } = detail;
   if (error === undefined) return <></>;

@@ -6,7 +6,7 @@ import { Status, toneOf } from '../../ui/status.js';
 import { Span, Time } from '../../ui/time.js';
 import { Stack } from './last-error.js';
 
-/** The attempts that are kept, the newest first. */
+/** The attempts that are kept, newest first. */
 export function Timeline({ entries }: { readonly entries: readonly TimelineEntry[] }): VNode {
   return (
     <Section

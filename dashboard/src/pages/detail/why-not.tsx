@@ -4,7 +4,7 @@ import type { Why } from '../../../../src/dashboard/contract.js';
 import { Icon } from '../../ui/icon.js';
 import { Prose } from '../../ui/prose.js';
 
-/** The question that a list of states never answers. */
+/** Explains why the work waits, which its state alone does not tell. */
 export function WhyNot({ why }: { readonly why: readonly Why[] }): VNode {
   if (why.length === 0) return <></>;
   return (

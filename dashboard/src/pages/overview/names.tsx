@@ -124,13 +124,13 @@ function Row({ row, range, session, current }: RowProps): VNode {
   );
 }
 
-/** Who runs documents is not advertised: every instance with the handler does. */
+/** Instances do not advertise document schedules: every instance with the handler runs them. */
 function Runners({ row: { kind, instances } }: { readonly row: NameRow }): VNode {
   if (kind === 'documents') return <span class="muted">–</span>;
   return instances === 0 ? <span class="tone-bad">none</span> : <>{count(instances)}</>;
 }
 
-/** What there is now, by status; each figure leads to the list of it. */
+/** Counts by status; each count links to the list of that work. */
 function Counts({ row, order }: { readonly row: NameRow; readonly order: readonly string[] }): VNode {
   const shown = order.filter((status) => (row.counts[status] ?? 0) > 0);
   if (shown.length === 0) return <span class="muted">nothing</span>;

@@ -110,7 +110,7 @@ function Chosen({ range, name }: { readonly range: string; readonly name: string
   );
 }
 
-/** How soon an instance learns of new work. */
+/** How soon instances learn of new work. */
 const WAKE_UPS: Readonly<Record<string, string>> = {
   stream: 'Instances hear of new work at once.',
   direct: 'New work is heard of at once, within the process.',

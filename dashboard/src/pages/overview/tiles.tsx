@@ -4,7 +4,7 @@ import { count, duration } from '../../format.js';
 
 const LIVE_STATUSES = new Set(['processing', 'processing_dirty', 'running', 'locked']);
 
-/** The figures that somebody on call looks at first. */
+/** The figures that an engineer on call looks at first. */
 export function Tiles({ overview: { series, names, range } }: { readonly overview: Overview }): VNode {
   const done = sum(series.done);
   const failed = sum(series.failed);

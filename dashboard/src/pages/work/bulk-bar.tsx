@@ -4,7 +4,7 @@ import { ACTIONS } from '../../actions.js';
 import { count } from '../../format.js';
 import { Icon } from '../../ui/icon.js';
 
-/** What a bulk action is about: ticked rows, or all that the filter finds, on this page or not. */
+/** What a bulk action affects: the selected rows, or everything that matches the filter, on this page or not. */
 export type Scope = 'selected' | 'matching';
 
 interface BulkBarProps {
@@ -16,7 +16,7 @@ interface BulkBarProps {
   readonly begin: (action: Action) => void;
 }
 
-/** Always there, so that a first tick moves nothing. */
+/** Always visible, so that selecting the first row moves nothing. */
 export function BulkBar({ actions, scope, setScope, selected, clear, begin }: BulkBarProps): VNode {
   const idle = scope === 'selected' && selected === 0;
   return (

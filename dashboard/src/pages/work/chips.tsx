@@ -6,7 +6,7 @@ import { Icon } from '../../ui/icon.js';
 import type { FilterPartProps } from './filter-part.js';
 import { TIME_WORDS } from './time-filter.js';
 
-/** What narrows the list, each part with a way to take it off. */
+/** The parts of the filter, each with a button that removes it. */
 export function Chips({ filter, change }: FilterPartProps): VNode {
   const chips = chipsOf(filter);
   if (chips.length === 0) return <span class="muted">No filter: everything of this kind is listed.</span>;

@@ -53,7 +53,7 @@ export function FilterBar({ filter }: { readonly filter: Filter }): VNode {
   );
 }
 
-/** Names and statuses of one kind mean nothing to another. */
+/** Names and statuses of one kind do not apply to another. */
 function only(kind: WorkKind): Filter {
   return readFilter(new URLSearchParams({ kind }), [kind]);
 }
@@ -82,7 +82,7 @@ function StatusFilter({ filter, change }: FilterPartProps): VNode {
   );
 }
 
-/** Searches while it is typed, without an entry in the history for each letter. */
+/** Searches as the viewer types, without an entry in the history for each letter. */
 function ErrorFilter({ filter }: { readonly filter: Filter }): VNode {
   const [text, setText] = useState(filter.error);
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);

@@ -1,6 +1,6 @@
 import type { Filter } from '../../filter.js';
 
-/** What each part of the filter bar is given: the filter, and a way to another address. */
+/** The props of each part of the filter bar: the filter, and a function that goes to the address of a changed one. */
 export interface FilterPartProps {
   readonly filter: Filter;
   readonly change: (parts: Partial<Filter>) => void;

@@ -74,7 +74,7 @@ function Found({ list, filter, page, live, paged }: FoundProps): VNode {
   };
   return (
     <>
-      {/* Whatever the list has come to: what runs is watched to its end. */}
+      {/* Outside the table: the dialog stays until the action has ended, even if the list is empty by then. */}
       {request && <BulkDialog request={request} onClose={close} />}
       {page.items.length === 0 ? (
         <NothingFound filter={filter} paged={paged} partial={page.partial} />

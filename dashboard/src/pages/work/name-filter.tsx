@@ -4,7 +4,9 @@ import type { Overview, WorkKind } from '../../../../src/dashboard/contract.js';
 import { get } from '../../api.js';
 import type { FilterPartProps } from './filter-part.js';
 
-/** Adds a name to the filter. Names that nobody has counted yet can still be put into the address. */
+/**
+ * Adds a name to the filter. The list has only the names that the overview knows; others can be put into the address.
+ */
 export function NameFilter({ filter, change }: FilterPartProps): VNode {
   const names = useNames(filter.kind).filter((name) => !filter.names.includes(name));
   return (
@@ -33,7 +35,7 @@ function useNames(kind: WorkKind): readonly string[] {
   const [names, setNames] = useState<Overview['names']>([]);
   useEffect(() => {
     const end = new AbortController();
-    // Without the names the rest of the filter still works.
+    // If the names cannot be read, the rest of the filter still works.
     get<Overview>('overview?range=15m', end.signal).then(
       (overview) => setNames(overview.names),
       () => undefined,

@@ -6,7 +6,7 @@ import { many } from '../../format.js';
 import { Icon } from '../../ui/icon.js';
 import { Step } from '../../ui/step.js';
 
-/** Pages by cursor: a page number would mean another page with every row that comes or goes. */
+/** Pages by cursor: with page numbers, every new or removed row would shift the pages. */
 export function Pager({ filter, page }: { readonly filter: Filter; readonly page: WorkPage }): VNode {
   const to = (cursor: string): string => {
     const query = writeFilter(filter);

@@ -12,8 +12,8 @@ interface Ticked {
 }
 
 /**
- * Which rows are meant. Kept by id, so that a live update moves no tick to another row. Another list starts with
- * none: nobody acts on rows that they no longer see.
+ * The selected rows, by id, so that a live update does not move the selection to another row. Another list starts
+ * with an empty selection, so that viewers cannot act on rows they no longer see.
  */
 export function useSelection(list: string): Selection {
   const [ticked, setTicked] = useState<Ticked>({ list, ids: new Set() });

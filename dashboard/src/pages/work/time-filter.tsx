@@ -89,7 +89,7 @@ function Moment({ label, value, set }: MomentProps): VNode {
   );
 }
 
-/** The input speaks the viewer's own clock and knows no zone; the address always says which moment is meant. */
+/** The input uses the viewer's local time without a zone; the address always has the exact moment. */
 function toLocal(iso: string): string {
   const date = new Date(iso);
   if (Number.isNaN(date.getTime())) return '';

@@ -1,9 +1,9 @@
-/** Aggregation expressions: what `$expr` and computed fields of a projection may say in memory. */
+/** Aggregation expressions that the memory store supports, in `$expr` and in computed fields of a projection. */
 import { OptionError } from '../../../core/errors.js';
 import { show } from '../../../core/options.js';
 import { compareValues, isPlain, isTrue, type Plain } from './values.js';
 
-/** What an expression is evaluated for. */
+/** The input of an expression: a document, and the time for `$$NOW`. */
 export interface Scope {
   readonly document: Plain;
   readonly now: Date;
@@ -11,7 +11,7 @@ export interface Scope {
 
 export type Expression = (scope: Scope) => unknown;
 
-/** The value at a path of an expression: through an array, the values of those items that are objects. */
+/** Returns the value at a path. Through an array, these are the values of the items that are objects. */
 function valueAt(value: unknown, keys: readonly string[]): unknown {
   const [key, ...rest] = keys;
   if (key === undefined) return value;

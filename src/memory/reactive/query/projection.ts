@@ -5,7 +5,7 @@ import { isPlain, type Plain } from './values.js';
 
 export type Projection = (scope: Scope) => Plain;
 
-/** Which fields are kept; `true` keeps all that is there. */
+/** The fields to keep; `true` keeps the whole value. */
 interface Kept {
   readonly [field: string]: Kept | true;
 }
@@ -34,7 +34,7 @@ function pick(value: unknown, kept: Kept | true): unknown {
   return Object.fromEntries(entries);
 }
 
-/** What a projection says of one field: kept, left out, or computed. */
+/** Reads one field of a projection: it is kept or computed; exclusions throw. */
 function readField(
   where: string,
   field: string,
@@ -53,7 +53,7 @@ function readField(
   else into.computed.set(field, compileExpression(where, given));
 }
 
-/** A projection as a function: inclusions, and fields that are computed. */
+/** Compiles a projection of inclusions and computed fields to a function. */
 export function compileProjection(where: string, projection: unknown): Projection {
   if (projection === undefined) return ({ document }) => document;
   if (!isPlain(projection) || Object.keys(projection).length === 0)

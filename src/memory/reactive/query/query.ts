@@ -1,6 +1,6 @@
 /**
- * MongoDB queries, evaluated in memory. What is understood means exactly what it means there; anything else is refused
- * when the query is compiled.
+ * MongoDB queries, evaluated in memory. What is supported means exactly what it means in MongoDB; anything else is
+ * rejected when the query is compiled.
  */
 import { OptionError } from '../../../core/errors.js';
 import { show } from '../../../core/options.js';
@@ -8,34 +8,34 @@ import { compileExpression, type Scope } from './expression.js';
 import { compareValues, isEqual, isPlain, isTrue, rankOf, type Plain } from './values.js';
 
 export type Query = (scope: Scope) => boolean;
-/** A condition on what stands at one path: a value may stand there several times, since arrays are looked into. */
+/** A condition on the values at one path. There may be several, since a path leads into the items of arrays. */
 type Condition = (terminals: readonly Terminal[], now: Date) => boolean;
 
 const INDEX = /^\d+$/u;
 
-/** What stands at one place of a path. */
+/** A value at the end of a path. */
 interface Terminal {
-  /** Undefined: nothing. */
+  /** Undefined if there is none. */
   readonly value: unknown;
-  /** Found by its index in an array: it counts as a whole, also if it is an array itself. */
+  /** Found by an array index: it is compared as a whole, even if it is an array itself. */
   readonly isItem: boolean;
 }
 
-/** Objects inside an array are looked into. */
+/** Yields the values at a path, including those in objects inside arrays. */
 function* terminalsAt(value: unknown, keys: readonly string[], isItem = false): Generator<Terminal> {
   const [key, ...rest] = keys;
   if (key === undefined) yield { value, isItem };
   else if (Array.isArray(value)) {
     for (const item of value) if (isPlain(item)) yield* terminalsAt(item, keys);
     const item: unknown = INDEX.test(key) ? value[Number(key)] : undefined;
-    // By index into a scalar leads nowhere, not even to a missing value.
+    // A path through an index into a scalar yields nothing, not even a missing value.
     if (item !== undefined && (rest.length === 0 || isPlain(item) || Array.isArray(item)))
       yield* terminalsAt(item, rest, true);
   } else if (isPlain(value) && Object.hasOwn(value, key)) yield* terminalsAt(value[key], rest);
   else yield { value: undefined, isItem: false };
 }
 
-/** An array matches by one of its items, or as a whole. */
+/** An array matches if one of its items does, or as a whole. */
 const some =
   (test: (value: unknown) => boolean): Condition =>
   (terminals) =>
@@ -48,7 +48,7 @@ const not =
   (terminals, now) =>
     !condition(terminals, now);
 
-/** Null stands for a missing value as well. */
+/** Null also equals a missing value. */
 const equals = (wanted: unknown): ((value: unknown) => boolean) =>
   wanted === null ? (value) => value === null || value === undefined : (value) => isEqual(value, wanted);
 
@@ -82,7 +82,7 @@ function size(where: string, operand: unknown): Condition {
   return (terminals) => terminals.some(({ value }) => Array.isArray(value) && value.length === operand);
 }
 
-/** Conditions on the item itself, or a query on items that are objects. */
+/** `$elemMatch`: conditions on the item itself, or a query on items that are objects. */
 function elemMatch(where: string, operand: unknown): Condition {
   if (!isPlain(operand))
     throw new OptionError(`${where}: $elemMatch takes a query or conditions, got ${show(operand)}.`);
@@ -96,7 +96,7 @@ function elemMatch(where: string, operand: unknown): Condition {
     return anyItem((item, now) => condition([{ value: item, isItem: true }], now));
   }
   const query = compileQuery(where, operand);
-  // An array among the items is an object whose keys are its indexes.
+  // An item that is an array is queried as an object whose keys are its indexes.
   return anyItem((item, now) => {
     const document = Array.isArray(item) ? Object.fromEntries(item.entries()) : item;
     return isPlain(document) && query({ document, now });
@@ -122,7 +122,7 @@ const CONDITIONS: Readonly<Record<string, Compile>> = {
   $elemMatch: elemMatch,
 };
 
-/** Values that mean the same here and in MongoDB. */
+/** Returns an operand if it means the same here as in MongoDB; throws otherwise. */
 function checkOperand(where: string, value: unknown): unknown {
   const isValue =
     value === null ||
@@ -180,7 +180,7 @@ function part(where: string, name: string, operand: unknown): Query {
   return (scope) => all.some((one) => one(scope)) === (name === '$or');
 }
 
-/** A query as a function; throws an OptionError for what cannot be evaluated here. */
+/** Compiles a query to a function; throws an OptionError for what cannot be evaluated in memory. */
 export function compileQuery(where: string, query: unknown): Query {
   if (!isPlain(query))
     throw new OptionError(`${where}: a query is an object such as { status: 'paid' }, got ${show(query)}.`);
@@ -194,7 +194,7 @@ const isExpression = (filter: unknown): boolean =>
   typeof filter === 'string' ||
   (isPlain(filter) && Object.keys(filter).some((key) => key.startsWith('$') && !QUERY_TOP.has(key)));
 
-/** A filter of a task: a query, or an aggregation expression. */
+/** Compiles the filter of a task: a query or an aggregation expression. */
 export function compileFilter(where: string, filter: unknown): Query {
   if (filter === undefined) return () => true;
   return compileQuery(where, isExpression(filter) ? { $expr: filter } : filter);

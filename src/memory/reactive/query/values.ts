@@ -5,7 +5,7 @@ export type Plain = Readonly<Record<string, unknown>>;
 export const isPlain = (value: unknown): value is Plain =>
   typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Date);
 
-/** The place of a type in MongoDB's order. A value that is missing comes before null. */
+/** The rank of a type in MongoDB's sort order. A missing value comes before null. */
 export function rankOf(value: unknown): number {
   if (value === undefined) return 0;
   if (value === null) return 1;
@@ -40,7 +40,7 @@ function compareArrays(a: readonly unknown[], b: readonly unknown[]): number {
   return a.length - b.length;
 }
 
-/** Field by field, in the order that the fields stand in: type, then name, then value. */
+/** Compares field by field, in the order of the fields: by type, then name, then value. */
 function compareObjects(a: Plain, b: Plain): number {
   const [left, right] = [fieldsOf(a), fieldsOf(b)];
   for (let at = 0; at < Math.min(left.length, right.length); at += 1) {
@@ -55,7 +55,7 @@ function compareObjects(a: Plain, b: Plain): number {
   return left.length - right.length;
 }
 
-/** A field whose value is undefined is not there. */
+/** The fields of an object; one whose value is undefined counts as missing. */
 const fieldsOf = (value: Plain): [string, unknown][] =>
   Object.entries(value).filter(([, item]) => item !== undefined);
 
@@ -72,11 +72,11 @@ export function compareValues(a: unknown, b: unknown): number {
 
 export const isEqual = (a: unknown, b: unknown): boolean => compareValues(a, b) === 0;
 
-/** What an expression takes for true. */
+/** True for a value that an expression treats as true. */
 export const isTrue = (value: unknown): boolean =>
   value !== undefined && value !== null && value !== false && value !== 0 && value !== 0n;
 
-/** Values that JSON does not know are tagged; no id has a key that begins with `$`. */
+/** Tags values that JSON lacks. The tags are unambiguous: no id has a key that begins with `$`. */
 function tagged(value: unknown): unknown {
   if (value instanceof Date) return { $date: value.getTime() };
   if (typeof value === 'bigint')
@@ -95,7 +95,7 @@ function untagged(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, untagged(item)]));
 }
 
-/** A text that equal values share, and no others: of an id, or of a definition. */
+/** A text that only equal values share. Used for ids and definitions. */
 export const textOf = (value: unknown): string => JSON.stringify({ value: tagged(value) });
 
 export const fromText = (text: string): unknown =>

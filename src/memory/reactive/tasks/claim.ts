@@ -7,7 +7,9 @@ import type { TaskTable } from './table.js';
 
 export type Plans = ReadonlyMap<string, TaskPlan>;
 
-/** Of the collection that the task's definition here names: one of that name elsewhere is another task. */
+/**
+ * Returns the pending tasks on the collection of the definition: the same name on another collection is another task.
+ */
 const pendingOf = (table: TaskTable, plan: TaskPlan | undefined): TaskRow[] =>
   plan === undefined ? [] : table.of(plan).filter(({ status }) => status === 'pending');
 
@@ -49,7 +51,7 @@ export async function claim(
   return { jobs, asked: taken.length, more, cluster: cluster() };
 }
 
-/** An attempt counts from here, and is taken back if it never was one. */
+/** Claims a task. The attempt counts from here; a settlement that defers or releases the task takes it back. */
 function take(row: TaskRow, { instance, token }: ClaimRequest, now: Date): void {
   Object.assign(row, {
     status: 'processing',
@@ -64,7 +66,7 @@ function take(row: TaskRow, { instance, token }: ClaimRequest, now: Date): void 
   });
 }
 
-/** With whether its document is there and matches. */
+/** Returns the record, with whether its document exists and matches. */
 function matched(table: TaskTable, plans: Plans, row: TaskRow): TaskRecord {
   const plan = plans.get(row.task);
   return toRecord(row, plan !== undefined && table.look(plan, row.sourceDocId).outcome === 'matches');

@@ -11,7 +11,7 @@ import { compareValues, fromText, isEqual, isPlain } from '../query/values.js';
 const within = (at: Date, { from, to }: TimeRange = {}): boolean =>
   (from === undefined || at >= from) && (to === undefined || at <= to);
 
-/** A question about the task's id alone is answered by the task, also if its document is gone. */
+/** Compiles a filter on source documents. A query by `_id` alone also matches tasks whose document is gone. */
 function onDocument(table: TaskTable, query: unknown): (row: TaskRow) => boolean {
   const [[field, id] = [], ...others] = Object.entries(isPlain(query) ? query : {});
   const isValue = !isPlain(id) || !Object.keys(id).some((key) => key.startsWith('$'));

@@ -1,4 +1,4 @@
-/** What happens to a task between claim and settlement. */
+/** Reads and writes of held tasks, between claim and settlement. */
 import { LeaseLostError, OptionError } from '../../../core/errors.js';
 import { checkKeys } from '../../../core/options.js';
 import type { TaskRecord } from '../../../core/records/task.js';
@@ -9,7 +9,7 @@ import { isRunning, toRecord, type TaskRow } from './row.js';
 import type { TaskTable } from './table.js';
 import { isEqual, isPlain } from '../query/values.js';
 
-/** Tokens begin with the life that minted them. */
+/** The life that minted a token, which is its first part. */
 const lifeOf = ({ leaseToken }: TaskRow): string | undefined => leaseToken?.split('.')[0];
 
 export async function held(
@@ -45,7 +45,7 @@ export async function heldBy(
     .map((row) => toRecord(row));
 }
 
-/** Held under no lease that is valid: a claim that landed after its owner's death. */
+/** Returns tasks held under no valid lease: their claim landed after its owner was fenced. */
 export async function strays(
   table: TaskTable,
   { lives, olderThanMs, limit }: StrayQuery,
@@ -67,7 +67,7 @@ function check(where: string, options: Readonly<Record<string, unknown>>): void 
   checkKeys(where, options, ['projection', 'transaction']);
 }
 
-/** The document, if it is there, matches, and what is watched of it is as it was planned. */
+/** Returns the document if it exists, matches, and its watched fields are as they were when the task was planned. */
 export async function fetch(table: TaskTable, { plan, lease, options }: FetchRequest): Promise<Fetched> {
   const where = `getDocument of ${plan.task}`;
   check(where, options);

@@ -5,9 +5,9 @@ import type { FailureKind } from '../../../core/records/work.js';
 import { copyOf } from '../../jobs/records.js';
 import { textOf } from '../query/values.js';
 
-/** A task as it is kept; what leaves the store is a copy. */
+/** A task as it is stored. What leaves the store is a copy. */
 export interface TaskRow {
-  /** The text of its place: collection, task and document. */
+  /** Identifies the task: the text of its collection, name and document id. */
   readonly key: string;
   readonly collection: string;
   readonly task: string;
@@ -15,10 +15,10 @@ export interface TaskRow {
   status: TaskStatus;
   scheduledAt: Date;
   initialScheduledAt: Date;
-  /** Since when a debounce has been waiting. */
+  /** When the debounce in progress began. */
   waitingSince: Date | undefined;
   attempts: number;
-  /** The document counted as matching when it was last looked at. */
+  /** Whether the document matched when it was last checked; false also after a skip. */
   matched: boolean;
   lastObservedValues: unknown;
   readonly createdAt: Date;
@@ -34,13 +34,13 @@ export interface TaskRow {
   lastFinalizedAt: Date | undefined;
   executionHistory: readonly Attempt[] | undefined;
   trace: TraceContext | undefined;
-  /** Not before this time, also if the document changes. */
+  /** The task does not run before this time, even if the document changes. */
   deferredUntil: Date | undefined;
-  /** The document was looked at during the attempt, and was as planned. */
+  /** The document was checked during the attempt, and was as planned. */
   touched: boolean;
-  /** The document changed during the attempt: `getDocument` must not take the new values for those that were claimed. */
+  /** The watched fields changed during the attempt: `getDocument` must not return values other than those claimed. */
   overtaken: boolean;
-  /** The document could not be planned: nothing runs until it, or the definition, is another one. */
+  /** The document could not be planned: the task does not run until the document or the definition changes. */
   unplannable: boolean;
 }
 
@@ -87,7 +87,7 @@ export const isRunning = ({ status }: TaskRow): boolean =>
 export const cursorKey = ({ task, sourceDocId }: Pick<TaskRow, 'task' | 'sourceDocId'>): string =>
   textOf({ task, id: sourceDocId });
 
-/** What the engine and users get of a row. */
+/** The record of a row, for users and the engine: a copy without the store's own fields. */
 export function toRecord(row: TaskRow, matches?: boolean): TaskRecord {
   const { collection, waitingSince, matched, deferredUntil, touched, overtaken, unplannable, ...fields } =
     row;

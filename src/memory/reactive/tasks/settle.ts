@@ -31,7 +31,7 @@ function settleOne(table: TaskTable, settlement: TaskSettlement): SettleAnswer {
   return 'settled';
 }
 
-/** A document that changed while its task ran gives it another run, whatever this one came to. */
+/** A task whose document changed while it ran becomes pending again, whatever the outcome of this run. */
 function settled(row: TaskRow, settlement: TaskSettlement, now: Date): Partial<TaskRow> {
   const { status, takeBack, skipped, success, resetRetries, entry, historyLimit, by } = settlement;
   const again = row.status === 'processing_dirty' || (skipped && row.touched);
@@ -54,7 +54,7 @@ function settled(row: TaskRow, settlement: TaskSettlement, now: Date): Partial<T
   };
 }
 
-/** A change shortens neither a deferral nor the delay of a sequence of attempts that it does not end. */
+/** A change shortens neither a deferral nor, unless it resets retries, the backoff of a retry. */
 function times(row: TaskRow, settlement: TaskSettlement, again: boolean): Partial<TaskRow> {
   const { scheduledAt: due, deferred, resetRetries } = settlement;
   if (due === undefined) return {};

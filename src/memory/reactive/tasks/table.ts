@@ -8,15 +8,15 @@ import { compileFilter, type Query } from '../query/query.js';
 import { isRunning, placeOf, type TaskRow } from './row.js';
 import type { Plain } from '../query/values.js';
 
-/** What the tasks need of the store that they live in. */
+/** What the tasks need of their store. */
 export interface TaskContext {
   readonly now: () => Date;
   readonly collection: (name: string) => MemoryCollection;
-  /** Who is alive and what is paused, as it concerns tasks. */
+  /** The cluster as it concerns tasks. */
   readonly cluster: () => Cluster;
   /** False for a task that a test holds back. */
   readonly admits: (cursorKey: string) => boolean;
-  /** Tasks are pending that were not before. */
+  /** Called when a task becomes pending. */
   readonly wake: () => void;
 }
 
@@ -25,13 +25,13 @@ interface Compiled {
   readonly snapshot: Projection;
 }
 
-/** What a look at one document says. */
+/** The result of checking one document. `left`: it does not match. `fails`: filter or projection threw. */
 export type Look =
   | { readonly outcome: 'gone' | 'left' }
   | { readonly outcome: 'matches'; readonly document: Plain; readonly snapshot: Plain }
   | { readonly outcome: 'fails'; readonly reason: string };
 
-/** The tasks of all collections. What happens to them is in the files beside this one. */
+/** The tasks of all collections. The files beside this one have the transitions. */
 export class TaskTable {
   readonly context: TaskContext;
   readonly rows: Map<string, TaskRow> = new Map();
@@ -50,7 +50,7 @@ export class TaskTable {
     if (row.status === 'pending') this.context.wake();
   }
 
-  /** The row, if the lease still holds it. */
+  /** Returns the row if the lease still holds it. */
   holding({ key, token }: Lease): TaskRow | undefined {
     const row = this.rows.get(String(key));
     return row !== undefined && isRunning(row) && (row.leaseToken ?? null) === token ? row : undefined;
@@ -68,7 +68,7 @@ export class TaskTable {
     return this.context.collection(collection).get(id);
   }
 
-  /** Whether a document is there, matches, and what is watched of it. */
+  /** Checks whether a document exists and matches, and takes the snapshot of its watched fields. */
   look(plan: TaskPlan, id: unknown): Look {
     const document = this.document(plan.source, id);
     if (document === undefined) return { outcome: 'gone' };
@@ -83,7 +83,7 @@ export class TaskTable {
     }
   }
 
-  /** Throws for a definition that cannot be evaluated in memory. */
+  /** Compiles a definition; throws if it cannot be evaluated in memory. */
   compile(plan: TaskPlan, where: string = `reactiveTask(${show(plan.task)})`): Compiled {
     const { database, collection } = plan.source;
     if (database !== undefined)

@@ -1,4 +1,4 @@
-/** Deletion of tasks whose time is over. Ids only, in batches. */
+/** Deletes tasks that have been kept long enough. Reads ids only, in batches. */
 import type { Document } from 'mongodb';
 import type { Cleaned, TaskPlan } from '../../../store/reactive.js';
 import { run } from '../../context.js';
@@ -9,10 +9,10 @@ import { bisect } from './bisect.js';
 import { type Place, type MongodbSources, withoutDocument } from '../sources.js';
 import { known } from './walk.js';
 
-/** Tasks that nobody runs, as far as they are known here. */
+/** Tasks of the known version that do not run. */
 const AT_REST: Document = { ...OURS, status: { $in: ['pending', 'completed', 'failed'] } };
 
-/** Long enough ago that nobody changed or ran it. */
+/** Neither changed nor run for `keepForMs`. */
 const old = (keepForMs: number): Document => ({
   $lte: [
     { $max: ['$updatedAt', { $ifNull: ['$lastFinalizedAt', '$updatedAt'] }] },
@@ -20,7 +20,7 @@ const old = (keepForMs: number): Document => ({
   ],
 });
 
-/** Those of the keys whose document is gone, or does not match where that is enough. */
+/** Of these keys, those whose document is gone or does not match the query. */
 function orphansPipeline(
   plan: TaskPlan,
   place: Place,
@@ -33,7 +33,9 @@ function orphansPipeline(
   ];
 }
 
-/** Under a collation of its own the source is asked apart: the keys of tasks are compared letter by letter. */
+/**
+ * A source with a collation of its own is queried separately, because keys of tasks are compared under the simple one.
+ */
 async function orphansOf(
   place: Place,
   plan: TaskPlan,
@@ -59,12 +61,12 @@ async function deleteOrphans(place: Place, plan: TaskPlan, ids: readonly unknown
   if (deleteWhen === 'never' || ids.length === 0) return 0;
   const query = deleteWhen === 'sourceDocumentDeleted' ? {} : queryOf(plan);
   const orphans: TaskKey[] = [];
-  // One on which the filter errors has a task that says so; that one is kept.
+  // A document on which the filter fails has a task that says so; that task is kept.
   await bisect(ids, async (some) => {
     orphans.push(...(await orphansOf(place, plan, some, query)));
   });
   if (orphans.length === 0) return 0;
-  // A document that came back meanwhile was planned anew, which makes its task young again.
+  // A document that came back meanwhile was planned anew, so its task is no longer old.
   const { deletedCount } = await place.tasks.deleteMany({
     _id: { $in: orphans as never[] },
     ...AT_REST,

@@ -3,9 +3,9 @@ import { OptionError } from '../../../core/errors.js';
 import { show } from '../../../core/options.js';
 import type { TaskPlan } from '../../../store/reactive.js';
 
-/** Operators that a query may have at its top; `$and` and `$or` are in both languages. */
+/** Operators that a query may have at its top level. Expressions, too, have `$and` and `$or`. */
 const QUERY_TOP = new Set(['$and', '$or', '$nor', '$expr', '$comment', '$jsonSchema']);
-/** Operators that need an index or a script of their own, and mean nothing to a planner. */
+/** Operators that need an index or a script of their own, and cannot be evaluated by a planner. */
 const REFUSED = new Set(['$where', '$near', '$nearSphere', '$text', '$geoNear']);
 
 function isObject(value: unknown): value is Document {
@@ -14,13 +14,13 @@ function isObject(value: unknown): value is Document {
   return prototype === Object.prototype || prototype === null;
 }
 
-/** The keys and values of whatever the driver sends as a document. */
+/** Returns the keys and values of anything that the driver sends as a document. */
 function entriesOf(value: unknown): readonly (readonly [string, unknown])[] {
   if (value instanceof Map) return [...value].map(([key, item]) => [String(key), item]);
   return isObject(value) ? Object.entries(value) : [];
 }
 
-/** An operator that no query has at its top, there or in an operand, makes it an expression. */
+/** An expression has an operator that no query has at its top level, there or in an operand of `$and` or `$or`. */
 function isExpression(filter: unknown): boolean {
   if (typeof filter === 'string') return filter.startsWith('$');
   if (!isObject(filter)) return false;
@@ -31,7 +31,7 @@ function isExpression(filter: unknown): boolean {
   });
 }
 
-/** The filter as a stage's query: a query is handed over as it is, never rewritten. */
+/** Returns the filter as the query of a `$match` stage. A query is passed on as it is, never rewritten. */
 export function queryOf({ filter }: TaskPlan): Document {
   if (filter === undefined) return {};
   return isExpression(filter) ? { $expr: filter } : (filter as Document);
@@ -46,7 +46,7 @@ function refuseOperators(where: string, value: unknown): void {
   }
 }
 
-/** In a query `'$$NOW'` is a text like any other, and would never match. */
+/** In a query, `'$$NOW'` is an ordinary string and would never match. */
 function refuseVariables(where: string, value: unknown): void {
   if (typeof value === 'string' && value.startsWith('$$')) {
     throw new OptionError(
@@ -58,7 +58,7 @@ function refuseVariables(where: string, value: unknown): void {
   for (const [key, item] of entriesOf(value)) if (key !== '$expr') refuseVariables(where, item);
 }
 
-/** Inside an expression a query is an object like any other, and counts as true. */
+/** Inside an expression, a query is an ordinary object and counts as true. */
 function refuseMixture(where: string, filter: unknown): void {
   if (!isObject(filter)) return;
   for (const [key, value] of Object.entries(filter)) {
@@ -78,7 +78,7 @@ function refuseMixture(where: string, filter: unknown): void {
   }
 }
 
-/** What the driver would leave out or change in silence, and so plan by something else. */
+/** Refuses values that the driver would silently omit or change, so that the plan would differ from the definition. */
 function refuseUnsendable(where: string, path: string, value: unknown): void {
   if (value === undefined || typeof value === 'function' || typeof value === 'symbol')
     throw new OptionError(`${where}: ${path} must be a value that MongoDB can hold, got ${show(value)}.`);
@@ -115,7 +115,7 @@ function refuseScripts(where: string, option: string, value: unknown): void {
   }
 }
 
-/** A query on the documents of tasks. One that says less than was meant would reset more than was meant. */
+/** Checks a query on the documents of tasks. A query that loses a condition would reset more tasks than intended. */
 export function checkSourceFilter(where: string, query: unknown): void {
   if (query === undefined) return;
   const option = 'sourceDocFilter';
@@ -131,7 +131,7 @@ export function checkProjection(where: string, projection: unknown): void {
   if (!isObject(projection) || Object.keys(projection).length === 0)
     throw new OptionError(`${where}: watchProjection must ${fix}; got ${show(projection)}.`);
   refuseUnsendable(where, 'watchProjection', projection);
-  // Alone it would be an exclusion to MongoDB, and watch nothing at all here.
+  // Alone, it is an exclusion to MongoDB, and here it would watch nothing at all.
   if (Object.keys(projection).join() === '_id' && (projection['_id'] === 0 || projection['_id'] === false))
     throw new OptionError(`${where}: watchProjection must not only exclude "_id"; ${fix}.`);
   for (const [field, value] of Object.entries(projection)) {

@@ -1,4 +1,4 @@
-/** Source documents -> tasks. The server evaluates filter and projection, compares with the snapshot, and writes. */
+/** Source documents to tasks: the server evaluates filter and projection, compares with the snapshot, and writes. */
 import type { Document } from 'mongodb';
 import { OptionError, reasonOf } from '../../../core/errors.js';
 import type { TraceContext } from '../../../core/tracer.js';
@@ -11,14 +11,14 @@ import { queryOf } from './filter.js';
 import { bisect } from './bisect.js';
 import { type Place, type MongodbSources, withoutDocument } from '../sources.js';
 
-/** Where the planner keeps what the user's projection may leave out. */
+/** Holds the id, which the user's projection may leave out. */
 const OWN = '__tidemill';
-/** A snapshot larger than this could not be stored beside the rest of its task. */
+/** A larger snapshot would not fit into a document with the rest of its task. */
 const LARGEST_SNAPSHOT = 15_000_000;
 const TOO_LARGE =
   'The watched document is larger than 15 MB; define watchProjection, so that less of it is kept.';
 
-/** The snapshot of each document, and its id beside it. */
+/** Computes the snapshot of each document, with the id beside it. */
 function snapshotStages({ watchProjection }: TaskPlan): Document[] {
   if (watchProjection === undefined) return [{ $replaceWith: { id: '$_id', snapshot: '$$ROOT' } }];
   return [
@@ -62,21 +62,22 @@ const keptTrace = (trace: TraceContext | undefined): Document =>
 const when = (condition: unknown, yes: unknown, no: unknown): Document => ({ $cond: [condition, yes, no] });
 
 /**
- * What becomes of a task that is there already (`$$new` is what a new one would be). Nothing, unless the document comes
- * to match or its snapshot changed; a document that is written as it was leaves no trace.
+ * What becomes of an existing task (`$$new` is what a new one would be). It changes only if the document begins to
+ * match or its snapshot differs. A document that is written as it was has no effect, except that a running task becomes
+ * `touched`.
  */
 function changedTask(plan: TaskPlan, trace: TraceContext | undefined): Document[] {
   const { waitMs, maxWaitMs } = plan.debounce;
   const running = { $in: ['$status', ['processing', 'processing_dirty']] };
-  // A wait that has begun goes on; a retry's wait is not one.
+  // A debounce that has begun continues; the delay of a retry is not one.
   const since = when(
     { $in: ['$status', ['pending', 'processing_dirty']] },
     { $ifNull: ['$waitingSince', '$$NOW'] },
     '$$NOW',
   );
   const settled = { $min: [{ $add: ['$$NOW', waitMs] }, { $add: [since, maxWaitMs] }] };
-  // A new sequence of attempts, unless the policy keeps the old one: then its delay is kept as well.
-  // An attempt under way may yet be the first to fail, so it counts.
+  // A change starts a new sequence of attempts, unless the policy keeps the old one, and with it its delay. An attempt
+  // under way may yet be the first to fail, so it counts as part of a sequence.
   const fresh = plan.resetRetriesOnDataChange
     ? true
     : { $and: [{ $not: [running] }, { $lte: ['$firstErrorAt', null] }] };
@@ -93,14 +94,15 @@ function changedTask(plan: TaskPlan, trace: TraceContext | undefined): Document[
     waitingSince: since,
     scheduledAt: due,
     initialScheduledAt: when({ $gt: ['$deferredUntil', null] }, '$initialScheduledAt', due),
-    // The attempt under way was claimed for other values: its `getDocument` must not take these for them.
+    // The running attempt was claimed for other values; its `getDocument` must not return these in their place.
     overtaken: when({ $and: [running, changed] }, true, '$overtaken'),
     attempts: when(fresh, 0, '$attempts'),
     firstErrorAt: when(fresh, null, '$firstErrorAt'),
     updatedAt: '$$NOW',
     ...keptTrace(trace),
   };
-  // It may be about to be skipped for a state that has passed: then its end must know that somebody looked since.
+  // The running attempt may be about to skip for a state that has passed. Its settlement must know that the planner has
+  // looked at the document since.
   const touched = when(running, { $mergeObjects: ['$$ROOT', { touched: true }] }, '$$ROOT');
   const without = (field: string, input: unknown): Document => ({ $unsetField: { field, input } });
   const before = without('trace', without('unplannable', '$$ROOT'));
@@ -133,8 +135,8 @@ export function planPipeline(
 }
 
 /**
- * A filter means what the source's collation says, but snapshots are compared letter by letter: where the source has
- * a collation, the ids that match are found first, and planned without a filter afterwards.
+ * Returns the ids that match. A filter follows the source's collation, but snapshots are compared under the simple one.
+ * If the source has a collation, matching ids are found first, and then planned without a filter.
  */
 async function matching(place: Place, plan: TaskPlan, ids: readonly unknown[]): Promise<readonly unknown[]> {
   const query = { $and: [{ _id: { $in: ids as never[] } }, queryOf(plan)] };
@@ -164,7 +166,7 @@ async function planOnce(
       place.source.aggregate(pipeline, { ...limit, ...simple }).toArray(),
     );
   } catch (error) {
-    // The source was made anew, with a collation that it did not have before.
+    // The source was recreated with a collation that it did not have before.
     if (collated || !isOtherCollation(error)) throw error;
     sources.forget(plan.source);
     if ((await sources.open(plan.source)).collation === undefined) throw error;
@@ -178,15 +180,15 @@ async function planNothing(place: Place, plan: TaskPlan, maxTimeMS: number): Pro
   await place.source.aggregate(planPipeline(plan, place, [], query), { maxTimeMS, ...simple }).toArray();
 }
 
-/** A whole batch is over in a fraction of this; what takes longer waits for somebody's transaction. */
+/** A batch takes a fraction of this; one that takes longer waits for an open transaction. */
 const BATCH_MS = 2_000;
-/** Parts of a batch that took too long: whatever holds it is found soon, and the rest goes on. */
+/** Limit for parts of a batch that took too long: the blocked documents are found soon, and the rest continues. */
 const PART_MS = 250;
 
 interface Limits {
   /** For the statement itself. */
   readonly limitMs: number;
-  /** With the wait for a majority. */
+  /** Including the wait for a majority. */
   readonly longestMs: number;
 }
 
@@ -205,13 +207,13 @@ export async function plan(
   return run('plan', async () => {
     const limit = (some: readonly unknown[]): Limits => limitsOf(some.length < ids.length, limitMs);
     const choked = await bisect(ids, (some) => planOnce(sources, of, some, limit(some), trace));
-    // Where it fails without any document as well, no document is to blame: the batch has to be tried again.
+    // If planning fails even without a document, no document is at fault: this throws, and the batch is tried again.
     if (choked.length > 0) await planNothing(sources.place(of.source), of, limitMs);
     return choked.map(({ item, reason, blocked }) => ({ id: item, key: textOf(item), reason, blocked }));
   });
 }
 
-/** Fields that are in a task of a document that cannot be planned. */
+/** Writes a `failed` task for each document that cannot be planned, unless the task runs at this moment. */
 export async function park(
   sources: MongodbSources,
   of: TaskPlan,
@@ -252,20 +254,20 @@ export async function park(
     try {
       await tasks.bulkWrite(operations, { ordered: false });
     } catch (error) {
-      // A duplicate: it runs at this moment, and its own end is the better news; or it is of a later version.
+      // Usually a duplicate key: the task runs at this moment and records its own outcome, or it is of a later version.
       if (isTransient(error)) throw error;
     }
   });
 }
 
-/** Tasks of documents that counted as matching, or could not be planned: an answer is news for both. */
+/** Tasks that count as matching, or that could not be planned. For both, a document that does not match is a change. */
 const COUNTED: Document = { ...OURS, $or: [{ matched: true }, { unplannable: true }] };
 const LEFT: Document = {
   matched: when(LATER, '$matched', false),
   unplannable: when(LATER, '$unplannable', '$$REMOVE'),
 };
 
-/** Tasks of these ids whose document does not match any more. */
+/** Marks the tasks of these ids whose document is gone or no longer matches. */
 export function unmatchPipeline(
   of: TaskPlan,
   place: Place,
@@ -307,7 +309,7 @@ async function unmatchOnce(
   );
 }
 
-/** A document on which the filter errors does not match; whoever planned it has said why, and that is kept. */
+/** A document on which the filter fails does not match. The reason that planning recorded is kept. */
 async function markFailing(
   sources: MongodbSources,
   place: Place,
@@ -340,7 +342,7 @@ export async function unmatch(
   });
 }
 
-/** Refuses a definition that the server does not understand. It is only parsed: no document is looked at. */
+/** Refuses a definition that the server does not accept. The server only parses it; no document is read. */
 export async function ask(where: string, sources: MongodbSources, of: TaskPlan): Promise<void> {
   const { source } = sources.place(of.source);
   const pipeline = [{ $match: { $expr: false } }, { $match: queryOf(of) }, ...snapshotStages(of)];

@@ -1,4 +1,4 @@
-/** Fresh sequences of attempts: asked for by hand, or by a new version of a handler. */
+/** Starts fresh sequences of attempts: requested by hand, or by a new version of a handler. */
 import type { Document } from 'mongodb';
 import type { TaskFilter, TaskPlan } from '../../../store/reactive.js';
 import { run } from '../../context.js';
@@ -10,10 +10,10 @@ import { keysOf } from './walk.js';
 
 const BATCH = 1_000;
 
-/** Not what could not be planned: there is nothing to run it for until its document, or the definition, is another one. */
+/** Leaves out tasks that could not be planned: there is nothing to run until the document or the definition changes. */
 const RESETTABLE: Document = { ...OURS, unplannable: { $ne: true } };
 
-/** Due now; what runs at this moment runs again. */
+/** Makes a task due now; a running one runs again. */
 const resetPipeline: readonly Document[] = [
   {
     $set: {
@@ -45,8 +45,8 @@ export async function reprocess(
 }
 
 /**
- * The keys of one task in their own order, along which a reset moves nothing: every other index would bring back, further
- * on, what has been reset already. Where completed ones are not meant, the rest is little: found by status, then ordered.
+ * Returns the keys of one task in key order, in which a reset moves nothing; any other index would return tasks again
+ * after their reset. If completed tasks are excluded, few are left: they are found by status, then sorted.
  */
 function keysIn(
   { place, own, joined }: Selection,
@@ -63,7 +63,7 @@ function keysIn(
   });
 }
 
-/** In batches of ids, so that a reset of millions is no single statement. */
+/** Resets in batches of ids, so that a reset of millions is not a single statement. */
 async function resetIn(selection: Selection, filter: TaskFilter): Promise<number> {
   const { place, own, tasks } = selection;
   let modified = 0;

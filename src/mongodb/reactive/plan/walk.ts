@@ -1,4 +1,4 @@
-/** Walks over all documents of a source, and over all tasks of a name: ids only, a page at a time. */
+/** Walks over all documents of a source, or all tasks of a name: ids only, one page at a time. */
 import { MaxKey, MinKey, type Document } from 'mongodb';
 import type { IdPage, Source, TaskPlan } from '../../../store/reactive.js';
 import { run } from '../../context.js';
@@ -13,7 +13,7 @@ const TOP = new MaxKey();
 /** In a query: the keys of all tasks of a name. */
 export const keysOf = (task: string): Document => ({ $gte: keyOf(task, BOTTOM), $lte: keyOf(task, TOP) });
 
-/** The next ids of a source in the order of its `_id` index, which holds every type. */
+/** Returns the next ids of a source, in the order of its `_id` index, which holds every type. */
 export async function documents(
   sources: MongodbSources,
   source: Source,
@@ -24,7 +24,7 @@ export async function documents(
   const { source: collection } = place;
   return run('read ids', async () => {
     if (after === undefined) {
-      // A pass over all of it often follows a drop: either collection may be another one by now.
+      // A full pass often follows a drop: either collection may have been recreated.
       sources.forget(source);
       await sources.mend(place);
     }
@@ -32,10 +32,10 @@ export async function documents(
       .sort({ _id: 1 })
       .hint({ _id: 1 })
       .limit(limit + 1);
-    // A comparison would stop at the end of one type; the bounds of an index do not.
+    // A comparison would stop at the end of one type; index bounds do not.
     if (after !== undefined) cursor.min({ _id: fromText(after) });
     const ids = (await cursor.toArray()).map((row): unknown => row['_id']);
-    // From a lower bound on, the greatest key of all is left out.
+    // With a lower bound, the server leaves out the greatest key of all.
     if (after !== undefined && ids.length <= limit)
       ids.push(...(await collection.find({ _id: TOP }).toArray()).map((row) => row._id));
     // The bound is inclusive.
@@ -50,7 +50,7 @@ export async function documents(
   });
 }
 
-/** The next source ids of a task, in the order of its keys. */
+/** Returns the next source ids of a task, in the order of its keys. */
 export async function known(
   sources: MongodbSources,
   of: TaskPlan,
@@ -78,6 +78,6 @@ export async function known(
   });
 }
 
-/** As the collection's own count has it, which costs nothing. */
+/** Returns the collection's own estimate, which costs nothing. */
 export const size = (sources: MongodbSources, source: Source): Promise<number> =>
   run('count documents', () => sources.place(source).source.estimatedDocumentCount());

@@ -8,12 +8,12 @@ import type { Located } from './select.js';
 import type { MongodbSources } from '../sources.js';
 
 const STATUSES = TASK_STATUSES.filter((status) => status !== 'completed');
-/** Of those that are due first, so many are asked since when they wait; a deferral further off is not seen. */
+/** The lag is taken from this many of the tasks that are due first; a deferral further back is not seen. */
 const LOOKED_AT = 1_000;
 
 const counted = (name: string): Document => ({ $group: { _id: name, count: { $sum: 1 } } });
 
-/** Each is a range of an index that has it in order, and ends at its limit. */
+/** Each pipeline reads a range of an index, in its order, and stops at its limit. */
 export const depthPipelines = (task: string, cap: number): readonly Document[][] => [
   [
     { $match: { ...OURS, task: { $eq: task }, status: 'pending' } },

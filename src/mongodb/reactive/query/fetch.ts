@@ -1,4 +1,4 @@
-/** The document of a task, if it is still the one that the task was planned for. */
+/** Fetches the document of a task, if it is still the one that the task was planned for. */
 import type { AggregateOptions, ClientSession, Document } from 'mongodb';
 import { LeaseLostError, OptionError, StoreError } from '../../../core/errors.js';
 import { Batcher } from '../../../core/batches/batcher.js';
@@ -12,7 +12,7 @@ import { queryOf } from '../plan/filter.js';
 import type { Place, MongodbSources } from '../sources.js';
 
 const DOCUMENT = '__tidemill';
-/** How the driver reads what comes. */
+/** Options for how the driver reads values. */
 const READING = [
   'promoteLongs',
   'promoteValues',
@@ -22,10 +22,10 @@ const READING = [
   'enableUtf8Validation',
 ];
 const SENT = ['maxTimeMS', 'comment', 'readConcern', 'allowDiskUse', 'batchSize', ...READING];
-/** Options of `find` that change nothing about one document that is found by its id. */
+/** Options of `find` that make no difference for one document found by its id. */
 const POINTLESS = ['sort', 'limit', 'hint', 'singleBatch', 'noCursorTimeout'];
 const KNOWN = ['projection', 'session', ...SENT, ...POINTLESS];
-/** `available` is not among them: on a sharded cluster it may miss a document that is there. */
+/** Without `available`: on a sharded cluster, it may miss a document that exists. */
 const LEVELS = ['local', 'majority', 'linearizable', 'snapshot'] as const;
 
 function check(task: string, options: Readonly<Record<string, unknown>>): void {
@@ -43,11 +43,11 @@ function check(task: string, options: Readonly<Record<string, unknown>>): void {
   checkOneOf(where, 'readConcern', named ? concern.level : concern, LEVELS);
 }
 
-/** Documents whose watched fields are what the task's snapshot says, in the lookup's own pipeline. */
+/** Keeps documents whose watched fields equal the task's snapshot; for the lookup's own pipeline. */
 function unchanged({ watchProjection }: TaskPlan): Document[] {
   if (watchProjection === undefined) return [{ $match: { $expr: { $eq: ['$$ROOT', '$$snapshot'] } } }];
   return [
-    // In one stage with the projection, as when it was planned: what it computes of `$$ROOT` must not see a copy.
+    // In one stage with the projection, as in planning: what it computes from `$$ROOT` must not see the copy.
     { $project: { ...(watchProjection as Document), [DOCUMENT]: '$$ROOT' } },
     {
       $match: {
@@ -58,7 +58,7 @@ function unchanged({ watchProjection }: TaskPlan): Document[] {
   ];
 }
 
-/** The snapshot never leaves the server: what a client sends back may differ in order and number types. */
+/** The snapshot never leaves the server: a client would send it back with another order or other number types. */
 function fetchPipeline(
   place: Place,
   plan: TaskPlan,
@@ -95,18 +95,18 @@ function fetchPipeline(
   ];
 }
 
-/** Users' documents come as the driver reads them by default. */
+/** Users' documents are read as the driver reads them by default. */
 const PROMOTED = { promoteLongs: true, promoteBuffers: false } as const;
 
-/** Undefined: the task was not found under its token, so nothing can be said of its document. */
+/** Undefined: the task was not found under its token, so nothing is known about its document. */
 type Read = Fetched | undefined;
 
-/** Fetches of one task, claim and projection share queries. */
+/** Fetches documents for handlers. Fetches with the same task, claim and options share queries. */
 export class MongodbFetcher {
   readonly #sources: () => MongodbSources;
   readonly #gathering = new Batcher<FetchRequest<ClientSession>, Read>({
     ask: (requests) => run('fetch a document', () => this.#read(requests)),
-    // A filter that errors on one document is no matter of the others.
+    // A filter that fails on one document must not fail the fetches of others.
     isOwn: (error) => !(error instanceof StoreError && error.transient),
   });
 
@@ -144,7 +144,7 @@ export class MongodbFetcher {
     const rows = await place.tasks
       .aggregate(fetchPipeline(place, plan, keys, lease.token, projection, query), settings)
       .toArray();
-    // By position: read with longs as numbers, an id need not look like the one that it was asked by.
+    // By position: with longs read as numbers, an id need not equal the requested one.
     const byPosition = new Map(rows.map((row) => [Number(row['at']), row['document'] as unknown]));
     return keys.map((key, at) => {
       if (!byPosition.has(at)) return undefined;
@@ -153,7 +153,9 @@ export class MongodbFetcher {
     });
   }
 
-  /** Under a collation of its own the filter is asked apart: the comparison of snapshots must not follow it. */
+  /**
+   * If the source has a collation, the filter is evaluated separately: the comparison of snapshots must not follow it.
+   */
   async #collated(
     place: Place,
     plan: TaskPlan,

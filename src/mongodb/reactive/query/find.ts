@@ -7,7 +7,7 @@ import { fromText, textOf, toRecord } from '../document.js';
 import { selected, taken, type Located, type Selection } from './select.js';
 import type { MongodbSources } from '../sources.js';
 
-/** Combinations that no index serves end after this long, with what was found. */
+/** A query that no index serves stops after this long: `find` returns what it has, and a count fails. */
 const LIMIT_MS = 10_000;
 const BATCH = 1_000;
 
@@ -15,23 +15,23 @@ function afterStage({ field, direction, after }: TaskPageRequest): Document[] {
   if (after === undefined) return [];
   const [past, upTo] = direction === 1 ? ['$gt', '$gte'] : ['$lt', '$lte'];
   const beyond = { [field]: after.at, _id: { [past]: fromText(after.key) } };
-  // The first part bounds the index; an alternative alone would not.
+  // The first condition bounds the index; the `$or` alone would not.
   return [{ $match: { [field]: { [upTo]: after.at }, $or: [{ [field]: { [past]: after.at } }, beyond] } }];
 }
 
-/** Says what the index needs to hear before it can serve the sort; it changes nothing about what is found. */
+/** Adds what the index needs before it can serve the sort, without changing the result. */
 const helped = (own: Filter<Document>, filter: TaskFilter, field: string): Filter<Document> =>
   filter.status === undefined && field === 'scheduledAt'
     ? { $and: [own, { status: { $in: [...TASK_STATUSES] } }] }
     : own;
 
-/** What is left of the time limit, for each of several calls. */
+/** Returns what is left of the time limit, for calls that share it. */
 function limitFromNow(): () => { readonly maxTimeMS: number } {
   const end = performance.now() + LIMIT_MS;
   return () => ({ maxTimeMS: Math.max(1, Math.ceil(end - performance.now())) });
 }
 
-/** Up to `wanted` tasks of one collection, in order. */
+/** Yields up to `wanted` tasks of one collection, in order. */
 async function* pageOf(
   selection: Selection,
   filter: TaskFilter,
@@ -75,14 +75,14 @@ export async function find(
         partial = true;
       }
     }
-    // A task lives in one collection, so ties are in the server's order already; across tasks their names decide.
+    // A task lives in one collection, so its ties are already in the server's order; across tasks, the names decide.
     found.sort((a, b) => (a[field].getTime() - b[field].getTime() || byName(a, b)) * direction);
     const items = found.slice(skip, skip + limit);
     return { tasks: items, more: found.length > skip + limit, partial };
   });
 }
 
-/** As the server orders the keys of different tasks: the name comes first in them, and is compared by its bytes. */
+/** Orders tasks as the server orders their keys: the name comes first in a key, and is compared by its bytes. */
 const byName = (a: TaskRecord, b: TaskRecord): number =>
   a.name === b.name ? 0 : Buffer.compare(Buffer.from(a.name), Buffer.from(b.name));
 

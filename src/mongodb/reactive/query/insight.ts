@@ -1,4 +1,4 @@
-/** What people ask about tasks: how many, what failed, what is paused, and their documents. */
+/** Queries that people ask about tasks: counts, failures, pauses, and the documents of tasks. */
 import type { Document } from 'mongodb';
 import type { FailureLine } from '../../../core/records/failure-groups.js';
 import { TASK_STATUSES, type TaskRecord, type TaskStatus } from '../../../core/records/task.js';
@@ -8,7 +8,7 @@ import { OURS, type TaskKey } from '../document.js';
 import type { Located } from './select.js';
 import type { Place, MongodbSources } from '../sources.js';
 
-/** Counts stop at the cap, so that a million finished tasks cost no more than it. */
+/** Counts stop at the cap, so that a million finished tasks cost no more than the cap. */
 const taskCountPipeline = (task: string, status: TaskStatus, cap: number): Document[] => [
   { $match: { task: { $eq: task }, status } },
   { $limit: cap + 1 },
@@ -48,7 +48,7 @@ export async function stats(
   located: Located,
   cap: number,
 ): Promise<readonly TaskStats[]> {
-  // The more tasks, the less of each: all of them together stay within the budget.
+  // The tasks share the cap, but each is counted up to at least 1,000, or the cap if that is less.
   const each = Math.max(Math.min(cap, 1_000), Math.floor(cap / Math.max(1, located.length)));
   return run('count tasks', () =>
     Promise.all(located.map(({ task, source }) => statsOf(sources.place(source), task, each))),

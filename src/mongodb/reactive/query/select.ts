@@ -1,4 +1,4 @@
-/** Which tasks a filter means: what the task itself says, and what its document says. */
+/** Translates a filter for tasks: conditions on the task itself, and conditions on its document. */
 import { BSONRegExp, type Document, type Filter } from 'mongodb';
 import { OptionError, reasonOf, StoreError } from '../../../core/errors.js';
 import type { Source, TaskFilter } from '../../../store/reactive.js';
@@ -10,18 +10,18 @@ import { fromText, textOf, type TaskKey } from '../document.js';
 import { checkSourceFilter } from '../plan/filter.js';
 import { lookUp, nameOfSource, type Place, type MongodbSources } from '../sources.js';
 
-/** Tasks with where they live. */
+/** Tasks with their sources. */
 export type Located = readonly { readonly task: string; readonly source: Source }[];
 
-/** What is asked of one collection of tasks. */
+/** A filter, translated for one task collection. */
 export interface Selection {
   readonly place: Place;
   readonly tasks: readonly string[];
-  /** The part that the task itself answers. */
+  /** The conditions on the task itself. */
   readonly own: Filter<Document>;
-  /** Stages that keep the tasks whose document the user's query takes. */
+  /** Stages that keep the tasks whose document matches the user's query. */
   readonly joined: readonly Document[];
-  /** The user's query, where the source has to be asked apart: no lookup has the source's collation. */
+  /** The user's query, if the source has to be queried separately: no lookup can use the source's collation. */
   readonly apart?: Document;
 }
 
@@ -49,7 +49,7 @@ function ownFilter(filter: TaskFilter, tasks: readonly string[]): Filter<Documen
   return { $and: parts };
 }
 
-/** Anything but the key of a task is the key of nothing; it must never be read as an expression. */
+/** Text that is not the key of a task matches nothing; it must never be read as an expression. */
 function keyOfText(text: string): readonly TaskKey[] {
   try {
     const { task, id, ...others } = fromText(text) as TaskKey;
@@ -59,14 +59,14 @@ function keyOfText(text: string): readonly TaskKey[] {
   }
 }
 
-/** What is asked of the documents, apart from their ids where the tasks' own keys tell. */
+/** Returns the query on the documents, without the id, which is matched against the keys of the tasks. */
 function queryOnSource({ sourceDocFilter, source }: TaskFilter): Document | undefined {
   if (source === undefined) return sourceDocFilter as Document | undefined;
   const { _id, ...others } = source;
   return Object.keys(others).length === 0 ? undefined : fieldsQuery(others);
 }
 
-/** The id, where the query asks for nothing else. */
+/** Returns the id if the query asks for nothing else. */
 function idAlone(query: Document): { readonly id: unknown } | undefined {
   const [[field, id] = [], ...others] = Object.entries(query) as [string, unknown][];
   if (field !== '_id' || others.length > 0) return undefined;
@@ -77,7 +77,7 @@ function idAlone(query: Document): { readonly id: unknown } | undefined {
   return typeof id !== 'object' || id === null || !isQuery(id) ? { id } : undefined;
 }
 
-/** The id as it was given, and as the source has it where its collation takes them for the same. */
+/** Returns the id as given, and as the source spells it if its collation takes the two for equal. */
 async function spellings({ source, collation }: Place, id: unknown): Promise<readonly unknown[]> {
   if (collation === undefined) return [id];
   const options = { projection: { _id: 1 }, collation: collation as never };
@@ -91,7 +91,7 @@ async function selectIn(place: Place, tasks: readonly string[], filter: TaskFilt
   if (query === undefined) return { place, tasks, own, joined: [] };
   const only = idAlone(query);
   if (only !== undefined) {
-    // Answered by the tasks' own keys, also where the document is gone.
+    // The keys of the tasks contain the id, so this also finds tasks whose document is gone.
     const ids = await spellings(place, only.id);
     const keys = tasks.flatMap((task) => ids.map((id) => ({ task, id })));
     return { place, tasks, own: { $and: [own, { _id: { $in: keys as never[] } }] }, joined: [] };
@@ -101,7 +101,7 @@ async function selectIn(place: Place, tasks: readonly string[], filter: TaskFilt
   return { place, tasks, own, joined };
 }
 
-/** One selection per collection of tasks. */
+/** Returns one selection per task collection. */
 async function select(
   sources: MongodbSources,
   filter: TaskFilter,
@@ -121,7 +121,7 @@ async function select(
   );
 }
 
-/** Does something with every selection; where the server refuses the user's query, the error names the option. */
+/** Runs `work` on all selections. If the server refuses the user's query, the error names the option. */
 export async function selected<T>(
   what: string,
   sources: MongodbSources,
@@ -140,7 +140,7 @@ export async function selected<T>(
   }
 }
 
-/** The query is only parsed: no document is looked at. */
+/** Throws if the server refuses the query. The server only parses it; no document is read. */
 async function judge(what: string, { source }: Place, query: Document): Promise<void> {
   try {
     await source
@@ -157,7 +157,7 @@ async function judge(what: string, { source }: Place, query: Document): Promise<
   }
 }
 
-/** Lists of at most `size`. */
+/** Yields lists of at most `size`. */
 export async function* inBatches<T>(rows: AsyncIterable<T>, size: number): AsyncGenerator<T[]> {
   let batch: T[] = [];
   for await (const row of rows) {
@@ -169,7 +169,10 @@ export async function* inBatches<T>(rows: AsyncIterable<T>, size: number): Async
   if (batch.length > 0) yield batch;
 }
 
-/** Those of the rows whose document the user's query takes, in batches; as they come where that was asked already. */
+/**
+ * Yields the rows whose document matches the user's query, checked in batches. Yields every row if the statement that
+ * found them has already checked that.
+ */
 export async function* taken(
   { place, apart }: Selection,
   rows: AsyncIterable<Document>,

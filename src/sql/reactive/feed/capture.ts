@@ -1,4 +1,4 @@
-/** Triggers that note who changed. They run inside the writer's transaction, and must cost little. */
+/** Triggers that record which rows changed. They run inside the writer's transaction, and must cost little. */
 import { createHash } from 'node:crypto';
 import type { Queryable } from '../../connection/driver.js';
 import { quoted, type Names } from '../../schema/names.js';
@@ -6,7 +6,7 @@ import { rows } from '../../connection/rows.js';
 import { literal, reactiveNames } from '../names.js';
 import { captureOf, isRowLevel, tableOf, type Column, type Shape } from '../../tables/shape.js';
 
-/** Types whose text is the same in every session. */
+/** Types whose text does not depend on the session. */
 const PLAIN: ReadonlySet<string> = new Set([
   'int2',
   'int4',
@@ -24,21 +24,21 @@ const PLAIN: ReadonlySet<string> = new Set([
 const isPlain = ({ type, typeSchema, isEnum }: Column): boolean =>
   isEnum || (typeSchema === 'pg_catalog' && PLAIN.has(type));
 
-/** The settings of migration 2, for a function that is called in anybody's session. */
+/** The settings of migration 2, for a function that runs in a user's session. */
 const SETTINGS = `set timezone = 'UTC' set datestyle = 'ISO, YMD' set intervalstyle = 'postgres'
     set extra_float_digits = 1 set bytea_output = 'hex'`;
 
-/** An expression: the exact text of a row's key. */
+/** A SQL expression: the exact text of a row's key. */
 export const keyText = (key: readonly Column[], row: string): string =>
   `json_build_array(${key.map(({ name }) => `${row}.${quoted(name)}::text`).join(', ')})::text`;
 
-/** Several schemas of Tidemill may watch one table. */
+/** Several Tidemill schemas may watch one table. */
 const prefixOf = ({ schema }: Names): string =>
   `tidemill_${createHash('sha256').update(schema).digest('hex').slice(0, 8)}`;
 
 const functionName = (shape: Shape): string => `capture_${captureOf(shape)}`;
 
-/** A partition inherits the triggers of the whole, and may have some of its own beside them. */
+/** A partition inherits the triggers of its parent, and may have some of its own besides. */
 const triggerName = (names: Names, shape: Shape, part: string): string =>
   `${prefixOf(names)}_${captureOf(shape)}_${part}`;
 
@@ -47,7 +47,7 @@ const triggerNames = (names: Names, shape: Shape): readonly string[] => {
   return parts.map((part) => triggerName(names, shape, part));
 };
 
-/** True where the table has exactly the triggers that it should have. */
+/** True if the table has exactly the triggers that it should have. */
 export function isCaptured(names: Names, shape: Shape): boolean {
   const own = ownTriggers(names, shape);
   const wanted = triggerNames(names, shape);
@@ -58,8 +58,9 @@ export function isCaptured(names: Names, shape: Shape): boolean {
 }
 
 /**
- * The function of one table. It belongs to whoever makes it and uses that one's rights, so that the application's role
- * needs none. Whoever plans is woken only where it has said that it waits: notifications make commits take turns.
+ * The trigger function of one table. It runs with the rights of the role that created it, so the application's role
+ * needs none. It wakes the planner only if the planner has asked for it: PostgreSQL serializes the commits of
+ * transactions that notify.
  */
 function captureFunction(names: Names, shape: Shape): string {
   const { changes, idle, changesChannel } = reactiveNames(names);
@@ -93,13 +94,13 @@ function captureFunction(names: Names, shape: Shape): string {
   as ${literal(body)}`;
 }
 
-/** Equal values may be written differently, and the key is its text. */
+/** True if the key was written differently: equal values may have different texts, and the key is the text. */
 const moved = ({ key }: Shape): string => {
   const row = (of: string): string => `row(${key.map(({ name }) => `${of}.${quoted(name)}`).join(', ')})`;
   return `pg_catalog.record_image_ne(${row('old')}, ${row('new')})`;
 };
 
-/** All that makes a table watched; also what somebody else has to run where the store may not. */
+/** All statements that make a table watched; also what its owner has to run if the store may not. */
 export function captureStatements(names: Names, shape: Shape): readonly string[] {
   const table = tableOf(shape);
   const call = names.table(functionName(shape));
@@ -133,7 +134,7 @@ const ownTriggers = (names: Names, { triggers }: Shape): Shape['triggers'] =>
 export const dropStatements = (names: Names, shape: Shape): readonly string[] =>
   ownTriggers(names, shape).map(([name]) => `drop trigger ${quoted(name)} on ${tableOf(shape)}`);
 
-/** $1 the schema of Tidemill · $2 names of functions */
+/** $1 Tidemill's schema · $2 names of functions */
 const UNUSED = `select to_json(p.proname)::text as json from pg_catalog.pg_proc p
   join pg_catalog.pg_namespace n on n.oid = p.pronamespace
   where n.nspname = $1::text and p.proname = any(array(select json_array_elements_text($2::text::json)))
@@ -141,8 +142,9 @@ const UNUSED = `select to_json(p.proname)::text as json from pg_catalog.pg_proc 
     and pg_catalog.pg_has_role(p.proowner, 'usage')`;
 
 /**
- * Takes away the functions that the triggers of this shape called, once these are gone. One may still serve a table that was renamed;
- * whoever drops or makes a trigger has locked its table, so none that is not used can be taken into use meanwhile.
+ * Drops the functions that the triggers of this shape called, once no trigger calls them. One may still serve a table
+ * that was renamed. Every caller that creates or drops triggers has locked the table, so an unused function cannot come
+ * into use meanwhile.
  */
 export async function dropUnusedFunctions(on: Queryable, names: Names, shape: Shape): Promise<void> {
   const called = ownTriggers(names, shape).map(([, name]) => name);

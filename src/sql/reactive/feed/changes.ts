@@ -1,4 +1,4 @@
-/** Reads what triggers have noted. */
+/** Reads the changes that triggers have recorded. */
 import { StoreError } from '../../../core/errors.js';
 import type { Sql } from '../../connection/connection.js';
 import { ms } from '../../jobs/record.js';
@@ -15,18 +15,21 @@ export interface Noted {
 }
 
 interface Answer {
-  /** Every transaction below has ended, and what it committed is seen. */
+  /** Every transaction below this id has ended, and its commit is visible. */
   readonly xmin: number;
-  /** The next transaction to write begins here. Unlike the snapshot's own end, which open transactions may lie beyond. */
+  /**
+   * The id that the next transaction gets. The end of the snapshot would not do: open transactions may lie beyond it.
+   */
   readonly next: number;
-  /** The newest number that was given out. */
+  /** The newest number that was handed out. */
   readonly last: number;
   readonly rows: readonly Noted[];
 }
 
 /**
- * $1 spans to look into, in order · $2 the most to read
- * The age of a transaction counts from the next one: so the id of that is known without using one up.
+ * The age of a transaction id counts from the next one, which tells the next id without using one up.
+ *
+ * $1 spans to read, in order · $2 limit
  */
 export const readStatement = (sql: Sql): string => {
   const { changes, changeNumbers } = namesOf(sql);
@@ -49,9 +52,10 @@ export const readStatement = (sql: Sql): string => {
 };
 
 /**
- * $1 a transaction · $2 the table of changes
- * Whoever has a number holds a lock on the table until its end, and took it first. So an open transaction that holds none
- * has no number, however old it is. One without an id is about to get it.
+ * A transaction takes a lock on the table before it gets a number, and holds it until its end. So an open transaction
+ * without the lock has no number, however old it is. One with the lock but no transaction id yet is about to write.
+ *
+ * $1 a transaction id · $2 the table of changes
  */
 const writersStatement = `
   select to_json(not exists (
@@ -66,21 +70,26 @@ const writersStatement = `
   from (select pg_snapshot_xmax(now)::text::bigint + age(pg_snapshot_xmax(now)::xid) as next
     from (select pg_current_snapshot() as now) n) s`;
 
-/** A transaction elsewhere that is open for longer than this is no reason to wait: who writes changes is asked for. */
+/**
+ * After waiting this long for older transactions, asks only for those that write changes: any other open transaction is
+ * no reason to wait.
+ */
 const PATIENCE_MS = 1_000;
 
 /**
- * Reads pages, and finds out up to which number nothing can come any more: one that was given out belongs to a
- * transaction that had begun by then, and when all of those have ended, it was read or never will be.
+ * Reads changes in pages, and finds out up to which number no more can arrive. A number that was handed out belongs to
+ * a transaction that had begun by then. Once all of those have ended, the change was read or will never come.
  */
 export class ChangeReader {
   readonly #sql: Sql;
   readonly #gaps: SequenceGaps;
   readonly #limit: number;
   #highest = 0;
-  /** The newest number of an earlier look, and a transaction that begins later than whoever has it. */
+  /**
+   * The newest number of an earlier read, and a transaction id above that of any transaction that has such a number.
+   */
   #mark: { readonly last: number; readonly next?: number } | undefined;
-  /** Since when the mark waits, or was last asked about. */
+  /** When the mark was completed, or the writers were last asked for. */
   #waitsSince = 0;
 
   constructor(sql: Sql, gaps: SequenceGaps, limit: number) {
@@ -90,7 +99,7 @@ export class ChangeReader {
   }
 
   async read(): Promise<readonly Noted[]> {
-    // Before the look: what those who have ended committed is seen by it.
+    // Asked before reading, so that the read sees what the ended writers committed.
     const areOver = await this.#areWritersOver();
     const gaps = JSON.stringify(this.#gaps.gaps());
     const [answer] = await rows<Answer>(this.#sql.driver, readStatement(this.#sql), [gaps, this.#limit]);
@@ -101,7 +110,7 @@ export class ChangeReader {
     return answer.rows;
   }
 
-  /** A server that has taken over may not have seen the newest numbers, and gives them out again. */
+  /** A server that was promoted may have missed the newest numbers, and hands them out again. */
   #refuseGoingBack({ last }: Answer): void {
     if (last < this.#highest)
       throw new StoreError('the numbers of changes went back: all of them are read anew.', {
@@ -110,7 +119,9 @@ export class ChangeReader {
     this.#highest = last;
   }
 
-  /** Whoever has the newest number began before the look after that: a mark is complete only with the next one. */
+  /**
+   * The transaction with the newest number had begun before the next read, so a mark is complete only with that read.
+   */
   #decide({ xmin, next, last, rows: read }: Answer, areOver: boolean): void {
     const mark = this.#mark;
     if (mark === undefined) this.#mark = { last };
@@ -124,7 +135,7 @@ export class ChangeReader {
     }
   }
 
-  /** True where every transaction that could have a number up to the mark has ended, whatever else is open. */
+  /** True if every transaction that could have a number up to the mark has ended, whatever else is open. */
   async #areWritersOver(): Promise<boolean> {
     const { driver, clock } = this.#sql;
     const next = this.#mark?.next;

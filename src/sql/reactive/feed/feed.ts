@@ -10,19 +10,19 @@ import { captureOf, signatureOf } from '../../tables/shape.js';
 import type { SqlSources } from '../sources.js';
 
 const PAGE = 1_000;
-/** Looks follow each other at first, and slow down while nothing comes. */
+/** Pause between reads: doubles while nothing arrives. */
 const SHORTEST_MS = 5;
 const LONGEST_MS = 1_000;
-/** After so long a silence writers are asked to wake. */
+/** After this long without a change the feed asks writers to wake it. */
 const IDLE_MS = 40;
-/** More at once than this, or pages that follow each other sooner than `IDLE_MS`: writers need not wake any more. */
+/** After more changes than this at once, or pages less than `IDLE_MS` apart, writers need not wake it any more. */
 const FEW = 10;
-/** Tables may be altered, dropped and made anew. */
+/** How often it checks whether tables were altered, dropped or recreated. */
 const INSPECT_MS = 5_000;
 
 /**
- * What triggers have noted, and what becomes of the tables themselves. Writers wake it only while it has asked for that,
- * since notifications make their commits take turns; the poll finds everything.
+ * Follows the changes that triggers record, and what happens to the tables themselves. Writers wake it only while it
+ * asks them to, since PostgreSQL serializes the commits of transactions that notify. Polling finds everything.
  */
 class TableFeed implements Feed {
   readonly #sources: SqlSources;
@@ -33,9 +33,12 @@ class TableFeed implements Feed {
   readonly #closed = new AbortController();
   #queue: (FeedEvent & { readonly token: Position })[] = [];
   #bySource: ReadonlyMap<string, readonly string[]> = new Map();
-  /** Sources of triggers that a task has left behind. One that becomes ours is found by an inspection, which asks for a look at all. */
+  /**
+   * Sources of triggers that no task here uses. If one becomes ours, an inspection finds it and asks for a
+   * reconciliation.
+   */
   readonly #strangers = new Set<string>();
-  /** What was last seen of each table, so that a fault is told once. */
+  /** The last known state of each table, so that each fault is reported once. */
   readonly #seen = new Map<string, string>();
   #listening: Listening | undefined;
   #wake: (() => void) | undefined;
@@ -44,9 +47,9 @@ class TableFeed implements Feed {
   #waitMs = SHORTEST_MS;
   #readAt = -Infinity;
   #inspectedAt = -Infinity;
-  /** Before which every change has arrived at whoever asks for the next one. */
+  /** The caller has received every change before this position. */
   #arrived: Position;
-  /** That of the event that was returned last. */
+  /** The position of the event that was returned last. */
   #returned: Position;
 
   constructor(sources: SqlSources, { collections, term }: FeedRequest) {
@@ -62,7 +65,7 @@ class TableFeed implements Feed {
   }
 
   async open(): Promise<this> {
-    // A leader that died may have left it up.
+    // A leader that died may have left the flag set.
     await this.#arm(false);
     await this.#inspect();
     return this;
@@ -88,7 +91,7 @@ class TableFeed implements Feed {
     if (this.#armed) await this.#arm(false).catch(() => undefined);
   }
 
-  /** Nothing is left to be returned: what was read so far is no table's that is followed, or has arrived. */
+  /** Nothing is left to return: every change that was read belongs to no followed table, or has been received. */
   #allArrived(): void {
     const { end } = this.#gaps;
     if (end > this.#arrived.place) this.#arrived = this.#returned = new Position(this.#gaps, end);
@@ -105,7 +108,7 @@ class TableFeed implements Feed {
     } else if (this.#queue.length === 0) await this.#idle();
   }
 
-  /** A source that is not known may be that of triggers that were made a moment ago. */
+  /** An unknown source may belong to triggers that were made a moment ago. */
   async #deliver(noted: readonly Noted[]): Promise<void> {
     if (noted.some(({ source }) => !this.#bySource.has(source) && !this.#strangers.has(source))) {
       await this.#inspect();
@@ -121,7 +124,7 @@ class TableFeed implements Feed {
           this.#queue.push({
             kind: 'change',
             change: { collection, id: key, key, kind },
-            // One row may be a change of several: it is over with the last of them.
+            // One row may be a change of several collections; it is done with the last of them.
             token: position(nth === collections.length - 1 ? 1 : 0),
             at: new Date(at),
           });
@@ -136,7 +139,10 @@ class TableFeed implements Feed {
     if (this.#armed && brisk) await this.#arm(false);
   }
 
-  /** Before the wait that others are to end, one more look: whoever wrote before the flag was up did not wake. */
+  /**
+   * Before a wait that writers are to end, returns for one more read: a writer that committed before the flag was set
+   * did not notify.
+   */
   async #idle(): Promise<void> {
     if (!this.#armed && this.#waitMs >= IDLE_MS) {
       await this.#listen();
@@ -160,7 +166,8 @@ class TableFeed implements Feed {
     const { driver } = this.#sources.sql;
     const { idle, planner } = namesOf(this.#sources.sql);
     const { life, term } = this.#term;
-    // A leader that wakes late must not lower its successor's flag; nobody takes over while the row is locked.
+    // A former leader that resumes late must not clear its successor's flag. While the row is locked, no other instance
+    // can take over.
     await driver.query(
       `with leads as materialized (
          select from ${planner} where life = $3::text and term = $4::bigint for share
@@ -188,14 +195,14 @@ class TableFeed implements Feed {
       });
       if ('unavailable' in listening || broken.signal.aborted) return;
       this.#listening = listening;
-      // Closed meanwhile: nobody else would end it.
+      // If the feed was closed meanwhile, nothing else would close the connection.
       if (this.#closed.signal.aborted) await listening.close();
     } catch {
-      // The poll is enough, and the next idle spell tries again.
+      // Polling is enough; the next idle spell tries again.
     }
   }
 
-  /** Notices tables that were dropped, made anew or altered, and triggers that are gone. */
+  /** Finds tables that were dropped, recreated or altered, and triggers that are gone. */
   async #inspect(): Promise<void> {
     const bySource = new Map<string, string[]>();
     for (const collection of this.#collections) {
@@ -209,11 +216,12 @@ class TableFeed implements Feed {
       const before = this.#seen.get(collection);
       this.#seen.set(collection, seen);
       if ((before === undefined && standing === 'prepared') || before === seen) continue;
-      // The planner was told, and has made it ready.
+      // The planner was told of the change, and has prepared the table.
       if (standing === 'prepared' && before === `${String(now)} changed`) continue;
-      // On request: the planner will soon know, and must not make them again.
+      // Dropped on request. The planner will soon know, and must not create the triggers again.
       if (standing === 'dropped') continue;
-      // Made ready by somebody else, who has asked for a look at everything as well.
+      // Report everything else, including a table that another instance has prepared. That instance has requested a
+      // reconciliation as well.
       const token = this.#queue.at(-1)?.token ?? this.#returned;
       this.#queue.push({ kind: 'upheaval', collections: [collection], token });
     }

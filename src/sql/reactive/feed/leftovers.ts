@@ -1,4 +1,4 @@
-/** Triggers outlive the task that they were made for; whoever wants them gone says so. */
+/** Triggers outlive the task that they were made for; they are dropped on request only. */
 import { OptionError } from '../../../core/errors.js';
 import { show } from '../../../core/options.js';
 import type { Queryable } from '../../connection/driver.js';
@@ -9,14 +9,14 @@ import { namesOf } from '../place.js';
 import { parseName, readShape } from '../../tables/shape.js';
 import type { SqlSources } from '../sources.js';
 
-/** A table with triggers of ours, and the tasks on it that live instances run. */
+/** A table with Tidemill's triggers, and the tasks on it that live instances run. */
 interface Watched {
   readonly schema: string;
   readonly table: string;
   readonly tasks: readonly string[];
 }
 
-/** $1 the schema of Tidemill */
+/** $1 Tidemill's schema */
 const watchedStatement = ({ sql }: SqlSources): string => `
   select json_build_object('schema', w.nspname, 'table', w.relname, 'tasks', (
       select coalesce(json_agg(distinct d.task), '[]')
@@ -37,7 +37,7 @@ const watchedStatement = ({ sql }: SqlSources): string => `
 const watched = (sources: SqlSources, on: Queryable = sources.sql.driver): Promise<readonly Watched[]> =>
   rows<Watched>(on, watchedStatement(sources), [sources.sql.names.schema]);
 
-/** Tables whose changes are noted although no live instance runs a task on them. */
+/** Tables whose changes are recorded although no live instance runs a task on them. */
 export function leftoverTables(sources: SqlSources): Promise<readonly string[]> {
   return run('look for leftovers', async () => {
     const idle = (await watched(sources)).filter(({ tasks }) => tasks.length === 0);
@@ -49,9 +49,9 @@ export function leftoverTables(sources: SqlSources): Promise<readonly string[]> 
 }
 
 /**
- * Takes the triggers off a table, and what the cluster knows of the tasks on it: a planner that knew them would make the triggers
- * again. Definitions stay, since an instance may be about to advertise one: its task is then as new. What was recorded of their
- * runs stays, too. False where there were no triggers.
+ * Drops the triggers of a table, and what the cluster knows of the tasks on it: a planner that knew them would create
+ * the triggers again. Definitions stay, since an instance may be about to advertise one; its task then counts as new.
+ * The records of runs stay as well. Returns false if there were no triggers.
  */
 export async function dropTriggers(sources: SqlSources, collection: string): Promise<boolean> {
   const where = `dropTriggers(${show(collection)})`;

@@ -1,25 +1,27 @@
-/** A span of numbers, both ends included. */
+/** A range of numbers, both ends included. */
 type Span = [from: number, to: number];
 
 /**
- * Which changes were read. Transactions commit in any order, so there is no number up to which all were: what was read
- * is kept as spans, and what is missing between them is asked for until it cannot come any more. So nothing that was
- * read is read again, deleted or not, and no dead row is ever walked over.
+ * Which changes were read. Transactions commit in any order, so there is no number up to which all have been read. What
+ * was read is kept as spans, and the gaps between them are queried until nothing can arrive in them any more. So no
+ * change is read twice, whether deleted or not, and no query walks over dead rows.
  */
 export class SequenceGaps {
   #spans: Span[] = [];
-  /** All up to here are decided: read, or never to come. */
+  /** Every number up to here is decided: read, or never to come. */
   #low = 0;
-  /** Read and not deleted yet, in the order of reading; the first of them has the number `#forgotten`. */
+  /**
+   * Read and not deleted yet, in the order of reading. `#forgotten` is how many were deleted before the first of them.
+   */
   #unsaved: number[] = [];
   #forgotten = 0;
 
-  /** The place of the newest change that was read. */
+  /** The place of the newest change that was read: how many were read so far. */
   get end(): number {
     return this.#forgotten + this.#unsaved.length;
   }
 
-  /** Spans in which something may be that was not read; the last has no end. */
+  /** Spans that may hold changes not read yet; the last one has no end. */
   gaps(): readonly { readonly lo: number; readonly hi: number }[] {
     const gaps: { lo: number; hi: number }[] = [];
     let lo = this.#low + 1;
@@ -39,14 +41,14 @@ export class SequenceGaps {
     this.#join(at - 1);
   }
 
-  /** Joins a span with the next one where they touch. */
+  /** Joins a span with the next one if they touch. */
   #join(at: number): void {
     const [one, next] = [this.#spans[at], this.#spans[at + 1]];
     if (one === undefined || next === undefined || one[1] + 1 !== next[0]) return;
     this.#spans.splice(at, 2, [one[0], next[1]]);
   }
 
-  /** Nothing more can come up to here. */
+  /** No more changes can arrive up to this number. */
   decided(low: number): void {
     this.#low = Math.max(this.#low, low);
     this.#spans = this.#spans.flatMap(([from, to]): Span[] =>
@@ -54,7 +56,7 @@ export class SequenceGaps {
     );
   }
 
-  /** What was read up to a place, and is not deleted yet. */
+  /** Changes that were read up to a place and are not deleted yet. */
   unsaved(place: number): readonly number[] {
     return this.#unsaved.slice(0, Math.max(0, place - this.#forgotten));
   }
@@ -65,7 +67,7 @@ export class SequenceGaps {
   }
 }
 
-/** A resume point: all that this ledger has read up to a place. What follows it is in the table still. */
+/** A resume point: everything read up to a place. What follows is still in the table. */
 export class Position {
   readonly place: number;
   readonly #gaps: SequenceGaps;

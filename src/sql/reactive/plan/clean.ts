@@ -1,4 +1,4 @@
-/** Deletion of tasks whose time is over, and resets of finished ones. */
+/** Deletes tasks that have outlived their rows, and resets finished ones. */
 import type { Cleaned, TaskPlan } from '../../../store/reactive.js';
 import { run } from '../../connection/errors.js';
 import { rows } from '../../connection/rows.js';
@@ -11,7 +11,10 @@ import type { SqlSources } from '../sources.js';
 import { withShape } from '../statements.js';
 import { stillThere } from './unmatch.js';
 
-/** At rest, and long enough ago that nobody changed or ran it. What somebody holds is left for another time. */
+/**
+ * Deletes tasks whose row is gone or, depending on `deleteWhen`, does not match, if they do not run and were neither
+ * changed nor run for `keepFor`. Rows that another transaction holds are left for the next time.
+ */
 function cleanStatement(
   sources: SqlSources,
   shape: Shape | undefined,
@@ -40,7 +43,7 @@ async function deleteOrphans(sources: SqlSources, plan: TaskPlan, ids: readonly 
   if (plan.cleanup.deleteWhen === 'never' || ids.length === 0) return 0;
   return withShape(sources, plan.source, async (shape) => {
     let deleted = 0;
-    // One on which the filter errors has a task that says so; that one is kept.
+    // If the filter fails on a row, its task says so, and is kept.
     await isolated(sources.suspects, `clean ${plan.task}`, ids as readonly string[], async (some) => {
       const { text, args } = cleanStatement(sources, shape, plan, some);
       const gone = await pinned<string>(sources.sql.driver, namesOf(sources.sql).pinned, text, args);
@@ -64,12 +67,12 @@ export async function clean(
   });
 }
 
-/** A fresh sequence of attempts, due now; what runs at this moment runs again. */
+/** Starts a new sequence of attempts, due now. A running task runs again afterwards. */
 export const RESET: string = `status = case when status in ${RUNNING} then 'processing_dirty' else 'pending' end,
   attempts = 0, scheduled_at = ${NOW}, initial_scheduled_at = ${NOW}, waiting_since = ${NOW}, updated_at = ${NOW},
   first_error_at = null, deferred_until = null`;
 
-/** Not what could not be planned: there is nothing to run it for until its row, or the definition, is another one. */
+/** Excludes tasks that could not be planned: there is nothing to run until their row or definition changes. */
 export const RESETTABLE = 'not (unplannable and not matched)';
 
 export async function reprocess(

@@ -1,4 +1,4 @@
-/** Which rows have a task: what a filter may be, as far as it alone tells. */
+/** Checks filters: what can be said about one without knowing its table. */
 import { OptionError } from '../../../core/errors.js';
 import { show, suggestion } from '../../../core/options.js';
 import { isSqlFragment } from '../../../core/text/sql-fragment.js';
@@ -15,11 +15,11 @@ export const isPlain = (value: unknown): value is Record<string, unknown> =>
   value !== null &&
   [Object.prototype, null].includes(Object.getPrototypeOf(value) as object | null);
 
-/** An object whose keys begin with `$` compares; any other is a value. */
+/** An object whose keys begin with `$` is a comparison; any other is a value. */
 export const isComparison = (value: unknown): value is Record<string, unknown> =>
   isPlain(value) && Object.keys(value).some((key) => key.startsWith('$'));
 
-/** SQL in a plain object, which looks like anything that came from JSON. */
+/** SQL in a plain object, which may have come from untrusted JSON. */
 const isPlainSql = (filter: Readonly<Record<string, unknown>>): boolean =>
   typeof filter['sql'] === 'string' && Array.isArray(filter['values']);
 
@@ -86,7 +86,7 @@ function checkField(where: string, field: string, value: unknown): void {
   }
 }
 
-/** What JSON can hold, and dates. */
+/** Accepts what JSON can hold, and dates. */
 function checkValue(where: string, field: string, value: unknown): void {
   const refuse = (why: string): OptionError => new OptionError(`${where}: filter: "${field}" ${why}`);
   if (typeof value === 'string') {

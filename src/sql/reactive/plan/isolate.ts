@@ -1,39 +1,42 @@
-/** Finds the rows to blame for a statement that fails, so that the others go on. */
+/** Finds the rows that make a statement fail, so that the others can go on. */
 import { StoreError } from '../../../core/errors.js';
 import { bisect, type Blame, type Choked } from '../../../core/batches/bisect.js';
 import { isAnswered, isConflict, isLocked, isTimeLimit, classifyError } from '../../connection/errors.js';
 import type { Suspects } from './suspects.js';
 
-/** So many rows fail, and none works: it is not for the rows. */
+/** If this many rows fail and none succeeds, the rows are not to blame. */
 const HOPELESS = 32;
-/** Neighbours in a batch often have the same fault; those that are tried first are from all over it. */
+/** Neighbours in a batch often have the same fault, so the rows that are tried first are taken from all over it. */
 const STRIDE = 8;
 
-/** An error that most often passes by itself: one of a deadlock, a disk that is full, or of nobody knows what. */
+/** An error that usually passes: a timeout, a deadlock, a full disk, an internal error. */
 function mayPass(error: unknown): boolean {
   const fault = classifyError('plan', error);
   return isTimeLimit(error) || (fault instanceof StoreError && fault.transient);
 }
 
-/** It concerns all of a batch, and the next try is likely to succeed. A row that ends the server's process is rare. */
+/**
+ * The error concerns the whole batch, and the next try is likely to succeed. A row that crashes the server process is
+ * rare.
+ */
 const isPassing = (error: unknown): boolean => !isAnswered(error) || isConflict(error) || isLocked(error);
 
 const mixed = (keys: readonly string[]): readonly string[] =>
   Array.from({ length: STRIDE }, (_, rest) => keys.filter((_key, at) => at % STRIDE === rest)).flat();
 
-/** Nothing of a batch works, with an error that may pass. */
+/** Thrown when nothing of a batch succeeds, with an error that may pass. */
 class Hopeless extends Error {}
 
 /**
- * A statement over some keys; over none it must succeed, unless it is wrong itself. False where it got nowhere, for instance because the
- * table is being altered: that says nothing about rows.
+ * A statement over some keys. Over none it must succeed, unless the statement itself is wrong. Returns false if it got
+ * nowhere, for instance because the table is being altered: that says nothing about the rows.
  */
 type Statement = (keys: readonly string[]) => Promise<boolean>;
 
 /**
- * Runs a statement over a batch, and answers the rows that it chokes on. An error that may pass makes its row wait
- * (`blocked`), until it has lasted so long that it will not. Where no row works the task or the server is to blame: the
- * batch is tried again, and after a while the error says that this is of no use.
+ * Runs a statement over a batch, and returns the rows that it fails on. A row with an error that may pass has to wait
+ * (`blocked`), until the error has lasted too long for that. If no row succeeds, the task or the server is to blame:
+ * the batch is tried again, until a final error says that no row can be planned.
  */
 export async function isolated(
   suspects: Suspects,
@@ -41,14 +44,14 @@ export async function isolated(
   given: readonly string[],
   statement: Statement,
 ): Promise<readonly Choked<string>[]> {
-  // A row that waits may come from several looks at once; it is one row, and has one fault.
+  // A blocked row may come from several passes at once; it is one row with one fault.
   const keys = [...new Set(given)];
   try {
     if (await statement(keys)) suspects.succeeded(task, keys);
     return [];
   } catch (error) {
     if (keys.length === 0 || (isPassing(error) && !suspects.failed(task, keys))) throw error;
-    // Where it fails without any row as well, no row is to blame.
+    // If the statement fails over no rows as well, no row is to blame.
     await statement([]);
     return await search(suspects, task, keys, statement);
   }

@@ -1,4 +1,4 @@
-/** Keys, a page at a time, in an order that an index has. */
+/** Reads keys in pages, in the order of an index. */
 import type { IdPage, Source, TaskPlan } from '../../../store/reactive.js';
 import { run } from '../../connection/errors.js';
 import { quoted } from '../../schema/names.js';
@@ -40,7 +40,7 @@ export async function documents(
   after: string | undefined,
   limit: number,
 ): Promise<IdPage> {
-  // A pass over all of it often follows a change of the table.
+  // A pass over the whole table often follows a change of its shape.
   if (after === undefined) sources.forget(source);
   return run('read keys', () =>
     withShape(sources, source, async (shape) => {
@@ -51,7 +51,7 @@ export async function documents(
   );
 }
 
-/** The next keys that a task knows, in the order of their texts. */
+/** The next keys that a task knows, in text order. */
 export async function known(
   { sql }: SqlSources,
   { task }: TaskPlan,
@@ -66,10 +66,10 @@ export async function known(
   return pageOf(keys, limit);
 }
 
-/** So few are counted; of more, the planner's own estimate is near enough. */
+/** Up to this many rows are counted; beyond that PostgreSQL's estimate is close enough. */
 const COUNTED = 10_000;
 
-/** About how many rows a table has. */
+/** The approximate number of rows in a table. */
 export function size(sources: SqlSources, source: Source): Promise<number> {
   return run('count rows', () =>
     withShape(sources, source, async (shape) => {

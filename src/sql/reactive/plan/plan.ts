@@ -1,4 +1,4 @@
-/** Rows -> tasks. The server evaluates filter and projection, compares with the snapshot, and writes. */
+/** Turns rows into tasks. The server evaluates filter and projection, compares with the snapshot, and writes. */
 import type { TraceContext } from '../../../core/tracer.js';
 import type { Poisoned, TaskPlan } from '../../../store/reactive.js';
 import { aroundLocks } from '../../connection/around-locks.js';
@@ -17,7 +17,7 @@ import { conditionOf } from '../../tables/translate.js';
 export const whereOf = ({ task }: TaskPlan): string => `reactiveTask(${JSON.stringify(task)})`;
 
 const running = `k.status in ${RUNNING}`;
-/** It was planned for the row of another table that has the same key: of that row nothing counts. */
+/** The task was planned for a row of another table with the same key: nothing that it has of that row counts. */
 const moved = `(coalesce(k.source, (select origin from home), excluded.source) <> excluded.source)`;
 const changed = `(k.last_observed_values is distinct from excluded.last_observed_values or ${moved})`;
 const triggered = `(not k.matched or ${changed})`;
@@ -28,16 +28,16 @@ const unlessMoved = (column: string): string =>
   `${column} = case when ${moved} then null else k.${column} end`;
 
 /**
- * What becomes of a task that is there already (`excluded` is what a new one would be). Nothing, unless the row comes to
- * match or its snapshot changed; a row that is written as it was leaves no trace.
+ * What happens to a task that exists (`excluded` is what a new one would be). Nothing, unless the row begins to match
+ * or its snapshot changed: writing a row without changing it leaves no trace.
  */
 function changedTask({ debounce, resetRetriesOnDataChange }: TaskPlan): string {
   const ms = (value: number): string => `${String(value)} * interval '1 millisecond'`;
-  // A wait that has begun goes on; a retry's wait is not one.
+  // A debounce that has begun continues. The delay of a retry is not one.
   const since = `(case when k.status in ('pending', 'processing_dirty') then coalesce(k.waiting_since, ${NOW}) else ${NOW} end)`;
   const settled = `least(${NOW} + ${ms(debounce.waitMs)}, ${since} + ${ms(debounce.maxWaitMs)})`;
-  // A new sequence of attempts, unless the policy keeps the old one: then its delay is kept as well.
-  // An attempt under way may yet be the first to fail, so it counts.
+  // Start a new sequence of attempts, unless the policy keeps the old one, and with it its delay. A running attempt may
+  // yet fail, so it counts as the beginning of a sequence.
   const fresh = resetRetriesOnDataChange
     ? 'true'
     : `(${moved} or (not ${running} and k.first_error_at is null))`;
@@ -52,7 +52,7 @@ function changedTask({ debounce, resetRetriesOnDataChange }: TaskPlan): string {
       'initial_scheduled_at',
       `case when k.deferred_until is null then ${due} else k.initial_scheduled_at end`,
     ),
-    // The attempt under way was claimed for other values: its `getDocument` must not take these for them.
+    // The running attempt was claimed for other values; its `getDocument` must not return these instead.
     `overtaken = k.overtaken or (${running} and ${changed})`,
     whenTriggered('attempts', `case when ${fresh} then 0 else k.attempts end`),
     whenTriggered('first_error_at', `case when ${fresh} then null else k.first_error_at end`),
@@ -62,12 +62,13 @@ function changedTask({ debounce, resetRetriesOnDataChange }: TaskPlan): string {
     whenTriggered('source_doc_id', 'excluded.source_doc_id'),
     ...['last_error', 'fail_kind', 'last_success', 'last_finalized_at', 'execution_history'].map(unlessMoved),
     'unplannable = false',
-    // It may be about to be skipped for a state that has passed: then its end must know that somebody looked since.
+    // The running attempt may be about to skip because of a state that has passed. Its settlement must know that the
+    // row was looked at since.
     `touched = k.touched or (${running} and not ${triggered})`,
   ].join(',\n      ');
 }
 
-/** The statement that plans a batch of one task; it answers the keys whose task somebody holds. */
+/** The statement that plans a batch of one task. Returns the keys whose task another transaction holds. */
 export function planStatement(
   sql: Sql,
   shape: Shape,
@@ -134,7 +135,7 @@ export async function plan(
     );
   return run('plan', () =>
     withShape(sources, of.source, async (shape) => {
-      // A table that is gone has no rows; who looks after its tasks finds that out.
+      // A table that is gone has no rows. `unmatch` and `clean` take care of its tasks.
       if (shape === undefined) return [];
       const held: string[] = [];
       const choked = await isolated(sources.suspects, of.task, ids as readonly string[], async (some) => {
@@ -150,7 +151,7 @@ export async function plan(
   );
 }
 
-/** Ends the task of a row that cannot be planned; one that runs at this moment has its own end, which is better news. */
+/** Ends the tasks of rows that cannot be planned. A running task is left alone: its own settlement says more. */
 export async function park(sources: SqlSources, of: TaskPlan, poisoned: readonly Poisoned[]): Promise<void> {
   const { sql } = sources;
   const { tasks, pinned: name } = namesOf(sql);

@@ -1,4 +1,4 @@
-/** The watched part of a row, made and compared by the server. */
+/** The watched part of a row, built and compared by the server. */
 import { OptionError } from '../../../core/errors.js';
 import { show } from '../../../core/options.js';
 import { quoted } from '../../schema/names.js';
@@ -20,20 +20,20 @@ export function checkProjection(where: string, option: string, projection: unkno
   }
 }
 
-/** Keys with the keys below them; one without any is taken whole. */
+/** Keys with the keys below them. A key with none below it is taken whole. */
 type Tree = Map<string, Tree>;
 
 function grow(tree: Tree, [key, ...rest]: readonly string[]): void {
   if (key === undefined) return;
   const known = tree.get(key);
-  // All of it is wanted already.
+  // The whole value is already included.
   if (known?.size === 0) return;
   const below: Tree = known ?? new Map<string, Tree>();
   tree.set(key, below);
   grow(below, rest);
 }
 
-/** Paths into one column, as the tree that they are. */
+/** Paths into one column, as a tree. */
 function treeOf(paths: readonly (readonly string[])[]): Tree {
   const tree: Tree = new Map<string, Tree>();
   for (const path of [...paths].sort((a, b) => a.length - b.length)) grow(tree, path);
@@ -44,8 +44,8 @@ const objectOf = (tree: Tree): object =>
   Object.fromEntries([...tree].map(([key, below]) => [key, objectOf(below)]));
 
 /**
- * What is missing is left out, so that it differs from null. Objects are taken apart by the expression itself; where an
- * array is on the way, `picked` goes through it.
+ * A missing part is left out, so that it differs from null. The expression itself takes objects apart; if there is an
+ * array on the path, `picked` goes through it.
  */
 function nested(value: string, tree: Tree, picked: string | undefined, args: Arguments): string {
   const parts = [...tree].map(([key, below]) => {
@@ -62,8 +62,8 @@ function nested(value: string, tree: Tree, picked: string | undefined, args: Arg
 }
 
 /**
- * An expression: the part of `row` that a projection names, or all of it. Without `picked` arrays on the path are left
- * out, as snapshots of earlier versions have it.
+ * A SQL expression: the part of `row` that a projection names, or all of it. Without `picked`, arrays on the path are
+ * left out, as in the snapshots of earlier versions.
  */
 export function projected(
   where: string,
@@ -89,8 +89,8 @@ export function projected(
 }
 
 /**
- * An expression: whether a row still has the snapshot of its task, the row `h`. An instance of an earlier version, which
- * says nothing of the table, has left out arrays.
+ * A SQL expression: whether a row still has the snapshot of its task, the row `h`. An instance of an earlier version
+ * leaves the source of a task null, and arrays out of its snapshot.
  */
 export function isAsPlanned(
   where: string,

@@ -6,15 +6,15 @@ interface Record {
   last: number;
 }
 
-/** Failed so often, and for so long: waiting does not help. */
+/** After this many failures over this long, waiting does not help. */
 const TRIES = 5;
 const PATIENCE_MS = 5_000;
-/** What has not failed again for so long is forgotten: its row may be gone. */
+/** A failure that has not recurred for this long is forgotten: its row may be gone. */
 const FORGET_MS = 600_000;
 
 /**
- * Rows and batches whose statements fail with an error that usually passes. Such an error is given time, but not for
- * ever: a filter may raise any code for one row, as often as it is asked.
+ * Rows and batches whose statements fail with an error that usually passes. Such an error gets time, but not forever: a
+ * filter may raise any code for one row, every time.
  */
 export class Suspects {
   readonly #clock: Pick<Clock, 'monotonic'>;
@@ -24,7 +24,10 @@ export class Suspects {
     this.#clock = clock;
   }
 
-  /** Notes a failure of these rows, or of the task if there are none. True once it has lasted too long to pass by itself. */
+  /**
+   * Records a failure of these rows, or of the task if there are none. Returns true once it has lasted too long to pass
+   * by itself.
+   */
   failed(task: string, keys: readonly string[]): boolean {
     const now = this.#clock.monotonic();
     this.#forget(now);
@@ -48,6 +51,6 @@ export class Suspects {
   }
 }
 
-/** A batch that is tried again has the same first key and as many. */
+/** A batch that is tried again has the same first key and the same length. */
 const nameOf = (task: string, keys: readonly string[]): string =>
   JSON.stringify([task, keys[0] ?? null, keys.length]);

@@ -1,4 +1,4 @@
-/** Tasks whose row is gone, or does not match any more. */
+/** Marks tasks whose row is gone or no longer matches. */
 import type { Poisoned, TaskPlan } from '../../../store/reactive.js';
 import { aroundLocks } from '../../connection/around-locks.js';
 import { run } from '../../connection/errors.js';
@@ -12,8 +12,8 @@ import { inTurn, withShape } from '../statements.js';
 import { conditionOf } from '../../tables/translate.js';
 
 /**
- * The keys of the batch that are still there, and match where that is asked; without a table, none are. `given` is the
- * batch itself.
+ * Two common table expressions: `given`, the batch, and `still`, its keys whose row exists and matches `filter`, if
+ * there is one. Without a table `still` is empty.
  */
 export function stillThere(
   shape: Shape | undefined,
@@ -31,7 +31,7 @@ export function stillThere(
     still as materialized (select f.key from found f where ${condition})`;
 }
 
-/** It answers the keys whose task somebody holds. */
+/** Returns the keys whose task another transaction holds. */
 function unmatchStatement(
   sources: SqlSources,
   shape: Shape | undefined,
@@ -46,7 +46,7 @@ function unmatchStatement(
   const free = `free as materialized (
       select k.key from ${tasks} k where k.task = ${task} and k.key in (select key from gone) for update skip locked
     ), `;
-  // That it could not be planned counts until there is an answer.
+  // A task that could not be planned stays marked as such until the filter can be evaluated.
   const counted = odd ? 'k.matched' : '(k.matched or k.unplannable)';
   const text = `with ${still}, gone as materialized (
       select k.key from ${tasks} k join given g on g.key = k.key
@@ -83,7 +83,7 @@ export async function unmatch(
         held.push(...blocked);
         return blocked.length < some.length;
       });
-      // A row on which the filter errors does not match; whoever planned it has said why.
+      // A row on which the filter fails does not match. Planning it has already reported why.
       const odd = choked.filter(({ blocked }) => !blocked).map(({ item }) => item);
       if (odd.length > 0) held.push(...(await once(undefined, odd, true)));
       return blockedKeys([...held, ...choked.filter(({ blocked }) => blocked).map(({ item }) => item)]);

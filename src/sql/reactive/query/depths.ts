@@ -6,11 +6,18 @@ import { ms } from '../../jobs/record.js';
 import { rows } from '../../connection/rows.js';
 import { namesOf } from '../place.js';
 
-/** Of those that are due first, so many are asked since when they wait; a deferral further off is not seen. */
+/**
+ * How many of the tasks that are due first are checked for how long they have waited. A deferred task further back is
+ * not seen.
+ */
 const LOOKED_AT = 1_000;
 const NOW = 'statement_timestamp()';
 
-/** Each count is a range of an index, asked for in its order, and stops at the cap. $1 the most in all */
+/**
+ * Each count is a range of an index, read in index order, and stops at the cap.
+ *
+ * $1 cap over all tasks
+ */
 export function depthsStatement(sql: Sql): string {
   const { tasks } = namesOf(sql);
   const head = (condition: string, columns: string, limit: string): string =>

@@ -1,4 +1,4 @@
-/** The row of a task, if it is still the one that the task was planned for. */
+/** The row of a task, if it is still as it was when the task was planned. */
 import { LeaseLostError, OptionError, StoreError } from '../../../core/errors.js';
 import { Batcher } from '../../../core/batches/batcher.js';
 import { checkKeys } from '../../../core/options.js';
@@ -34,7 +34,7 @@ function check({ task }: TaskPlan, options: Request['options']): void {
     checkProjection(where, 'projection', projection);
 }
 
-/** The snapshot never leaves the server: what a client sends back may differ in the digits of numbers. */
+/** The snapshot never leaves the server: numbers sent to a client and back may differ in their digits. */
 function fetchStatement(
   sources: SqlSources,
   shape: Shape | undefined,
@@ -64,12 +64,12 @@ function fetchStatement(
   return { text, args };
 }
 
-/** Fetches of one task, claim and projection share queries. */
+/** Fetches of one task, claim and projection share a query. */
 export class SqlFetcher {
   readonly #sources: SqlSources;
   readonly #gathering = new Batcher<Request, Fetched | undefined>({
     ask: (requests) => run('fetch a row', () => this.#read(requests, this.#sources.sql.driver)),
-    // A filter that errors on one row is no matter of the others.
+    // If the filter fails on one row, the others are not affected.
     isOwn: (error) => !(error instanceof StoreError && error.transient) || isAnswered(error.cause),
   });
 
@@ -80,7 +80,7 @@ export class SqlFetcher {
   async fetch(request: Request): Promise<Fetched> {
     const { plan, lease, options, transaction } = request;
     check(plan, options);
-    // In the name of each caller: a query may be shared with one who is not inside a transaction.
+    // Checked for each caller: one inside a transaction may share the query of one outside.
     if (transaction === undefined) this.#sources.sql.driver.checkOutside?.();
     const kind = JSON.stringify([plan.task, lease.token, options]);
     const fetched =
@@ -109,7 +109,7 @@ export class SqlFetcher {
         return document === undefined ? { missing: true } : { document: revived(document, shape) };
       });
     };
-    // A statement that fails ends the caller's transaction, so there is no second try inside one.
+    // A failed statement ends the caller's transaction, so there is no second try inside one.
     if (on !== this.#sources.sql.driver) return read(await this.#sources.open(first.plan.source));
     return withShape(this.#sources, first.plan.source, read);
   }

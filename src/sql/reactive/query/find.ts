@@ -1,4 +1,4 @@
-/** Managing tasks: what is there, and running it again. */
+/** Manages tasks: finds, counts and retries them. */
 import { OptionError } from '../../../core/errors.js';
 import { TASK_STATUSES, type TaskRecord } from '../../../core/records/task.js';
 import type { TimeRange } from '../../../store/port.js';
@@ -18,11 +18,11 @@ import type { Shape } from '../../tables/shape.js';
 import type { SqlSources } from '../sources.js';
 import { conditionOf } from '../../tables/translate.js';
 
-/** Combinations that no index serves end after this long, with what was found. */
+/** Time limit for filters that no index serves; `find` then returns what it found so far. */
 const LIMIT_MS = 10_000;
 const BATCH = 1_000;
 
-/** Tasks with where they live. */
+/** Tasks with their sources. */
 export type Located = readonly { readonly task: string; readonly source: Source }[];
 
 const COLUMN = { scheduledAt: 'scheduled_at', createdAt: 'created_at', updatedAt: 'updated_at' } as const;
@@ -30,7 +30,7 @@ const COLUMN = { scheduledAt: 'scheduled_at', createdAt: 'created_at', updatedAt
 const texts = (list: readonly string[], args: Arguments): string =>
   `array(select json_array_elements_text(${args.json(list.filter(isStorable))}))`;
 
-/** Keys of tasks are compared as users see them: `{ task, id }`. */
+/** Compares the ids of tasks as users see them: `{ task, id }`. */
 function idCondition(ids: readonly unknown[], args: Arguments): string {
   const list = ids.map((one) => {
     const { task, id } = (typeof one === 'object' && one !== null ? one : {}) as {
@@ -43,7 +43,7 @@ function idCondition(ids: readonly unknown[], args: Arguments): string {
     where i.task = k.task and i.id = k.source_doc_id)`;
 }
 
-/** Texts of `cursorKey`; any other is the key of nothing. */
+/** Texts of `cursorKey`. Any other text matches nothing. */
 function keysCondition(keys: readonly string[], args: Arguments): string {
   const list = keys.flatMap((text) => {
     try {
@@ -66,7 +66,7 @@ function rangeConditions(column: string, { from, to }: TimeRange = {}, args: Arg
   ];
 }
 
-/** The part of a filter that the task itself answers, an expression for errors aside. */
+/** The conditions on the task itself. A regular expression on errors is checked elsewhere, in JavaScript. */
 function conditions(filter: TaskFilter, args: Arguments): string[] {
   const { task, status, errorMessage, hasError, _id, keys } = filter;
   return [
@@ -87,7 +87,7 @@ function conditions(filter: TaskFilter, args: Arguments): string[] {
   ];
 }
 
-/** Tasks whose row matches a filter of the user's; each table is asked for those of its own. */
+/** Tasks whose row matches a filter of the user. Each table is searched for the rows of its own tasks. */
 function sourceCondition(tables: readonly Table[], filter: unknown, args: Arguments): string {
   const parts = tables.map(({ shape, tasks }) => {
     const condition = holds(shape, conditionOf('sourceDocFilter', shape, filter, args));
@@ -102,7 +102,10 @@ interface Table {
   readonly tasks: string[];
 }
 
-/** The tables that a filter on rows is about; those that do not have its columns have no such rows. */
+/**
+ * The tables that a filter on rows applies to. A table without its columns has no such rows; if that holds for all
+ * tables, the filter is rejected.
+ */
 async function tablesOf(
   sources: SqlSources,
   filter: TaskFilter,
@@ -128,7 +131,10 @@ async function tablesOf(
   return [...tables.values()];
 }
 
-/** After a task: later in the sort, ties by name and key. The first part bounds an index, which has them in another order. */
+/**
+ * Conditions: later in the sort order than the last task of the previous page; ties are broken by name and key. The
+ * first condition bounds the index, whose order is different.
+ */
 function afterConditions({ after, field, direction }: TaskPageRequest, args: Arguments): string[] {
   if (after === undefined) return [];
   const { task, key } = JSON.parse(after.key) as { task: string; key: string };
@@ -142,8 +148,9 @@ function afterConditions({ after, field, direction }: TaskPageRequest, args: Arg
 }
 
 /**
- * The statement of a page. By due time each task and status is a range that an index has in order, and answers a page at
- * most; the first page of all of them together is the answer. By other times all that match are sorted.
+ * The statement of a page. Sorted by due time, each task and status is a range that an index has in order, and returns
+ * one page at most; the statement returns the first page of all ranges together. Sorted by any other time, all matching
+ * tasks are read and sorted.
  */
 function findStatement(
   sql: Sql,
@@ -173,7 +180,7 @@ function findStatement(
   return answering(COLUMNS, `(select b.* from (${branches}) b ${sorted('b')}) page`);
 }
 
-/** Reads matching tasks, a batch after the other, in order. */
+/** Reads matching tasks in order, a batch at a time. */
 async function* pages(
   sources: SqlSources,
   filter: TaskFilter,
@@ -208,7 +215,10 @@ async function* pages(
   }
 }
 
-/** PostgreSQL's expressions are not JavaScript's: each is asked here. Without flags that make it remember. */
+/**
+ * PostgreSQL's regular expressions differ from JavaScript's, so they are tested here. Drops the flags that make an
+ * expression stateful.
+ */
 function expressionOf({ errorMessage }: TaskFilter): RegExp | undefined {
   if (!(errorMessage instanceof RegExp)) return undefined;
   return new RegExp(errorMessage.source, errorMessage.flags.replace(/[gy]/gu, ''));
@@ -216,7 +226,7 @@ function expressionOf({ errorMessage }: TaskFilter): RegExp | undefined {
 
 export const cursorKey = (record: TaskRecord): string => JSON.stringify(leaseKey(record));
 
-/** A value that is none of the key's type is the key of nothing. */
+/** A value that the type of the key cannot hold matches no task. */
 async function orNone<T>(work: () => Promise<T>, none: T): Promise<T> {
   try {
     return await work();
@@ -226,7 +236,7 @@ async function orNone<T>(work: () => Promise<T>, none: T): Promise<T> {
   }
 }
 
-/** Parts of rows and their values are comparisons like any other. */
+/** `source`, a filter on parts of rows, becomes a `sourceDocFilter`. */
 function normal({ source, ...filter }: TaskFilter): TaskFilter {
   return source === undefined ? filter : { ...filter, sourceDocFilter: source };
 }
@@ -260,7 +270,7 @@ export async function find(
 
 const ALL = { field: 'createdAt', direction: 1, limit: BATCH, skip: 0 } as const;
 
-/** No more than `most` are counted. An expression for errors is asked here, and so needs every task. */
+/** Counts `most` tasks at most. A regular expression on errors is tested here, so it needs every task. */
 export async function count(
   sources: SqlSources,
   asked: TaskFilter,
@@ -293,7 +303,7 @@ export async function count(
   return run('count tasks', () => orNone(expressionOf(filter) === undefined ? one : each, 0));
 }
 
-/** In batches of keys, so that a reset of millions is no single statement. */
+/** Works in batches of keys, so that resetting millions of tasks is not a single statement. */
 export async function retryMany(sources: SqlSources, asked: TaskFilter, located: Located): Promise<number> {
   const filter = normal(asked);
   const { sql } = sources;

@@ -1,4 +1,4 @@
-/** What people ask about tasks: how many, what failed, what is paused, and their rows. */
+/** What people ask about tasks: counts, failures, pauses, and their rows. */
 import type { FailureLine } from '../../../core/records/failure-groups.js';
 import { TASK_STATUSES, type TaskRecord, type TaskStatus } from '../../../core/records/task.js';
 import type { Source, TaskCounts, TaskStats } from '../../../store/reactive.js';
@@ -15,7 +15,7 @@ import type { Shape } from '../../tables/shape.js';
 import type { SqlSources } from '../sources.js';
 import { withShape } from '../statements.js';
 
-/** The names of tasks, by one key each. */
+/** The names of tasks, reading one index key for each. */
 export const distinctTasks = (tasks: string): string => `
   with recursive named as (
     (select task from ${tasks} order by task limit 1)
@@ -25,7 +25,11 @@ export const distinctTasks = (tasks: string): string => `
   )
   select task from named where task is not null`;
 
-/** Each status of each task is a range of its index by itself; counts stop at the cap. $1 cap */
+/**
+ * Each status of each task is a range of the index; counts stop at the cap.
+ *
+ * $1 cap over all tasks
+ */
 function taskStatsStatement(sql: Sql): string {
   const { tasks } = namesOf(sql);
   const counts = TASK_STATUSES.map(

@@ -2,9 +2,9 @@ import type { Names } from '../names.js';
 import type { Migration } from './migration.js';
 
 /**
- * Jobs, instances, pauses and locks. Every column of a job but its name has a default, so that a row written by hand
- * is run like any other. Texts that are compared have the collation "C": the same order everywhere, and cheap. Each
- * job leaves two dead rows behind, which are cleaned up ten times as early as by default (ADR 14).
+ * Jobs. Every column but the name has a default or may be null, so that a row inserted by hand runs like any other.
+ * Texts that are compared have the collation "C": the same order everywhere, and cheap. Each job leaves two dead rows
+ * behind, so autovacuum starts at a tenth of its default scale factor (ADR 14).
  */
 const jobsTable = ({ jobs }: Names): string => `
   create table ${jobs} (
@@ -50,14 +50,14 @@ const jobsTable = ({ jobs }: Names): string => `
   ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000)`;
 
 /**
- * Each index with the queries it serves. Running jobs are few and change often: the lists leave them out, so that a
- * claim writes two entries and not five.
+ * Each index with the queries it serves. Running jobs are few and change often, so the indexes for lists leave them
+ * out: a claim writes two index entries instead of five.
  */
 const jobsIndexes = ({ jobs }: Names): readonly string[] => [
   // claim: the head of the queue of each name and priority.
   `create index jobs_claim on ${jobs} (name, priority desc, next_run_at, id) where status = 'pending'`,
-  // look: the earliest due time of each name; find pending jobs by due time. A condition that always holds keeps it
-  // out of claims, where it would be taken for the claim's own index and read every priority (ADR 14).
+  // peek: the earliest due time of each name; find pending jobs by due time. The condition on `next_run_at` always
+  // holds. It keeps PostgreSQL from using this index for claims, where it would read every priority (ADR 14).
   `create index jobs_due on ${jobs} (name, next_run_at, id)
      where status = 'pending' and next_run_at > '-infinity'`,
   // insert and retry: one live job per name and unique key.
@@ -65,7 +65,7 @@ const jobsIndexes = ({ jobs }: Names): readonly string[] => [
      where unique_key is not null and status in ('pending', 'processing')`,
   // heartbeat, reclaim, strays: the work in flight, by holder and age.
   `create index jobs_held on ${jobs} (claimed_by, locked_at) where status = 'processing'`,
-  // schedules: list and look-up.
+  // schedules: list and lookup.
   `create index jobs_schedules on ${jobs} (name, schedule_key) where repeat_interval is not null`,
   // find by name and status, newest first; names and counts for stats.
   `create index jobs_by_name on ${jobs} (name, status, created_at desc, id desc) where status <> 'processing'`,
@@ -109,7 +109,7 @@ const locksTable = ({ locks }: Names): readonly string[] => [
     lease_until timestamptz(3) not null,
     fence bigint not null
   )`,
-  // forget locks that nobody has taken for long.
+  // sweep: locks that have been unused for long.
   `create index locks_age on ${locks} (lease_until)`,
 ];
 

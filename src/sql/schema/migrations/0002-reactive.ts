@@ -3,8 +3,8 @@ import { literal, reactiveNames, type ReactiveNames } from '../../reactive/names
 import type { Migration } from './migration.js';
 
 /**
- * The task of one row. `key` is the exact text of its primary key, `source_doc_id` the same as users see it. A status
- * says what docs/architecture.md says; the columns after `updated_at` are the engine's.
+ * The task of one row. `key` is the exact text of its primary key, `source_doc_id` the key as users see it.
+ * docs/architecture.md describes the statuses. The columns after `updated_at` are the engine's.
  */
 const tasksTable = ({ tasks }: ReactiveNames): readonly string[] => [
   `create table ${tasks} (
@@ -36,17 +36,18 @@ const tasksTable = ({ tasks }: ReactiveNames): readonly string[] => [
     overtaken boolean not null default false,
     primary key (task, key)
   )`,
-  // look and claim: the head of the queue of each task.
+  // peek and claim: the head of the queue of each task.
   `create index tasks_due on ${tasks} (task, scheduled_at, key) where status = 'pending'`,
   // reclaim and stray detection: the work in flight, by holder and age.
   `create index tasks_held on ${tasks} (claimed_by, locked_at) where status in ('processing', 'processing_dirty')`,
-  // find by task and status, by due time; counts; resets of finished ones.
+  // find by task and status, by due time; counts; resets of finished tasks.
   `create index tasks_by_status on ${tasks} (task, status, scheduled_at desc, key desc)`,
 ];
 
 /**
- * Rows come and go at once, and a transaction of anybody's may commit late with a low number: there is no order to rely
- * on, and no uniqueness. It is vacuumed by the number of dead rows, since a share of a table that is empty says nothing.
+ * Rows are deleted soon after they are inserted. A transaction may commit late with a low number, and a row may change
+ * several times, so there is neither an order nor uniqueness to rely on. Vacuumed by the number of dead rows, since a
+ * share of an empty table says nothing.
  */
 const changesTable = ({ changes, changeNumbers, idle }: ReactiveNames): readonly string[] => [
   `create sequence ${changeNumbers}`,
@@ -57,7 +58,7 @@ const changesTable = ({ changes, changeNumbers, idle }: ReactiveNames): readonly
     kind text collate "C" not null,
     at timestamptz(3) not null default statement_timestamp()
   ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000)`,
-  // A sequence is read and set at once, in or out of a transaction, and leaves no dead rows behind.
+  // A sequence is read and set at once, inside or outside a transaction, and leaves no dead rows behind.
   `create sequence ${idle} minvalue 0 start 0`,
 ];
 
@@ -97,9 +98,9 @@ const registryTables = (names: ReactiveNames): readonly string[] => [
 ];
 
 /**
- * What a time, a float or an interval looks like as text, and what a text means as a time, follows the session. Keys,
- * snapshots and filters must mean the same to every instance, so their statements run under settings of their own:
- * inside a function, which leaves the session, that may be a user's, as it is.
+ * The session decides what a time, a float or an interval looks like as text, and what a text means as a time. Keys,
+ * snapshots and filters must mean the same to every instance, so their statements run under fixed settings, inside a
+ * function: the session, which may be a user's, keeps its own.
  */
 const pinnedFunction = ({ pinned }: ReactiveNames): string => `
   create function ${pinned}(statement text, args text[]) returns setof text language plpgsql

@@ -1,7 +1,7 @@
 import type { Names } from '../names.js';
 import type { Migration } from './migration.js';
 
-/** What the cluster has counted, by series; rows are few, and each is written about once a minute. */
+/** What the cluster has counted, by series. Rows are few, and each is written about once a minute. */
 const countsTable = ({ metricCounts }: Names): string => `
   create table ${metricCounts} (
     series text collate "C" primary key,
@@ -9,7 +9,7 @@ const countsTable = ({ metricCounts }: Names): string => `
     day integer not null
   )`;
 
-/** What each instance last said of itself; the number says which of its shares was counted last. */
+/** What each instance last reported. `number` is that of the last share that was counted. */
 const sharesTable = ({ metricShares }: Names): string => `
   create table ${metricShares} (
     id text collate "C" primary key,
@@ -18,7 +18,7 @@ const sharesTable = ({ metricShares }: Names): string => `
     share jsonb not null
   )`;
 
-/** What happened in each minute, by who says so; the one of no instance has what waited. */
+/** What happened in each minute, by the share that reported it. The empty share holds the backlogs. */
 const minutesTable = ({ metricMinutes }: Names): string => `
   create table ${metricMinutes} (
     minute timestamptz(3) not null,
@@ -34,7 +34,7 @@ export const metrics: Migration = {
     countsTable(names),
     sharesTable(names),
     minutesTable(names),
-    // Where the request for a job, or the planning of a task, stands in a trace.
+    // The trace context of the request for a job, or of the planning of a task.
     `alter table ${names.jobs} add column trace jsonb`,
     `alter table ${names.table('tasks')} add column trace jsonb`,
   ],

@@ -1,7 +1,7 @@
 import type { Names } from '../names.js';
 import type { Migration } from './migration.js';
 
-/** Who did what by hand. */
+/** The audit log: who did what by hand. */
 const auditTable = ({ audit }: Names): readonly string[] => [
   `create table ${audit} (
     id text collate "C" primary key,
@@ -15,7 +15,7 @@ const auditTable = ({ audit }: Names): readonly string[] => [
     stop_requested boolean not null default false,
     expires_at timestamptz(3) not null
   )`,
-  // list: the newest first.
+  // list: newest first.
   `create index audit_by_age on ${audit} (at desc, id desc)`,
   // retention.
   `create index audit_expiry on ${audit} (expires_at)`,
@@ -26,7 +26,7 @@ export const audit: Migration = {
   name: 'audit',
   up: (names) => [
     ...auditTable(names),
-    // What an instance has room for; null where an older version registered it.
+    // How much an instance runs at once; null if an older version registered it.
     `alter table ${names.instances} add column capacity jsonb`,
   ],
 };

@@ -3,9 +3,9 @@ import { literal, reactiveNames, type ReactiveNames } from '../../reactive/names
 import type { Migration } from './migration.js';
 
 /**
- * The parts of a JSON value that a tree of keys names, as a MongoDB projection has them: it goes through arrays, arrays
- * in arrays included, and drops what is no object. A key without keys below is taken whole. It calls itself, so it
- * cannot be an expression; only values with arrays on the path come here.
+ * Picks the parts of a JSON value that a tree of keys names, as a MongoDB projection does: goes through arrays, nested
+ * ones included, and drops what is not an object. A key with no keys below it is taken whole. The function is
+ * recursive, so it cannot be an expression; only values with arrays on the path get here.
  */
 const pickedFunction = ({ picked }: ReactiveNames): string => {
   const body = `
@@ -32,11 +32,11 @@ export const watching: Migration = {
     const own = reactiveNames(names);
     return [
       pickedFunction(own),
-      // A policy that hides rows from this role raises an error, instead of making them look deleted.
+      // If a policy hides rows from this role, raise an error instead of making the rows look deleted.
       `alter function ${own.pinned}(text, text[]) set row_security = off`,
-      // What the catalog said of a table when everything in it was last asked for.
+      // The fingerprint of a table when its last reconciliation was requested.
       `alter table ${own.sources} add column fingerprint text`,
-      // The table that a task was planned for; older instances leave it out, and mean the one of \`origin\`.
+      // The table that a task was planned for. Older versions leave it null and mean that of `origin`.
       `alter table ${own.tasks} add column source text collate "C",
          add column unplannable boolean not null default false`,
       `alter table ${own.states} add column origin text collate "C"`,

@@ -1,6 +1,6 @@
 import type { Migration } from './migration.js';
 
-/** From here on each step says which older programs work beside it. */
+/** From here on each step says which older versions work with it. */
 export const compatible: Migration = {
   version: 6,
   name: 'compatible',

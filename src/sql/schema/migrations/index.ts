@@ -6,5 +6,5 @@ import { watching } from './0005-watching.js';
 import { compatible } from './0006-compatible.js';
 import type { Migration } from './migration.js';
 
-/** In order; the version of a schema is how many of them were applied to it. */
+/** In order. The version of a schema is the number of steps that were applied to it. */
 export const migrations: readonly Migration[] = [jobs, reactive, metrics, audit, watching, compatible];
