@@ -1,4 +1,4 @@
-/** Looking at documents with schedules, and running one of them now. */
+/** Lists and counts documents with schedules, and makes one of them due now. */
 import { OptionError } from '../core/errors.js';
 import { checkFieldValues, type FieldValues } from '../core/fields.js';
 import { checkInteger, checkKeys, checkOneOf, checkRange, checkText, show } from '../core/options.js';
@@ -7,13 +7,16 @@ import type { DocumentJob, DocumentJobStore, DocumentQuery, DocumentState } from
 import type { TimeRange } from '../store/port.js';
 
 export interface DocumentsFilter {
-  /** Those with a time (`due`, `waiting`) or those without (`failed`, `parked`). Default: `due` and `waiting`. */
+  /**
+   * States with a due time (`due`, `waiting`) or states without one (`failed`, `parked`), not both. Default: `due` and
+   * `waiting`, or any state if `id` is given.
+   */
   readonly state?: DocumentState | readonly DocumentState[];
-  /** Texts of `id` that an earlier answer had; of any state. */
+  /** Values of `FoundDocument.id` from an earlier result. */
   readonly id?: string | readonly string[];
-  /** Text contained in the reason of the failure. */
+  /** Text that the failure's reason contains. */
   readonly error?: string;
-  /** Parts of the document and the values that they have, such as `{ 'user.id': 5 }`. */
+  /** Fields of the document and the values they must have, such as `{ 'user.id': 5 }`. */
   readonly data?: FieldValues;
   readonly sleepUntil?: TimeRange;
 }
@@ -22,14 +25,14 @@ export interface DocumentsPageOptions {
   /** From 1 to 1,000. Default: 50. */
   readonly limit?: number;
   readonly cursor?: string;
-  /** 1: the soonest first. Default: 1. */
+  /** 1: soonest first; -1: latest first. Default: 1. */
   readonly order?: 1 | -1;
 }
 
 export interface FoundDocument<Doc = Record<string, unknown>> extends DocumentJobView<Doc> {
-  /** A text that identifies it, for the filter `id` and for links. */
+  /** Text that identifies the document, for the filter `id` and for links. */
   readonly id: string;
-  /** Its id as people read it. */
+  /** The document's id in readable form. */
   readonly title: string;
   readonly state: DocumentState;
 }
@@ -40,7 +43,7 @@ export interface DocumentsPage<Doc = Record<string, unknown>> {
   readonly items: readonly FoundDocument<Doc>[];
   readonly next: string | null;
   readonly previous: string | null;
-  /** The time limit was reached: there may be more than was found. */
+  /** The query reached its time limit, so more documents may match. */
   readonly partial?: true;
 }
 
@@ -85,7 +88,7 @@ function readCursor(where: string, text: unknown): Cursor {
     const timed = at === null || !Number.isNaN(new Date(at).getTime());
     if (timed && typeof key === 'string') return { at, key, back: back, order: order === -1 ? -1 : 1 };
   } catch {
-    // Refused below.
+    // Rejected below.
   }
   throw new OptionError(
     `${where}: cursor must be \`next\` or \`previous\` of an earlier answer, got ${show(text)}.`,
@@ -162,18 +165,22 @@ export async function countMatching<Doc>(
   return store.count({ ...queryOf('count', filter), limit }, { signal: new AbortController().signal });
 }
 
-/** Due now, if it is still as it was when it was read. `changed`: it is not, or it is being run. */
+/**
+ * Makes a document due now if its `sleepUntil` is still the value just read. Returns `changed` if another writer
+ * changed it in between, for example a scheduler that locked the document, and `running` if its lock left a mark.
+ */
 export async function makeDue<Doc>(
   store: DocumentJobStore<Doc>,
   now: Date,
   id: string,
-): Promise<'due' | 'changed' | 'missing'> {
+): Promise<'due' | 'running' | 'changed' | 'missing'> {
   const call = { signal: new AbortController().signal };
   const query = { keys: [checkText('runNow', 'id', id)], direction: 1 as const, limit: 1 };
   const [found] = (await finderOf('runNow', store)(query, call)).documents;
   if (found === undefined) return 'missing';
   const { job } = found;
-  if (job.sleepUntil instanceof Date && job.sleepUntil <= now) return 'due';
   const ifSleepUntil = job.sleepUntil instanceof Date ? job.sleepUntil : null;
+  if (ifSleepUntil !== null && ifSleepUntil <= now) return 'due';
+  if (ifSleepUntil !== null && job.lockedUntil?.getTime() === ifSleepUntil.getTime()) return 'running';
   return (await store.update(job.id, { sleepUntil: now }, { ifSleepUntil, ...call })) ? 'due' : 'changed';
 }

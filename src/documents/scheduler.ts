@@ -26,9 +26,12 @@ import { timeOf, type Time } from './times/time.js';
 import { SchedulerRun } from './run/scheduler-run.js';
 
 export interface StopOptions {
-  /** How long to wait for handlers; then their signals abort, and their documents are due again. Default: for ever. */
+  /**
+   * How long to wait for handlers. After that their signals abort, and their documents become due again. Default: no
+   * limit.
+   */
   readonly timeout?: Duration;
-  /** Ends that wait. */
+  /** Ends that wait early. */
   readonly signal?: AbortSignal;
 }
 
@@ -37,7 +40,7 @@ interface Open<Doc> {
   readonly time: Time;
 }
 
-/** What only the mill says. */
+/** Set by the mill that owns the scheduler. */
 export interface SchedulerExtras {
   /** Names the scheduler in messages. */
   readonly where?: string;
@@ -57,10 +60,11 @@ function checkStop(options: StopOptions): {
 }
 
 /**
- * Runs documents when their own schedule says so, wherever they are kept.
+ * Runs documents when the schedule stored in them is due, on any store.
  *
- * States: `stopped`, `starting`, `running`, `stopping`. stopped -> starting -> running: `start`; back to stopped where
- * `onStart` throws. running -> stopping -> stopped: `stop`, or the signal that `start` was given.
+ * States: `stopped`, `starting`, `running`, `stopping`. `start` moves stopped -> starting -> running, or back to
+ * stopped if the store cannot be opened or `onStart` throws. `stop`, or the signal passed to `start`, moves running ->
+ * stopping -> stopped.
  */
 export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable {
   readonly #options: SchedulerOptions<Doc>;
@@ -75,7 +79,7 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
   #starting: Promise<void> | undefined;
   #stopping: Promise<void> | undefined;
   #stop = new AbortController();
-  /** Aborts when a stop is not to wait for handlers any longer. */
+  /** Aborts when a stop no longer waits for handlers. */
   #hurry = new AbortController();
   #clock: Clock;
   #run: SchedulerRun<Doc> | undefined;
@@ -99,27 +103,30 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
     return this.#isRunning;
   }
 
-  /** True while a document runs, or its end is being recorded. */
+  /** True while a document runs or its outcome is being recorded. */
   isProcessing(): boolean {
     return this.#run?.isBusy === true;
   }
 
-  /** True when the last look found nothing to do, until something is found. */
+  /** True after a poll found nothing to do, until a document is found. */
   isIdle(): boolean {
     return this.#hooks.isIdle;
   }
 
-  /** Milliseconds since the store first failed to answer; 0 where it does answer. */
+  /** Milliseconds since the store began to fail; 0 while it answers. */
   get failingMs(): number {
     return this.#run?.failingMs ?? 0;
   }
 
-  /** How much is due, up to a limit, and for how long the first; undefined where it does not run, or nobody can tell. */
+  /**
+   * Returns how many documents are due, up to `limit`, and how long the first has been due. Returns undefined if the
+   * scheduler is not running or the store cannot tell.
+   */
   async depth(limit: number): Promise<{ readonly due: number; readonly lagMs: number } | undefined> {
     return this.#run?.depth(limit);
   }
 
-  /** Resolves when `onStart` has; called again, it does nothing. `signal` stops the scheduler when it aborts. */
+  /** Resolves when `onStart` has resolved. Calling it again has no effect. The scheduler stops when `signal` aborts. */
   async start(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     checkKeys('start', options, ['signal']);
     options.signal?.throwIfAborted();
@@ -128,7 +135,7 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
     await this.#starting;
   }
 
-  /** Resolves when no document runs any more and `onStop` has been called. Called again, it answers the same. */
+  /** Resolves when no document runs any more and `onStop` has been called. Further calls wait for the same stop. */
   async stop(options: StopOptions = {}): Promise<void> {
     const { timeoutMs, signal } = checkStop(options);
     this.#isRunning = false;
@@ -138,7 +145,7 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
       this.#hurry = new AbortController();
     });
     const stopping = this.#stopping;
-    // Also where an earlier call would wait for longer.
+    // The shortest timeout wins: this call may also end the wait of an earlier one.
     const hurry = this.#hurry;
     const end = new AbortController();
     const limit = signal === undefined ? end.signal : AbortSignal.any([signal, end.signal]);
@@ -154,8 +161,9 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
   }
 
   /**
-   * Plans the next run of a document as if it had just run, or removes it where none is left. False where its
-   * `sleepUntil` or its schedule is not, or is not any more, what the document says.
+   * Plans the next run of a document as if it had just run. If no run is left, `sleepUntil` becomes null, or the
+   * document is deleted if it has `autoRemove`. Returns false if `sleepUntil` or the schedule in the store differs from
+   * what `document` says. Throws if the schedule cannot be parsed.
    */
   async reschedule(document: Doc | DocumentJob<Doc>): Promise<boolean> {
     const { store, time } = await this.#open();
@@ -177,35 +185,39 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
     return 'remove' in ending ? store.remove(job.id, fenced) : store.update(job.id, ending.changes, fenced);
   }
 
-  /** One page of the documents, the soonest first; where the store can list them. */
+  /** Returns one page of documents, soonest first by default. Throws if the store cannot list documents. */
   async find(filter: DocumentsFilter = {}, options: DocumentsPageOptions = {}): Promise<DocumentsPage<Doc>> {
     const { store, time } = await this.#open();
     return findPage(store, time.clock.now(), filter, options);
   }
 
-  /** How many documents match, up to `limit`; where the store can list them. Default: of those with a time, 1,000. */
+  /**
+   * Counts matching documents, up to `limit`. Throws if the store cannot count documents. Default: those with a due
+   * time, up to 1,000.
+   */
   async count(filter: DocumentsFilter = {}, options: { readonly limit?: number } = {}): Promise<number> {
     return countMatching((await this.#open()).store, filter, options);
   }
 
   /**
-   * Makes a document due now, by the `id` that `find` answers; one that waited for later is run earlier, one that had ended
-   * is run again. `changed`: somebody else changed it meanwhile. A document that runs at this moment reads as waiting for
-   * the end of its lock: it would be run a second time, beside the first.
+   * Makes a document due now, by the `id` that `find` returned. A waiting document runs earlier; a document that had
+   * ended runs again. Returns `changed` if another writer changed it meanwhile, and `running` if it runs at present.
+   * Without a retry policy a running document cannot be told from one that waits for the end of its lock: it runs a
+   * second time, concurrently with the first.
    */
-  async runNow(id: string): Promise<'due' | 'changed' | 'missing'> {
+  async runNow(id: string): Promise<'due' | 'running' | 'changed' | 'missing'> {
     const { store, time } = await this.#open();
     await time.refresh();
     return makeDue(store, new Date(time.clock.now()), id);
   }
 
-  /** What is missing for polls to be cheap, as text; empty where all is well, or where the store cannot tell. */
+  /** Describes what the store lacks for polls to be cheap. Empty if nothing is missing or the store cannot tell. */
   async indexFaults(): Promise<readonly string[]> {
     const { store } = await this.#open();
     return (await store.indexFaults?.()) ?? [];
   }
 
-  /** Opened with the first call that needs it; a stop closes it. */
+  /** Opens the store on first use; a stop closes it. */
   #open(): Promise<Open<Doc>> {
     const opening = (this.#opening ??= this.#connect());
     opening.catch(() => {
@@ -270,7 +282,7 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
     await opened?.store.close?.();
   }
 
-  /** Nobody waits for it: a missing index makes polls dear, not wrong. */
+  /** Not awaited: a missing index makes polls expensive, not wrong. */
   #advise(store: DocumentJobStore<Doc>): void {
     void store
       .indexFaults?.()

@@ -11,15 +11,22 @@ export class Attempt<W extends Work = Work> implements AttemptControl {
   readonly lease: Lease;
   readonly startedAt: number;
   readonly note: AttemptControl['note'];
+  readonly unwritten: AttemptControl['unwritten'];
   inTransaction = false;
-  /** Made when somebody asks for it: most handlers never look at their signal, and making one takes its time. */
+  /** Created on first use: most handlers never read their signal, and creating one is slow. */
   #controller: AbortController | undefined;
 
-  constructor(work: W, startedAt: number, note: (attempt: Attempt<W>) => AttemptControl['note']) {
+  constructor(
+    work: W,
+    startedAt: number,
+    notes: (attempt: Attempt<W>) => Pick<AttemptControl, 'note' | 'unwritten'>,
+  ) {
     this.work = work;
     this.lease = leaseOf(work);
     this.startedAt = startedAt;
-    this.note = note(this);
+    const { note, unwritten } = notes(this);
+    this.note = note;
+    this.unwritten = unwritten;
   }
 
   get signal(): AbortSignal {
@@ -38,13 +45,13 @@ export class Attempt<W extends Work = Work> implements AttemptControl {
 export interface AttemptOptions<W extends Work> {
   readonly clock: Clock;
   readonly runner: Pick<WorkRunner<W, unknown>, 'perform' | 'timeoutMs'>;
-  /** The handler ignored its timeout and goes on; called again when it ends at last. */
+  /** Called when a handler runs past its timeout. `handler` resolves when it ends at last. */
   readonly abandoned: (attempt: Attempt<W>, handler: Promise<unknown>) => void;
 }
 
 /**
- * Runs the handler to its end or to its timeout, whichever comes first. A handler that ignores its signal loses
- * its slot all the same: the attempt has failed, and what it does from then on nobody waits for.
+ * Runs the handler until it ends or its timeout passes, whichever comes first. At the timeout the signal aborts, the
+ * attempt has failed and its slot is free, even if the handler ignores the signal and continues.
  */
 export async function runAttempt<W extends Work>(
   attempt: Attempt<W>,

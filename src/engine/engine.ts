@@ -17,25 +17,25 @@ import { Settler, type SettlerOptions } from './record/settler.js';
 import type { LeaseListener, InstanceContext } from './lease/instance-context.js';
 import { Wake } from './claim/wake.js';
 
-/** More unrecorded outcomes than this, and nothing new is claimed. */
+/** With this many unrecorded outcomes, the engine claims nothing. */
 const MOST_UNSETTLED = 2_000;
-/** A name of which the database refuses so many outcomes is not run here until it takes some of them. */
+/** With this many refused outcomes, a name is not run here until the database takes some of them. */
 const MOST_REFUSED = 100;
 const BEATS_PER_LEASE = 3;
-/** How long handlers get to react to their signal at the end of a stop. */
+/** How long handlers have to react to their signal at the end of a stop. */
 const LAST_GRACE_MS = 500;
-/** How often what was taken ahead is looked at, while there is some. */
+/** How often buffered work is checked for age. */
 const AGE_CHECK_MS = 250;
-/** How many leases long an instance looks for work that it holds without knowing, after an answer was lost. */
+/** For how many leases, after a lost response, the instance searches for work that it holds without knowing. */
 const SUSPECT_LEASES = 4;
-/** How long a stop waits for the store's answers. */
+/** How long a stop waits for the store. */
 const SETTLE_LIMIT_MS = 10_000;
 
 const measured = (kind: WorkKind): 'job' | 'task' => (kind === 'jobs' ? 'job' : 'task');
 
 /**
- * One kind of work on one instance. Duties: claim, run, record, and come to an orderly end. It knows nothing of any
- * database, nor of what the work is.
+ * Runs one kind of work on one instance. Duties: claim work, run it, record its outcome, stop in order. It knows no
+ * database, and nothing about what the work is.
  */
 export class Engine<W extends Work, S> implements LeaseListener {
   readonly #options: EngineOptions<W, S>;
@@ -44,7 +44,7 @@ export class Engine<W extends Work, S> implements LeaseListener {
   readonly #lanes: Lanes<W>;
   readonly #wake: Wake;
   readonly #settler: Settler<W, S>;
-  /** For work that a user's open transaction may have locked: its record waits for that, and others must not. */
+  /** For work that a user's open transaction may have locked: its write may wait, and must not delay others. */
   readonly #apart: Settler<W, S>;
   readonly #subscription: WakeSubscription;
   readonly #notebook: Notebook;
@@ -55,9 +55,9 @@ export class Engine<W extends Work, S> implements LeaseListener {
   readonly #attempts = new Map<string, Attempt<W>>();
   readonly #reservations: Reservations<W>;
   readonly #cancels: CancelWatch;
-  /** Work whose handler gave up in answer to its signal, and goes back. */
+  /** Work whose handler ended early because of the stop, and is handed back. */
   readonly #interrupted: W[] = [];
-  /** How many names are not run at present because the database refuses their outcomes. */
+  /** How many names are not run now because the database refuses their outcomes. */
   #heldBack = 0;
   #looping: Promise<void> | undefined;
   #idleWaiters: (() => void)[] = [];
@@ -123,7 +123,7 @@ export class Engine<W extends Work, S> implements LeaseListener {
       mint: () => keeper.mint(),
       mayClaim: () => this.#mayClaim,
       names: () => this.#define(),
-      // A look tells which definitions are in force: until then an instance may run none of its tasks.
+      // Only a peek tells which definitions are in force. Until then the instance runs none of its tasks.
       looksAnyway: this.#options.kind === 'tasks',
       pollMs: () => {
         const max = listener.wakeUp === 'poll' ? pollMs.maxWithoutWakeUp : pollMs.max;
@@ -156,7 +156,7 @@ export class Engine<W extends Work, S> implements LeaseListener {
     });
   }
 
-  /** Takes over the names that are run here now; what was taken ahead of others goes back. */
+  /** Applies and returns the names that are run here now. Hands back buffered work of other names. */
   #define(): readonly string[] {
     const crowded = this.#crowded();
     const workers = new Map([...this.#options.runner.workers()].filter(([name]) => !crowded.has(name)));
@@ -166,7 +166,7 @@ export class Engine<W extends Work, S> implements LeaseListener {
     return [...workers.keys()];
   }
 
-  /** Names of which the database refuses many outcomes: they must neither stop the others nor fill the memory. */
+  /** Names of which the database refuses many outcomes. They must neither stop other names nor fill the memory. */
   #crowded(): ReadonlySet<string> {
     const counts = new Map<string, number>();
     for (const { name } of this.#refused) counts.set(name, (counts.get(name) ?? 0) + 1);
@@ -198,8 +198,8 @@ export class Engine<W extends Work, S> implements LeaseListener {
   }
 
   /**
-   * Recognises work held under this life that nobody here runs; undefined while there is no reason to look for any. The
-   * suspicion ends only after a look that came late enough: a claim may land late, and looks may fail meanwhile.
+   * Recognises work held under this life that the engine does not know of. Undefined if no response was lost. The
+   * suspicion ends only after a search that came late enough: a claim may land late, and searches may fail meanwhile.
    */
   unknown(): { readonly has: (work: Work) => boolean; readonly lookedFor: () => void } | undefined {
     const { suspectAt, claiming } = this.#loop;
@@ -213,7 +213,7 @@ export class Engine<W extends Work, S> implements LeaseListener {
       ...this.#apart.ids(),
     ]);
     return {
-      // What a claim whose answer was lost has taken is about to be known, and to run.
+      // The claim loop itself finds out what the claim in progress has taken, and runs it.
       has: (work) => !known.has(work.id) && work.leaseToken !== claiming,
       lookedFor: () => {
         if (isLast && this.#loop.suspectAt === suspectAt) this.#loop.suspectAt = -Infinity;
@@ -221,21 +221,21 @@ export class Engine<W extends Work, S> implements LeaseListener {
     };
   }
 
-  /** Begins to claim; the station must have been started. */
+  /** Begins to claim. The instance context must have been started. */
   start(): void {
     this.#define();
     this.#looping = this.#loop.run(this.#stop.signal);
   }
 
-  /** Something may be due: new work, or a new name. */
+  /** Wakes the claim loop: there may be new work, or a new handler. */
   notify(): void {
     this.#define();
     this.#wake.notify();
   }
 
   /**
-   * A free slot for work that is about to be stored, which then need not be claimed. Undefined where it has to queue:
-   * no slot is free, other work is due, or nothing may be claimed.
+   * Reserves a slot for work that is about to be stored, so that it need not be claimed. Undefined if the work has to
+   * queue: no slot is free, other work is due, or nothing may be claimed.
    */
   reserve(name: string, id: string): Reservation<W> | undefined {
     if (this.#stop.signal.aborted || !this.#mayClaim || !this.#loop.quiet(name)) return undefined;
@@ -250,14 +250,14 @@ export class Engine<W extends Work, S> implements LeaseListener {
   }
 
   /**
-   * Ends: no new claims; what was taken ahead goes back; running handlers get `timeoutMs`, the lease being kept all
-   * the while; then their signals abort, and what still runs is handed back without using an attempt.
-   * Answers what was handed back, and how many outcomes could not be recorded.
+   * Stops claiming, hands back buffered work, and gives running handlers `timeoutMs` to end; the lease is kept
+   * meanwhile. Then aborts their signals, and hands back what still runs without using an attempt. Returns the running
+   * work that was handed back, and how many outcomes could not be recorded.
    */
   async stop(timeoutMs: number): Promise<{ readonly handedBack: readonly W[]; readonly unrecorded: number }> {
     this.#stop.abort();
     this.#release(this.#lanes.drain());
-    // A store that does not answer must not hold up the end: what it was asked for is found by others later.
+    // A store that does not answer must not delay the stop. Other instances reclaim what a late claim takes.
     const looped = this.#looping && within(this.#clock, SETTLE_LIMIT_MS, this.#looping);
     const reserved = within(this.#clock, SETTLE_LIMIT_MS, this.#reservations.ended());
     await Promise.all([looped, reserved, this.#idle(timeoutMs)]);
@@ -281,7 +281,7 @@ export class Engine<W extends Work, S> implements LeaseListener {
     return { handedBack: [...this.#interrupted, ...stuck], unrecorded };
   }
 
-  /** Resolves when no handler runs, or after the limit. */
+  /** Resolves when no handler runs, or after `limitMs`. */
   async #idle(limitMs: number): Promise<void> {
     if (this.#attempts.size === 0) return;
     const done = new AbortController();
@@ -290,14 +290,14 @@ export class Engine<W extends Work, S> implements LeaseListener {
   }
 
   #startWaiting(): void {
-    // A process that was paused for longer than its lease must not begin what others may have taken over.
+    // After a pause longer than the lease, other instances may have taken the buffered work over.
     if (!this.#context.keeper.held) return;
     for (let work = this.#lanes.next(); work !== undefined; work = this.#lanes.next()) this.#launch(work);
     if (this.#ageTimer === undefined && this.#lanes.buffered > 0)
       this.#ageTimer = this.#clock.timer(AGE_CHECK_MS, () => this.#handBackAged());
   }
 
-  /** What waits here for too long goes back, without using an attempt: others may have a slot for it. */
+  /** Hands back buffered work that has waited too long, without using an attempt: other instances may have a slot. */
   #handBackAged(): void {
     this.#ageTimer = undefined;
     if (this.#stop.signal.aborted) return;
@@ -312,10 +312,13 @@ export class Engine<W extends Work, S> implements LeaseListener {
 
   async #run(work: W): Promise<void> {
     const { store, events } = this.#options;
-    const attempt = new Attempt<W>(work, this.#clock.now(), (self) => (note) => {
-      if (this.#attempts.get(work.id) === self)
-        this.#notebook.add(self.lease, note, () => self.inTransaction);
-    });
+    const attempt = new Attempt<W>(work, this.#clock.now(), (self) => ({
+      note: (note) => {
+        if (this.#attempts.get(work.id) === self)
+          this.#notebook.add(self.lease, note, () => self.inTransaction);
+      },
+      unwritten: () => this.#notebook.unwritten(self.lease),
+    }));
     const began = this.#clock.monotonic();
     attempt.inTransaction = this.#options.runner.mayComplete(work);
     this.#attempts.set(work.id, attempt);
@@ -325,7 +328,7 @@ export class Engine<W extends Work, S> implements LeaseListener {
       const finished = await this.#attempt(attempt);
       if (this.#attempts.get(work.id) === attempt) await this.#finish(attempt, finished);
     } catch (error) {
-      // Only the store can have failed here: the work goes back, and nobody is blamed.
+      // Only the store can have failed here. Hand the work back without using an attempt.
       events.error(error, 'begin');
       this.#release([work]);
     } finally {
@@ -333,7 +336,7 @@ export class Engine<W extends Work, S> implements LeaseListener {
     }
   }
 
-  /** Of most work nobody needs to know whether it began; of some, a crash must tell (see docs/adr/0008). */
+  /** Whether to mark the start of the attempt, so that a reclaimer can tell whether it began (see docs/adr/0008). */
   #isMarked(work: W): boolean {
     const { runner } = this.#options;
     return work.failKind === 'crashed' || runner.attempt(work) >= runner.maxAttempts(work);
@@ -362,13 +365,13 @@ export class Engine<W extends Work, S> implements LeaseListener {
     const extra = await this.#notebook.take(attempt.lease);
     const settling = { work: attempt.work, finished, ...(extra === undefined ? {} : { extra }) };
     const { runner } = this.#options;
-    // Recorded inside the caller's transaction: there is nothing left to write.
+    // Already recorded inside the handler's transaction: there is nothing left to write.
     if (finished.outcome.kind === 'recorded') {
       runner.recorded(attempt.work, finished, runner.conclude(attempt.work, finished));
     } else (attempt.inTransaction ? this.#apart : this.#settler).push(settling);
   }
 
-  /** Without those that the database refuses: only their own names wait for them. */
+  /** Without the outcomes that the database refuses: those only hold back their own names. */
   get #unsettled(): number {
     return this.#settler.backlog + this.#apart.backlog;
   }
@@ -401,7 +404,7 @@ export class Engine<W extends Work, S> implements LeaseListener {
     const waiting = this.#lanes.drain();
     const error: TidemillError = new LeaseLostError(`The lease of this instance was lost: ${reason}.`);
     for (const attempt of attempts) attempt.abort(error);
-    // If nobody took the lease after all, this hands the buffer back; otherwise the store refuses, rightly.
+    // If no other instance took over, this hands the buffer back; otherwise the store refuses the write.
     this.#release(waiting);
     this.#options.events.leaseLost(reason, [...attempts.map((attempt) => attempt.work), ...waiting]);
   }

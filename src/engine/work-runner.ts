@@ -4,36 +4,36 @@ import type { Work } from '../core/records/work.js';
 import type { FailedRun, Lease } from '../store/port.js';
 import type { LaneOptions } from './claim/lanes.js';
 
-/** What the engine asks of a source of work. Jobs are one, reactive tasks another; it knows no other word about them. */
+/** Runs one kind of work for the engine: jobs or reactive tasks. The engine knows nothing else about them. */
 export interface WorkRunner<W extends Work, S> {
-  /** The names that have a handler here, with the most that may run of each at once. */
+  /** The names that have a handler here, each with its concurrency. */
   workers(): ReadonlyMap<string, LaneOptions>;
-  /** Runs the handler. It never rejects: whatever happens is an outcome. */
+  /** Runs the handler. Never rejects: every end is an outcome. */
   perform(work: W, attempt: AttemptControl): Promise<Outcome>;
   /**
-   * True where the handler completes its work inside a transaction, as its definition or an earlier call says: then
-   * nothing else is written to it while it runs, because any write would make that transaction conflict.
+   * True if the handler completes its work inside a transaction, by its definition or as seen in an earlier run. Then
+   * the engine writes nothing to the work while it runs, since any write would make that transaction conflict.
    */
   mayComplete(work: W): boolean;
-  /** Which attempt this is, from 1. */
+  /** The number of this attempt, from 1. */
   attempt(work: W): number;
-  /** How often it may be started. The start of its last attempt is marked, so that a crash tells whether it began. */
+  /** The most attempts. The start of the last one is marked, so that a reclaimer can tell whether it began. */
   maxAttempts(work: W): number;
   /** How long the handler may run, or undefined for no limit. */
   timeoutMs(work: W): number | undefined;
-  /** What the store is to record. Pure: asked again when the work changed meanwhile. */
+  /** Decides what the store is to record. Pure: called again if the work changed meanwhile. */
   conclude(work: W, finished: Finished, about?: About): Conclusion<S>;
-  /** The store has recorded it. */
+  /** Called once the store has recorded the outcome. */
   recorded(work: W, finished: Finished, conclusion: Conclusion<S>): void;
 }
 
-/** What else there is to say about the end of an attempt. */
+/** Further input to `conclude`. */
 export interface About {
-  /** Progress and log lines that are not written yet. */
+  /** Progress and log lines that have not been written yet. */
   readonly extra?: Extra;
-  /** How often the database has refused this outcome for good. Each time there must be less of it. */
+  /** How often the database has found this outcome too large. Each time, conclude to a smaller settlement. */
   readonly refusals?: number;
-  /** The policies of whoever ran it, by name: somebody else has to judge its work. */
+  /** By name: the retry policies of the instance that ran the work, if another instance concludes it. */
   readonly policies?: Readonly<Record<string, unknown>>;
 }
 
@@ -46,9 +46,9 @@ export interface Extra {
 export interface Settling<W extends Work> {
   readonly work: W;
   readonly finished: Finished;
-  /** How often the database has found this outcome too large; each time there is less of it. */
+  /** How often the database has found this outcome too large. Each time, less of it is written. */
   readonly refusals?: number;
-  /** How often it has been set aside because the database refuses it. */
+  /** How often the database has refused it for another reason. */
   readonly tries?: number;
   readonly extra?: Extra;
 }
@@ -56,15 +56,17 @@ export interface Settling<W extends Work> {
 export interface AttemptControl {
   readonly lease: Lease;
   readonly signal: AbortSignal;
-  /** Progress and log lines, on their way to the store. */
+  /** Queues progress and log lines for the store. */
   note(note: { progress?: { value: unknown }; log?: { message: string; fields?: unknown } }): void;
-  /** While this holds, best-effort writes leave the work alone: it may be part of a user's transaction. */
+  /** Returns what was noted and not written yet, for a settlement in the caller's transaction. */
+  unwritten(): Extra | undefined;
+  /** While true, the engine makes no best-effort writes to the work: it may be part of a user's transaction. */
   inTransaction: boolean;
 }
 
 export interface Conclusion<S> {
   readonly settlement: S;
-  /** Kept first, so that a crash in between loses nothing; a repeat is harmless. */
+  /** Inserted before the settlement, so that a crash in between loses nothing. Inserting it twice is harmless. */
   readonly failedRun?: FailedRun;
   readonly retryAt?: Date;
 }

@@ -27,21 +27,21 @@ export interface JobRunnerOptions {
   readonly events: Emitter<JobEvents>;
   readonly log: Logger;
   readonly meter: Meter;
-  /** Somebody in this process may be waiting for it. */
+  /** Called when a job has ended: a caller in this process may be waiting for its result. */
   readonly ended: (id: string, job: () => JobRecord) => void;
 }
 
-/** Jobs, as the engine sees them: runs handlers, and says what their end means. */
+/** Runs jobs for the engine: calls their handlers and concludes what each outcome means. */
 export class JobRunner implements WorkRunner<JobRecord, Settlement> {
   readonly #options: JobRunnerOptions;
-  /** Names whose handlers have called `complete` before: what their definitions do not say is learned. */
+  /** Names whose handlers have called `complete` in this process: they are treated as `transactional` from then on. */
   readonly #completing = new Set<string>();
 
   constructor(options: JobRunnerOptions) {
     this.#options = options;
   }
 
-  /** What may be started once only is claimed when there is a slot for it, and not before. */
+  /** Jobs that may be started only once are claimed for a free slot, never ahead of one. */
   workers(): ReadonlyMap<string, LaneOptions> {
     const workers = [...this.#options.registry.workers];
     return new Map(
@@ -61,7 +61,7 @@ export class JobRunner implements WorkRunner<JobRecord, Settlement> {
     return this.#options.registry.retryRule(job.name, job.retryPolicy, undefined).maxAttempts;
   }
 
-  /** By what the instance that ran it knew: only that one decided whether the start was marked. */
+  /** Judged by the policies of the instance that ran the job: that instance decided whether to mark the start. */
   isLastAttempt(job: JobRecord, policies: Readonly<Record<string, unknown>>): boolean {
     const rule = this.#options.registry.foreignRule(job.name, job.retryPolicy, policies);
     return rule !== undefined && this.attempt(job) >= rule.maxAttempts;
@@ -86,7 +86,8 @@ export class JobRunner implements WorkRunner<JobRecord, Settlement> {
       store,
       (work, finished) => {
         this.#completing.add(job.name);
-        return this.conclude(work, finished);
+        const extra = attempt.unwritten();
+        return this.conclude(work, finished, extra === undefined ? {} : { extra });
       },
       (progress) => {
         events.emit('job:progress', { job: toJob(job), progress, instanceId });
@@ -162,11 +163,11 @@ export class JobRunner implements WorkRunner<JobRecord, Settlement> {
   }
 }
 
-/** What the end of an attempt may be heard as; nothing is made up for an event that nobody listens to. */
+/** The events that the end of an attempt may emit. Without a listener for one of them, no payload is built. */
 const HEARD = ['job:complete', 'job:fail', 'job:retry', 'job:cancel'] as const;
 
 function settledView({ set, status }: Settlement): Partial<JobRecord> {
-  // Null takes a field off, except where it is what the handler gave.
+  // Null removes a field, except in `result` and `progress`, where it may be the handler's value.
   const given = (field: string): boolean => field === 'result' || field === 'progress';
   const fields = Object.entries(set).filter(
     ([field, value]) => value !== undefined && (value !== null || given(field)),
@@ -174,7 +175,7 @@ function settledView({ set, status }: Settlement): Partial<JobRecord> {
   return { ...(Object.fromEntries(fields) as Partial<JobRecord>), status, lockedAt: null };
 }
 
-/** One call of a handler, and what it asked for on the way. */
+/** One call of a handler, and what the handler requested through its context. */
 class Run {
   readonly #job: JobRecord;
   readonly #attempt: AttemptControl;
@@ -263,7 +264,7 @@ class Run {
     };
   }
 
-  /** May be called again by a transaction that is tried again: each try writes anew. */
+  /** A retried transaction calls this again: each try writes the settlement anew. */
   async #complete({ transaction, result }: { transaction: unknown; result?: unknown }): Promise<void> {
     if (!this.#store.isTransaction(transaction)) {
       const message = `complete() needs { transaction }: the handle of a ${this.#store.kind} transaction.`;
@@ -275,7 +276,7 @@ class Run {
     const finished = { outcome, startedAt: this.#startedAt, finishedAt: this.#store.clock.now() };
     const settle = async (work: JobRecord): Promise<boolean> =>
       (await this.#store.jobs.settleIn(this.#conclude(work, finished).settlement, transaction)) === 'settled';
-    // A schedule may have been changed during the run: then what it is now decides, if it is still held.
+    // The schedule may have changed during the run: if this attempt still holds it, conclude from its present state.
     if (!(await settle(this.#job))) {
       const now = await this.#store.jobs.heldIn(this.#attempt.lease, transaction);
       if (now === undefined || !(await settle(now))) {

@@ -238,6 +238,24 @@ eachStore('the life of an attempt', ({ open }) => {
     expect(await mill.jobs.count({ name: 'effect' })).toBe(1);
   });
 
+  it('keeps progress and log lines of a handler that completes inside a transaction', async () => {
+    const mill = aMill(open());
+    mill.job('exact', { transactional: true }, async (job) => {
+      job.log('one');
+      await mill.withTransaction(async (transaction) => {
+        job.log('two');
+        job.progress({ done: 2 });
+        await job.complete({ transaction });
+      });
+    });
+    await mill.start();
+    const { id } = await mill.enqueue('exact', {});
+    await mill.jobs.result(id);
+    const job = await mill.jobs.get(id);
+    expect(job).toMatchObject({ status: 'completed', progress: { done: 2 } });
+    expect(job?.logs?.map(({ message }) => message)).toEqual(['one', 'two']);
+  });
+
   it('completes inside the transaction when its schedule was changed during the run', async () => {
     const mill = aMill(open());
     const [changed, ended] = [gate<unknown>(), gate()];

@@ -95,7 +95,8 @@ eachStore('schedules', ({ open }) => {
       throw new Error('no data');
     });
     await mill.start();
-    const { id } = await mill.schedule('0 3 1 1 *', 'report', { n: 1 });
+    const retryPolicy = { type: 'fixed', interval: 1, maxAttempts: 2 } as const;
+    const { id } = await mill.schedule('0 3 1 1 *', 'report', { n: 1 }, { retryPolicy, timeout: '7s' });
     await mill.schedules.runNow('report');
     const [copy] = await until('the copy is there', async () => {
       const { items } = await mill.jobs.find({ status: 'failed' });
@@ -107,6 +108,8 @@ eachStore('schedules', ({ open }) => {
       scheduleId: id,
       failCount: 2,
       failReason: 'no data',
+      retryPolicy,
+      timeoutMs: 7_000,
     });
     expect(copy?.scheduledFor).toBeInstanceOf(Date);
     const schedule = await until('the schedule goes on', async () => {

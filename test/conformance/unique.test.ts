@@ -91,9 +91,11 @@ eachStore('unique keys', ({ open }) => {
     const jobs = await mill.withTransaction(async (transaction) => [
       await mill.enqueue('sync', 'new', { uniqueKey: 'k', transaction }),
       await mill.enqueue('sync', 'other', { uniqueKey: 'k2', transaction }),
+      await mill.enqueue('sync', 'its twin', { uniqueKey: 'k2', transaction }),
       await mill.enqueue('sync', 'plain', { transaction }),
     ]);
-    expect(jobs.map((job) => job.outcome)).toEqual(['existing', 'created', 'created']);
+    expect(jobs.map((job) => job.outcome)).toEqual(['existing', 'created', 'existing', 'created']);
+    expect(jobs[2]?.id).toBe(jobs[1]?.id);
     expect(await mill.jobs.count({ name: 'sync' })).toBe(3);
   });
 

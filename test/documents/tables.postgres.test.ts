@@ -131,9 +131,14 @@ describe('columns', () => {
     const table = aName();
     await pool.query(`create table ${table} (id integer primary key, sleep_until timestamptz)`);
     const retryPolicy = { type: 'fixed', interval: 0 } as const;
-    await expect(onTable(freshPostgres(), table, { retryPolicy }).schedule.start()).rejects.toThrow(
-      'ADD COLUMN "scheduleFailure" jsonb',
-    );
+    const url = new URL(inject('postgresStoreUrl'));
+    url.searchParams.set('application_name', table);
+    const refused = onTable(freshPostgres({ url: url.href }), table, { retryPolicy }).schedule.start();
+    await expect(refused).rejects.toThrow('ADD COLUMN "scheduleFailure" jsonb');
+    await until('it has closed its connections', async () => {
+      const mine = `select 1 from pg_stat_activity where application_name = $1`;
+      return (await pool.query(mine, [table])).rowCount === 0;
+    });
     await pool.query(`insert into ${table} values (1, now())`);
     const { schedule, ran } = onTable(freshPostgres(), table);
     await schedule.start();

@@ -159,6 +159,21 @@ describe('what a hostile reader tried on MongoDB', () => {
     await client.close();
   });
 
+  it('complete() with a session that has no transaction is refused, and completes nothing', async () => {
+    const client = new MongoClient(freshUri());
+    const mill = aMill(mongodb({ client }));
+    const retryPolicy = { type: 'fixed', interval: 0, maxAttempts: 1 } as const;
+    mill.job('exact', { retryPolicy }, (job) =>
+      client.withSession((session) => job.complete({ transaction: session })),
+    );
+    await mill.start();
+    const job = await mill.enqueue('exact', {});
+    await expect(mill.jobs.result(job.id)).rejects.toThrow('this session has no open transaction');
+    expect(await mill.jobs.get(job.id)).toMatchObject({ status: 'failed', failCount: 1 });
+    await mill.stop();
+    await client.close();
+  });
+
   it('an open transaction on one job does not hold up the record of the others', async () => {
     const client = new MongoClient(freshUri());
     const mill = aMill(mongodb({ client }));

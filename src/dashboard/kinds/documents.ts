@@ -18,7 +18,7 @@ import { REDACTED } from '../redaction/redact-text.js';
 import { partsOf, placesOf, refOfParts } from '../redaction/reference.js';
 
 const STATES: readonly DocumentState[] = ['due', 'waiting', 'failed', 'parked'];
-/** More than this of one state is "at least". */
+/** Counts above this are reported as "at least". */
 const COUNTED = 1_000;
 const FAILURES = 1_000;
 const SAMPLE = 10;
@@ -35,7 +35,7 @@ function toFilter({ status, error, fields, time, from, to }: WorkFilter): Docume
   };
 }
 
-/** Whether its id is the value of a field that is hidden, or has it as a part. */
+/** Whether the id equals, or contains, the value of a hidden field. */
 function isNameHidden({ redactor }: RequestContext, { document, title, id }: FoundDocument): boolean {
   const fields = Object.entries(document ?? {});
   return fields.some(([key, value]) => {
@@ -45,7 +45,7 @@ function isNameHidden({ redactor }: RequestContext, { document, title, id }: Fou
   });
 }
 
-/** A link holds the whole key, also what its title leaves out. */
+/** A link contains the whole key, including what the title leaves out. */
 const isHidden = (context: RequestContext, document: FoundDocument): boolean =>
   isNameHidden(context, document) || context.redactor.hidesIn(document.title);
 
@@ -87,7 +87,7 @@ const searchOf = (
   find: (page) => scheduleOf(mill, name).schedule.find(filter, { ...page, order }),
 });
 
-/** One schedule at a time: documents of two places have no order among them. */
+/** Lists one schedule at a time: documents of two collections have no common order. */
 async function find(context: RequestContext, query: WorkQuery): Promise<WorkPage> {
   const { mill } = context;
   const schedules = mill.documentSchedules();
@@ -130,7 +130,7 @@ async function detail(context: RequestContext, ref: string): Promise<WorkDetail>
   };
 }
 
-/** Only what this process knows: schedulers of documents keep no register. */
+/** Reports only what this process knows: document schedulers do not register in the store. */
 function whyOf({ state, sleepUntil }: FoundDocument, isRunning: boolean): WorkDetail['why'] {
   const idle = {
     code: 'no-instance',
@@ -148,7 +148,7 @@ function whyOf({ state, sleepUntil }: FoundDocument, isRunning: boolean): WorkDe
   return isRunning ? [{ code: 'waiting', text: 'It is due, and waits for its turn.' }] : [idle];
 }
 
-/** How many there are of each state, up to a thousand. */
+/** Counts the documents of each state, up to a thousand. */
 export async function documentCounts(mill: Mill): Promise<
   readonly {
     readonly kind: 'documents';
@@ -159,7 +159,7 @@ export async function documentCounts(mill: Mill): Promise<
 > {
   return Promise.all(
     mill.documentSchedules().map(async ({ name, schedule }) => {
-      // A table that is gone, or a store that cannot count, must not take the whole page along.
+      // A missing table, or a store that cannot count, must not fail the whole page.
       const counts = await Promise.all(
         STATES.map(
           async (state) => [state, await schedule.count({ state }, { limit: COUNTED + 1 })] as const,
@@ -193,7 +193,7 @@ export async function documentErrors(mill: Mill): Promise<ErrorGroups> {
   };
 }
 
-/** Some documents of each state: one by itself may lack the field that is hidden. */
+/** Reads some documents of each state, since a single one may lack the hidden field. */
 async function sampleOf({ schedule }: NamedSchedule): Promise<readonly FoundDocument[]> {
   const pages = await Promise.all(STATES.map((state) => schedule.find({ state }, { limit: SAMPLE })));
   return pages.flatMap(({ items }) => items);
@@ -201,6 +201,7 @@ async function sampleOf({ schedule }: NamedSchedule): Promise<readonly FoundDocu
 
 const SAID = {
   due: 'It is due now.',
+  running: 'It runs at present; no other run was started.',
   changed: 'Somebody else changed it meanwhile; it was left as it is.',
   missing: 'It is not there (any more).',
 } as const;

@@ -18,8 +18,8 @@ const blame = (error: unknown): Blame =>
   error instanceof StoreError && error.transient ? 'again' : 'choked';
 
 /**
- * Gathers progress and log lines, and writes them now and then, one write after the other; what is left goes with the
- * settlement. Of lines that wait, the newest are kept, as many as a job keeps.
+ * Collects progress and log lines and writes them every half second, one write at a time. What is left goes into the
+ * settlement. Of the lines not written yet, only the newest `LOG_LIMIT` are kept, as many as a job keeps.
  */
 export class Notebook {
   readonly #clock: Clock;
@@ -40,7 +40,7 @@ export class Notebook {
     this.#error = error;
   }
 
-  /** `isHeld`: keep it for the settlement. Asked when it could be written. */
+  /** While `isHeld` returns true, the note is kept for the settlement. Checked before each write. */
   add(lease: Lease, note: Parameters<AttemptControl['note']>[0], isHeld: () => boolean): void {
     const entry = this.#entries.get(lease.id) ?? { lease, logs: [], isHeld };
     if (note.progress !== undefined) entry.progress = note.progress;
@@ -50,17 +50,23 @@ export class Notebook {
     if (!isHeld()) this.#arm();
   }
 
-  /** What has not been written yet of one attempt, for its settlement. */
-  async take(lease: Lease): Promise<Extra | undefined> {
-    const entry = this.#entries.get(lease.id);
-    this.#entries.delete(lease.id);
-    // What is being written must not be overtaken by the settlement, which would refuse it.
-    await this.#writing;
+  /** Returns what has not been written of one attempt, and keeps it: a transaction may be tried again. */
+  unwritten({ id }: Lease): Extra | undefined {
+    const entry = this.#entries.get(id);
     if (entry === undefined) return undefined;
     return {
       ...(entry.progress === undefined ? {} : { progress: entry.progress }),
-      ...(entry.logs.length === 0 ? {} : { logs: entry.logs }),
+      ...(entry.logs.length === 0 ? {} : { logs: [...entry.logs] }),
     };
+  }
+
+  /** Removes and returns what has not been written of one attempt, for its settlement. */
+  async take(lease: Lease): Promise<Extra | undefined> {
+    const extra = this.unwritten(lease);
+    this.#entries.delete(lease.id);
+    // The settlement must not overtake a write in progress: the store would refuse that write.
+    await this.#writing;
+    return extra;
   }
 
   async stop(): Promise<void> {
@@ -69,7 +75,7 @@ export class Notebook {
     await this.#writing;
   }
 
-  /** While one write is under way the next one waits, so that an older progress never comes last. */
+  /** The next write waits for the one in progress, so that older progress never overwrites newer. */
   #arm(): void {
     if (this.#timer !== undefined || this.#writing !== undefined || this.#stopped) return;
     this.#timer = this.#clock.timer(FLUSH_MS, () => this.#flush());
@@ -87,7 +93,7 @@ export class Notebook {
     this.#clock.track?.(this.#writing);
   }
 
-  /** Best effort; but what the database refuses of one job must not cost others theirs. */
+  /** Best effort. If the database refuses the notes of one job, those of the others are still written. */
   async #send(notes: readonly Note[]): Promise<void> {
     try {
       const choked = await bisect(notes, (part) => this.#write(part), blame);

@@ -11,10 +11,12 @@ export async function insert(
   transaction?: MemoryTransaction,
 ): Promise<readonly Inserted[]> {
   if (transaction === undefined) return jobs.map((job) => insertOne(table, job));
+  const drafts = table.draftsOf(transaction);
   return jobs.map((job) => {
-    const rival = table.rival(job);
+    const rival = table.rival(job) ?? drafts.find((draft) => isRival(draft, job));
     if (rival !== undefined) return { job: toRecord(rival), outcome: 'existing' };
     const row = table.newRow(job);
+    drafts.push(row);
     transaction.add(
       () => table.rival(job) === undefined,
       () => table.keep(row),
@@ -22,6 +24,9 @@ export async function insert(
     return { job: toRecord(row), outcome: 'created' };
   });
 }
+
+const isRival = (draft: Row, { id, name, uniqueKey }: NewJob): boolean =>
+  draft.id === id || (uniqueKey !== undefined && draft.name === name && draft.uniqueKey === uniqueKey);
 
 function insertOne(table: Table, job: NewJob): Inserted {
   const rival = table.rival(job);

@@ -3,7 +3,7 @@ import type { FailedRun, Instance, Lease, Note, StrayQuery } from '../../store/p
 import { assign, copyOf, toRecord } from './records.js';
 import type { Table } from './table.js';
 
-/** Tokens begin with the life that minted them. */
+/** The life that minted a token, which is its first part. */
 const lifeOf = (token: string | undefined): string | undefined => token?.split('.')[0];
 
 export async function held(
@@ -87,6 +87,8 @@ export async function insertFailedRun(table: Table, of: JobRecord, failure: Fail
     priority: of.priority,
     nextRunAt: failure.scheduledFor,
     createdAt: failure.finishedAt,
+    ...(of.retryPolicy === undefined ? {} : { retryPolicy: of.retryPolicy }),
+    ...(of.timeoutMs === undefined ? {} : { timeoutMs: of.timeoutMs }),
   });
   const history = [...(of.history ?? []), ...(entry === undefined ? [] : [entry])].slice(
     -Math.max(1, historyLimit),

@@ -3,6 +3,7 @@ import type { Clock } from '../../core/clock.js';
 import type { JobRecord, JobStatus } from '../../core/records/job.js';
 import type { Cluster, Lease, NewJob } from '../../store/port.js';
 import type { Admission } from '../admission.js';
+import type { MemoryTransaction } from '../transaction.js';
 import { assign, claimFields, copyOf, toRecord, type Row } from './records.js';
 
 export interface MemoryContext {
@@ -16,12 +17,13 @@ export interface MemoryContext {
 
 export const isLive = (row: Row): boolean => row.status === 'pending' || row.status === 'processing';
 
-/** The jobs, with the index that claims need. What happens to them is in the files beside this one. */
+/** The jobs, with the index that claims need. The files beside this one have the transitions. */
 export class Table {
   readonly context: MemoryContext;
   readonly rows: Map<string, Row> = new Map();
-  /** Pending rows by name, so that finished ones cost a claim nothing. */
+  /** Pending rows by name, so that claims do not scan finished jobs. */
   readonly pending: Map<string, Set<Row>> = new Map();
+  readonly #drafts = new WeakMap<MemoryTransaction, Row[]>();
   readonly #prefix = randomBytes(8).toString('hex');
   #serial = 0;
 
@@ -41,26 +43,33 @@ export class Table {
     return jobs.flatMap((job) => this.rows.get(job.id) ?? []);
   }
 
-  /** The row, if the lease still holds it. */
+  /** Returns the row if the lease still holds it. */
   holding(lease: Lease): Row | undefined {
     const row = this.rows.get(lease.id);
     return row?.status === 'processing' && (row.leaseToken ?? null) === lease.token ? row : undefined;
   }
 
-  /** Who has the unique key now. */
+  /** Returns the live job that has the unique key. */
   liveKey(name: string, uniqueKey: string): Row | undefined {
     return [...this.rows.values()].find(
       (row) => isLive(row) && row.name === name && row.uniqueKey === uniqueKey,
     );
   }
 
-  /** Who has the id or the unique key of a new job already. */
+  /** Returns the job that already has the id of a new one, or the live job that has its unique key. */
   rival(job: NewJob): Row | undefined {
     const same = job.id === undefined ? undefined : this.rows.get(job.id);
     return same ?? (job.uniqueKey === undefined ? undefined : this.liveKey(job.name, job.uniqueKey));
   }
 
-  /** Ids grow with time, so that ties are broken by age. */
+  /** Returns the jobs that an open transaction has inserted so far. */
+  draftsOf(transaction: MemoryTransaction): Row[] {
+    const drafts = this.#drafts.get(transaction) ?? [];
+    this.#drafts.set(transaction, drafts);
+    return drafts;
+  }
+
+  /** Ids ascend in the order of creation, so that ties are broken by age. */
   newId(): string {
     this.#serial += 1;
     return this.#prefix + this.#serial.toString(16).padStart(8, '0');
@@ -82,7 +91,7 @@ export class Table {
     this.move(row, row.status);
   }
 
-  /** The one place where a status changes, so that the index of pending rows is always right. */
+  /** Every change of status goes through here, which keeps the index of pending rows up to date. */
   move(row: Row, status: JobStatus): void {
     row.status = status;
     const pending = this.pending.get(row.name) ?? new Set();

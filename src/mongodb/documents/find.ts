@@ -9,8 +9,10 @@ import { findExact } from '../exact.js';
 import { fieldsQuery, rangeQuery } from '../fields.js';
 import { fromText, textOf } from '../reactive/document.js';
 
-/** Combinations that no index serves may take this long, and then answer what they have. */
+/** A query that no index serves stops after this long: `find` returns what it has, and a count fails. */
 const TIME_LIMIT_MS = 5_000;
+
+const NOTHING: Document = { _id: { $in: [] } };
 
 const escaped = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|]/gu, String.raw`\$&`);
 
@@ -29,12 +31,16 @@ function stateQuery({ fields, mongo }: Documents, states: readonly DocumentState
         ...(waiting === true ? {} : { $lte: now }),
       },
     };
-  // One index finds both: documents without a time are few, or nobody looks at them.
+  // One index range serves both. Telling them apart reads all documents without a time: few, or rarely listed.
   const untimed = { [sleepUntil]: { $type: 'null' } };
-  if (failed === parked) return untimed;
-  if (ended === undefined) return failed === true ? { _id: { $in: [] } } : untimed;
+  if (failed === parked) return failed === true ? untimed : NOTHING;
+  if (ended === undefined) return failed === true ? NOTHING : untimed;
   return { ...untimed, [ended]: failed === true ? { $eq: true } : { $ne: true } };
 }
+
+/** Without a place for failures, no document has an error. */
+const errorQuery = (failure: string | null, error: string): Document =>
+  failure === null ? NOTHING : { [`${failure}.reason`]: { $regex: escaped(error), $options: 'i' } };
 
 function keyed(keys: readonly string[]): Document {
   const ids = keys.flatMap((text) => {
@@ -48,7 +54,7 @@ function keyed(keys: readonly string[]): Document {
   return { _id: { $in: ids } };
 }
 
-/** After a document: later in the sort, ties by id. */
+/** Matches documents after the cursor: later in the sort, ties by id. */
 function afterQuery({ fields }: Documents, { after, direction, states }: DocumentQuery): Document {
   if (after === undefined) return {};
   const [past, upTo] = direction === 1 ? ['$gt', '$gte'] : ['$lt', '$lte'];
@@ -68,9 +74,7 @@ function findDocumentsQuery(documents: Documents, query: DocumentQuery): Filter<
     ...(condition === undefined ? [] : [condition]),
     ...(states === undefined ? [] : [stateQuery(documents, states)]),
     ...(keys === undefined ? [] : [keyed(keys)]),
-    ...(error === undefined || fields.failure === null
-      ? []
-      : [{ [`${fields.failure}.reason`]: { $regex: escaped(error), $options: 'i' } }]),
+    ...(error === undefined ? [] : [errorQuery(fields.failure, error)]),
     ...(data === undefined ? [] : [fieldsQuery(data)]),
     ...(sleepUntil === undefined ? [] : [{ [fields.sleepUntil]: rangeQuery(sleepUntil) }]),
     afterQuery(documents, query),
@@ -104,7 +108,7 @@ export async function findDocuments(
   return { documents: rows.slice(0, limit), more: rows.length > limit, partial };
 }
 
-/** A document by its id, whatever its state. */
+/** Reads a document by its id, whatever its state. */
 export async function readOne({ collection }: Documents, id: unknown): Promise<Document | null> {
   const cursor = findExact(collection, { _id: id as never }, { limit: 1 }, DOCUMENT);
   return (await run('read a document', () => cursor.toArray()))[0] ?? null;

@@ -1,4 +1,4 @@
-/** What happens to a job between claim and settlement. */
+/** Reads and writes of a job between claim and settlement. */
 import type { AnyBulkWriteOperation, ClientSession, Document, Filter } from 'mongodb';
 import { failedRunId, LOG_LIMIT, type JobRecord } from '../../core/records/job.js';
 import type { FailedRun, Instance, Lease, Note, StrayQuery } from '../../store/port.js';
@@ -8,11 +8,11 @@ import { isDuplicate } from '../errors.js';
 import { findExact } from '../exact.js';
 
 /**
- * Best-effort writes must never stand behind a user's transaction for long. They ask for no majority: the time limit would
- * cover that wait as well, and report as failed what was written.
+ * For best-effort writes, which must never wait long for a user's transaction. They do not wait for a majority: the
+ * time limit would cover that wait as well, and report a completed write as failed.
  */
 const BRIEFLY = { maxTimeMS: 1_000, writeConcern: { w: 1 } } as const;
-/** Judging work needs no payload. */
+/** Deciding what becomes of a job needs no payload. */
 const WITHOUT_PAYLOAD = { data: 0, result: 0, progress: 0, logs: 0 } as const;
 
 const mine = (lease: Lease): Filter<JobDocument> => ({
@@ -99,7 +99,7 @@ export async function heldBy(mongo: Mongo, instance: Instance, limit: number): P
   );
 }
 
-/** Held under no lease that is valid: a claim that landed after its owner's death, or an older program's work. */
+/** Finds jobs held under no valid lease: a claim that landed after its owner's death, or work of an older program. */
 export async function strays(mongo: Mongo, query: StrayQuery): Promise<readonly JobRecord[]> {
   const { lives, olderThanMs, legacyAfterMs, limit } = query;
   const before = (time: Document | string, ms: Document | number): Document => ({
@@ -121,7 +121,9 @@ export async function strays(mongo: Mongo, query: StrayQuery): Promise<readonly 
   );
 }
 
-/** Keeps the copy of a run that used up its attempts. */
+/**
+ * Stores the failed copy of a run that used up its attempts. The id follows from the run, so a repeat stores nothing.
+ */
 export async function insertFailedRun(mongo: Mongo, of: JobRecord, failure: FailedRun): Promise<void> {
   const { entry, historyLimit, ...fields } = failure;
   await run('keep a failed run', async () => {
@@ -142,6 +144,7 @@ export async function insertFailedRun(mongo: Mongo, of: JobRecord, failure: Fail
       scheduleId: of.id,
       ...(of.part === undefined ? {} : { part: of.part }),
       ...(of.retryPolicy === undefined ? {} : { retryPolicy: of.retryPolicy }),
+      ...(of.timeoutMs === undefined ? {} : { timeoutMs: of.timeoutMs }),
       ...fields,
       history: [...(of.history ?? []), ...(entry === undefined ? [] : [entry])].slice(
         -Math.max(1, historyLimit),

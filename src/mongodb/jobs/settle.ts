@@ -1,4 +1,5 @@
 import type { AnyBulkWriteOperation, ClientSession, Document, Filter } from 'mongodb';
+import { OptionError } from '../../core/errors.js';
 import { LOG_LIMIT } from '../../core/records/job.js';
 import type { SettleAnswer, Settlement } from '../../store/port.js';
 import { BSON_OPTIONS, literal, run, type Mongo } from '../context.js';
@@ -8,16 +9,16 @@ import { findExact } from '../exact.js';
 import { writeOnce } from '../majority.js';
 import { noteSession } from '../cluster/sessions.js';
 
-/** Off a job that nobody holds. */
+/** Removed from a job that is no longer held. */
 const LEASE_FIELDS = ['claimedBy', 'lastHeartbeat', 'heartbeatInterval', 'startedToken'];
 
-/** What one job's document gets. */
+/** The fields to set on one job. */
 function fieldsOf(settlement: Settlement): Document {
   const { status, set, by } = settlement;
   return { ...set, status, lockedAt: null, ...(by === 'reclaimer' ? { leaseToken: null } : {}) };
 }
 
-/** Where one value does for all it is a constant; where not, each document looks its own up by position. */
+/** A value that all documents share is a constant; otherwise, each document looks up its own by position. */
 function perDocument(values: readonly unknown[]): Document {
   const [first] = values;
   const same = values.every(
@@ -26,7 +27,7 @@ function perDocument(values: readonly unknown[]): Document {
   return same ? literal(first) : { $arrayElemAt: [literal(values), '$_at'] };
 }
 
-/** When a batch was recorded is one time for all of it; each attempt's own times are in its history. */
+/** A batch is recorded at one time for all of it; the times of each attempt are in its history. */
 const BATCH_TIMES = ['finishedAt', 'expiresAt'];
 
 function setOf(settlements: readonly Settlement[]): Document {
@@ -42,7 +43,7 @@ const appended = (field: string, lists: readonly (readonly unknown[])[], keep: n
   $slice: [{ $concatArrays: [{ $ifNull: [`$${field}`, []] }, perDocument(lists)] }, -keep],
 });
 
-/** One pipeline for a whole group; the user's values are inside `$literal`. */
+/** One pipeline for a whole group. The user's values are inside `$literal`. */
 function settlePipeline(settlements: readonly Settlement[]): Document[] {
   const [first] = settlements;
   const entries = settlements.map(({ entry }) => (entry === undefined ? [] : [entry]));
@@ -65,17 +66,19 @@ function settlePipeline(settlements: readonly Settlement[]): Document[] {
   ];
 }
 
-/** Work that goes back and is due is news for idle instances. */
+/**
+ * Wakes idle instances for work that goes back to pending and may be due: reclaimed, or with its due time unchanged.
+ */
 const wakes = (settlements: readonly Settlement[]): boolean =>
   settlements.some(
     ({ status, by, set }) => status === 'pending' && (by === 'reclaimer' || set.nextRunAt === undefined),
   );
 
-/** How long the job is kept: one batch may hold names with different retentions. */
+/** How long the job is kept. One batch may hold names with different retention. */
 const keptMs = ({ finishedAt, expiresAt }: Settlement['set']): number | undefined =>
   finishedAt && expiresAt ? expiresAt.getTime() - finishedAt.getTime() : undefined;
 
-/** Settlements that share a precondition and a shape go into one statement. */
+/** Groups settlements that share a precondition and a shape; each group is one statement. */
 function groupsOf(settlements: readonly Settlement[]): Settlement[][] {
   const groups = new Map<string, Settlement[]>();
   for (const settlement of settlements) {
@@ -91,7 +94,10 @@ function groupsOf(settlements: readonly Settlement[]): Settlement[][] {
   return [...groups.values()];
 }
 
-/** The holder's proof, and for work that goes back to pending: nobody asked to cancel it meanwhile. */
+/**
+ * The lease must still be the holder's. Work that goes back to pending must have no cancel request, and a schedule must
+ * be at the expected revision.
+ */
 function preconditionOf(mongo: Mongo, group: readonly Settlement[]): Filter<JobDocument> {
   const [{ lease, status, ifRev } = {} as Settlement] = group;
   return {
@@ -111,7 +117,7 @@ function operationOf(mongo: Mongo, group: readonly Settlement[]): AnyBulkWriteOp
   return { updateMany: { filter, update: settlePipeline(group) } };
 }
 
-/** How many were written. Those of a reclaimer wait for nobody's transaction for long. */
+/** Returns how many were written. Writes of a reclaimer wait at most `HAND_ON_MS` for an open transaction. */
 function writeAll(mongo: Mongo, settlements: readonly Settlement[]): Promise<number> {
   const operations = groupsOf(settlements).map((group) => operationOf(mongo, group));
   const write = async (limit: { readonly maxTimeMS?: number }): Promise<number> => {
@@ -121,7 +127,7 @@ function writeAll(mongo: Mongo, settlements: readonly Settlement[]): Promise<num
   return settlements[0]?.by === 'reclaimer' ? writeOnce(HAND_ON_MS, write, unconfirmedCount) : write({});
 }
 
-/** A count that is full needs no second look; a short one is named by reading. */
+/** If all were written, no read is needed; otherwise, a read tells which were not. */
 export async function settle(
   mongo: Mongo,
   settlements: readonly Settlement[],
@@ -132,25 +138,25 @@ export async function settle(
         return settlements.map(() => 'settled' as const);
     } catch (error) {
       const blocked = isTimeLimit(error) && settlements[0]?.by === 'reclaimer';
-      // What a rule of the database refuses is for the caller to find, in halves.
+      // If a rule of the database refuses the batch, the caller bisects it.
       if (!blocked && (isTransient(error) || !isUnstorable(error))) throw error;
       if (settlements.length > 1) return await oneByOne(mongo, settlements);
-      // Held by a transaction: another time. Otherwise too large, or nothing that BSON can say: asking again would give
-      // the same answer for ever.
+      // Held by an open transaction: the reclaimer tries again later. Otherwise, it is too large or cannot be encoded
+      // as BSON, and every retry would fail in the same way.
       return [blocked ? 'lost' : 'refused'];
     }
     return await judge(mongo, settlements);
   });
 }
 
-/** One of them cannot be written: the others must not wait for it. */
+/** One settlement cannot be written; the others must not wait for it. */
 async function oneByOne(mongo: Mongo, settlements: readonly Settlement[]): Promise<SettleAnswer[]> {
   const answers: SettleAnswer[] = [];
   for (const settlement of settlements) answers.push(...(await settle(mongo, [settlement])));
   return answers;
 }
 
-/** Whose settlement was written, whose work was lost, and whose changed under it. */
+/** Tells whose settlement was written, whose work was lost, and whose changed meanwhile. */
 async function judge(mongo: Mongo, settlements: readonly Settlement[]): Promise<SettleAnswer[]> {
   const filter = { _id: { $in: settlements.map(({ lease }) => lease.key as Key) } };
   const options = { projection: { leaseToken: 1, status: 1, lockedAt: 1 } };
@@ -170,12 +176,19 @@ function sameHolder(row: JobDocument, lease: Settlement['lease']): boolean {
   return (row['leaseToken'] ?? null) === null && lockedAt === (lease.lockedAt?.getTime() ?? null);
 }
 
-/** Inside the caller's transaction: its errors keep the driver's labels, by which the transaction is tried again. */
+/** Settles inside the caller's transaction. Errors keep the driver's labels, by which the transaction is retried. */
 export async function settleIn(
   mongo: Mongo,
   settlement: Settlement,
   session: ClientSession,
 ): Promise<SettleAnswer> {
+  // Outside a transaction, the job would be completed at once, whatever becomes of the caller's other writes.
+  if (!session.inTransaction()) {
+    throw new OptionError(
+      'transaction: this session has no open transaction, so the completion would be committed at once. Call ' +
+        'startTransaction() on it first, or use `mill.withTransaction`.',
+    );
+  }
   await noteSession(mongo, settlement.lease.token, session);
   const filter = preconditionOf(mongo, [settlement]);
   if (settlement.remove === true) {

@@ -9,23 +9,26 @@ import { checkBoolean, checkKeys, checkMost, checkName, checkText, show } from '
 import { toTask, type Task } from '../../core/records/task.js';
 import type { Store } from '../../store/port.js';
 import type { ReactiveStore, TaskPageRequest, TaskPlan, TaskStats, TaskStore } from '../../store/reactive.js';
-import { COUNT_CAP, planningOf, type Planning } from '../planner/planning.js';
+import { planningOf, type Planning } from '../planner/planning.js';
 import { reactiveOf } from '../reactive-of.js';
 import { explicit, toTaskFilter, type TasksFilter } from './tasks-filter.js';
 
+/** How many tasks of each status are counted, shared among the names. */
+const COUNT_CAP = 100_000;
+
 export interface TasksPageOptions {
-  /** Default: 50, at most 1,000. */
+  /** From 1 to 1,000. Default: 50. */
   readonly limit?: number;
-  /** Tasks to pass over; at most 10,000. A cursor has no limit. */
+  /** How many tasks to skip, at most 10,000; a cursor has no limit. Default: 0. */
   readonly skip?: number;
   readonly cursor?: string;
   /** One of scheduledAt, createdAt, updatedAt with 1 or -1. Default: `{ scheduledAt: -1 }`. */
   readonly sort?: Partial<Record<TaskPageRequest['field'], 1 | -1>>;
-  /** Count all that match as well. Default: false. */
+  /** Also count all matching tasks. Default: false. */
   readonly total?: boolean;
 }
 
-/** A task with a text that identifies it, for the filter `id` and for links. */
+/** A task with text that identifies it, for the filter `id` and for links. */
 export interface FoundTask extends Task {
   readonly id: string;
 }
@@ -35,7 +38,7 @@ export interface TaskPage {
   readonly next: string | null;
   readonly previous: string | null;
   readonly total?: number;
-  /** The time limit was reached: there may be more than was found. */
+  /** The query reached its time limit, so more tasks may match. */
   readonly partial?: true;
 }
 
@@ -58,7 +61,7 @@ function decode(where: string, text: unknown, sort: string): Cursor {
     if (cursor.sort === sort && !Number.isNaN(Date.parse(cursor.at)) && typeof cursor.key === 'string')
       return cursor;
   } catch {
-    // Refused below.
+    // Rejected below.
   }
   throw new OptionError(
     `${where}: cursor must be one that this query answered, with the same sort; got ${show(text)}.`,
@@ -78,7 +81,7 @@ function sortOf(
   return entry;
 }
 
-/** A query in the place of an id would find the task of another document. */
+/** Rejects a query in place of an id: it would find the task of another document. */
 function checkDocId(where: string, docId: unknown): void {
   if (typeof docId !== 'object' || docId === null) return;
   const isPattern = docId instanceof RegExp || (docId as { _bsontype?: unknown })._bsontype === 'BSONRegExp';
@@ -91,7 +94,7 @@ function checkDocId(where: string, docId: unknown): void {
   );
 }
 
-/** Managing reactive tasks: what is there, what failed, and running it again. */
+/** Manages reactive tasks: lists them, groups their failures, runs them again, pauses and reconciles them. */
 export class Tasks {
   readonly #store: () => Promise<Store>;
   readonly #plans: () => ReadonlyMap<string, TaskPlan>;
@@ -102,7 +105,7 @@ export class Tasks {
     this.#plans = plans;
   }
 
-  /** One page of tasks. */
+  /** Returns one page of tasks. */
   async find(filter: TasksFilter = {}, options: TasksPageOptions = {}): Promise<TaskPage> {
     const where = 'tasks.find';
     const wanted = toTaskFilter(where, filter);
@@ -148,13 +151,13 @@ export class Tasks {
     };
   }
 
-  /** The task of one document. */
+  /** Returns the task of one document, or undefined if it has none. */
   async get(task: string, docId: unknown): Promise<FoundTask | undefined> {
     checkText('tasks.get', 'task', task);
     checkDocId('tasks.get', docId);
     const page = await this.find({ task, sourceDocFilter: { _id: docId } }, { limit: 1 });
     if (page.items.length > 0) return page.items[0];
-    // A document that is gone still has its task.
+    // A deleted document may still have its task.
     return (await this.find({ task, _id: { task, id: docId } }, { limit: 1 })).items[0];
   }
 
@@ -164,18 +167,24 @@ export class Tasks {
     return (await this.#open()).count(wanted, most);
   }
 
-  /** Counts by task and status, stopped at 100,000 of each status, shared among the tasks; and when the first is due. */
+  /**
+   * Counts tasks by name and status, and tells when the first is due. Stops at 100,000 tasks of each status, shared
+   * among the names.
+   */
   async stats(): Promise<readonly TaskStats[]> {
     return (await this.#open()).stats(COUNT_CAP);
   }
 
-  /** What failed tasks say, grouped by name and message; ids and numbers in messages make no difference. */
+  /** Groups failed tasks by name and message, ignoring ids and numbers in messages. */
   async errors(options: ErrorsOptions = {}): Promise<ErrorGroups> {
     const { limit, name } = checkErrorsOptions('tasks.errors', options);
     return groupsOf(await (await this.#open()).failures(limit + 1, name), limit);
   }
 
-  /** The source document of a task as it is now, by the task's `id`; undefined where one of them is gone. */
+  /**
+   * Returns the source document of a task as it is now, by the task's `id`; undefined if the task or the document is
+   * gone.
+   */
   async document(
     id: string,
   ): Promise<{ readonly collection: string; readonly document: unknown } | undefined> {
@@ -184,13 +193,12 @@ export class Tasks {
     return found[0] && tasks.document(found[0]);
   }
 
-  /** Who plans, how far it is behind, and what it looks at again. */
+  /** Returns who plans, how long due tasks have waited, what is being reconciled and which tasks are left out. */
   async planning(): Promise<Planning> {
-    const tasks = await this.#open();
-    return planningOf(await this.#store(), (cap) => tasks.stats(cap));
+    return planningOf(await this.#store(), await this.#open());
   }
 
-  /** Starts a fresh sequence of attempts; those that run at this moment run again afterwards. */
+  /** Starts a new sequence of attempts for matching tasks. Those that are running run again afterwards. */
   async retryMany(filter: TasksFilter | { readonly all: true }): Promise<{ readonly count: number }> {
     const wanted = explicit('tasks.retryMany', filter);
     const count = await (await this.#open()).retryMany(wanted);
@@ -198,14 +206,14 @@ export class Tasks {
     return { count };
   }
 
-  /** No more tasks of this name are started, in the whole cluster, until `resume`. */
+  /** Prevents tasks of this name from starting, in the whole cluster, until `resume`. */
   async pause(task: string): Promise<void> {
     checkName('tasks.pause', 'task', task);
     await (await this.#open()).pause(task);
     await (await this.#reactive()).planner.ring(false);
   }
 
-  /** The tasks that are paused, or throttled in the whole cluster until a time. */
+  /** Returns the tasks that are paused (`until` is null) or throttled in the whole cluster until a time. */
   async paused(): Promise<readonly { readonly task: string; readonly until: Date | null }[]> {
     const pauses = await (await this.#open()).pauses();
     return [...pauses].map(([task, until]) => ({ task, until })).sort((a, b) => (a.task < b.task ? -1 : 1));
@@ -217,7 +225,7 @@ export class Tasks {
     await (await this.#reactive()).planner.ring(false);
   }
 
-  /** Asks the leader to look at every document again, for one task or for all. Answers which. */
+  /** Asks the leader to reconcile every document, for one task or for all. Returns the names of the tasks. */
   async reconcile(task?: string): Promise<{ readonly tasks: readonly string[] }> {
     if (task !== undefined) checkText('tasks.reconcile', 'task', task);
     const { planner } = await this.#reactive();

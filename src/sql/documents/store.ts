@@ -1,4 +1,4 @@
-/** Rows of the user's own tables, for a scheduler. */
+/** The document store: rows of the user's own tables, for a scheduler. */
 import { OptionError } from '../../core/errors.js';
 import { show } from '../../core/options.js';
 import type { ServerClock } from '../../core/server-clock.js';
@@ -15,7 +15,7 @@ import { run, sqlState } from '../connection/errors.js';
 import { checkFilter } from '../reactive/plan/filter.js';
 import { parseName } from '../tables/shape.js';
 
-/** The store that they are in; it is open for as long as somebody holds it. */
+/** The store that the table is in. It stays open while it has a holder. */
 export interface Home {
   readonly clock: ServerClock;
   readonly sql: () => Sql;
@@ -23,10 +23,10 @@ export interface Home {
   readonly release: (holder: object) => Promise<void>;
 }
 
-/** A lock lasts longer than this, so that another renewal may follow. */
+/** Time limit of a renewal. Locks last longer, so a failed renewal can be repeated. */
 const RENEWAL_MS = 5_000;
 
-/** A table or a column is gone, or of another type. */
+/** True if a table or a column is gone, or has another type. */
 const isOutdated = (error: unknown): boolean =>
   /^42/u.test(sqlState(error instanceof Error && error.cause !== undefined ? error.cause : error) ?? '');
 
@@ -49,7 +49,7 @@ export function sqlDocuments(home: Home, place: DocumentPlace): DocumentJobStore
     return known;
   };
 
-  /** A table that was altered is looked at anew. */
+  /** Reads the shape of the table again if it was altered. */
   const on = async <T>(work: (sql: Sql, at: DocumentTable) => Promise<T>): Promise<T> => {
     const used = await table();
     try {
@@ -69,12 +69,18 @@ export function sqlDocuments(home: Home, place: DocumentPlace): DocumentJobStore
     open: async ({ counts }) => {
       await home.acquire(holder);
       known = undefined;
-      const { parts, from } = await table();
-      if (!counts || parts.failure !== undefined) return;
-      throw new OptionError(
-        `${where}: retryPolicy needs a place to count: ALTER TABLE ${from} ADD COLUMN "scheduleFailure" jsonb, or name one ` +
-          'with fields.failure.',
-      );
+      try {
+        const { parts, from } = await table();
+        if (!counts || parts.failure !== undefined) return;
+        throw new OptionError(
+          `${where}: retryPolicy needs a place to count: ALTER TABLE ${from} ADD COLUMN "scheduleFailure" jsonb, or name one ` +
+            'with fields.failure.',
+        );
+      } catch (error) {
+        // Not opened, so it will not be closed: the store must not stay open for it.
+        await home.release(holder);
+        throw error;
+      }
     },
     close: () => home.release(holder),
     read: (row) => {

@@ -9,7 +9,7 @@ import { rows } from '../connection/rows.js';
 import { appended } from './settle.js';
 import { readable, timeText, toStored } from '../connection/values.js';
 
-/** A statement's list of texts. */
+/** A parameter as a list of texts. */
 const texts = (parameter: string): string =>
   `array(select json_array_elements_text(${parameter}::text::json))`;
 
@@ -45,7 +45,7 @@ export async function begin({ driver, names }: Sql, lease: Lease): Promise<'begu
   return begun.length === 1 ? 'begun' : 'lost';
 }
 
-/** Best-effort writes pass over what a transaction holds: they must never stand behind it. */
+/** Best effort, so it skips rows that a transaction holds: it must never wait for one. */
 export async function note({ driver, names: { jobs } }: Sql, notes: readonly Note[]): Promise<void> {
   const given = notes.map(({ lease, progress, logs = [] }) => ({
     id: lease.id,
@@ -69,7 +69,7 @@ export async function note({ driver, names: { jobs } }: Sql, notes: readonly Not
   await run('note', () => driver.query(text, [JSON.stringify(given)]));
 }
 
-/** Tokens begin with the life that minted them. */
+/** Tokens begin with the life that made them. */
 const OF_LIFE = `claimed_by = $1::text and status = 'processing' and starts_with(lease_token, $2::text)`;
 
 const lifeValues = (instance: Instance): [string, string] => [instance.instanceId, `${instance.life}.`];
@@ -106,7 +106,9 @@ export async function heldBy(
   return run('read a dead instance', () => records(driver, text, [...lifeValues(instance), limit]));
 }
 
-/** Held under no lease that is valid: a claim that landed after its owner's death, or an older program's work. */
+/**
+ * Jobs under no valid lease: a claim that landed after its owner's death, or work that an older version left behind.
+ */
 export async function strays({ driver, names }: Sql, query: StrayQuery): Promise<readonly JobRecord[]> {
   const { lives, olderThanMs, legacyAfterMs, limit } = query;
   const before = (time: string, milliseconds: string): string =>
@@ -123,7 +125,7 @@ export async function strays({ driver, names }: Sql, query: StrayQuery): Promise
   return run('look for strays', () => records(driver, text, values));
 }
 
-/** Keeps the copy of a run that used up its attempts; its payload is copied by the server. */
+/** Keeps a copy of a run that used up its attempts. The server copies the payload. */
 export async function insertFailedRun(
   { driver, names: { jobs } }: Sql,
   of: JobRecord,
@@ -135,9 +137,9 @@ export async function insertFailedRun(
   ].slice(-Math.max(1, failure.historyLimit));
   const text = `
     insert into ${jobs} (id, name, data, status, priority, next_run_at, created_at, updated_at, schedule_id,
-      retry_policy, fail_count, fail_reason, fail_kind, scheduled_for, finished_at, expires_at, history)
+      retry_policy, timeout_ms, fail_count, fail_reason, fail_kind, scheduled_for, finished_at, expires_at, history)
     select $1::text, name, data, 'failed', priority, $2::text::timestamptz, $3::text::timestamptz,
-      $3::text::timestamptz, id, retry_policy, $4::integer, $5::text, $6::text, $2::text::timestamptz,
+      $3::text::timestamptz, id, retry_policy, timeout_ms, $4::integer, $5::text, $6::text, $2::text::timestamptz,
       $3::text::timestamptz, $7::text::timestamptz, $8::text::jsonb
     from ${jobs} where id = $9::text
     on conflict do nothing`;

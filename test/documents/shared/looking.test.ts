@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { until } from '../../support/mills.js';
+import { gate, until } from '../../support/mills.js';
 import { eachPlace, future, past, watched } from './places.js';
 
 eachPlace('looking at documents with schedules', ({ name, open }) => {
@@ -57,6 +57,7 @@ eachPlace('looking at documents with schedules', ({ name, open }) => {
     const soon = { from: future(90 * 60_000), to: future(150 * 60_000) };
     expect((await schedule.find({ sleepUntil: soon })).items).toMatchObject([{ title: waiting[1] }]);
     await expect(schedule.find({ state: ['due', 'failed'] })).rejects.toThrow('state');
+    expect((await schedule.find({ state: [] })).items).toEqual([]);
     await expect(schedule.find({ data: { $where: 1 } })).rejects.toThrow('data');
   });
 
@@ -74,5 +75,27 @@ eachPlace('looking at documents with schedules', ({ name, open }) => {
     await schedule.start();
     await until('both have run', () => ran.length === 2);
     expect([...ran].sort()).toEqual(['ended', 'later']);
+  });
+
+  it('one that runs at present is not made due, if its lock leaves a mark', async () => {
+    const place = await open();
+    const [begun, end] = [gate(), gate()];
+    let runs = 0;
+    const { schedule } = watched(place, {
+      retryPolicy: { type: 'fixed', interval: 0, maxAttempts: 2 },
+      onDocument: async () => {
+        runs += 1;
+        begun.open();
+        await end.promise;
+      },
+    });
+    await place.insert({ sleepUntil: past(0), note: 'long' });
+    await schedule.start();
+    await begun.promise;
+    const [running] = (await schedule.find({})).items;
+    expect(await schedule.runNow(running!.id)).toBe('running');
+    end.open();
+    await until('it has ended', async () => (await schedule.find({ state: 'parked' })).items.length === 1);
+    expect(runs).toBe(1);
   });
 });
