@@ -16,7 +16,10 @@ function aLogger() {
 }
 
 const anAttempt = (id: string): Attempt =>
-  new Attempt(aClaimed({ id, name: 'slow' }), 0, () => ({ note: () => undefined, unwritten: () => undefined }));
+  new Attempt(aClaimed({ id, name: 'slow' }), 0, () => ({
+    note: () => undefined,
+    unwritten: () => undefined,
+  }));
 
 describe('handlers past their timeout that go on', () => {
   it('are named in the log at once, and every minute until they end', async () => {

@@ -10,7 +10,10 @@ import { aClaimed } from './support.js';
 
 function anAttempt(timeoutMs: number | undefined, perform: (signal: AbortSignal) => Promise<Outcome>) {
   const clock = virtualClock(1_000);
-  const attempt = new Attempt(aClaimed({ id: 'j1', name: 'slow' }), clock.now(), () => ({ note: () => undefined, unwritten: () => undefined }));
+  const attempt = new Attempt(aClaimed({ id: 'j1', name: 'slow' }), clock.now(), () => ({
+    note: () => undefined,
+    unwritten: () => undefined,
+  }));
   const runner = {
     perform: () => perform(attempt.signal),
     timeoutMs: () => timeoutMs,

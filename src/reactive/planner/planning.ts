@@ -51,10 +51,7 @@ export async function planningOf(store: Store, tasks: Pick<TaskStore, 'stats'>):
 }
 
 /** All tasks of a source share one checkpoint. */
-async function progressOf(
-  store: Store,
-  waiting: readonly TaskState[],
-): Promise<Planning['reconciling']> {
+async function progressOf(store: Store, waiting: readonly TaskState[]): Promise<Planning['reconciling']> {
   if (waiting.length === 0) return [];
   const { planner, planning } = reactiveOf(store);
   const sources = new Map((await planner.plans()).map(({ plan }) => [plan.task, plan.source]));
