@@ -1,9 +1,15 @@
 import type { Clock, Timer } from '../core/clock.js';
-import { AttemptTimeoutError } from '../core/errors.js';
+import { AttemptTimeoutError, LeaseLostError } from '../core/errors.js';
 import type { Finished, Outcome } from '../core/records/outcome.js';
 import type { Work } from '../core/records/work.js';
 import { leaseOf, type Lease } from '../store/port.js';
 import type { AttemptControl, WorkRunner } from './work-runner.js';
+
+/** What the engine does for an attempt. */
+export interface AttemptEngine extends Pick<AttemptControl, 'note' | 'unwritten'> {
+  /** False if the lease of the instance has ended, by the clock. */
+  readonly isHeld: () => boolean;
+}
 
 /** One run of one handler, with its signal. */
 export class Attempt<W extends Work = Work> implements AttemptControl {
@@ -13,18 +19,16 @@ export class Attempt<W extends Work = Work> implements AttemptControl {
   readonly note: AttemptControl['note'];
   readonly unwritten: AttemptControl['unwritten'];
   inTransaction = false;
+  readonly #isHeld: () => boolean;
   /** Created on first use: most handlers never read their signal, and creating one is slow. */
   #controller: AbortController | undefined;
 
-  constructor(
-    work: W,
-    startedAt: number,
-    notes: (attempt: Attempt<W>) => Pick<AttemptControl, 'note' | 'unwritten'>,
-  ) {
+  constructor(work: W, startedAt: number, engine: (attempt: Attempt<W>) => AttemptEngine) {
     this.work = work;
     this.lease = leaseOf(work);
     this.startedAt = startedAt;
-    const { note, unwritten } = notes(this);
+    const { isHeld, note, unwritten } = engine(this);
+    this.#isHeld = isHeld;
     this.note = note;
     this.unwritten = unwritten;
   }
@@ -35,6 +39,12 @@ export class Attempt<W extends Work = Work> implements AttemptControl {
 
   abort(reason: Error): void {
     this.#made().abort(reason);
+  }
+
+  checkLease(): void {
+    if (!this.#isHeld())
+      this.abort(new LeaseLostError('The lease of this instance ended before the handler was called.'));
+    this.#controller?.signal.throwIfAborted();
   }
 
   #made(): AbortController {

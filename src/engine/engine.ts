@@ -313,6 +313,7 @@ export class Engine<W extends Work, S> implements LeaseListener {
   async #run(work: W): Promise<void> {
     const { store, events } = this.#options;
     const attempt = new Attempt<W>(work, this.#clock.now(), (self) => ({
+      isHeld: () => this.#context.keeper.held,
       note: (note) => {
         if (this.#attempts.get(work.id) === self)
           this.#notebook.add(self.lease, note, () => self.inTransaction);

@@ -56,6 +56,11 @@ export interface Settling<W extends Work> {
 export interface AttemptControl {
   readonly lease: Lease;
   readonly signal: AbortSignal;
+  /**
+   * Throws if the handler must not be called any more: the lease has ended by the clock, or the attempt was aborted. To
+   * be called right before the handler: the process may have been paused since the work was started.
+   */
+  checkLease(): void;
   /** Queues progress and log lines for the store. */
   note(note: { progress?: { value: unknown }; log?: { message: string; fields?: unknown } }): void;
   /** Returns what was noted and not written yet, for a settlement in the caller's transaction. */

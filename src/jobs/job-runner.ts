@@ -205,6 +205,7 @@ class Run {
     let outcome: Outcome;
     try {
       const data = await validate(this.#job.data);
+      this.#attempt.checkLease();
       const result = await (handler as (job: unknown) => unknown)(this.#context(data));
       outcome = this.#returned(result);
     } catch (thrown) {

@@ -17,6 +17,7 @@ function aLogger() {
 
 const anAttempt = (id: string): Attempt =>
   new Attempt(aClaimed({ id, name: 'slow' }), 0, () => ({
+    isHeld: () => true,
     note: () => undefined,
     unwritten: () => undefined,
   }));

@@ -11,6 +11,7 @@ import { aClaimed } from './support.js';
 function anAttempt(timeoutMs: number | undefined, perform: (signal: AbortSignal) => Promise<Outcome>) {
   const clock = virtualClock(1_000);
   const attempt = new Attempt(aClaimed({ id: 'j1', name: 'slow' }), clock.now(), () => ({
+    isHeld: () => true,
     note: () => undefined,
     unwritten: () => undefined,
   }));

@@ -14,14 +14,14 @@ const pool = rawPool();
 /** A store that answers a statement with the first job alone, and has no connection for the next one. */
 function thenExhausted(): Sql {
   let asked = 0;
-  const often: Queryable = {
+  const prepared: Queryable = {
     query: () => {
       asked += 1;
       if (asked === 1) return Promise.resolve({ rows: [{ json: '"first"' }] });
       return Promise.reject(new StoreError('Nothing was sent to the database.', { transient: true }));
     },
   };
-  return { clock: systemClock, names: namesIn('x'), driver: { often } } as unknown as Sql;
+  return { clock: systemClock, names: namesIn('x'), driver: { prepared } } as unknown as Sql;
 }
 
 describe('answers that are lost after the write succeeded', () => {

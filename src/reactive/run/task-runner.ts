@@ -323,6 +323,7 @@ class Run {
     let outcome: Outcome;
     try {
       const call = async (): Promise<void> => {
+        this.#attempt.checkLease();
         await this.#definition.handler(this.#context());
       };
       await (caller === undefined ? call() : caller(call));
