@@ -13,12 +13,12 @@ function promisesKept(report: ChaosReport): void {
   expect(report.harm['kill inside a transaction']).toBeGreaterThan(0);
 }
 
-/** Each of them was done at least once. */
+/** Each of these faults was injected at least once. */
 const done = (...harms: readonly string[]): Readonly<Record<string, unknown>> =>
   Object.fromEntries(harms.map((harm) => [harm, expect.any(Number) as number]));
 
-describe('chaos', () => {
-  it('loses nothing and settles nothing twice while workers are killed and frozen, connections freeze and the server is away', async () => {
+describe('job chaos', () => {
+  it('loses no job and settles none twice on MongoDB through kills, freezes and outages', async () => {
     await using server = await startMongo(MONGO_SETTINGS);
     const report = await runChaos({
       ground: await mongodbGround(server),
@@ -32,7 +32,7 @@ describe('chaos', () => {
     expect(report.harm).toMatchObject(done('connections frozen', 'outage', 'pool used up'));
   }, 300_000);
 
-  it('keeps its promises while a replica set loses its primary, its majority, its connections and all of its members', async () => {
+  it('loses no job and settles none twice while a replica set loses primary, majority and members', async () => {
     await using server = await startMongo({ nodes: 3, ...MONGO_SETTINGS });
     const report = await runChaos({
       ground: await mongodbGround(server),
@@ -46,7 +46,7 @@ describe('chaos', () => {
     );
   }, 300_000);
 
-  it('keeps its promises on PostgreSQL while connections, rows and the server itself are taken away', async () => {
+  it('loses no job and settles none twice on PostgreSQL while connections, rows and the server fail', async () => {
     await using server = await startPostgres({ settings: POSTGRES_SETTINGS });
     const ground = await postgresGround(server);
     const report = await runChaos({ ground, workers: 4, jobs: 600, harmMs: 18_000 });

@@ -12,9 +12,9 @@ import { limited, PATIENCE_MS, reached, stalledMs } from './limits.js';
 export interface ChaosOptions {
   readonly ground: Ground;
   readonly workers: number;
-  /** At most. */
+  /** An upper bound. */
   readonly jobs: number;
-  /** How long harm is done; afterwards the rest of the work has to come to its end. */
+  /** How long faults are injected; the remaining work must finish afterwards. */
   readonly harmMs: number;
   readonly leaseMs?: number;
   readonly say?: (line: string) => void;
@@ -23,7 +23,7 @@ export interface ChaosOptions {
 export interface ChaosReport {
   readonly accepted: number;
   readonly completed: number;
-  /** Jobs that had not ended a minute after the harm, with what is known of them. */
+  /** Jobs that had not ended a minute after the last fault, with what is known of them. */
   readonly unfinished: readonly unknown[];
   readonly runs: number;
   readonly harm: Readonly<Record<string, number>>;
@@ -32,11 +32,11 @@ export interface ChaosReport {
   readonly exact: { readonly jobs: number; readonly effects: number; readonly distinct: number };
 }
 
-/** However slow the machine is. */
+/** The minimum, however slow the machine is. */
 const FEWEST_JOBS = 2_000;
 const WORKER = new URL('worker.ts', import.meta.url);
 
-/** Workers that are killed, frozen and restarted, and a server that is harmed as well, while jobs keep coming. */
+/** Kills, freezes and restarts workers and injects faults into the server while jobs keep coming. */
 class Chaos {
   readonly #options: ChaosOptions;
   readonly #leaseMs: number;
@@ -45,9 +45,9 @@ class Chaos {
   readonly #crew: Crew;
   readonly #harm: Record<string, number> = {};
   #harming = true;
-  /** The next process that is inside a transaction is killed. */
+  /** Kill the next process that is inside a transaction. */
   #aims = true;
-  /** One was killed there. */
+  /** A process was killed inside a transaction. */
   #hasHit = false;
   #ending = false;
 
@@ -68,7 +68,7 @@ class Chaos {
       await this.#end();
       return report;
     } catch (error) {
-      // What went wrong first is what matters; the server may be gone.
+      // The first error is the one that matters; the server may be gone.
       await this.#end().catch(() => undefined);
       throw error;
     }
@@ -113,7 +113,7 @@ class Chaos {
   #inside(child: ChildProcess): void {
     if (!this.#aims || !this.#harming || child.pid === undefined) return;
     this.#signal(child, child.pid, 'kill');
-    // It may have come to the end of its transaction just before.
+    // The process may have ended its transaction just before the kill.
     this.#hasHit ||= killedInside(readLines(this.#file)) > 0;
     this.#aims = !this.#hasHit;
   }
@@ -130,7 +130,10 @@ class Chaos {
     this.#signal(victim, pid, 'cont');
   }
 
-  /** Asks for work while harm is done, or for a little at least; a call whose outcome is not known is repeated with the same id. */
+  /**
+   * Enqueues while faults are injected, and at least a minimum. A call whose outcome is unknown is repeated with the
+   * same id.
+   */
   async #produce(): Promise<Map<string, string>> {
     const accepted = new Map<string, string>();
     const { jobs, harmMs } = this.#options;
@@ -166,7 +169,7 @@ class Chaos {
     }
   }
 
-  /** Waits until nothing is left to do, or nothing has moved for a long time; answers what was left. */
+  /** Waits until no work is left, or until nothing has moved for a long time. Returns what was left. */
   async #finish(): Promise<readonly unknown[]> {
     const left = (): Promise<readonly unknown[]> =>
       this.#mill.jobs.find({ status: ['pending', 'processing'] }).then(

@@ -2,7 +2,7 @@ import type { ChildProcess } from 'node:child_process';
 import { forkScript } from '../support/scripts.js';
 import { random } from './ground.js';
 
-/** Worker processes. One that ends, however it does, is followed by another, until the crew itself is ended. */
+/** Worker processes. A process that ends, for whatever reason, is replaced until the crew itself is ended. */
 export class Crew {
   readonly #file: URL;
   readonly #args: () => readonly (string | number)[];
@@ -10,7 +10,7 @@ export class Crew {
   readonly #children = new Set<ChildProcess>();
   #ending = false;
 
-  /** `heard` is called when a process says something. */
+  /** `heard` is called when a process sends a message. */
   constructor(
     file: URL,
     args: () => readonly (string | number)[],

@@ -1,14 +1,14 @@
 import net from 'node:net';
 
-/** An address, and which ports are to be reached by which others instead. */
+/** An address, with the ports that must be reached through other ports. */
 export const withDetours = (
   address: string,
   ports: readonly (readonly [from: number, to: number])[],
 ): string => `${address}#${ports.map((pair) => pair.join(':')).join(',')}`;
 
 /**
- * Takes the detours of an address from now on, in this process: members of a replica set tell drivers their own addresses,
- * past any proxy. Returns the address without them.
+ * Applies the detours of an address in this process from now on: members of a replica set tell drivers their own
+ * addresses, which bypass any proxy. Returns the address without them.
  */
 export function takeDetours(given: string): string {
   const [address = '', text = ''] = given.split('#');

@@ -1,13 +1,13 @@
-/** The documents that reactive tasks follow while chaos happens, as writers and the judge see them. */
+/** The documents that reactive tasks follow during chaos, as writers and the judge see them. */
 import { MongoClient } from 'mongodb';
 import pg from 'pg';
 import { random, sleep } from './ground.js';
 
 export interface Doc {
   readonly _id: number;
-  /** Another one with every write, so that each state of each document is handled once or skipped. */
+  /** Changes with every write, so that each state of each document is handled once or skipped. */
   readonly version: number;
-  /** Half of the documents wander in and out of the filter. */
+  /** Half of the documents move in and out of the filter. */
   readonly active: boolean;
 }
 
@@ -23,14 +23,14 @@ export const documentsAt = (address: string): Documents =>
 
 export const VERSIONS = 2 ** 48;
 
-/** Changes a document, lets it leave or come back, or deletes it; what is gone is made anew. */
+/** Changes a document, moves it out of the filter or back in, or deletes it; a deleted document is inserted again. */
 export async function writeOnce(documents: Documents, count: number): Promise<void> {
   const [_id, dice] = [random(count), Math.random()];
   try {
     if (dice < 0.03) await documents.remove(_id);
     else await documents.put({ _id, version: random(VERSIONS), active: _id % 2 === 0 || dice < 0.8 });
   } catch {
-    // The server is away just now, or the same document was made elsewhere.
+    // The server is down at the moment, or another writer inserted the same document.
     await sleep(50);
   }
 }
@@ -49,13 +49,13 @@ function collection(uri: string): Documents {
 const PUT = `insert into docs values ($1, $2, $3)
   on conflict (_id) do update set version = excluded.version, active = excluded.active`;
 
-/** Some are written in a transaction that commits late, or not at all: later changes are seen before it. */
+/** Some writes happen in a transaction that commits late or not at all, so later changes are seen first. */
 function rows(url: string): Documents {
   const pool = new pg.Pool({ connectionString: url, max: 2, connectionTimeoutMillis: 5_000 });
   pool.on('error', () => undefined);
   const slowly = async (doc: Doc): Promise<void> => {
     const client = await pool.connect();
-    // What broke is not used again.
+    // A broken connection is not used again.
     let broken = true;
     const onError = (): void => undefined;
     client.on('error', onError);

@@ -1,6 +1,6 @@
 /**
- * A process that asks for work and does it in an embedded database, until it is killed. Arguments: folder, effects log,
- * a prefix for ids.
+ * A process that enqueues jobs and runs them in an embedded database until it is killed. Arguments: folder, effects
+ * log, a prefix for ids.
  */
 import { embedded } from '../../src/embedded/index.js';
 import { Tidemill } from '../../src/index.js';

@@ -15,7 +15,7 @@ const WORKER = new URL('embedded-worker.ts', import.meta.url);
 const count = (lines: readonly Line[], what: Line['what']): number =>
   lines.filter((line) => line.what === what).length;
 
-/** Lets a process work on the folder for a while, and kills it in the midst of it. */
+/** Lets a process work on the folder for a while, then kills it in the middle of its work. */
 async function workAndDie(dir: string, file: string, round: number): Promise<void> {
   const before = count(readLines(file), 'settled');
   const child = forkScript(WORKER, [dir, file, String(round)], { stdio: 'ignore' });
@@ -27,7 +27,7 @@ async function workAndDie(dir: string, file: string, round: number): Promise<voi
   await exited;
 }
 
-it('an embedded database whose process is killed again and again loses nothing and does nothing twice', async () => {
+it('an embedded database loses no job and runs no effect twice while its process is killed repeatedly', async () => {
   const base = mkdtempSync(join(tmpdir(), 'tidemill-chaos-'));
   const [dir, file] = [join(base, 'data'), join(base, 'effects.log')];
   writeFileSync(file, '');

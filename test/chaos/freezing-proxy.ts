@@ -1,11 +1,11 @@
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 
-/** A server that sees nothing of its clients' end keeps their locks; a real network tells it sooner or later. */
+/** A server that does not see its clients leave keeps their locks; a real network tells it sooner or later. */
 const FORGOTTEN_MS = 20_000;
 
 /**
- * Stands between worker processes and a server. Frozen connections stay open and carry nothing any more, in either
- * direction, as behind a firewall that has forgotten them; new ones work.
+ * Stands between worker processes and a server. Frozen connections stay open but carry no data in either direction, as
+ * if a firewall had forgotten them; new connections work.
  */
 export class FreezingProxy {
   readonly #server: Server;

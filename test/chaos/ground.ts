@@ -1,30 +1,33 @@
 import type { Store } from '../../src/store/port.js';
 
-/** How a ground's own harm learns when to end, and tells what it did. */
+/** Tells the faults of a ground when to end, and records what they did. */
 export interface Harm {
   readonly going: () => boolean;
   readonly done: (what: string) => void;
 }
 
-/** A database that chaos happens on. */
+/** A database on which chaos runs. */
 export interface Ground {
-  /** Where worker processes find it: see place.ts. Connections by this address may freeze. */
+  /** The address for worker processes; see place.ts. Connections through this address may freeze. */
   readonly address: string;
-  /** The same for those who must not be hindered: the judge, and a writer that is never harmed. */
+  /** The same database for callers that must not be disturbed: the judge, and a writer that is never harmed. */
   readonly direct: string;
   /** A store for the producer and the judge. */
   readonly open: () => Store;
-  /** Does what can be done to the server itself, each kind at least once, until nothing is going on any more. */
+  /** Injects every fault that the server itself supports, each at least once, until chaos ends. */
   readonly harm: (harm: Harm) => Promise<void>;
-  /** What was written inside transactions that complete work: the job, or the state of a document; one for each effect. */
+  /** What transactions wrote that complete work: the job, or the state of a document, one entry per effect. */
   readonly effects: () => Promise<readonly string[]>;
-  /** Takes everything away. */
+  /** Removes everything. */
   readonly clear: () => Promise<void>;
 }
 
 export type Harms = readonly (readonly [what: string, harm: () => Promise<unknown>])[];
 
-/** One after the other, for as long as harm is done, and until each was done once: one that fails is tried again. */
+/**
+ * Injects one fault after the other while chaos lasts, and until each succeeded once; a fault that fails is tried
+ * again.
+ */
 export async function inTurn(
   harms: Harms,
   { going, done }: Harm,

@@ -1,6 +1,6 @@
 import { appendFileSync, readFileSync } from 'node:fs';
 
-/** One line of the effects log. Lines are appended whole, by several processes; time is the machine's own monotonic clock. */
+/** One line of the effects log. Several processes append whole lines; time is the machine's monotonic clock. */
 export interface Line {
   readonly at: number;
   readonly pid: number;
@@ -24,7 +24,7 @@ export interface Line {
   readonly id?: string;
   readonly key?: string;
   readonly attempt?: number;
-  /** Of a document. */
+  /** The version of a document. */
   readonly version?: number;
 }
 

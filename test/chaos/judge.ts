@@ -4,11 +4,11 @@ interface Run {
   readonly id: string;
   readonly pid: number;
   readonly start: number;
-  /** Infinity: it was cut off. */
+  /** Infinity if the attempt was cut off. */
   end: number;
 }
 
-/** The attempts that handlers really made, from the effects log. */
+/** The attempts that handlers actually made, from the effects log. */
 function runsOf(lines: readonly Line[]): Run[] {
   const open = new Map<string, Run>();
   const runs: Run[] = [];
@@ -26,7 +26,7 @@ function runsOf(lines: readonly Line[]): Run[] {
   return runs;
 }
 
-/** True where the earlier holder's lease had really ended: killed, silent for most of a lease, or told so. */
+/** True if the earlier holder's lease had really ended: it was killed, silent for most of a lease, or told so. */
 function leaseHadEnded(lines: readonly Line[], earlier: Run, later: Run, leaseMs: number): boolean {
   const own = lines.filter((line) => line.pid === earlier.pid);
   if (own.some((line) => line.what === 'kill' && line.at <= later.start)) return true;
@@ -52,7 +52,7 @@ function overlaps(lines: readonly Line[], group: readonly Run[], leaseMs: number
   );
 }
 
-/** Harm that only the log tells of. */
+/** Faults that only the log records. */
 export function harmOnRecord(lines: readonly Line[]): Readonly<Record<string, number>> {
   const usedUp = lines.filter(({ what }) => what === 'used up').length;
   return {
@@ -61,7 +61,7 @@ export function harmOnRecord(lines: readonly Line[]): Readonly<Record<string, nu
   };
 }
 
-/** How many processes were killed while a transaction of theirs that completes work was open. */
+/** How many processes were killed while they had an open transaction that completes work. */
 export function killedInside(lines: readonly Line[]): number {
   const open = new Map<number, Set<string>>();
   let count = 0;
@@ -77,7 +77,7 @@ export function killedInside(lines: readonly Line[]): number {
 export const overdue = (lines: readonly Line[]): string[] =>
   lines.flatMap(({ what, pid }) => (what === 'overdue' ? [`${String(pid)} did not come to its end`] : []));
 
-/** Everything that contradicts the promises; empty where they were kept. */
+/** Everything that contradicts the guarantees; empty if they were kept. */
 export function violations(lines: readonly Line[], leaseMs: number): string[] {
   const runs = runsOf(lines);
   const accepted = lines.filter((line) => line.what === 'accepted');

@@ -10,12 +10,12 @@ import { forkScript } from '../support/scripts.js';
 import { freshUri, rawPool } from '../support/stores.js';
 import { readLines } from './journal.js';
 
-/** Of the one that is killed; long enough that it does not lose it before. */
+/** The lease of the process that is killed; long enough that it does not expire before the kill. */
 const LEASE_MS = 3_000;
 const WORKER = new URL('worker.ts', import.meta.url);
 const pool = rawPool();
 
-/** A database of the caller's own, as worker processes are told of it. */
+/** A database of its own for each test, with the address that worker processes get. */
 const places: Readonly<Record<string, () => Promise<{ address: string; store: Store }>>> = {
   mongodb: () => {
     const address = freshUri();
@@ -30,13 +30,13 @@ const places: Readonly<Record<string, () => Promise<{ address: string; store: St
 };
 
 it.each(Object.keys(places))(
-  'runs the work of a process that was killed with SIGKILL elsewhere (%s)',
+  'reruns the jobs of a process killed with SIGKILL on another instance (%s)',
   async (kind) => {
     const { address, store } = (await places[kind]?.()) as { address: string; store: Store };
     const file = join(mkdtempSync(join(tmpdir(), 'tidemill-kill-')), 'effects.log');
     writeFileSync(file, '');
     const child = forkScript(WORKER, [address, file, String(LEASE_MS)], { stdio: 'ignore' });
-    // It gives others as much time to come back, so it is not much longer.
+    // This instance gives others as much time to come back, so its lease is not much longer.
     const mill = aMill(store, { leaseDuration: 2 * LEASE_MS });
     const jobs = await mill.enqueueMany(
       Array.from({ length: 6 }, () => ({ name: 'long', data: { ms: 60_000, failures: 0 } })),
@@ -63,7 +63,7 @@ it.each(Object.keys(places))(
 
 const BEFORE_THE_SERVER_MS = 40_000;
 
-it('runs a job elsewhere after the lease if its process was killed inside a MongoDB transaction', async () => {
+it('reruns a job elsewhere after the lease when its process is killed inside a MongoDB transaction', async () => {
   const address = freshUri();
   const file = join(mkdtempSync(join(tmpdir(), 'tidemill-kill-')), 'effects.log');
   writeFileSync(file, '');
@@ -76,7 +76,7 @@ it('runs a job elsewhere after the lease if its process was killed inside a Mong
   mill.job('hostage', ({ attempt }) => attempt);
   await mill.start();
   child.kill('SIGKILL');
-  // The server itself ends such a transaction after a minute, so this limit has to be shorter.
+  // The server itself ends such a transaction after a minute, so this limit must be shorter.
   await until(
     'it has run here',
     async () => (await mill.jobs.get(job.id))?.status === 'completed',

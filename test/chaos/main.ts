@@ -1,6 +1,6 @@
 /**
- * The long form: `npm run chaos -- --minutes 10 --nodes 3 --jobs 20000`, `-- --store postgres --minutes 10`; with
- * `--reactive` tasks in the place of jobs, on either store.
+ * The long form: `npm run chaos -- --minutes 10 --nodes 3 --jobs 20000`, or `-- --store postgres --minutes 10`;
+ * `--reactive` runs tasks instead of jobs, on either store.
  */
 import { parseArgs } from 'node:util';
 import { startMongo, startPostgres } from '@tidemill/servers';

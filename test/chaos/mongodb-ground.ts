@@ -10,8 +10,8 @@ export const MONGO_SETTINGS = { failPoints: true } as const;
 const LAG_MS = 4_000;
 
 /**
- * MongoDB. The server goes away for longer than a lease, and connections to it freeze; a set of three also loses its primary,
- * and its majority lags.
+ * MongoDB. The server goes away for longer than a lease, and connections to it freeze; a set of three also loses its
+ * primary, and its majority lags.
  */
 export async function mongodbGround(server: MongoServer): Promise<Ground> {
   const uri = server.uri.replace('/?', `/chaos_${String(Date.now())}?`);
@@ -43,7 +43,7 @@ async function withClient<T>(uri: string, work: (client: MongoClient) => Promise
   }
 }
 
-/** Each has time to be recovered from. */
+/** Leaves time to recover after each fault. */
 function harmsTo(server: MongoServer, proxies: readonly FreezingProxy[]): Harms {
   const both: Harms = [
     ['connections frozen', async () => proxies.forEach((proxy) => proxy.freeze())],
@@ -58,7 +58,7 @@ function harmsTo(server: MongoServer, proxies: readonly FreezingProxy[]): Harms 
   ];
 }
 
-/** Every member is away for longer than a lease. */
+/** Every member is down for longer than a lease. */
 async function outage({ members }: MongoServer): Promise<void> {
   for (const member of members) member.kill('SIGKILL');
   await sleep(OUTAGE_MS);
@@ -77,7 +77,7 @@ async function killPrimary(server: MongoServer): Promise<void> {
   await primary.restart();
 }
 
-/** The primary goes on, and nothing that it writes is confirmed by a majority. */
+/** The primary keeps running, but no majority confirms its writes. */
 async function lag(server: MongoServer): Promise<void> {
   const primary = await server.primary();
   const stop = (mode: 'alwaysOn' | 'off'): Promise<unknown> =>

@@ -1,11 +1,13 @@
-/** The worker's side of a ground: a store, and a way to write an effect together with the completion of work. */
+/**
+ * The worker's side of a ground: a store, and a way to write an effect in the same transaction that completes the work.
+ */
 import { MongoClient } from 'mongodb';
 import pg from 'pg';
 import type { Store } from '../../src/store/port.js';
 import { mongodb } from '../../src/mongodb/index.js';
 import { postgres } from '../../src/postgres/index.js';
 
-/** What is done inside one transaction; `effect` writes there, too. */
+/** Runs inside one transaction; `effect` writes there, too. */
 type Exact = (transaction: never, effect: (what: string) => Promise<unknown>) => Promise<void>;
 
 export interface Place {
@@ -16,7 +18,7 @@ export interface Place {
   readonly close: () => Promise<void>;
 }
 
-/** Less than a lease, so that nothing is lost by it. */
+/** Less than a lease, so that no lease is lost. */
 const USED_UP_MS = 1_000;
 const POOL_SIZE = 6;
 
@@ -44,7 +46,7 @@ function onMongodb(uri: string): Place {
   };
 }
 
-/** A pool that the user's code and the store share, and that the handlers of `exact` work can use up. */
+/** A pool that user code and the store share, and that the handlers of `exact` jobs can exhaust. */
 function onPostgres(url: string): Place {
   const pool = new pg.Pool({ connectionString: url, max: POOL_SIZE, application_name: 'worker' });
   pool.on('error', () => undefined);

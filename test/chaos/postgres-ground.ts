@@ -9,13 +9,13 @@ import { limited } from './limits.js';
 export const POSTGRES_SETTINGS = { max_connections: '60' } as const;
 const LEFT_OVER = 3;
 const HELD_MS = 2_500;
-/** A server that accepts and does not answer must not hold up the harm. */
+/** A server that accepts connections but does not answer must not hold up the next fault. */
 const ANSWER_MS = 30_000;
 const GOODBYE_MS = 5_000;
 
 /**
- * PostgreSQL. Its connections are ended, frozen and used up, rows and old snapshots are held, and the server is killed, for
- * moments and for longer than a lease.
+ * PostgreSQL. Connections are ended, frozen and exhausted, rows and old snapshots are held, and the server is killed,
+ * for moments and for longer than a lease.
  */
 export async function postgresGround(server: PostgresServer): Promise<Ground> {
   const name = `chaos_${String(Date.now())}`;
@@ -51,7 +51,7 @@ async function connected(url: string): Promise<pg.Client> {
     connectionTimeoutMillis: ANSWER_MS,
     query_timeout: ANSWER_MS,
   });
-  // Its connection may be ended with all the others.
+  // This connection may be ended together with all the others.
   client.on('error', () => undefined);
   await client.connect();
   return client;
@@ -71,7 +71,7 @@ async function withClient<T>(url: string, work: (client: pg.Client) => Promise<T
 
 const KILLS: readonly string[] = ['server killed', 'outage'];
 
-/** A harm that meets another one's results may fail itself. */
+/** A fault that runs into another fault's effects may fail itself. */
 async function harmServer(
   server: PostgresServer,
   url: string,
@@ -100,7 +100,7 @@ async function harmServer(
   await limited('the old snapshot to be let go', snapshot);
 }
 
-/** A transaction that nobody ends keeps vacuum from everything that dies after its beginning. */
+/** A transaction that stays open keeps vacuum from removing rows that die after it began. */
 async function holdSnapshot(url: string, going: () => boolean): Promise<void> {
   while (going()) {
     await withClient(url, async (client) => {
@@ -135,7 +135,7 @@ const holdRows = (url: string): Promise<unknown> =>
     await client.query('rollback');
   });
 
-/** Another program takes every connection but a few, and those who had one have to find another. */
+/** Another program takes all but a few connections, and clients that lost theirs must find another. */
 async function useUp(url: string): Promise<void> {
   const hog: pg.Client[] = [];
   const take = async (): Promise<void> => {

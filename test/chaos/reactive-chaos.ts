@@ -14,22 +14,22 @@ export interface ReactiveChaosOptions {
   readonly ground: Ground;
   readonly workers: number;
   readonly documents: number;
-  /** How long documents are written and harm is done; afterwards the last states have to be handled. */
+  /** How long documents are written and faults are injected; the last states must be handled afterwards. */
   readonly harmMs: number;
-  /** How often somebody is harmed, about. Often, and there is hardly ever time to work. */
+  /** About how often a fault is injected. If it is short, there is hardly ever time to work. */
   readonly everyMs?: number;
   readonly leaseMs?: number;
 }
 
 export interface ReactiveChaosReport {
-  /** Documents that match at the end, how many runs there were, and how many effects of transactions. */
+  /** Documents that match at the end, the number of runs, and the number of effects of transactions. */
   readonly matching: number;
   readonly runs: number;
   readonly effects: number;
   readonly harm: Readonly<Record<string, number>>;
-  /** Documents whose last state was not handled by one of the tasks, though nothing moves any more. */
+  /** Documents whose last state was not handled by one of the tasks although nothing moves any more. */
   readonly unhandled: readonly string[];
-  /** States whose effect was written twice, though its transaction completes the task as well. */
+  /** States whose effect was written twice although its transaction also completes the task. */
   readonly twice: readonly string[];
   /** Tasks that had not ended. */
   readonly stuck: readonly unknown[];
@@ -38,7 +38,7 @@ export interface ReactiveChaosReport {
 
 const WORKER = new URL('reactive-worker.ts', import.meta.url);
 
-/** Processes that write and work, killed and frozen at random, leaders first, while the server is harmed as well. */
+/** Processes that write and work, killed and frozen at random, leaders first, while faults hit the server as well. */
 class ReactiveChaos {
   readonly #options: ReactiveChaosOptions;
   readonly #leaseMs: number;
@@ -67,7 +67,7 @@ class ReactiveChaos {
       await this.#end();
       return report;
     } catch (error) {
-      // What went wrong first is what matters; the server may be gone.
+      // The first error is the one that matters; the server may be gone.
       await this.#end().catch(() => undefined);
       throw error;
     }
@@ -88,7 +88,7 @@ class ReactiveChaos {
     return this.#finish();
   }
 
-  /** However slow the machine is, there is something to follow. */
+  /** There is something to follow, however slow the machine is. */
   async #begin(): Promise<void> {
     for (let _id = 0; _id < this.#options.documents; _id += 1)
       await this.#documents.put({ _id, version: random(VERSIONS), active: true });
@@ -117,7 +117,7 @@ class ReactiveChaos {
     const { everyMs = 4_000 } = this.#options;
     while (this.#harming) {
       await sleep(everyMs / 2 + random(everyMs));
-      // A leader that is gone, and followed by nobody yet, is not waited for.
+      // Do not wait for a leader that is gone and has no successor yet.
       const leader = this.#leader !== undefined && this.#crew.has(this.#leader) ? this.#leader : undefined;
       const victim = Math.random() < 0.5 ? (leader ?? this.#crew.anyone()) : this.#crew.anyone();
       if (victim !== undefined) this.#harmOne(victim);
@@ -141,7 +141,7 @@ class ReactiveChaos {
     }
   }
 
-  /** Waits until every last state was handled, or nothing has moved for a long time. */
+  /** Waits until every last state was handled, or until nothing has moved for a long time. */
   async #finish(): Promise<ReactiveChaosReport> {
     let [report, since] = [await this.#look(), Date.now()];
     while (report.unhandled.length + report.stuck.length > 0 && Date.now() - since < stalledMs()) {
@@ -153,7 +153,7 @@ class ReactiveChaos {
     return report;
   }
 
-  /** A connection of before the harm may turn out to be dead: then another look finds a new one. */
+  /** A connection from before the faults may turn out to be dead; the next look opens a new one. */
   async #look(): Promise<ReactiveChaosReport> {
     const end = performance.now() + PATIENCE_MS;
     for (;;) {

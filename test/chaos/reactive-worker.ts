@@ -1,6 +1,6 @@
 /**
- * A process that writes documents and runs the tasks on them, and writes down what it handled. Arguments: address,
- * effects log, lease in milliseconds, number of documents, whether it writes; told 'quiet', it writes no more.
+ * A process that writes documents, runs the tasks on them and records what it handled. Arguments: address, effects log,
+ * lease in milliseconds, number of documents, whether it writes. The message 'quiet' ends its writes.
  */
 import { Tidemill } from '../../src/index.js';
 import { documentsAt, writeOnce, type Doc } from './documents.js';
@@ -32,7 +32,7 @@ await mill.reactiveTask<Doc>({
     const { version } = await getDocument();
     await sleep(random(20));
     if (Math.random() < 0.05) throw new Error('on purpose');
-    // Written before the settlement: what is settled was handled, and not the other way round.
+    // Written before the settlement: whatever is settled was handled, but not the other way round.
     writeLine(file, { what: 'handled', id: String(docId), version });
   },
 });

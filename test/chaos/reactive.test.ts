@@ -15,21 +15,21 @@ const counted = (report: ReactiveChaosReport, what: RegExp): number =>
   Object.entries(report.harm).reduce((sum, [name, times]) => sum + (what.test(name) ? times : 0), 0);
 
 describe('chaos of reactive tasks', () => {
-  it('handles the last state of every document while leaders and workers are killed and frozen', async () => {
+  it('handles the last state of every document on MongoDB while leaders and workers are killed and frozen', async () => {
     await using server = await startMongo(MONGO_SETTINGS);
     const report = await runReactiveChaos({ ...CREW, ground: await mongodbGround(server), harmMs: 7_000 });
     promisesKept(report);
     expect(counted(report, /^(?:leader|worker)/u)).toBeGreaterThan(2);
   }, 300_000);
 
-  it('does so while the primary steps down and is killed as well', async () => {
+  it("handles the last state of every document while a replica set's primary steps down and is killed", async () => {
     await using server = await startMongo({ nodes: 3, ...MONGO_SETTINGS });
     const report = await runReactiveChaos({ ...CREW, ground: await mongodbGround(server), harmMs: 10_000 });
     promisesKept(report);
     expect(counted(report, /step down|primary/u)).toBeGreaterThan(0);
   }, 300_000);
 
-  it('does so on tables of PostgreSQL while connections, rows and the server itself are taken away', async () => {
+  it('handles the last state of every row on PostgreSQL while connections, rows and the server fail', async () => {
     await using server = await startPostgres({ settings: POSTGRES_SETTINGS });
     const ground = await postgresGround(server);
     const report = await runReactiveChaos({ ...CREW, ground, harmMs: 18_000 });

@@ -2,11 +2,11 @@ import type { Tidemill } from '../../src/index.js';
 import { sleep } from './ground.js';
 import { writeLine } from './journal.js';
 
-/** A stop hands back what is left after `STOP_MS`; one that takes so much longer never ends. */
+/** A stop hands back what is left after `STOP_MS`; a stop that takes this much longer never ends. */
 const STOP_MS = 5_000;
 const OVERDUE_MS = 60_000;
 
-/** What every worker process does: starts until it succeeds, stops when it is told to, and dies with its parent. */
+/** What every worker process does: retry the start until it succeeds, stop when told to, and die with its parent. */
 export async function live(mill: Tidemill, file: string, close: () => Promise<void>): Promise<void> {
   process.on('SIGTERM', () => {
     setTimeout(() => {
@@ -25,7 +25,7 @@ export async function live(mill: Tidemill, file: string, close: () => Promise<vo
       await mill.start();
       return;
     } catch {
-      // The server may be away just now.
+      // The server may be down at the moment.
       await sleep(200);
     }
   }

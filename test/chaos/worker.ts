@@ -1,4 +1,4 @@
-/** A worker process that writes down what it does. Arguments: address, effects log, lease in milliseconds. */
+/** A worker process that records what it does. Arguments: address, effects log, lease in milliseconds. */
 import { Tidemill } from '../../src/index.js';
 import { takeDetours } from './detour.js';
 import { random, sleep } from './ground.js';
@@ -8,7 +8,7 @@ import { live } from './worker-life.js';
 
 const [address = '', file = '', leaseMs = '2000'] = process.argv.slice(2);
 const place = placeAt(takeDetours(address));
-/** One transaction in so many meets a pool without a free connection. */
+/** One transaction in this many finds the pool without a free connection. */
 const USES_UP = 40;
 const mill = new Tidemill({
   store: place.store,
@@ -59,7 +59,7 @@ function useUp(): void {
   void place.useUp();
 }
 
-/** Has completed its job, and does not come to the end of its transaction. */
+/** Has completed its job but never ends its transaction. */
 mill.job<Work>('hostage', { retryPolicy: patient }, (job) =>
   place.exactly(async (transaction, effect) => {
     await effect(job.id);
@@ -70,7 +70,7 @@ mill.job<Work>('hostage', { retryPolicy: patient }, (job) =>
 );
 
 mill.on('job:complete', ({ job }) => writeLine(file, { what: 'settled', id: job.id }));
-// Only the end of the instance's own lease excuses a second holder; a refused outcome is what must not come without it.
+// Only the end of the instance's own lease excuses a second holder; without it, an outcome must not be refused.
 mill.on('lease:lost', ({ reason }) => {
   if (!reason.startsWith('its outcome')) writeLine(file, { what: 'lost' });
 });

@@ -10,7 +10,7 @@ interface Answer {
   readonly body: string;
 }
 
-/** As a browser asks, with a host of one's own choice. */
+/** Sends a request as a browser does, with a Host header of the caller's choice. */
 function ask(url: string, headers: Record<string, string> = {}): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const asked = request(url, { headers }, (response) => {
@@ -24,13 +24,13 @@ function ask(url: string, headers: Record<string, string> = {}): Promise<Answer>
   });
 }
 
-describe('the dashboard on loopback', () => {
+describe('the dashboard command on loopback', () => {
   const mill = new Tidemill({ store: memory(), logger: false });
   let served: Served;
   let used = 0;
   const home = (): string => new URL('/', served.link).href;
 
-  /** Where the page is that a cookie is for. */
+  /** The URL of the page that the cookie is for. */
   const pathOf = ({ cookie = '' }: Answer): string =>
     `${new URL(home()).origin}${/Path=([^;]+)/u.exec(cookie)![1]!}/`;
 
@@ -50,7 +50,7 @@ describe('the dashboard on loopback', () => {
     await mill.stop();
   });
 
-  it('lets nobody in without the link', async () => {
+  it('refuses requests without the one-time link or a valid cookie', async () => {
     for (const url of [
       home(),
       `${home()}api/session`,
@@ -61,7 +61,7 @@ describe('the dashboard on loopback', () => {
     expect((await ask(home(), { cookie: `tidemill_${new URL(home()).port}=guess` })).status).toBe(401);
   });
 
-  it('gives a browser that has the link a cookie, once, and the terminal another link', async () => {
+  it('exchanges a link for a cookie once, and issues a new link', async () => {
     const { link } = served;
     const first = await ask(link);
     expect(first.status).toBe(200);
@@ -76,7 +76,7 @@ describe('the dashboard on loopback', () => {
     expect(JSON.parse(session.body)).toMatchObject({ readOnly: true });
   });
 
-  it('gives a cookie that browsers do not send to other ports, as these do not know its path', async () => {
+  it('scopes the cookie to a random path so that other ports never receive it', async () => {
     const first = await ask(served.link);
     const [, path = ''] = /Path=([^;]+)/u.exec(first.cookie!) ?? [];
     expect(path).toMatch(/^\/[\w-]{32}$/u);
@@ -86,7 +86,7 @@ describe('the dashboard on loopback', () => {
     expect((await ask(`${pathOf(first)}api/session`)).status).toBe(401);
   });
 
-  it('answers no request that another page makes', async () => {
+  it('rejects requests made by pages of other sites', async () => {
     const first = await ask(served.link);
     const cookie = first.cookie!.split(';')[0]!;
     for (const site of ['cross-site', 'same-site'])
@@ -96,7 +96,7 @@ describe('the dashboard on loopback', () => {
     );
   });
 
-  it('answers to its own address only, whatever names lead to it', async () => {
+  it('rejects requests whose Host header is not its own address', async () => {
     const first = await ask(served.link);
     const headers = { cookie: first.cookie!.split(';')[0]!, host: 'evil.example:80' };
     const session = `${pathOf(first)}api/session`;

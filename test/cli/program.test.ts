@@ -16,7 +16,7 @@ const client = rawClient(inject('mongoUri'));
 const escape = '\u001B';
 
 describe('the command line', () => {
-  it('explains itself where nothing is asked of it', async () => {
+  it('prints an overview when called without a command', async () => {
     const { code, out } = await tidemill([]);
     expect(code).toBe(0);
     expect(out).toContain('tidemill doctor');
@@ -48,26 +48,26 @@ describe('the command line', () => {
     [['demo', '--seconds', 'soon'], '--seconds must be a number above 0'],
     [['dashboard', '--store', 'file:./x', '--port', '99999'], '--port must be a whole number'],
     [['completion', 'tcsh'], 'Allowed choices are bash, zsh, fish'],
-  ])('answers %j with the fix, and 2', async (args, said) => {
+  ])('rejects the arguments %j with a hint and exit code 2', async (args, said) => {
     const { code, out, err } = await tidemill(args);
     expect(err).toContain(said);
     expect({ code, out }).toEqual({ code: 2, out: '' });
   });
 
-  it('says which server the demo cannot reach, and what to do', async () => {
+  it('names the server that the demo cannot reach, and how to fix it', async () => {
     const { code, err } = await tidemill(['demo', '--store', 'postgres://127.0.0.1:1/nobody']);
     expect(err).toContain('PostgreSQL does not answer');
     expect(err).toContain('To fix it: start the server that the URL names');
     expect(code).toBe(1);
   });
 
-  it('takes the store from the environment', async () => {
+  it('takes the store from the environment variable TIDEMILL_STORE', async () => {
     const { code, err } = await tidemill(['doctor'], { env: { TIDEMILL_STORE: `file:${folder}/none` } });
     expect(err).toContain('There is no database in the folder');
     expect(code).toBe(1);
   });
 
-  it('never prints what a URL holds of credentials', async () => {
+  it('never prints credentials from a store URL', async () => {
     const urls = [
       'postgres://ada:s3cr%40t@127.0.0.1:1/app?sslpassword=pw99',
       'mongodb://ada:s3cr%40t@127.0.0.1:1/app?serverSelectionTimeoutMS=300&tlsCertificateKeyFilePassword=pw99',
@@ -87,7 +87,7 @@ describe('the command line', () => {
     }
   });
 
-  it('shows hosts and the database of a URL, and nothing else of it', () => {
+  it('shows only protocol, hosts and database of a store URL', () => {
     expect(safeUrl('mongodb://u:p@h1:1,h2:2/app?replicaSet=rs0&authSource=x')).toBe(
       'mongodb://h1:1,h2:2/app',
     );
@@ -95,7 +95,7 @@ describe('the command line', () => {
     expect(safeUrl('file:./data')).toBe('file:./data');
   });
 
-  it('takes users and secrets out of what drivers say', () => {
+  it('removes users and secrets from driver messages', () => {
     const hide = hider(['postgres://ada:p%20w@host/app?token=abc123']);
     expect(hide('password authentication failed for user "ada" (p w, p%20w, abc123)')).toBe(
       'password authentication failed for user "***" (***, ***, ***)',
@@ -103,7 +103,7 @@ describe('the command line', () => {
     expect(hide('cannot reach postgres://eve:x@other/app')).toBe('cannot reach postgres://other/app');
   });
 
-  it('paints on a terminal, and neither in a pipe nor where NO_COLOR is set', async () => {
+  it('uses colors on a terminal, but not in a pipe, with NO_COLOR or with --no-color', async () => {
     const args = ['doctor', '--store', 'postgres://127.0.0.1:1/nobody'];
     expect((await tidemill(args, { columns: 80 })).out).toContain(escape);
     expect((await tidemill(args)).out).not.toContain(escape);
@@ -111,13 +111,13 @@ describe('the command line', () => {
     expect((await tidemill([...args, '--no-color'], { columns: 80 })).out).not.toContain(escape);
   });
 
-  it('lets no text from elsewhere write to the terminal', () => {
+  it('strips control characters from stored text before printing it', () => {
     const rows = [{ text: `a${escape}[2Jb\r\nc\u202Ed` }];
     const drawn = table([{ head: 'TEXT', text: (row) => row.text }], rows, (_style, text) => text, undefined);
     expect(drawn).toBe('TEXT\na [2Jb c d');
   });
 
-  it('says times in two units at most', () => {
+  it('prints durations with at most two units', () => {
     expect([span(12), span(61_000), span(3_600_000), span(90_061_000)]).toEqual([
       '12ms',
       '1m 1s',
@@ -131,7 +131,7 @@ describe('the command line', () => {
     ]).toEqual(['in 5s', '2h ago', 'now']);
   });
 
-  it.each(['bash', 'zsh', 'fish'])('completes in %s all that there is', async (shell) => {
+  it.each(['bash', 'zsh', 'fish'])('generates %s completions for commands and options', async (shell) => {
     const { out, code } = await tidemill(['completion', shell]);
     expect(code).toBe(0);
     expect(out).toContain('doctor');
@@ -140,14 +140,14 @@ describe('the command line', () => {
     expect(spawnSync(shell, ['-n'], { input: out, encoding: 'utf8' }).stderr).toBe('');
   });
 
-  it('measures a store in memory, and says what the figures mean', async () => {
+  it('benchmarks the memory store and explains the figures', async () => {
     const { out, code } = await tidemill(['bench', '--store', 'memory:', '--jobs', '300']);
     expect(code).toBe(0);
     expect(out).toContain('from enqueue to the handler');
     expect(out).toContain('WHAT IT MEANS');
   });
 
-  it('measures a database only when told to, and leaves nothing behind', async () => {
+  it('benchmarks a database only after confirmation, and leaves nothing behind', async () => {
     const args = ['bench', '--store', inject('postgresUrl'), '--jobs', '50'];
     const refused = await tidemill(args);
     expect(refused.err).toContain('say --yes');

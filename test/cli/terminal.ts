@@ -2,10 +2,10 @@ import { runProgram } from '../../src/cli/program.js';
 import type { Terminal } from '../../src/cli/terminal.js';
 
 export interface TerminalOptions {
-  /** Columns of the terminal; left out: stdout and stderr are pipes. */
+  /** Columns of the terminal; if absent, stdout and stderr are pipes. */
   readonly columns?: number;
   readonly env?: Readonly<Record<string, string>>;
-  /** What the person in front of it answers; left out: nobody is there. */
+  /** What the user answers to prompts; if absent, there is no user. */
   readonly answers?: readonly string[];
   readonly interrupt?: AbortSignal;
 }
@@ -17,7 +17,7 @@ export interface Ran {
   readonly questions: readonly string[];
 }
 
-/** Runs a command line in this process, in a terminal of the test's own. */
+/** Runs a command line in this process, with a simulated terminal. */
 export async function tidemill(args: readonly string[], terminal: TerminalOptions = {}): Promise<Ran> {
   const { columns, env = {}, answers } = terminal;
   const written = { out: '', err: '' };
@@ -42,7 +42,7 @@ export async function tidemill(args: readonly string[], terminal: TerminalOption
   return { code, ...written, questions };
 }
 
-/** The lines of JSON that a list prints. */
+/** The lines of JSON that a list command prints. */
 export const linesOf = <T>({ out }: Ran): T[] =>
   out
     .split('\n')

@@ -14,7 +14,7 @@ interface Ground {
   readonly flags: readonly string[];
   readonly orders: string;
   readonly tenants: string;
-  /** Makes an order 7 that is paid, and a tenant "ada" whose time has not come. */
+  /** Creates order 7, which is paid, and tenant "ada", which is not due yet. */
   readonly fill: () => Promise<unknown>;
 }
 
@@ -115,7 +115,7 @@ describe.each([
     expect(linesOf<Job>(await run(['ls', '--json', '--limit', '2', '--cursor', cursor]))).toHaveLength(2);
   });
 
-  it('keeps within the columns of a terminal', async () => {
+  it('keeps a table within the width of the terminal', async () => {
     const { out } = await run(['ls'], { columns: 80, env: { NO_COLOR: '1' } });
     expect(Math.max(...out.split('\n').map((line) => line.length))).toBeLessThanOrEqual(80);
   });
@@ -130,7 +130,7 @@ describe.each([
     expect((await run(['ls', '--name', 'nobody'])).err).toContain('No jobs.');
   });
 
-  it('shows a job with its payload, log and attempts, and why it waits', async () => {
+  it('shows a job with payload, log and attempts, and why it is waiting', async () => {
     const good = await run(['show', `good-${ground.name}`]);
     for (const part of ['send-email  completed', '"to": "ada"', '"sent": true', 'sending', 'Attempts'])
       expect(good.out).toContain(part);
@@ -143,7 +143,7 @@ describe.each([
     expect(why.map(({ code }) => code)).toEqual(['no-instance']);
   });
 
-  it('shows the task of a document, and a document, by ids as people write them', async () => {
+  it('shows a task and a document by ids as people write them', async () => {
     const task = await run(['show', 'ship/7']);
     expect(task.out).toContain('ship/7  failed');
     expect(task.out).toContain('"status": "paid"');
@@ -158,13 +158,13 @@ describe.each([
     [['cancel', 'nothing']],
     [['reconcile', 'nothing']],
     [['resume', 'nothing', '--kind', 'schedule']],
-  ])('answers %j with a code for what is not there', async (args) => {
+  ])('exits with an error code and valid JSON when %j finds nothing', async (args) => {
     const { code, out } = await run([...args, '--json']);
     expect([2, 3]).toContain(code);
     expect(out.trim() === '' || JSON.parse(out.split('\n')[0] ?? '') !== null).toBe(true);
   });
 
-  it('counts by name and kind, and groups what fails', async () => {
+  it('counts work by name and kind, and groups failures by message', async () => {
     const { out } = await run(['stats']);
     expect(out).toMatch(/send-email +job .* 3 /u);
     expect(out).toMatch(/ship +task /u);
@@ -172,7 +172,7 @@ describe.each([
     expect(out).toContain('deployed plans');
   });
 
-  it('retries by filter only when told to, with the count', async () => {
+  it('retries jobs by filter only after confirmation, and reports the count', async () => {
     const filter = ['retry', '--name', 'send-email', '--error', 'mailbox'];
     expect(await run(filter)).toMatchObject({ code: 2, out: '' });
     const declined = await run(filter, { answers: ['n'] });
@@ -188,7 +188,7 @@ describe.each([
     });
   });
 
-  it('retries one job, or the task of one document', async () => {
+  it('retries one job by id, or the task of one document', async () => {
     await until('they have failed again', async () => (await mill.jobs.count({ status: 'failed' })) === 3);
     expect((await run(['retry', `bad-1-${ground.name}`])).out).toContain('runs again');
     shippable = true;
@@ -197,13 +197,13 @@ describe.each([
     expect((await run(['cancel', 'ship/7'])).out).toContain('cannot be cancelled');
   });
 
-  it('cancels what waits', async () => {
+  it('cancels pending jobs by filter', async () => {
     const { code, out } = await run(['cancel', '--name', 'orphan'], { answers: ['yes'] });
     expect({ code, out }).toEqual({ code: 0, out: 'Cancelled 1 job.\n' });
     expect((await mill.jobs.get(`orphan-${ground.name}`))?.status).toBe('cancelled');
   });
 
-  it('pauses and resumes names of jobs, of tasks, and schedules', async () => {
+  it('pauses and resumes jobs, tasks and schedules by name', async () => {
     expect((await run(['pause', 'send-email'])).out).toContain('Jobs "send-email" are paused');
     expect((await run(['pause', 'ship'])).out).toContain('Reactive tasks "ship" are paused');
     await run(['pause', 'nightly', '--kind', 'schedule']);
@@ -215,7 +215,7 @@ describe.each([
     expect((await mill.schedules.get('nightly'))?.paused).toBe(false);
   });
 
-  it('takes what follows -- for a name, however it begins', async () => {
+  it('takes an argument after -- as a name even if it looks like an option', async () => {
     const name = '--store=memory:';
     const paused = await tidemill(['pause', ...ground.flags, '--', name]);
     expect(paused.out).toContain(`tidemill resume -- '${name}'`);
@@ -226,7 +226,7 @@ describe.each([
     expect(cancelled.err).not.toContain('error:');
   });
 
-  it('asks for a job and waits for its result, and fails with it', async () => {
+  it('enqueues a job, waits for its result, and fails if the job fails', async () => {
     const good = await run(['run', 'send-email', '--data', '{"to":"grace"}', '--wait']);
     expect(good.code, good.err).toBe(0);
     expect(good.out).toContain('"sent": true');
@@ -238,19 +238,19 @@ describe.each([
     expect((await run(['run', 'ship'])).err).toContain('tidemill reconcile ship');
   });
 
-  it('runs a schedule, and a document, now', async () => {
+  it('runs a schedule or a document now', async () => {
     expect((await run(['run', 'nightly'])).out).toContain('One run of the schedule "nightly"');
     expect((await run(['run', 'ada', '--documents', ground.tenants])).out).toContain('is due now');
     expect((await run(['ls', '--documents', ground.tenants])).out).toMatch(/ada +due/u);
   });
 
-  it('has documents looked at again, and waits until they were', async () => {
+  it('reconciles a task and waits until it is done', async () => {
     const { code, out } = await run(['reconcile', 'ship']);
     expect(out).toMatch(/Reconciled 1 task: ship, in /u);
     expect(code).toBe(0);
   });
 
-  it('makes nothing in a store that it only looks into', async () => {
+  it('creates nothing in a store that it only reads', async () => {
     const [, url = ''] = ground.flags;
     const empty =
       ground.name === 'MongoDB'

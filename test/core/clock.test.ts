@@ -14,7 +14,7 @@ describe('timers', () => {
     ['a millisecond more than setTimeout can hold', 2_147_483_648],
     ['30 days', 30 * DAY],
     ['a year', 365 * DAY],
-  ])('fire once, after %s and not before', (_what, delay) => {
+  ])('a timer fires exactly once after %s', (_what, delay) => {
     const fired = vi.fn();
     realTimer(delay, fired);
     vi.advanceTimersByTime(delay - 1);
@@ -26,7 +26,7 @@ describe('timers', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('never fire where there is no end to the wait', () => {
+  it('a timer with an infinite delay never fires', () => {
     const fired = vi.fn();
     const timer = realTimer(Infinity, fired);
     vi.advanceTimersByTime(200 * DAY);
@@ -35,7 +35,7 @@ describe('timers', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it("run in nobody's async context, whoever began them", () => {
+  it('a timer runs outside the async context that started it', () => {
     const context = new AsyncLocalStorage<string>();
     const seen = vi.fn(() => context.getStore());
     context.run('a transaction', () => realTimer(5, seen));
@@ -43,14 +43,14 @@ describe('timers', () => {
     expect(seen).toHaveReturnedWith(undefined);
   });
 
-  it('take a time in the past for now', () => {
+  it('a timer with a negative delay fires at once', () => {
     const fired = vi.fn();
     realTimer(-5, fired);
     vi.advanceTimersByTime(1);
     expect(fired).toHaveBeenCalledTimes(1);
   });
 
-  it.each([0, 5 * DAY, 25 * DAY, 70 * DAY])('can be cancelled after %i ms', (after) => {
+  it.each([0, 5 * DAY, 25 * DAY, 70 * DAY])('a timer can be cancelled after %i ms', (after) => {
     const fired = vi.fn();
     const timer = realTimer(90 * DAY, fired);
     vi.advanceTimersByTime(after);
@@ -62,17 +62,17 @@ describe('timers', () => {
   });
 });
 
-describe('a pause', () => {
+describe('pause', () => {
   beforeEach(() => void vi.useFakeTimers());
   afterEach(() => void vi.useRealTimers());
 
-  it('answers true when its time is up', async () => {
+  it('a pause returns true when its time is up', async () => {
     const ended = pause(systemClock, 1_000, new AbortController().signal);
     vi.advanceTimersByTime(1_000);
     expect(await ended).toBe(true);
   });
 
-  it('answers false as soon as the signal aborts, and leaves no timer behind', async () => {
+  it('a pause returns false as soon as its signal aborts, and leaves no timer behind', async () => {
     const stop = new AbortController();
     const ended = pause(systemClock, 1_000, stop.signal);
     expect(vi.getTimerCount()).toBe(1);
@@ -81,12 +81,12 @@ describe('a pause', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('does not begin where the signal has aborted', async () => {
+  it('a pause returns false without a timer if its signal has already aborted', async () => {
     expect(await pause(systemClock, 1_000, AbortSignal.abort())).toBe(false);
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('leaves no listener on a signal that lives on', async () => {
+  it('a pause removes its listener from a signal that lives on', async () => {
     const { signal } = new AbortController();
     const removed = vi.spyOn(signal, 'removeEventListener');
     const ended = pause(systemClock, 10, signal);

@@ -13,8 +13,8 @@ function anEmitter() {
   return { emitter, faults };
 }
 
-describe('events', () => {
-  it('reach every listener, in the order they were added, with the payload', () => {
+describe('event emitter', () => {
+  it('calls every listener with the payload, in the order they were added', () => {
     const { emitter } = anEmitter();
     const seen: string[] = [];
     emitter.on('tick', ({ n }) => seen.push(`first ${String(n)}`));
@@ -23,7 +23,7 @@ describe('events', () => {
     expect(seen).toEqual(['first 1', 'second 1']);
   });
 
-  it('do not reach a listener that was taken off, and one added twice only once', () => {
+  it('calls a listener that was added twice once, and not at all after it was removed', () => {
     const { emitter } = anEmitter();
     const listener = vi.fn();
     emitter.on('tick', listener);
@@ -37,14 +37,14 @@ describe('events', () => {
     expect(emitter.has('tick')).toBe(false);
   });
 
-  it('without a listener are nothing, errors included', () => {
+  it('ignores events without a listener, including errors', () => {
     const { emitter, faults } = anEmitter();
     expect(emitter.has('error')).toBe(false);
     expect(() => emitter.emit('error', { error: new Error('alone') })).not.toThrow();
     expect(faults).toEqual([]);
   });
 
-  it('reach the other listeners although one throws; the fault is reported', () => {
+  it('reports a listener that throws, and still calls the others', () => {
     const { emitter, faults } = anEmitter();
     const thrown = new Error('bad listener');
     const after = vi.fn();
@@ -57,7 +57,7 @@ describe('events', () => {
     expect(faults).toEqual([[thrown, 'tick']]);
   });
 
-  it('report a listener whose promise rejects, and leave no rejection unhandled', async () => {
+  it('reports a listener whose promise rejects, and leaves no rejection unhandled', async () => {
     const unhandled = vi.fn();
     process.on('unhandledRejection', unhandled);
     const reported = gate<[unknown, string]>();
@@ -74,7 +74,7 @@ describe('events', () => {
     expect(unhandled).not.toHaveBeenCalled();
   });
 
-  it('may be listened to, and no longer listened to, from inside a listener', () => {
+  it('lets a listener add and remove listeners while an event is emitted', () => {
     const { emitter } = anEmitter();
     const late = vi.fn();
     const once = vi.fn(() => {

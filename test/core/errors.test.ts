@@ -4,7 +4,7 @@ import { decideRetry, retryRule } from '../../src/time/retry.js';
 
 type Errors = typeof here;
 
-/** One of each, as a copy of the package makes them. */
+/** One error of each class, as a copy of the package creates them. */
 const samples = (errors: Errors): Readonly<Record<string, Error>> => ({
   TidemillError: new errors.TidemillError('CODE', 'm'),
   OptionError: new errors.OptionError('m'),
@@ -21,8 +21,8 @@ const samples = (errors: Errors): Readonly<Record<string, Error>> => ({
 const classes = (errors: Errors): Readonly<Record<string, abstract new (...args: never[]) => unknown>> =>
   Object.fromEntries(Object.keys(samples(errors)).map((name) => [name, errors[name as 'FatalError']]));
 
-describe('the error tree', () => {
-  it('every error has a stable code, its own name, and is an Error and a TidemillError', () => {
+describe('error classes', () => {
+  it('every error has a stable code and its own name, and is an Error and a TidemillError', () => {
     expect(
       Object.entries(samples(here)).map(([name, error]) => [name, (error as here.TidemillError).code]),
     ).toEqual([
@@ -45,14 +45,14 @@ describe('the error tree', () => {
     }
   });
 
-  it('keeps the cause where one was given, even if it is undefined', () => {
+  it('an error keeps the cause it was given, even if that is undefined', () => {
     const cause = new Error('why');
     expect(new here.FatalError('m', { cause }).cause).toBe(cause);
     expect('cause' in new here.FatalError('m', { cause: undefined })).toBe(true);
     expect('cause' in new here.FatalError('m')).toBe(false);
   });
 
-  it('says whether the outcome is unknown, and whether waiting may help', () => {
+  it('a StoreError says whether the outcome is unknown and whether waiting may help', () => {
     expect(new here.StoreError('m')).toMatchObject({ outcomeUnknown: false, transient: false });
     expect(new here.StoreError('m', { outcomeUnknown: true, transient: true })).toMatchObject({
       outcomeUnknown: true,
@@ -60,12 +60,12 @@ describe('the error tree', () => {
     });
   });
 
-  it('does not show its brand among its properties', () => {
+  it('an error does not list its brand among its properties', () => {
     expect(Object.keys(new here.FatalError('m')).sort()).toEqual(['code', 'name', 'outcomeUnknown']);
     expect(JSON.stringify(new here.FatalError('m'))).not.toContain('brand');
   });
 
-  it.each([null, undefined, 'text', 5, {}, new Error('x'), () => 1])('%s is none of them', (value) => {
+  it.each([null, undefined, 'text', 5, {}, new Error('x'), () => 1])('%s is not an instance of any Tidemill error class', (value) => {
     for (const type of Object.values(classes(here))) expect(value instanceof type).toBe(false);
   });
 });
@@ -77,11 +77,11 @@ describe('two copies of the package in one process', () => {
     there = await import('../../src/core/errors.js');
   });
 
-  it('are really two', () => {
+  it('two imports of the error module really define different classes', () => {
     expect(there.FatalError).not.toBe(here.FatalError);
   });
 
-  it('agree on every class, and on nothing more', () => {
+  it('errors of one copy are instances of the same class of the other copy, and of no sibling', () => {
     for (const [name, error] of Object.entries(samples(there))) {
       for (const [other, type] of Object.entries(classes(here))) {
         expect(error instanceof type, `${name} of one instanceof ${other} of the other`).toBe(
@@ -91,7 +91,7 @@ describe('two copies of the package in one process', () => {
     }
   });
 
-  it('agree on a subclass that a user made of the other copy', () => {
+  it("a user's subclass of one copy's FatalError is a FatalError for the other copy", () => {
     class NoSuchUser extends there.FatalError {}
     const error = new NoSuchUser('who?');
     expect(error).toBeInstanceOf(NoSuchUser);
@@ -104,7 +104,7 @@ describe('two copies of the package in one process', () => {
   });
 });
 
-describe('a subclass of a user', () => {
+describe("users' subclasses of errors", () => {
   class PaymentError extends here.FatalError {
     readonly amount: number;
     constructor(amount: number) {
@@ -114,7 +114,7 @@ describe('a subclass of a user', () => {
   }
   class CardError extends PaymentError {}
 
-  it('follows the ordinary rule downwards and the brand upwards', () => {
+  it("a user's subclass is an instance of its parents, but not the other way round", () => {
     const card = new CardError(5);
     expect(card).toBeInstanceOf(CardError);
     expect(card).toBeInstanceOf(PaymentError);
@@ -125,19 +125,19 @@ describe('a subclass of a user', () => {
     expect(null).not.toBeInstanceOf(CardError);
   });
 
-  it('of one’s own class is not taken for a sibling', () => {
+  it("a user's subclass is not an instance of its sibling", () => {
     class Other extends here.FatalError {}
     expect(new Other('m')).not.toBeInstanceOf(PaymentError);
   });
 });
 
-describe('whatever was thrown, as an Error', () => {
-  it('is itself where it is one', () => {
+describe('asError', () => {
+  it('asError returns an Error unchanged', () => {
     const error = new TypeError('x');
     expect(here.asError(error)).toBe(error);
   });
 
-  it('carries the text, or what was thrown', () => {
+  it('asError wraps a string as the message and anything else as the cause', () => {
     expect(here.asError('text').message).toBe('text');
     expect(here.asError({ code: 5 })).toMatchObject({ cause: { code: 5 } });
     expect(here.asError({ code: 5 }).message).toContain('{"code":5}');
@@ -145,7 +145,7 @@ describe('whatever was thrown, as an Error', () => {
     expect(here.asError(null)).toBeInstanceOf(Error);
   });
 
-  it('survives what cannot be shown', () => {
+  it('asError handles values that cannot be serialized', () => {
     const circle: Record<string, unknown> = {};
     circle['self'] = circle;
     expect(here.asError(circle).cause).toBe(circle);

@@ -4,8 +4,8 @@ import { checkDashboard } from '../../src/dashboard/options.js';
 
 const LEVELS = ['debug', 'info', 'warn', 'error'] as const;
 
-describe('a logger of the user', () => {
-  it('is called with the fields first, and as its own method', () => {
+describe('a custom logger', () => {
+  it('a custom logger gets the fields first and is called as a method', () => {
     const lines: unknown[] = [];
     class Pino implements Logger {
       readonly prefix = 'p';
@@ -24,7 +24,7 @@ describe('a logger of the user', () => {
     expect(lines).toEqual(LEVELS.map((level) => ['p', level, { n: 1 }, 'hello']));
   });
 
-  it('that throws is nobody’s problem', () => {
+  it('a custom logger that throws does not reach the caller', () => {
     const broken = (): never => {
       throw new Error('disk full');
     };
@@ -32,7 +32,7 @@ describe('a logger of the user', () => {
     for (const level of LEVELS) expect(() => log[level]({}, 'x')).not.toThrow();
   });
 
-  it('whose promise rejects leaves no rejection unhandled', async () => {
+  it('a custom logger whose promise rejects leaves no rejection unhandled', async () => {
     const unhandled = vi.fn();
     process.on('unhandledRejection', unhandled);
     const broken = (): unknown => Promise.reject(new Error('network down'));
@@ -45,7 +45,7 @@ describe('a logger of the user', () => {
   });
 });
 
-describe('without a logger', () => {
+describe('the default logger', () => {
   const lines: unknown[][] = [];
   beforeEach(() => {
     lines.length = 0;
@@ -57,14 +57,14 @@ describe('without a logger', () => {
     vi.restoreAllMocks();
   });
 
-  it('errors and warnings go to console.error, with the error itself', () => {
+  it('the default logger writes errors and warnings to console.error, with the error itself', () => {
     const error = new Error('why');
     safeLogger(undefined).error({ error }, 'claim: why');
     safeLogger(undefined).warn({}, 'careful');
     expect(lines).toEqual([['tidemill: claim: why', error], ['tidemill: careful']]);
   });
 
-  it('names and errors cannot control the terminal', () => {
+  it('the default logger and the dashboard strip control characters from messages and errors', () => {
     const hostile = 'a\u001B[2Jb\u009B31mc\u202Ed\re';
     const error = new Error(`${hostile}\nsecond line`);
     safeLogger(undefined).error({ error }, `${hostile}\nforged: line`);
@@ -77,14 +77,14 @@ describe('without a logger', () => {
     expect(lines[1]).toEqual(['tidemill dashboard:', text]);
   });
 
-  it('information goes nowhere', () => {
+  it('the default logger drops debug and info lines', () => {
     const log = safeLogger(undefined);
     log.debug({}, 'a');
     log.info({}, 'b');
     expect(lines).toEqual([]);
   });
 
-  it('there is at most one line in ten seconds, and the next says how many are missing', () => {
+  it('the default logger writes one line every ten seconds and counts the suppressed ones', () => {
     const log = safeLogger(undefined);
     log.error({}, 'first');
     for (let n = 0; n < 500; n += 1) log.error({}, 'more');
@@ -100,7 +100,7 @@ describe('without a logger', () => {
     expect(lines).toHaveLength(3);
   });
 
-  it('false means silence', () => {
+  it('logger: false logs nothing', () => {
     const log = safeLogger(false);
     for (const level of LEVELS) log[level]({ error: new Error('x') }, 'x');
     expect(lines).toEqual([]);

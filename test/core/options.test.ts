@@ -24,37 +24,37 @@ describe('unknown options', () => {
     ['retry', 'retryPolicy'],
     ['timeOut', 'timeout'],
     ['delayed', 'delay'],
-  ])('%s: did you mean %s?', (given, meant) => {
+  ])('rejects the unknown option %s and suggests %s', (given, meant) => {
     expect(() => keys({ [given]: 1 })).toThrow(OptionError);
     expect(() => keys({ [given]: 1 })).toThrow(
       `enqueue: unknown option "${given}". Did you mean "${meant}"? Known options: id, runAt, delay,`,
     );
   });
 
-  it.each(['zzz', 'colour', 'x'])('%s resembles nothing, so nothing is suggested', (given) => {
+  it.each(['zzz', 'colour', 'x'])('rejects the unknown option %s without a suggestion, as no known option resembles it', (given) => {
     expect(() => keys({ [given]: 1 })).toThrow(`unknown option "${given}". Known options: `);
   });
 
-  it('known ones pass, and so does no object at all', () => {
+  it('accepts known options, an empty object and no object at all', () => {
     expect(() => keys({ id: 'x', timeout: undefined })).not.toThrow();
     expect(() => keys(undefined)).not.toThrow();
     expect(() => keys({})).not.toThrow();
   });
 
-  it.each([null, 5, 'id', true, [], () => 1])('%s is not an object of options', (given) => {
+  it.each([null, 5, 'id', true, [], () => 1])('rejects %s in place of an options object', (given) => {
     expect(() => keys(given)).toThrow(/^enqueue: options must be an object, got /);
   });
 });
 
-describe('values of options', () => {
-  it('a text must have something in it', () => {
+describe('option values', () => {
+  it('rejects a text option that is empty or not a string', () => {
     expect(checkText('w', 'name', ' a ')).toBe(' a ');
     for (const value of ['', '  ', 5, null, undefined, {}, ['a']]) {
       expect(() => checkText('w', 'name', value)).toThrow(/^w: name must be a non-empty string, got /);
     }
   });
 
-  it('a whole number must be within its limits', () => {
+  it('rejects an integer option outside its limits', () => {
     expect(checkInteger('w', 'n', -10, -10, 10)).toBe(-10);
     expect(checkInteger('w', 'n', 10, -10, 10)).toBe(10);
     for (const value of [-11, 11, 1.5, Number.NaN, Infinity, '5', 5n, null]) {
@@ -65,7 +65,7 @@ describe('values of options', () => {
     expect(() => checkInteger('w', 'n', 0, 1, Number.MAX_SAFE_INTEGER)).toThrow('of at least 1, got 0');
   });
 
-  it('a boolean must be one, a date must be valid, a function must be callable', () => {
+  it('rejects a non-boolean, an invalid date and a non-function', () => {
     expect(checkBoolean('w', 'b', false)).toBe(false);
     expect(() => checkBoolean('w', 'b', 'false')).toThrow('w: b must be true or false, got "false".');
     const date = new Date(0);
@@ -77,7 +77,7 @@ describe('values of options', () => {
     expect(() => checkFunction('w', 'f', {})).toThrow('w: f must be a function, got a plain object.');
   });
 
-  it('one of a list suggests the nearest', () => {
+  it('suggests the nearest of the allowed values', () => {
     expect(checkOneOf('w', 'missed', 'skip', ['once', 'skip', 'all'])).toBe('skip');
     expect(() => checkOneOf('w', 'missed', 'skipp', ['once', 'skip', 'all'])).toThrow(
       'w: missed must be one of once, skip, all, got "skipp". Did you mean "skip"?',
@@ -86,7 +86,7 @@ describe('values of options', () => {
   });
 });
 
-describe('how a value is shown in a message', () => {
+describe('values in error messages', () => {
   it.each([
     ['text', '"text"'],
     ['x'.repeat(100), `"${'x'.repeat(57)}..."`],
@@ -102,7 +102,7 @@ describe('how a value is shown in a message', () => {
     [new Date(0), '1970-01-01T00:00:00.000Z'],
     [new Date(Number.NaN), 'an invalid Date'],
     [Symbol('s'), 'Symbol(s)'],
-  ])('case %#', (value: unknown, expected) => {
+  ])('formats a value in an error message (case %#)', (value: unknown, expected) => {
     expect(show(value)).toBe(expected);
   });
 });

@@ -45,12 +45,12 @@ const KEPT: Readonly<Record<string, unknown>> = {
   'a key called undefined': { undefined: 'undefined' },
 };
 
-describe('payloads that are kept', () => {
-  it.each(Object.entries(KEPT))('%s comes back equal', (_what, value) => {
+describe('accepted payloads', () => {
+  it.each(Object.entries(KEPT))('the payload "%s" is copied without loss', (_what, value) => {
     expect(check(value)).toStrictEqual(value);
   });
 
-  it.each(Object.entries(KEPT))('%s goes through the whole life of a job', async (_what, value) => {
+  it.each(Object.entries(KEPT))('the payload "%s" survives the whole life of a job', async (_what, value) => {
     const mill = aMill(memory());
     let seen: unknown = 'nothing';
     const type = mill.job('carry', ({ data, progress, log }) => {
@@ -71,7 +71,7 @@ describe('payloads that are kept', () => {
     expect(kept!.logs![0]!.fields).toStrictEqual(value);
   });
 
-  it('any JSON value comes back equal', () => {
+  it('any JSON value is copied without loss', () => {
     fc.assert(
       fc.property(fc.jsonValue({ maxDepth: 6 }), (value) => {
         fc.pre(!JSON.stringify(value).includes('\\u0000'));
@@ -80,14 +80,14 @@ describe('payloads that are kept', () => {
     );
   });
 
-  it('does not pollute any prototype', () => {
+  it('a payload with a __proto__ key pollutes no prototype', () => {
     const copy = check(JSON.parse('{ "__proto__": { "polluted": true } }')) as Record<string, unknown>;
     expect(Object.getPrototypeOf(copy)).toBe(Object.prototype);
     expect(Object.keys(copy)).toEqual(['__proto__']);
     expect(({} as Record<string, unknown>)['polluted']).toBeUndefined();
   });
 
-  it('is a copy: later changes on either side are not seen on the other', () => {
+  it('a checked payload is a copy that later changes to the original do not affect', () => {
     const at = new Date(5);
     const given = { list: [{ n: 1 }], at };
     const copy = check(given) as typeof given;
@@ -96,21 +96,21 @@ describe('payloads that are kept', () => {
     expect(copy).toEqual({ list: [{ n: 1 }], at: new Date(5) });
   });
 
-  it('drops properties that are undefined, and nothing else', () => {
+  it('a payload loses properties that are undefined, and nothing else', () => {
     expect(check({ a: undefined, b: { c: undefined, d: null } })).toStrictEqual({ b: { d: null } });
   });
 
-  it('takes an object without a prototype for a plain one', () => {
+  it('a payload object without a prototype counts as a plain object', () => {
     const bare = Object.assign(Object.create(null) as object, { a: 1 });
     expect(check(bare)).toStrictEqual({ a: 1 });
   });
 
-  it('may hold the same object twice', () => {
+  it('a payload may contain the same object twice', () => {
     const shared = { n: 1 };
     expect(check({ a: shared, b: [shared, shared] })).toEqual({ a: { n: 1 }, b: [{ n: 1 }, { n: 1 }] });
   });
 
-  it('keeps what the store can hold beyond JSON as it is', () => {
+  it('a payload keeps values beyond JSON that the store can hold', () => {
     const keeps = (value: object): number | null => (value instanceof Uint8Array ? value.length : null);
     const bytes = new Uint8Array(10);
     expect((check({ bytes }, { ...RULES, keeps }) as { bytes: unknown }).bytes).toBe(bytes);
@@ -162,14 +162,14 @@ const REFUSED: readonly (readonly [string, unknown, string])[] = [
   ['an instance as the whole', new Money(), 'data an instance of Money'],
 ];
 
-describe('payloads that are refused, with their path', () => {
-  it.each(REFUSED)('%s', (_what, value, message) => {
+describe('rejected payloads', () => {
+  it.each(REFUSED)('rejects a payload with %s and names the path', (_what, value, message) => {
     expect(() => check(value)).toThrow(OptionError);
     expect(() => check(value)).toThrow(message);
     expect(() => check(value)).toThrow(/^enqueue: data/);
   });
 
-  it.each(REFUSED)('%s, by enqueue, and nothing is written', async (_what, value, message) => {
+  it.each(REFUSED)('enqueue, enqueueMany and schedule reject a payload with %s and write nothing', async (_what, value, message) => {
     const mill = aMill(memory());
     await expect(mill.enqueue('carry', value)).rejects.toThrow(message);
     await expect(mill.enqueueMany([{ name: 'ok' }, { name: 'carry', data: value }])).rejects.toThrow(message);
@@ -177,7 +177,7 @@ describe('payloads that are refused, with their path', () => {
     expect(await mill.jobs.count()).toBe(0);
   });
 
-  it('asks the store about texts that it cannot hold, keys included', () => {
+  it('rejects texts and keys that the store cannot hold', () => {
     const rules: PayloadRules = {
       ...RULES,
       refusesText: (text) => (text.includes('\0') ? 'has U+0000, which cannot be stored' : null),
@@ -187,14 +187,14 @@ describe('payloads that are refused, with their path', () => {
     expect(check({ a: 'x\0' })).toEqual({ a: 'x\0' });
   });
 
-  it('more bytes than the limit, with the option to raise it', () => {
+  it('rejects a payload above maxPayloadBytes and names the option', () => {
     expect(() => check({ text: 'x'.repeat(200) }, RULES, 100)).toThrow(
       /more than the limit of 100 \(maxPayloadBytes\)/,
     );
     expect(check({ text: 'x'.repeat(50) }, RULES, 100)).toEqual({ text: 'x'.repeat(50) });
   });
 
-  it('measures exactly only what is large', () => {
+  it('measures the exact size only of large payloads', () => {
     let measured = 0;
     const rules: PayloadRules = { ...RULES, measure: () => (measured += 1) };
     check('x'.repeat(1_000), rules, 1e9);
@@ -205,7 +205,7 @@ describe('payloads that are refused, with their path', () => {
 });
 
 describe('results and progress', () => {
-  it('a result that would not come back fails the attempt with that message', async () => {
+  it('a result that cannot be stored fails the attempt with the path of the value', async () => {
     const mill = aMill(memory());
     const type = mill.job('bad', { retryPolicy: { type: 'fixed', interval: 1, maxAttempts: 1 } }, () => ({
       total: Number.NaN,
@@ -216,7 +216,7 @@ describe('results and progress', () => {
     expect(await mill.jobs.get(id)).toMatchObject({ status: 'failed', failCount: 1 });
   });
 
-  it('so does progress, and so do the fields of a log line', async () => {
+  it('progress and log fields that cannot be stored fail the attempt', async () => {
     const mill = aMill(memory());
     const once = { retryPolicy: { type: 'fixed', interval: 1, maxAttempts: 1 } } as const;
     const first = mill.job('progress', once, (job) => job.progress(new Map()));

@@ -13,28 +13,28 @@ const anything = [
 const asMap = (offers: readonly number[]): Map<string, number> =>
   new Map(offers.map((offer, index) => [`name-${String(index)}`, offer]));
 
-describe('sharing places among names', () => {
-  it('gives everybody everything where there is enough', () => {
+describe('fairShare', () => {
+  it('gives every name all it asks for if there is enough', () => {
     expect(share({ a: 3, b: 5 }, 10)).toEqual({ a: 3, b: 5 });
   });
 
-  it('divides in equal parts, and hands on what somebody does not need', () => {
+  it('divides slots equally, and passes on what a name does not need', () => {
     expect(share({ a: 100, b: 100 }, 10)).toEqual({ a: 5, b: 5 });
     expect(share({ a: 1, b: 100, c: 100 }, 11)).toEqual({ a: 1, b: 5, c: 5 });
   });
 
-  it('gives what cannot be divided to the first in turn', () => {
+  it('gives the remainder of a division to the first names', () => {
     expect(share({ a: 9, b: 9, c: 9 }, 2)).toEqual({ a: 1, b: 1 });
     expect(share({ b: 9, a: 9 }, 3)).toEqual({ b: 2, a: 1 });
   });
 
-  it('gives nothing to names that offer nothing', () => {
+  it('gives nothing to names that ask for nothing', () => {
     expect(share({ a: 0, b: 2 }, 5)).toEqual({ b: 2 });
     expect(share({ a: 5 }, 0)).toEqual({});
     expect(share({}, 5)).toEqual({});
   });
 
-  it('never gives anybody more than was offered, nor more than the total in all', () => {
+  it('never gives a name more than it asked for, and always gives out as much as it can', () => {
     fc.assert(
       fc.property(...anything, (offers, total) => {
         const shares = fairShare(asMap(offers), total);
@@ -53,7 +53,7 @@ describe('sharing places among names', () => {
     );
   });
 
-  it('never starves anybody: whoever wanted more has at most one place less than any other', () => {
+  it('starves no name: one that wanted more gets at most one slot fewer than any other', () => {
     fc.assert(
       fc.property(...anything, (offers, total) => {
         const shares = fairShare(asMap(offers), total);

@@ -8,8 +8,8 @@ import { aClient, ORIGIN } from './client.js';
 const PATHS = ['', 'work', 'api/session', 'api/overview', 'api/work', 'api/audit', 'api/live?path=overview'];
 const as = (...rights: Right[]) => ({ authorize: () => ({ rights, actor: 'ada' }) });
 
-describe('who gets in', () => {
-  it('nobody, where nothing says who may: that is an error when the dashboard is made', () => {
+describe('dashboard authorization', () => {
+  it('createDashboard rejects a missing or invalid authorize, basePath or mill', () => {
     const mill = aMill(memory());
     expect(() => createDashboard({ mill } as never)).toThrow(/authorize is missing/u);
     expect(() => createDashboard({ mill, authorize: 'yes' } as never)).toThrow(
@@ -33,13 +33,13 @@ describe('who gets in', () => {
     { rights: [] },
     { rights: 'view' },
     { rights: ['View'] },
-  ])('nobody to whom nothing is granted: %j', async (granted) => {
+  ])('rejects every request when authorize returns %j', async (granted) => {
     const { ask } = aClient(aMill(memory()), { authorize: () => granted as never });
     for (const path of PATHS) expect((await ask(path)).status, path).toBe(401);
     expect((await ask('api/act', { method: 'POST' })).status).toBe(401);
   });
 
-  it('nobody, where the host fails to say, and the reason stays with the host', async () => {
+  it('returns 500 when authorize fails, and reports the reason only to the host', async () => {
     const told: unknown[] = [];
     const { ask } = aClient(aMill(memory()), {
       authorize: () => Promise.reject(new Error('session store at 10.0.0.7 is down')),
@@ -51,7 +51,7 @@ describe('who gets in', () => {
     expect(told).toHaveLength(1);
   });
 
-  it('a Response of the host is passed on as it is', async () => {
+  it('passes on a Response that authorize returns', async () => {
     const { ask } = aClient(aMill(memory()), {
       authorize: () => new Response(null, { status: 302, headers: { location: '/login' } }),
     });
@@ -59,7 +59,7 @@ describe('who gets in', () => {
     expect([response.status, response.headers.get('location')]).toEqual([302, '/login']);
   });
 
-  it('each right opens its own: view looks, payload sees data and filters by it, act changes', async () => {
+  it('view reads, payload also shows and filters by data, act also changes work', async () => {
     const mill = aMill(memory());
     const job = await mill.enqueue('mail', { to: 'ada@example.com' }, { delay: '1h' });
     const ref = Buffer.from(job.id).toString('base64url');
@@ -85,7 +85,7 @@ describe('who gets in', () => {
     });
   });
 
-  it('readOnly takes the right to act from everybody, and says so', async () => {
+  it('readOnly removes the act right from every viewer', async () => {
     const client = aClient(aMill(memory()), { readOnly: true });
     const session = await client.session();
     expect(session).toMatchObject({ rights: ['view', 'payload'], readOnly: true, bulk: { jobs: [] } });
@@ -94,10 +94,10 @@ describe('who gets in', () => {
   });
 });
 
-describe('what comes from elsewhere', () => {
+describe('cross-site request forgery', () => {
   const body = JSON.stringify({ action: 'pause', kind: 'jobs', name: 'mail' });
 
-  it('is refused without the token, with another one, without the cookie, from another site, or as a form', async () => {
+  it('rejects a POST without a valid token and cookie, from another site, or with a form content type', async () => {
     const mill = aMill(memory());
     const { ask, session, post } = aClient(mill);
     const { csrf } = await session();
@@ -131,7 +131,7 @@ describe('what comes from elsewhere', () => {
     expect(await mill.jobs.paused()).toEqual(['mail']);
   });
 
-  it('the token is in a cookie for this path and site only, stays the same, and is https only where the page is', async () => {
+  it('keeps the CSRF token in a strict same-site cookie, marked Secure over HTTPS', async () => {
     const { ask } = aClient(aMill(memory()));
     const first = await ask('api/session');
     const { csrf } = (await first.json()) as Session;
@@ -145,8 +145,8 @@ describe('what comes from elsewhere', () => {
   });
 });
 
-describe('where a request comes from', () => {
-  it('is looked at for every GET: other pages may link to the dashboard, and read nothing of it', async () => {
+describe('origin of requests', () => {
+  it('lets other sites link to the dashboard, but rejects their GET requests for its data and files', async () => {
     const { ask } = aClient(aMill(memory()));
     const status = async (path: string, headers: Record<string, string>): Promise<number> =>
       (await ask(path, { headers })).status;
@@ -165,7 +165,7 @@ describe('where a request comes from', () => {
     expect(await status('api/work', {})).toBe(200);
   });
 
-  it('gives each port a cookie of its own, and a secure one behind a proxy that is trusted', async () => {
+  it('gives each port its own cookie, marked Secure behind a trusted HTTPS proxy', async () => {
     const cookieOf = async (
       options: Partial<DashboardOptions>,
       headers: Record<string, string>,
@@ -180,8 +180,8 @@ describe('where a request comes from', () => {
   });
 });
 
-describe('what every answer carries', () => {
-  it('strict headers, whatever it is, and no caching of data', async () => {
+describe('dashboard responses', () => {
+  it('sends strict security headers with every response, and no-store with data', async () => {
     const client = aClient(aMill(memory()));
     for (const path of ['', 'api/overview', 'api/nothing', 'assets/nothing.js', 'api/work?bad=1']) {
       const { headers } = await client.ask(path);
@@ -195,7 +195,7 @@ describe('what every answer carries', () => {
     }
   });
 
-  it('the page below every path of its own, its files from a list, and nothing from the disk', async () => {
+  it('serves the page below its base path, its assets from a list, and no other file', async () => {
     const { ask, dashboard } = aClient(aMill(memory()));
     const page = await ask('work?kind=jobs');
     const html = await page.text();

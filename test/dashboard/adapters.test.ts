@@ -30,7 +30,7 @@ async function listening(server: Server): Promise<string> {
   return `http://127.0.0.1:${String((server.address() as AddressInfo).port)}`;
 }
 
-/** Each way to reach a dashboard over a real socket. */
+/** Each way to serve a dashboard over a real socket. */
 const HOSTS: Readonly<Record<string, (dashboard: Dashboard) => Promise<string>>> = {
   'node:http': (dashboard) => listening(createServer(toNodeHandler(dashboard))),
   Express: (dashboard) => {
@@ -72,7 +72,7 @@ function aDashboard(mill: Tidemill): Dashboard {
 const WHO = { 'x-user': 'ada' };
 
 describe.each(Object.entries(HOSTS))('the dashboard on %s', (_name, host) => {
-  it('answers the page, its files, the API, and actions with their bodies', async () => {
+  it('serves the page, the API and actions with a request body', async () => {
     const mill = aMill(memory());
     const base = `${await host(aDashboard(mill))}/admin/mill`;
     expect((await fetch(base)).status).toBe(401);
@@ -98,7 +98,7 @@ describe.each(Object.entries(HOSTS))('the dashboard on %s', (_name, host) => {
     expect((await fetch(`${base}/api/nothing`, { headers: WHO })).status).toBe(404);
   });
 
-  it('streams what changes, forgets a client that has gone, and ends when the mill stops', async () => {
+  it('streams changes, drops a client that disconnects, and ends streams when the mill stops', async () => {
     const mill = aMill(memory());
     const dashboard = aDashboard(mill);
     const base = `${await host(dashboard)}/admin/mill`;

@@ -24,7 +24,7 @@ async function ended(client: Client, { id }: Operation): Promise<Operation> {
   });
 }
 
-/** After the first batch of a removal somebody is told, and waited for. */
+/** Signals after the first batch of a removal, and waits before the next. */
 function holding(mill: Tidemill, reached: () => void, go: Promise<void>): Tidemill {
   const removeMany = mill.jobs.removeMany.bind(mill.jobs);
   mill.jobs.removeMany = (filter, options) =>
@@ -39,8 +39,8 @@ function holding(mill: Tidemill, reached: () => void, go: Promise<void>): Tidemi
   return mill;
 }
 
-describe('looking', () => {
-  it('the overview: names with their counts, instances, steps of the range, health', async () => {
+describe('dashboard API: reading', () => {
+  it('the overview returns names with counts, instances, time series and health', async () => {
     const store = memory();
     const worker = aMill(store, { instanceId: 'worker' });
     worker.job('mail', () => undefined);
@@ -66,7 +66,7 @@ describe('looking', () => {
     expect(await aClient(viewer).get('overview')).toMatchObject({ health: { ok: false } });
   });
 
-  it('a list by filters and pages, there and back, and a detail with everything that is known', async () => {
+  it('lists work by filter and cursor in both directions, and returns a full, redacted detail', async () => {
     const mill = aMill(memory());
     const jobs = await mill.enqueueMany(
       [1, 2, 3, 4, 5].map((n) => ({
@@ -119,7 +119,7 @@ describe('looking', () => {
     expect((await client.ask(`api/work/elephants/${refOf('x')}`)).status).toBe(404);
   });
 
-  it('what is redacted cannot be filtered by, and one list of names takes the place of the other', async () => {
+  it('refuses to filter by redacted fields, and a custom redact list replaces the default', async () => {
     const mill = aMill(memory());
     const job = await mill.enqueue('mail', { password: 'p', card: { number: 1 }, a: { token: 2 }, token: 3 });
     const client = aClient(mill);
@@ -137,7 +137,7 @@ describe('looking', () => {
     });
   });
 
-  it('schedules with ten runs in their zone; failures in groups; the audit log', async () => {
+  it('returns and manages schedules with their next ten runs, groups failures, and pages the audit log', async () => {
     const mill = aMill(memory());
     mill.job('fail', ({ data }) => Promise.reject(new FatalError(`No room for ${String(data)}`)));
     await mill.schedule('0 3 * * *', 'report', {}, { timezone: 'Europe/Prague' });
@@ -180,7 +180,7 @@ describe('looking', () => {
   });
 });
 
-describe('injected', () => {
+describe('dashboard API: hostile input', () => {
   it.each([
     'status[$ne]=x',
     'status=anything',
@@ -205,14 +205,14 @@ describe('injected', () => {
     'unknown=1',
     `error=${'x'.repeat(501)}`,
     `cursor=${Buffer.from('{"field":"data","direction":1,"at":"2026-01-01","key":"x"}').toString('base64url')}`,
-  ])('a filter that says %s is refused before it goes anywhere', async (query) => {
+  ])('rejects the list query %s', async (query) => {
     const client = aClient(aMill(memory()));
     const response = await client.ask(`api/work?${query}`);
     expect(response.status).toBe(400);
     expect(((await response.json()) as { error: { code: string } }).error.code).toBe('bad_request');
   });
 
-  it('values are themselves: objects, operators and expressions in them mean nothing', async () => {
+  it('compares field values literally: operators and expressions in them mean nothing', async () => {
     const mill = aMill(memory());
     await mill.enqueue('mail', { a: '{"$gt":""}', b: '/x/' });
     const client = aClient(mill);
@@ -242,17 +242,17 @@ describe('injected', () => {
     ['actions', { action: 'remove', target: { kind: 'documents', query: '' } }],
     ['act', 'text'],
     ['act', [1]],
-  ])('a body to %s that is %j is refused', async (path, body) => {
+  ])('rejects a POST to %s with the body %j', async (path, body) => {
     const { status } = await aClient(aMill(memory())).post(path, body);
     expect([400, 404]).toContain(status);
   });
 
-  it('a body that is too large is not read to its end', async () => {
+  it('rejects a body that is too large with 413', async () => {
     const { status } = await aClient(aMill(memory())).post('act', { id: 'x'.repeat(100_000) });
     expect(status).toBe(413);
   });
 
-  it('errors of the store stay with the host', async () => {
+  it('hides store errors from viewers and reports them to the host', async () => {
     const mill = aMill(memory());
     const told: unknown[] = [];
     const secret = 'connect ECONNREFUSED mongodb://root:pw@10.0.0.7';
@@ -269,8 +269,8 @@ describe('injected', () => {
   });
 });
 
-describe('acting', () => {
-  it('on one: retry, cancel, remove, run now, each with its outcome in words', async () => {
+describe('dashboard API: actions', () => {
+  it('runs, retries, cancels and removes one job, and records each outcome in the audit log', async () => {
     const mill = aMill(memory());
     const client = aClient(mill);
     const job = await mill.enqueue('mail', {}, { delay: '1h' });
@@ -295,7 +295,7 @@ describe('acting', () => {
     ]);
   });
 
-  it('on many: counted first, in batches with progress, on nothing that changed after the count', async () => {
+  it('a bulk action runs in batches and skips jobs that changed after they were counted', async () => {
     const mill = aMill(memory());
     const client = aClient(mill);
     const later = { delay: '1h' } as const;
@@ -314,7 +314,7 @@ describe('acting', () => {
       asOf: count.asOf,
     });
     expect(begun).toMatchObject({ action: 'cancel', state: 'running' });
-    // From another process of the cluster.
+    // As seen from another process of the cluster.
     const other = aClient(mill);
     expect(await ended(other, begun)).toMatchObject({ state: 'done', done: 1_200 });
     expect((await mill.jobs.get(late.id))?.status).toBe('pending');
@@ -325,7 +325,7 @@ describe('acting', () => {
     expect((await client.post('actions', again)).status).toBe(409);
   });
 
-  it('on many that were chosen, and a stop that another process asks for', async () => {
+  it('a bulk action runs on selected ids, and another process can stop it between batches', async () => {
     const store = memory();
     const mill = aMill(store);
     const client = aClient(mill);
@@ -356,7 +356,7 @@ describe('acting', () => {
   });
 });
 
-it('a stop of the mill waits for the batch that is being written, and the rest is left', async () => {
+it('mill.stop() waits for the current batch of a bulk action and leaves the rest', async () => {
   const store = memory();
   const [reached, go] = [gate(), gate()];
   const mill = holding(aMill(store), reached.open, go.promise);
@@ -375,8 +375,8 @@ it('a stop of the mill waits for the batch that is being written, and the rest i
   expect(await other.jobs.count()).toBe(700);
 });
 
-describe('sharing', () => {
-  it('viewers of the same page ask the store once; those who see less get their own answer', async () => {
+describe('dashboard API: shared queries and streams', () => {
+  it('viewers of the same page share one query; a viewer with more rights gets a separate one', async () => {
     const mill = aMill(memory());
     let asked = 0;
     const find = mill.jobs.find.bind(mill.jobs);
@@ -397,7 +397,7 @@ describe('sharing', () => {
     expect(asked).toBe(2);
   });
 
-  it('a stream that cannot begin is a plain refusal, and one that fails on its way says so', async () => {
+  it('rejects a stream that cannot begin, and sends a problem event when one fails later', async () => {
     const mill = aMill(memory());
     const client = aClient(mill);
     expect((await client.ask('api/live')).status).toBe(400);

@@ -16,7 +16,7 @@ const raw = new MongoClient(uri);
 let mill: Tidemill;
 let client: Client;
 
-/** Made on the server itself: nothing of it crosses a wire. */
+/** Created on the server itself, so that nothing crosses the wire. */
 async function fill(into: string, count: number, made: Document): Promise<void> {
   const seed = raw.db().collection('seed');
   await seed.deleteMany({});
@@ -89,7 +89,7 @@ afterAll(async () => {
   await raw.close();
 });
 
-/** Keys and documents that the server looked at for a page, by its own profiler. */
+/** Keys and documents that the server examined for a page, according to its profiler. */
 async function costOf(work: () => Promise<unknown>): Promise<{ most: number; plans: string[] }> {
   const db = raw.db();
   await db.command({ profile: 0 });
@@ -110,9 +110,9 @@ async function costOf(work: () => Promise<unknown>): Promise<{ most: number; pla
   };
 }
 
-describe(`what pages cost among ${String(JOBS)} jobs and ${String(3 * DOCUMENTS)} tasks on MongoDB`, () => {
+describe(`the cost of pages among ${String(JOBS)} jobs and ${String(3 * DOCUMENTS)} tasks on MongoDB`, () => {
   it.each(BUDGETS)(
-    '%s looks at no more than %i keys and documents, and its next page neither',
+    'the page %s and its next page examine at most %i keys and documents each on MongoDB',
     async (page, most) => {
       let next: string | undefined;
       const first = await costOf(async () => (next = await turned(client, page)));
@@ -123,17 +123,17 @@ describe(`what pages cost among ${String(JOBS)} jobs and ${String(3 * DOCUMENTS)
     },
   );
 
-  it('the overview counts no further than its cap, once for all who look', async () => {
+  it('the overview counts up to its cap, once for all viewers, on MongoDB', async () => {
     const { most, plans } = await costOf(() =>
       Promise.all(Array.from({ length: 20 }, () => client.get('overview?range=1h'))),
     );
-    // Of each status up to 100,000 in all, shared among the names; there is less of most of them here.
+    // Up to 100,000 of each status in all, shared among the names; most statuses have fewer here.
     expect(most, plans.join('\n')).toBeLessThanOrEqual(JOBS + 3 * DOCUMENTS + 5_000);
     const again = await costOf(() => client.get('overview?range=15m'));
     expect(again.most, again.plans.join('\n')).toBeLessThanOrEqual(1_000);
   });
 
-  it('details and reasons look at what they show', async () => {
+  it('the detail pages of a job and a task examine at most 200 keys and documents on MongoDB', async () => {
     const { items } = await client.get<{ items: { id: string }[] }>('work?status=pending');
     const job = await costOf(() => client.get(`work/jobs/${items[0]!.id}`));
     expect(job.most, job.plans.join('\n')).toBeLessThanOrEqual(200);

@@ -23,7 +23,7 @@ interface Statement {
 }
 let heard: Statement[] | undefined;
 
-/** Hears what the store asks, on whichever connection. */
+/** Records what the store queries, on any connection. */
 function listen(connection: pg.PoolClient): void {
   const query = connection.query.bind(connection) as (...given: unknown[]) => unknown;
   Object.assign(connection, {
@@ -89,7 +89,7 @@ interface Plan {
 
 const TABLES = ['jobs', 'tasks', 'audit', schema];
 
-/** Rows of tables that a plan read, kept or not. */
+/** Table rows that a plan read, whether it kept them or not. */
 function readBy(plan: Plan): { readonly rows: number; readonly scans: readonly string[] } {
   const below = (plan.Plans ?? []).map(readBy);
   const scans = plan['Node Type'].includes('Scan') && TABLES.includes(plan['Relation Name'] ?? '');
@@ -102,7 +102,7 @@ function readBy(plan: Plan): { readonly rows: number; readonly scans: readonly s
   };
 }
 
-/** Statements that run under fixed settings come as text, with a list of their values. */
+/** Statements that run under fixed settings arrive as text with a list of values. */
 const unwrapped = ({ text, values }: Statement): Statement =>
   text.includes('as answer')
     ? { text: String(values[0]), values: [JSON.parse(String(values[1])) as unknown] }
@@ -130,8 +130,8 @@ async function costOf(work: () => Promise<unknown>): Promise<{ rows: number; sca
   return { rows, scans: scans.join('\n') };
 }
 
-describe(`what pages cost among ${String(JOBS)} jobs and ${String(3 * ROWS)} tasks on PostgreSQL`, () => {
-  it.each(BUDGETS)('%s reads no more than %i rows, and its next page neither', async (page, most) => {
+describe(`the cost of pages among ${String(JOBS)} jobs and ${String(3 * ROWS)} tasks on PostgreSQL`, () => {
+  it.each(BUDGETS)('the page %s and its next page read at most %i rows each on PostgreSQL', async (page, most) => {
     let next: string | undefined;
     const first = await costOf(async () => (next = await turned(client, page)));
     expect(first.rows, first.scans).toBeLessThanOrEqual(most);
@@ -140,7 +140,7 @@ describe(`what pages cost among ${String(JOBS)} jobs and ${String(3 * ROWS)} tas
     expect(second.rows, second.scans).toBeLessThanOrEqual(most);
   });
 
-  it('the overview counts no further than its cap, once for all who look', async () => {
+  it('the overview counts up to its cap, once for all viewers, on PostgreSQL', async () => {
     const { rows, scans } = await costOf(() =>
       Promise.all(Array.from({ length: 20 }, () => client.get('overview?range=1h'))),
     );
@@ -149,7 +149,7 @@ describe(`what pages cost among ${String(JOBS)} jobs and ${String(3 * ROWS)} tas
     expect(again.rows, again.scans).toBeLessThanOrEqual(1_000);
   });
 
-  it('details and reasons read what they show', async () => {
+  it('the detail pages of a job and a task read at most 200 rows on PostgreSQL', async () => {
     const { items } = await client.get<{ items: { id: string }[] }>('work?status=pending');
     const job = await costOf(() => client.get(`work/jobs/${items[0]!.id}`));
     expect(job.rows, job.scans).toBeLessThanOrEqual(200);

@@ -1,10 +1,10 @@
-/** What each page may cost at a large store, in keys and rows that the database looks at; not in milliseconds. */
+/** What each page may cost on a large store, in keys and rows that the database examines, not in milliseconds. */
 import { expect } from 'vitest';
 import type { Client } from './client.js';
 
 const AGO = encodeURIComponent('2020-01-01T00:00:00Z');
 
-/** Of each name, status and kind there is far more than this in the stores that the pages are tried on. */
+/** The stores that the pages are tested on hold far more than this of each name, status and kind. */
 export const BUDGETS: readonly (readonly [page: string, most: number])[] = [
   ['work', 400],
   ['work?order=asc', 400],
@@ -20,12 +20,12 @@ export const BUDGETS: readonly (readonly [page: string, most: number])[] = [
   ['work?kind=tasks&order=asc', 1_500],
   ['schedules', 300],
   ['audit', 300],
-  // As many failures as are looked at, as a key and a document each.
+  // A key and a document for each failure that is examined.
   ['failures?kind=jobs', 12_000],
   ['failures?kind=tasks', 32_000],
 ];
 
-/** Every list is also turned over: a later page costs no more than the first. */
+/** Also follows every list to its next page: a later page costs no more than the first. */
 export async function turned(client: Client, page: string): Promise<string | undefined> {
   const { next, partial } = await client.get<{ next?: string | null; partial?: boolean }>(page);
   expect(partial ?? false, page).toBe(page.startsWith('failures'));

@@ -1,4 +1,4 @@
-/** A viewer without a browser: keeps the cookie, sends the header, reads JSON. */
+/** A viewer without a browser: keeps the cookie, sends the header and reads JSON. */
 import type { Session } from '../../src/dashboard/contract.js';
 import { createDashboard, type Dashboard, type DashboardOptions } from '../../src/dashboard/index.js';
 import type { Tidemill } from '../../src/index.js';
@@ -13,10 +13,10 @@ interface Answer<T> {
 
 export interface Client {
   readonly dashboard: Dashboard;
-  /** Whatever is below the base path. */
+  /** Any path below the base path. */
   readonly ask: (path: string, init?: RequestInit) => Promise<Response>;
   readonly get: <T>(path: string) => Promise<T>;
-  /** With cookie, token and content type, as the page does it. */
+  /** Sends cookie, token and content type, as the page does. */
   readonly post: <T>(path: string, body: unknown, headers?: Record<string, string>) => Promise<Answer<T>>;
   readonly session: () => Promise<Session>;
 }

@@ -13,8 +13,8 @@ import {
 const read = (query: string): ReturnType<typeof readFilter> =>
   readFilter(new URLSearchParams(query), ['jobs', 'tasks']);
 
-describe('the filter of the list', () => {
-  it('comes back from its address as it was, whatever is typed into it', () => {
+describe('the filter of the work list', () => {
+  it('a filter survives the round trip through the URL, whatever is typed into it', () => {
     const text = fc.string();
     const some = fc.array(text);
     const filters = fc.record({
@@ -35,26 +35,26 @@ describe('the filter of the list', () => {
     );
   });
 
-  it('takes a kind that does not exist for the first that does', () => {
+  it('an unknown kind in the URL falls back to the first known kind', () => {
     expect(read('kind=__proto__').kind).toBe('jobs');
     expect(read('').kind).toBe('jobs');
   });
 
-  it('leaves cursor, order and limit out of what a bulk action is about', () => {
+  it('a bulk action ignores cursor, order and limit of the filter', () => {
     const filter = read('kind=jobs&status=failed&sort=dueAt&order=asc&cursor=abc&limit=5');
     expect(writeTarget(filter).toString()).toBe('status=failed');
     expect(isNarrowed(filter)).toBe(true);
     expect(isNarrowed(read('kind=jobs&sort=dueAt&order=asc'))).toBe(false);
   });
 
-  it('says in words what it means', () => {
+  it('a filter describes itself in words', () => {
     expect(inWords(read('name=a&name=b&status=failed&error=no+route&field=to.id:5&from=2026-01-01'))).toBe(
       'named a or b, in status failed, whose error contains “no route”, where to.id is 5, with createdAt from 2026-01-01',
     );
     expect(inWords(read('kind=jobs'))).toBe('');
   });
 
-  it('makes addresses that hold any name and any id', () => {
+  it('URLs escape names and ids', () => {
     expect(workPath('jobs', { names: ['a&b=c'] })).toBe('work?kind=jobs&name=a%26b%3Dc');
     expect(detailPath('jobs', 'schedule:a/b?c')).toBe('work/jobs/schedule%3Aa%2Fb%3Fc');
   });

@@ -6,7 +6,7 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-describe('what the dashboard writes', () => {
+describe('formats of the dashboard', () => {
   it.each([
     [0, '0 ms'],
     [850.4, '850 ms'],
@@ -19,7 +19,7 @@ describe('what the dashboard writes', () => {
     [59 * MINUTE + 59.8 * SECOND, '1 h'],
     [125 * MINUTE, '2 h 5 min'],
     [6 * DAY + 4 * HOUR, '6 d 4 h'],
-  ])('has %d ms as %s', (ms, text) => {
+  ])('formats a duration of %d ms as %s', (ms, text) => {
     expect(duration(ms)).toBe(text);
   });
 
@@ -29,17 +29,17 @@ describe('what the dashboard writes', () => {
     [-3 * MINUTE, 'in 3 min'],
     [5 * HOUR, '5 h ago'],
     [-40 * DAY, 'in 40 d'],
-  ])('has %d ms ago as %s', (ago, text) => {
+  ])('formats a time %d ms ago as %s', (ago, text) => {
     const now = Date.parse('2026-01-01T12:00:00Z');
     expect(relative(now - ago, now)).toBe(text);
   });
 
-  it('has a time as the clocks of its zone show it, and says so where the zone is not known', () => {
+  it('formats a time in its own zone, and in UTC if the zone is unknown', () => {
     expect(inZone('2026-07-01T12:00:00Z', 'Europe/Prague')).toContain('14:00');
     expect(inZone('2026-07-01T12:00:00Z', 'Nowhere/Else')).toMatch(/12:00.* UTC$/u);
   });
 
-  it('counts in words', () => {
+  it('formats counts with the singular or plural of their noun', () => {
     expect([many(1, 'job'), many(1200, 'job'), many(2, 'entry', 'entries')]).toEqual([
       '1 job',
       '1,200 jobs',

@@ -12,8 +12,8 @@ import { eachYard } from '../reactive/shared/yards.js';
 import { until } from '../support/mills.js';
 import { aClient } from './client.js';
 
-eachYard('all three kinds of work in the dashboard', (aYard) => {
-  it('tasks: overview, list by source, detail with document and reasons, retry of one and of many', async () => {
+eachYard('tasks and documents in the dashboard', (aYard) => {
+  it('lists tasks with their documents and reasons, and retries one or many of them', async () => {
     const yard = await aYard();
     const mill = yard.mill();
     let broken = true;
@@ -87,7 +87,7 @@ eachYard('all three kinds of work in the dashboard', (aYard) => {
     });
   });
 
-  it('documents: list by state and what is in them, detail, run now', async () => {
+  it('lists documents by state and field, and runs one now', async () => {
     const yard = await aYard();
     const mill = yard.mill();
     const ran: unknown[] = [];

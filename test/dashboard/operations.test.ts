@@ -6,7 +6,7 @@ import { aClient } from './client.js';
 
 afterEach(() => vi.useRealTimers());
 
-it('a word that is slow to arrive does not overwrite the end of an action on many', async () => {
+it('a late progress update does not overwrite the end of a bulk action', async () => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
   const mill = aMill(memory());
   const client = aClient(mill);

@@ -7,7 +7,7 @@ import { memory } from '../../src/memory/index.js';
 import type { MemoryStore } from '../../src/memory/store.js';
 import { gate, until } from '../support/mills.js';
 
-/** Who looks, as a cookie says it. */
+/** The viewer, as named by a cookie. */
 export type Viewer = 'admin' | 'reader' | 'watcher';
 const RIGHTS: Readonly<Record<Viewer, readonly Right[]>> = {
   admin: ['view', 'payload', 'act'],
@@ -15,11 +15,11 @@ const RIGHTS: Readonly<Record<Viewer, readonly Right[]>> = {
   watcher: ['view'],
 };
 
-/** Below a path, as most hosts will have it. */
+/** Below a path, as most hosts have it. */
 const BASE_PATH = '/ops/tidemill';
 
 export interface Served extends AsyncDisposable {
-  /** Where the page lives; ends with a slash. */
+  /** The URL of the page; ends with a slash. */
   readonly url: string;
   /** Ends every connection, as a proxy or a network does. */
   readonly cut: () => void;
@@ -51,17 +51,17 @@ export async function serve(mill: Tidemill): Promise<Served> {
   };
 }
 
-/** Text that would be more than text in a page that is careless. */
+/** Text that a careless page would execute. */
 export const EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>';
 
 export interface Stage {
   readonly mill: Tidemill;
   readonly store: MemoryStore;
-  /** Lets `import-stock` go on. */
+  /** Lets `import-stock` continue. */
   readonly release: () => void;
 }
 
-/** A mill in memory with work in every state. */
+/** A mill on the memory store with work in every state. */
 export async function stage(): Promise<Stage> {
   const store = memory();
   const mill = new Tidemill({ store, logger: false });

@@ -10,11 +10,13 @@ export interface VisitOptions {
   readonly viewer?: Viewer;
   readonly dark?: boolean;
   readonly width?: number;
-  /** Errors in the console that the fact itself is about, such as a request that is refused. */
+  /** Console errors that the test expects, such as a refused request. */
   readonly allow?: RegExp;
 }
 
-/** One viewer's browser. It notes whatever the browser complains of, refusals by the page's policy included. */
+/**
+ * One viewer's browser. It records everything the browser complains about, including violations of the page's policy.
+ */
 export class Visit implements AsyncDisposable {
   readonly page: Page;
   readonly #context: BrowserContext;
@@ -47,12 +49,12 @@ export class Visit implements AsyncDisposable {
     await this.page.goto(`${this.#url}${path}`);
   }
 
-  /** The address below the page's own. */
+  /** The path below the page's own URL. */
   get path(): string {
     return decodeURIComponent(this.page.url().slice(this.#url.length)).replaceAll('+', ' ');
   }
 
-  /** Waits until the page says this, and it is to be seen. */
+  /** Waits until the page shows this text. */
   async sees(text: string | RegExp): Promise<void> {
     await this.page.getByText(text).filter({ visible: true }).first().waitFor();
   }
@@ -65,7 +67,7 @@ export class Visit implements AsyncDisposable {
     await this.page.getByRole('button', { name }).click();
   }
 
-  /** Serious faults of accessibility, by rule and place. */
+  /** Serious accessibility violations, by rule and place. */
   async barriers(): Promise<string[]> {
     await this.page.evaluate(axe.source);
     const found = await this.ask<axe.AxeResults>(`axe.run(document, { resultTypes: ['violations'] })`);
@@ -74,7 +76,7 @@ export class Visit implements AsyncDisposable {
       .flatMap(({ id, nodes }) => nodes.map(({ target }) => `${id}: ${target.join(' ')}`));
   }
 
-  /** As if the tab were put into the background, or taken out of it: a headless browser has no other tab to show. */
+  /** Acts as if the tab moved to the background or back: a headless browser has no other tab to show. */
   async look(state: 'hidden' | 'visible'): Promise<void> {
     await this.page.evaluate(`
       Object.defineProperty(document, 'visibilityState', { value: '${state}', configurable: true });
@@ -92,5 +94,5 @@ export class Visit implements AsyncDisposable {
   }
 }
 
-/** How many rows the list of work has. */
+/** The number of rows in the work list. */
 export const rows = (viewer: Visit): Promise<number> => viewer.page.locator('table.work tbody tr').count();

@@ -7,17 +7,17 @@ import { freshUri, rawClient } from '../support/stores.js';
 import { aMill, until } from '../support/mills.js';
 import { findingOf, findingsOf } from './findings.js';
 
-// A server of its own: how far the shared one's oplog reaches back depends on what other files wrote.
+// A server of its own: how far back the shared server's oplog reaches depends on what other files wrote.
 const own = await startMongo({ oplogMb: 990 });
 afterAll(() => own.stop());
 const client = rawClient(own.uri);
 
-/** A mill that visits, as the command does: it makes nothing that is missing. */
+/** A mill that visits, as the command does: it creates nothing that is missing. */
 const visitor = async (uri: string): Promise<Tidemill> => aMill(await openStore(uri, { visit: 'inspect' }));
 const databaseOf = (uri: string): string => new URL(uri).pathname.slice(1);
 const inDatabase = (uri: string, name: string): Collection => client.db(databaseOf(uri)).collection(name);
 
-describe('the doctor, on MongoDB', () => {
+describe('the doctor on MongoDB', () => {
   let uri: string;
   /** Runs a reactive task and stands for the deployment. */
   let deployed: Tidemill;
@@ -35,7 +35,7 @@ describe('the doctor, on MongoDB', () => {
   afterAll(() => deployed.stop());
   afterEach(() => vi.useRealTimers());
 
-  it('finds nothing wrong where nothing is', async () => {
+  it('the doctor finds nothing wrong in a healthy MongoDB deployment', async () => {
     const findings = await (await visitor(uri)).doctor();
     expect(findings.filter(({ status }) => status === 'warn' || status === 'fail')).toEqual([]);
     expect(findings.map(({ check }) => check)).toEqual([
@@ -53,7 +53,7 @@ describe('the doctor, on MongoDB', () => {
     ]);
   });
 
-  it('names indexes that are missing or different, in every collection, with the command for each', async () => {
+  it('the doctor names missing and differing indexes of every collection, with the command to fix each', async () => {
     await inDatabase(uri, 'tidemill_jobs').dropIndex('tidemill_by_age');
     await inDatabase(uri, 'orders_tasks').dropIndex('tidemill_held');
     const globals = inDatabase(uri, '_tidemill_globals');
@@ -78,10 +78,10 @@ describe('the doctor, on MongoDB', () => {
       }),
       expect.objectContaining({ found: 'orders_tasks: index tidemill_held is missing' }),
     ]);
-    // A look makes nothing.
+    // An inspection creates nothing.
     expect(await findingsOf(await visitor(uri), 'indexes')).toHaveLength(3);
     await deployed.stop();
-    // No instance is alive: a newer version may have made the index, and merely be down.
+    // No instance is alive: a newer version may have created the index and merely be down.
     const fixes = (await findingsOf(await visitor(uri), 'indexes')).map(({ fix }) => fix);
     expect(fixes.join()).not.toContain('drop');
     expect(fixes[1]).toMatch(/^start your application/u);
@@ -90,7 +90,7 @@ describe('the doctor, on MongoDB', () => {
     expect((await findingOf(await visitor(uri), 'indexes')).status).toBe('ok');
   });
 
-  it('says that a database has nothing of Tidemill in it, and leaves it so', async () => {
+  it("the doctor reports a database without Tidemill's collections, and creates none", async () => {
     const empty = freshUri(own.uri);
     expect(await findingOf(await visitor(empty), 'indexes')).toMatchObject({
       status: 'warn',
@@ -99,7 +99,7 @@ describe('the doctor, on MongoDB', () => {
     expect(await client.db(databaseOf(empty)).listCollections().toArray()).toEqual([]);
   });
 
-  it('sees a clock that is wrong, in both directions', async () => {
+  it('the doctor warns about a local clock ahead of or behind the server', async () => {
     const mill = await visitor(uri);
     await mill.jobs.stats();
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 60_000 });
@@ -111,7 +111,7 @@ describe('the doctor, on MongoDB', () => {
     expect((await findingOf(mill, 'clock')).found).toContain('s behind the server');
   });
 
-  it('names a task that no live instance runs, and one that they define differently', async () => {
+  it('the doctor names tasks that no live instance runs or that instances define differently', async () => {
     const other = aMill(await openStore(uri), { instanceId: 'other' });
     const handler = (): void => undefined;
     await other.reactiveTask({ task: 'ship', collection: 'orders', debounce: '3s', handler });
@@ -128,7 +128,7 @@ describe('the doctor, on MongoDB', () => {
     await deployed.start();
   });
 
-  it('names the index that a document schedule lacks, and is content once it is there', async () => {
+  it('the doctor names the index that a document schedule lacks, and is satisfied once it exists', async () => {
     const mill = await visitor(uri);
     mill.documents({ collection: 'tenants', onDocument: () => undefined });
     await inDatabase(uri, 'tenants').insertOne({ sleepUntil: new Date() });
@@ -141,7 +141,7 @@ describe('the doctor, on MongoDB', () => {
     expect((await findingOf(mill, 'document schedules')).status).toBe('ok');
   });
 
-  it('says where nobody answers, in the place of an error', async () => {
+  it('the doctor reports an unreachable server as a finding, without its credentials', async () => {
     const mill = await visitor('mongodb://ada:secret@127.0.0.1:1/app?serverSelectionTimeoutMS=300');
     const [finding, ...others] = await mill.doctor();
     expect(others).toEqual([]);
@@ -149,14 +149,14 @@ describe('the doctor, on MongoDB', () => {
     expect(JSON.stringify(finding)).not.toContain('secret');
   });
 
-  describe('that is standalone', () => {
+  describe('a standalone MongoDB server', () => {
     let server: MongoServer;
     beforeAll(async () => {
       server = await startMongo({ standalone: true });
     });
     afterAll(() => server.stop());
 
-    it('says what it lacks, and how to get it', async () => {
+    it('the doctor says what a standalone MongoDB server lacks, and how to convert it', async () => {
       expect(await findingOf(await visitor(freshUri(server.uri)), 'topology')).toMatchObject({
         status: 'warn',
         fix: expect.stringContaining('--replSet') as string,

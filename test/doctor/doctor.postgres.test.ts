@@ -13,7 +13,7 @@ const url = (): string => inject('postgresUrl');
 const visitor = async (schema: string): Promise<Tidemill> =>
   aMill(await openStore(url(), { schema, visit: 'inspect' }));
 
-describe('the doctor, on PostgreSQL', () => {
+describe('the doctor on PostgreSQL', () => {
   const schema = `test_${randomBytes(6).toString('hex')}`;
   const orders = `${schema}_orders`;
   let deployed: Tidemill;
@@ -33,7 +33,7 @@ describe('the doctor, on PostgreSQL', () => {
     await pool.query(`drop schema ${schema} cascade; drop table ${orders} cascade`);
   });
 
-  it('finds nothing wrong where nothing is', async () => {
+  it('the doctor finds nothing wrong in a healthy PostgreSQL deployment', async () => {
     const findings = await (await visitor(schema)).doctor();
     const wrong = findings.filter(
       ({ check, status }) => status === 'fail' || (status === 'warn' && check !== 'connections'),
@@ -51,7 +51,7 @@ describe('the doctor, on PostgreSQL', () => {
       `drop index ${schema}.jobs_by_age; create index jobs_by_age on ${schema}.jobs (id)`,
       'index jobs_by_age is CREATE INDEX',
     ],
-  ])('names what %s has broken, and its fix mends it', async (damage, said) => {
+  ])('the doctor names the damage done by "%s", and its fix repairs it', async (damage, said) => {
     await pool.query(damage);
     const mill = await visitor(schema);
     const findings = await findingsOf(mill, 'schema');
@@ -60,7 +60,7 @@ describe('the doctor, on PostgreSQL', () => {
     expect((await findingOf(mill, 'schema')).status).toBe('ok');
   });
 
-  it('names no command that drops anything, or ends a session, while no instance is alive', async () => {
+  it('the doctor suggests no DROP and ends no session while no instance is alive', async () => {
     const damage = `drop index ${schema}.jobs_by_age; create index jobs_by_age on ${schema}.jobs (id);
       alter table ${schema}.pauses drop constraint pauses_pkey, add constraint pauses_pkey primary key (name, kind)`;
     const mill = await visitor(schema);
@@ -79,7 +79,7 @@ describe('the doctor, on PostgreSQL', () => {
     expect((await findingOf(mill, 'schema')).status).toBe('ok');
   });
 
-  it('says that a schema is of a later or an earlier version', async () => {
+  it('the doctor reports a schema of a later or an earlier version', async () => {
     const mill = await visitor(schema);
     await pool.query(`insert into ${schema}.migrations (version, name) values (999, 'later')`);
     expect(await findingOf(mill, 'schema')).toMatchObject({
@@ -98,16 +98,16 @@ describe('the doctor, on PostgreSQL', () => {
       await pool.query(`insert into ${schema}.migrations (version, name) values ($1, 'again')`, [version]);
   });
 
-  it('says that there is no schema, and leaves it so', async () => {
+  it('the doctor reports a missing schema, and does not create it', async () => {
     const absent = `test_${randomBytes(6).toString('hex')}`;
     expect(await findingOf(await visitor(absent), 'schema')).toMatchObject({ status: 'warn' });
     expect((await pool.query(`select from pg_namespace where nspname = $1`, [absent])).rows).toEqual([]);
   });
 
-  it('names triggers that nobody needs any more, with the command that drops them', async () => {
+  it('the doctor names triggers that no task needs, with the command that drops them', async () => {
     await deployed.stop();
     const mill = await visitor(schema);
-    // Nobody is alive: the application may merely be down, and would miss its triggers.
+    // No instance is alive: the application may merely be down, and would miss its triggers.
     expect((await findingOf(mill, 'leftover triggers')).fix).toMatch(/^start your application/u);
     const other = aMill(await openStore(url(), { schema }));
     await other.start();
@@ -121,7 +121,7 @@ describe('the doctor, on PostgreSQL', () => {
     expect((await findingOf(mill, 'leftover triggers')).status).toBe('ok');
   });
 
-  it('names transactions that stay open, with the command that ends them', async () => {
+  it('the doctor names transactions that stay open, with the command that ends them', async () => {
     const holder = await pool.connect();
     try {
       await holder.query(`begin; set local application_name = 'forgetful'; select 1`);
@@ -144,7 +144,7 @@ describe('the doctor, on PostgreSQL', () => {
     }
   });
 
-  it('skips what it may not look at, and says why', async () => {
+  it('the doctor skips checks it has no permission for, and says why', async () => {
     const role = `visitor_${randomBytes(4).toString('hex')}`;
     const at = new URL(url());
     at.username = role;

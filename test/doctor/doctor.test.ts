@@ -8,12 +8,12 @@ import { memory } from '../../src/memory/index.js';
 import { aMill } from '../support/mills.js';
 import { findingOf } from './findings.js';
 
-describe('the doctor, on any store', () => {
+describe('the doctor on any store', () => {
   afterEach(() => {
     vi.useRealTimers();
   });
 
-  it('names pending jobs that no live instance runs, and is content once one does', async () => {
+  it('the doctor names pending jobs that no live instance runs, and is satisfied once one does', async () => {
     const store = memory();
     const mill = aMill(store);
     await mill.enqueue('orphan');
@@ -32,7 +32,7 @@ describe('the doctor, on any store', () => {
     expect((await findingOf(mill, 'jobs')).status).toBe('ok');
   });
 
-  it('names no command that destroys anything while no instance is alive', async () => {
+  it('the doctor suggests no destructive command while no instance is alive', async () => {
     const mill = aMill(memory());
     await mill.enqueue('nightly-report');
     await mill.enqueue('pay; rm -rf /');
@@ -44,7 +44,7 @@ describe('the doctor, on any store', () => {
     }
   });
 
-  it('quotes names in commands for a shell', async () => {
+  it('the doctor quotes names in commands for a shell', async () => {
     const store = memory();
     const mill = aMill(store);
     const live = aMill(store);
@@ -57,7 +57,7 @@ describe('the doctor, on any store', () => {
     expect((await findingOf(mill, 'paused')).fix).toBe(`tidemill resume ${quoted}`);
   });
 
-  it('keeps names that begin with a dash from being read as options', async () => {
+  it('the doctor puts -- before a name that begins with a dash', async () => {
     const mill = aMill(memory());
     await mill.jobs.pause('--store=postgres://evil.example/x');
     expect((await findingOf(mill, 'paused')).fix).toBe(
@@ -66,7 +66,7 @@ describe('the doctor, on any store', () => {
   });
 
   it.each(["it's; rm -rf /", '$(id)', '`id`', 'a\nb', 'a\u001Bb', 'plain-name', 'a b', '"', '\\', '*', '~'])(
-    'writes %j so that a shell reads it as one word',
+    'shellWord quotes %j as one word',
     (name) => {
       const { stdout } = spawnSync('bash', ['-c', `printf %s ${shellWord(name)}`], {
         encoding: 'utf8',
@@ -76,7 +76,7 @@ describe('the doctor, on any store', () => {
     },
   );
 
-  it('says that nothing is alive, and who is', async () => {
+  it('the doctor warns if no instance is alive, and otherwise lists the live ones', async () => {
     const store = memory();
     const mill = aMill(store, { instanceId: 'worker-1' });
     expect(await findingOf(mill, 'instances')).toMatchObject({ status: 'warn' });
@@ -84,7 +84,7 @@ describe('the doctor, on any store', () => {
     expect(await findingOf(mill, 'instances')).toMatchObject({ status: 'ok', found: '1 alive: worker-1' });
   });
 
-  it('names what is paused, with the command that resumes it', async () => {
+  it('the doctor names paused jobs, with the command that resumes them', async () => {
     const mill = aMill(memory());
     await mill.jobs.pause('send-email');
     expect(await findingOf(mill, 'paused')).toMatchObject({
@@ -93,7 +93,7 @@ describe('the doctor, on any store', () => {
     });
   });
 
-  it('passes over what a store does not have', async () => {
+  it('the doctor skips checks that a store does not support', async () => {
     const findings = await aMill(memory()).doctor();
     expect(findings.find(({ check }) => check === 'reactive tasks')).toMatchObject({ status: 'skipped' });
     expect(
@@ -107,11 +107,11 @@ describe('the doctor, on any store', () => {
     ['MongoDB', '8.2.1-rc0', [6, 0], 'ok'],
     ['PostgreSQL', '13.14 (Debian 13.14-1)', [14, 0], 'fail'],
     ['PostgreSQL', '14.1', [14, 0], 'ok'],
-  ] as const)('judges %s %s', (product, version, least, status) => {
+  ] as const)('judges the version of %s %s', (product, version, least, status) => {
     expect(judgeVersion(product, version, least).status).toBe(status);
   });
 
-  it('minds a short oplog only where it is full, and reactive tasks need it', () => {
+  it('warns about a short oplog only if it is full and reactive tasks need it', () => {
     const hour = { firstSeconds: 0, lastSeconds: 3_600, fullShare: 1 };
     expect(judgeOplog(hour, true)).toMatchObject({
       status: 'warn',
@@ -122,7 +122,7 @@ describe('the doctor, on any store', () => {
     expect(judgeOplog({ ...hour, lastSeconds: 90_000 }, true).status).toBe('ok');
   });
 
-  it('minds an oplog that begins after the resume point', () => {
+  it('warns about an oplog that begins after the resume point', () => {
     const lost = { firstSeconds: 1_000, lastSeconds: 9_000_000, fullShare: 1, resumeSeconds: 500 };
     expect(judgeOplog(lost, true)).toMatchObject({
       status: 'warn',
@@ -130,7 +130,7 @@ describe('the doctor, on any store', () => {
     });
   });
 
-  it('minds a server without autovacuum, and one whose connections are nearly all in use', () => {
+  it('fails a server without autovacuum, and warns if its connections are nearly exhausted', () => {
     expect(judgeVacuum('off')).toMatchObject({ status: 'fail' });
     expect(judgeVacuum('on')).toMatchObject({ status: 'ok' });
     expect(judgeCrowd({ used: 90, most: 97 })).toMatchObject({ status: 'warn' });

@@ -1,6 +1,6 @@
 import type { Finding, Tidemill } from '../../src/index.js';
 
-/** What the doctor says about one thing; only what is not well, unless asked for all. */
+/** What the doctor finds in one check. */
 export async function findingsOf(mill: Tidemill, check: string): Promise<readonly Finding[]> {
   return (await mill.doctor()).filter((finding) => finding.check === check);
 }

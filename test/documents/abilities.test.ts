@@ -5,8 +5,8 @@ import { gate } from '../support/mills.js';
 import { aBench, at, open } from './bench.js';
 import { OwnStore } from './own-store.js';
 
-describe('reschedule', () => {
-  it('plans the next run of a document as if it had run, if it is still as given', async () => {
+describe('Scheduler.reschedule', () => {
+  it('reschedule plans the next run as if the document had run, unless it has changed since', async () => {
     const { store, scheduler } = aBench();
     const job = { ...store.insert({ interval: '@hourly' }) };
     expect(await scheduler.reschedule(job)).toBe(true);
@@ -14,7 +14,7 @@ describe('reschedule', () => {
     expect(await scheduler.reschedule(job)).toBe(false);
   });
 
-  it('removes one that has no run left and asks for it, and revives one that is parked', async () => {
+  it('reschedule removes a document without another run if it asks for that, and revives a parked one', async () => {
     const { store, scheduler } = aBench();
     expect(await scheduler.reschedule({ ...store.insert({ autoRemove: true }) })).toBe(true);
     expect(store.jobs.size).toBe(0);
@@ -23,7 +23,7 @@ describe('reschedule', () => {
     expect(parked.sleepUntil).toEqual(at('13:00:00.000'));
   });
 
-  it('throws where the interval cannot be read, and writes nothing', async () => {
+  it('reschedule rejects an unreadable interval and writes nothing', async () => {
     const { store, scheduler } = aBench();
     const job = store.insert({ interval: 'often' });
     await expect(scheduler.reschedule({ ...job })).rejects.toThrow(OptionError);
@@ -31,8 +31,8 @@ describe('reschedule', () => {
   });
 });
 
-describe('abilities', () => {
-  it('uses the clock of a store that tells it', async () => {
+describe('optional methods of a document store', () => {
+  it('uses the clock of a document store that has one', async () => {
     const store = new OwnStore({ now: () => Date.now() + 3_600_000 });
     const ran = gate();
     const ahead = Object.assign(store, { now: async () => new Date(Date.now() + 3_600_000) });
@@ -44,7 +44,7 @@ describe('abilities', () => {
     expect(store.locks[0]!.getTime() - Date.now()).toBeGreaterThan(4_000_000);
   });
 
-  it('wakes up, looks, and opens and closes with a store that can', async () => {
+  it('uses watch, look, open and close of a document store that has them', async () => {
     const { clock, store, seen } = aBench();
     let wake: () => void = () => undefined;
     const able = Object.assign(store, {
@@ -80,7 +80,7 @@ describe('abilities', () => {
   });
 });
 
-describe('bad options', () => {
+describe('bad options of a document scheduler', () => {
   it.each([
     [{ store: undefined }, 'store must have lockNext, update, remove'],
     [{ store: { lockNext: () => null } }, 'no update, no remove'],
@@ -93,12 +93,12 @@ describe('bad options', () => {
     [{ nextDely: 1 }, 'Did you mean "nextDelay"?'],
     [{ retryPolicy: { type: 'fixed' } }, 'interval must be a duration'],
     [{ pollInterval: { min: '2s', max: '1s' } }, 'pollInterval.max must not be less'],
-  ])('are refused with the option and the fix: %o', (options, message) => {
+  ])('a document scheduler rejects %o with the option and the fix', (options, message) => {
     const given = { store: new OwnStore(), onDocument: () => undefined, ...options };
     expect(() => new Scheduler(given as unknown as SchedulerOptions)).toThrow(message);
   });
 
-  it('are refused by start and stop as well', async () => {
+  it('start and stop of a document scheduler reject bad options', async () => {
     const { scheduler } = aBench();
     await expect(scheduler.start({ singal: 1 } as never)).rejects.toThrow('Did you mean "signal"?');
     await expect(scheduler.stop({ timeout: 'x' })).rejects.toThrow('timeout must be a duration');

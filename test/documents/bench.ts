@@ -4,7 +4,7 @@ import { virtualClock, type VirtualClock } from '../../src/testing/virtual-clock
 import { OwnStore } from './own-store.js';
 
 const NOON = '2026-03-02T12:00:00.000Z';
-/** A time of the day on which all of this happens. */
+/** A time on the day on which these tests take place. */
 export const at = (time: string): Date => new Date(`2026-03-02T${time}Z`);
 
 export interface Bench {

@@ -4,8 +4,8 @@ import type { Ground } from '../ground.js';
 import { rows } from '../visit.js';
 
 export function actionFacts(ground: Ground): void {
-  describe('schedules', () => {
-    it('show their next ten runs in their own zone, run now, pause and go on', async () => {
+  describe('schedules page', () => {
+    it('a schedule shows its next ten runs in its own time zone, runs now, pauses and resumes', async () => {
       const { mill } = ground.scene;
       await using viewer = await ground.visit();
       await viewer.go('schedules');
@@ -31,8 +31,8 @@ export function actionFacts(ground: Ground): void {
       );
     });
   });
-  describe('many at once', () => {
-    it('are counted, asked about, retried in the background and written to the audit log', async () => {
+  describe('bulk actions on the page', () => {
+    it('a bulk retry shows a count, asks for confirmation, runs in the background and is audited', async () => {
       const { mill } = ground.scene;
       await using viewer = await ground.visit();
       await viewer.go('failures');
@@ -51,7 +51,7 @@ export function actionFacts(ground: Ground): void {
       await viewer.sees('admin');
     });
 
-    it('are chosen row by row, or as everything that matches', async () => {
+    it('selects jobs for a bulk action row by row, or all that match', async () => {
       const { mill } = ground.scene;
       await mill.enqueueMany(Array.from({ length: 5 }, () => ({ name: 'choose', data: {}, delay: '1h' })));
       await using viewer = await ground.visit();
@@ -79,8 +79,8 @@ export function actionFacts(ground: Ground): void {
       expect(await mill.jobs.count({ name: 'choose' })).toBe(0);
     });
   });
-  describe('a name', () => {
-    it('is paused and resumed in the whole cluster, and has charts of its own', async () => {
+  describe('names on the overview', () => {
+    it('pauses and resumes a job name from the overview, and opens its charts', async () => {
       const { mill } = ground.scene;
       await using viewer = await ground.visit();
       await viewer.go('');

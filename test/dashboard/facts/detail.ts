@@ -3,8 +3,8 @@ import { until } from '../../support/mills.js';
 import type { Ground } from '../ground.js';
 
 export function detailFacts(ground: Ground): void {
-  describe('one piece of work', () => {
-    it('says why it is not running', async () => {
+  describe('detail page', () => {
+    it('the detail page says why a job is not running', async () => {
       await using viewer = await ground.visit();
       await viewer.go('work?kind=jobs&name=nobody-runs-this');
       await viewer.page.getByRole('link', { name: /nobody-runs-this/u }).click();
@@ -12,7 +12,7 @@ export function detailFacts(ground: Ground): void {
       await viewer.sees(/no live instance|nobody runs|No instance/iu);
     });
 
-    it('shows progress, log, attempts, error and stack', async () => {
+    it('the detail page shows progress, log, attempts, error and stack', async () => {
       await using viewer = await ground.visit();
       await viewer.go('work?kind=jobs&name=import-stock');
       await viewer.page.getByRole('link', { name: /import-stock/u }).click();
@@ -26,7 +26,7 @@ export function detailFacts(ground: Ground): void {
       expect(await viewer.barriers()).toEqual([]);
     });
 
-    it('shows hostile data as the text it is, and hides what is secret', async () => {
+    it('the detail page shows hostile data as plain text and redacts secrets', async () => {
       await using viewer = await ground.visit();
       await viewer.go('work?kind=jobs&name=evil');
       await viewer.page.getByRole('link', { name: /evil/u }).click();
@@ -39,7 +39,7 @@ export function detailFacts(ground: Ground): void {
       expect(await viewer.ask('window.hacked')).toBeUndefined();
     });
 
-    it('is retried, cancelled and removed by its buttons, and says what came of it', async () => {
+    it('cancels, retries and removes a job with the buttons of its detail page', async () => {
       const { mill } = ground.scene;
       const { id } = await mill.enqueue('one-by-one', {}, { delay: '1h' });
       await using viewer = await ground.visit();

@@ -4,8 +4,8 @@ import type { Ground } from '../ground.js';
 import { rows } from '../visit.js';
 
 export function keyboardFacts(ground: Ground): void {
-  describe('the keyboard alone', () => {
-    it('reaches every page, moves through rows, opens one, and comes back out of dialogs', async () => {
+  describe('keyboard navigation', () => {
+    it('opens every page, moves through rows and closes dialogs with the keyboard alone', async () => {
       await using viewer = await ground.visit();
       await viewer.go('');
       await viewer.sees('import-stock');
@@ -40,14 +40,14 @@ export function keyboardFacts(ground: Ground): void {
       }
     });
 
-    it('is kept inside a dialog, given back after it, and can skip what every page has', async () => {
+    it('traps focus in a dialog, restores it afterwards, and offers a skip link', async () => {
       await using viewer = await ground.visit();
       await viewer.go('schedules');
       await viewer.sees('Europe/Prague');
       await viewer.page.getByRole('button', { name: /^Remove/u }).focus();
       await viewer.press('Enter');
       await viewer.sees('Leave it');
-      // Past the last button the browser's own ones follow, and then the first again.
+      // The browser's own controls follow the last button, and then the first one again.
       const inside = `document.activeElement.closest('dialog') !== null || document.activeElement === document.body`;
       for (let i = 0; i < 6; i += 1) {
         await viewer.press('Tab');

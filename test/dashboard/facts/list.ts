@@ -5,8 +5,8 @@ import { EVIL } from '../stage.js';
 import { rows } from '../visit.js';
 
 export function listFacts(ground: Ground): void {
-  describe('the list of work', () => {
-    it('keeps its filter in the address, through a reload and a way back', async () => {
+  describe('work list', () => {
+    it('the work list keeps its filter in the URL through a reload and the back button', async () => {
       await using viewer = await ground.visit();
       await viewer.go('work');
       await viewer.button('failed');
@@ -22,7 +22,7 @@ export function listFacts(ground: Ground): void {
       await until('the name is off again', () => viewer.path === 'work?kind=jobs&status=failed');
     });
 
-    it('finds by a field of the payload, and by time', async () => {
+    it('the work list filters by a payload field and by time', async () => {
       await using viewer = await ground.visit();
       await viewer.go('work?kind=jobs');
       await viewer.button('Payload');
@@ -37,7 +37,7 @@ export function listFacts(ground: Ground): void {
       await until('it is still there', async () => (await rows(viewer)) === 1);
     });
 
-    it('goes from page to page by cursor, and back', async () => {
+    it('the work list pages forwards and backwards by cursor', async () => {
       await using viewer = await ground.visit();
       await viewer.go('work?kind=jobs&name=later');
       await viewer.sees('50 rows');
@@ -47,7 +47,7 @@ export function listFacts(ground: Ground): void {
       await viewer.sees('50 rows');
     });
 
-    it('shows new work by itself, stops doing so when it is paused, and says how old it is', async () => {
+    it('the work list updates live, stops while paused, and then shows its age', async () => {
       await using viewer = await ground.visit();
       await viewer.go('work?kind=jobs&name=live');
       await viewer.sees('Nothing matches');
@@ -63,7 +63,7 @@ export function listFacts(ground: Ground): void {
       await until('the second one shows up', async () => (await rows(viewer)) === 2);
     });
 
-    it('follows again by itself after its connection was lost', async () => {
+    it('the work list reconnects by itself after losing its connection', async () => {
       await using viewer = await ground.visit({ allow: /ERR_/u });
       await viewer.go('work?kind=jobs&name=cut');
       await viewer.sees('Nothing matches');
@@ -75,7 +75,7 @@ export function listFacts(ground: Ground): void {
       await viewer.sees('Live');
     });
 
-    it('asks for nothing while its tab is in the background, and at once when it is looked at', async () => {
+    it('the work list sends no request in a background tab, and catches up once it is visible', async () => {
       await using viewer = await ground.visit();
       await viewer.go('work?kind=jobs&name=hidden');
       await viewer.sees('Nothing matches');
@@ -84,7 +84,7 @@ export function listFacts(ground: Ground): void {
       const asked: string[] = [];
       viewer.page.on('request', (request) => asked.push(request.url()));
       await ground.scene.mill.enqueue('hidden', {}, { delay: '1h' });
-      // Another viewer has it by now.
+      // Another viewer sees the job by now.
       await using other = await ground.visit();
       await other.go('work?kind=jobs&name=hidden');
       await until('another viewer sees it', async () => (await rows(other)) === 1);
@@ -94,7 +94,7 @@ export function listFacts(ground: Ground): void {
       await until('it shows up', async () => (await rows(viewer)) === 1);
     });
 
-    it('takes an injected filter for text, or refuses it in words', async () => {
+    it('the work list treats an injected filter as text or rejects it with a message', async () => {
       await using viewer = await ground.visit({ allow: /400/u });
       const evil = encodeURIComponent(EVIL);
       await viewer.go(`work?kind=jobs&name=${evil}&error=${evil}`);

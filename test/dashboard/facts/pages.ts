@@ -5,7 +5,7 @@ import type { Ground } from '../ground.js';
 import { serve } from '../stage.js';
 import type { Visit } from '../visit.js';
 
-/** Each page, and what shows that it is there with its data. */
+/** Each page, with text that proves it shows its data. */
 const PAGES: readonly (readonly [path: string, seen: string | RegExp])[] = [
   ['', 'import-stock'],
   ['work?kind=jobs', 'later'],
@@ -15,7 +15,7 @@ const PAGES: readonly (readonly [path: string, seen: string | RegExp])[] = [
   ['audit', /Nobody has done anything yet|When/u],
 ];
 
-/** How much of the page moved by itself since it was loaded: the browser's own measure. */
+/** The browser's own measure of layout shift since the page was loaded. */
 const jumps = (viewer: Visit): Promise<number> =>
   viewer.ask(`new Promise((resolve) => {
     let sum = 0;
@@ -26,13 +26,13 @@ const jumps = (viewer: Visit): Promise<number> =>
   })`);
 
 export function pageFacts(ground: Ground): void {
-  describe('each page of the dashboard', () => {
+  describe('every page of the dashboard', () => {
     it.each([
       ['in light', false, 1280],
       ['in dark', true, 1280],
       ['on a narrow screen', false, 390],
     ])(
-      'shows its data %s, without a fault for axe, a jump or a bar to scroll sideways',
+      'every page shows its data %s without axe violations, layout shift or horizontal scrolling',
       async (_, dark, width) => {
         await using viewer = await ground.visit({ dark, width });
         for (const [path, seen] of PAGES) {
@@ -46,7 +46,7 @@ export function pageFacts(ground: Ground): void {
       },
     );
 
-    it('says what to do next where there is nothing yet', async () => {
+    it('every page says what to do next when there is no data yet', async () => {
       await using served = await serve(new Tidemill({ store: memory(), logger: false }));
       await using viewer = await ground.visit({ url: served.url });
       for (const [path, seen] of [
@@ -64,7 +64,7 @@ export function pageFacts(ground: Ground): void {
       expect(await viewer.barriers()).toEqual([]);
     });
 
-    it('asks nobody but the server it came from', async () => {
+    it('every page requests only the server it came from', async () => {
       await using viewer = await ground.visit();
       const hosts = new Set<string>();
       viewer.page.on('request', (request) => hosts.add(new URL(request.url()).host));
@@ -75,8 +75,8 @@ export function pageFacts(ground: Ground): void {
       expect([...hosts]).toEqual([new URL(ground.url).host]);
     });
   });
-  describe('colours', () => {
-    it('follow the system until somebody chooses, and are remembered', async () => {
+  describe('color theme', () => {
+    it('the color theme follows the system until the viewer chooses one, which is remembered', async () => {
       await using viewer = await ground.visit({ dark: true });
       const shown = (): Promise<string> => viewer.ask('document.documentElement.dataset.theme');
       await viewer.go('');

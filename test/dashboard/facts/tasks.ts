@@ -15,7 +15,7 @@ interface Order {
 
 /** Reactive tasks need a database with changes to follow. */
 export function taskFacts(ground: Ground): void {
-  describe('reactive tasks', () => {
+  describe('reactive tasks on the page', () => {
     const uri = freshUri();
     const client = rawClient(uri);
     let mill: Tidemill;
@@ -59,7 +59,7 @@ export function taskFacts(ground: Ground): void {
 
     const visit = (): Promise<Visit> => ground.visit({ url: served.url });
 
-    it('are found by a field of their document, and shown with it', async () => {
+    it('finds a task by a field of its document, and shows the document', async () => {
       await using viewer = await visit();
       await viewer.go('work?kind=tasks&field=total:42');
       await until('one is found', async () => (await rows(viewer)) === 1);
@@ -70,7 +70,7 @@ export function taskFacts(ground: Ground): void {
       expect(await viewer.barriers()).toEqual([]);
     });
 
-    it('are retried as a group once the cause is mended', async () => {
+    it('retries a group of failed tasks once the cause is fixed', async () => {
       await using viewer = await visit();
       await viewer.go('failures?kind=tasks');
       await viewer.sees(/The ledger refused order/u);
@@ -81,7 +81,7 @@ export function taskFacts(ground: Ground): void {
       await until('it is completed', async () => (await mill.tasks.count({ status: 'completed' })) === 2);
     });
 
-    it('have a planner whose leader is shown, and are reconciled and paused by name', async () => {
+    it("shows the planner's leader, and reconciles, pauses and resumes a task by name", async () => {
       await using viewer = await visit();
       await viewer.go('');
       await viewer.sees('Planner');

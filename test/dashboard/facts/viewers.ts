@@ -7,15 +7,15 @@ import type { Ground } from '../ground.js';
 import { rows } from '../visit.js';
 
 export function viewerFacts(ground: Ground): void {
-  describe('a viewer', () => {
-    it('whom nobody let in sees nothing of the work', async () => {
+  describe('viewers of the dashboard', () => {
+    it('a viewer who is not signed in sees no work', async () => {
       await using viewer = await ground.visit({ viewer: undefined as never, allow: /401/u });
       await viewer.go('work?kind=jobs');
       await viewer.sees(/not signed in/u);
       expect(await viewer.page.getByText('send-email').count()).toBe(0);
     });
 
-    it('who may only watch sees neither data nor buttons', async () => {
+    it('a viewer with only the view right sees neither payloads nor buttons', async () => {
       await using viewer = await ground.visit({ viewer: 'watcher' });
       await viewer.go('work?kind=jobs&name=import-stock');
       await until('it is listed', async () => (await rows(viewer)) === 1);
@@ -31,7 +31,7 @@ export function viewerFacts(ground: Ground): void {
       expect(await viewer.page.getByRole('button', { name: /Run now/u }).count()).toBe(0);
     });
 
-    it('whose live stream is refused reads why, and sees the work all the same', async () => {
+    it('a viewer whose live stream is refused sees the reason and the work', async () => {
       await using viewer = await ground.visit({ allow: /429/u });
       const error = { code: 'streams', message: 'You have as many live pages open as one viewer may.' };
       await viewer.page.route('**/api/live?*', (route) => route.fulfill({ status: 429, json: { error } }));
@@ -45,7 +45,7 @@ export function viewerFacts(ground: Ground): void {
       );
     });
 
-    it('of the command line opens its link, and no other port is sent the cookie', async () => {
+    it("a viewer opens the command line's link, and the browser sends its cookie to no other port", async () => {
       const told: (string | undefined)[] = [];
       const stranger = createServer((request, response) => {
         told.push(request.headers.cookie);
