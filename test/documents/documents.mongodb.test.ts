@@ -26,8 +26,8 @@ function aSchedule(
   return { ...watched(place, options), documents: collectionAt(uri) };
 }
 
-describe('documents without a date in sleepUntil', () => {
-  it('are not run and not changed, and each is reported once', async () => {
+describe('documents without a date in sleepUntil on MongoDB', () => {
+  it('never runs or changes a document whose sleepUntil is no date, and reports each one once', async () => {
     const uri = freshUri();
     const { schedule, errors, ran, documents } = aSchedule(uri);
     const values = ['2020-01-01', 5, true, { a: 1 }, [past()], new ObjectId(), /x/u];
@@ -49,8 +49,8 @@ describe('documents without a date in sleepUntil', () => {
   });
 });
 
-describe('documents with an id of any type', () => {
-  it.each([1, 8])('run once and end, %i at once', async (concurrency) => {
+describe('document ids of any BSON type', () => {
+  it.each([1, 8])('runs documents with ids of any type exactly once, %i at a time', async (concurrency) => {
     const { schedule, documents } = aSchedule(freshUri(), {
       concurrency,
       lockDuration: '10s',
@@ -74,7 +74,7 @@ describe('documents with an id of any type', () => {
     expect([...ran].sort()).toEqual(ids.map(([what]) => what).sort());
   });
 
-  it('are found by people, and made due by the key that was found', async () => {
+  it('lists documents with ids of any type, and makes each due by the key in the list', async () => {
     const { schedule, documents } = aSchedule(freshUri());
     const later = future(3_600_000);
     await documents.insertMany(ids.map(([what, _id]) => ({ _id: _id as never, what, sleepUntil: later })));
@@ -84,7 +84,7 @@ describe('documents with an id of any type', () => {
     expect(await documents.countDocuments({ sleepUntil: later })).toBe(0);
   });
 
-  it('come to their handler with bytes as a Buffer, and any other kind of bytes as it is', async () => {
+  it('passes binary fields to the handler as a Buffer, and UUIDs and patterns unchanged', async () => {
     const { schedule, documents } = aSchedule(freshUri(), {
       onDocument: (document, { job }) => void seen.push({ ...document, id: job.id }),
     });
@@ -99,8 +99,8 @@ describe('documents with an id of any type', () => {
   });
 });
 
-describe('answers that are lost on the way from MongoDB', () => {
-  it('of a record: it is written once, and the document does not run again', async () => {
+describe('responses of MongoDB lost on the way to a document scheduler', () => {
+  it('records a document once and does not rerun it when the response to the write is lost', async () => {
     const { proxy, uri, direct } = await behindProxy();
     const documents = collectionAt(direct);
     const done = gate();
@@ -121,7 +121,7 @@ describe('answers that are lost on the way from MongoDB', () => {
     expect((recorded?.['sleepUntil'] as Date).toISOString()).toMatch(/-01-01T00:00:00.000Z$/u);
   });
 
-  it('of a lock: the document runs when the lock has ended at the latest', async () => {
+  it('runs a document after its lock expires when the response to the lock is lost', async () => {
     const { proxy, uri, direct } = await behindProxy();
     const documents = collectionAt(direct);
     const { schedule, ran, errors } = aSchedule(uri, { lockDuration: '2s' });
@@ -136,8 +136,8 @@ describe('answers that are lost on the way from MongoDB', () => {
   });
 });
 
-describe('statements on documents', () => {
-  it('mean nothing to a dollar in what they write', async () => {
+describe('statements of document schedules on MongoDB', () => {
+  it('stores a failure reason that begins with a dollar sign as plain text', async () => {
     const { schedule, documents } = aSchedule(freshUri(), {
       retryPolicy: { type: 'fixed', interval: '1h' },
       onDocument: () => {
@@ -154,7 +154,7 @@ describe('statements on documents', () => {
   });
 
   it.each([1, 2])(
-    'say what to do where a validator refuses what they write, %i at once',
+    "explains the fix when a collection's validator refuses the failure field, %i at a time",
     async (concurrency) => {
       const uri = freshUri();
       const db = client.db(new URL(uri).pathname.slice(1));
@@ -172,22 +172,22 @@ describe('statements on documents', () => {
     },
   );
 
-  it('lock nothing under a time that has passed by the clock of the server', async () => {
+  it("refuses to lock a document until a time that has passed on the server's clock", async () => {
     const uri = freshUri();
     const store = await opened(mongodb({ uri }));
     const jobs = store.documents({ collection: 'reminders' });
     await collectionAt(uri).insertOne({ sleepUntil: past() });
-    // A clock that is an hour slow: what it takes for a minute ahead is long past.
+    // A clock that is an hour slow: a time that it takes to be a minute ahead has long passed.
     store.clock.learn(past(3_600_000), performance.now(), performance.now());
     const until = new Date(store.clock.now() + 60_000);
     expect(await jobs.lockNext(until, { signal })).toBeNull();
     expect(await jobs.lockMany?.(until, { limit: 5, signal })).toEqual([]);
-    // A look sets it right.
+    // A look corrects the clock.
     await jobs.look?.({ withinMs: 0, known: [], signal });
     expect(await jobs.lockNext(new Date(store.clock.now() + 60_000), { signal })).not.toBeNull();
   });
 
-  it('cost others no lock while one cannot be renewed, because somebody has it in a transaction', async () => {
+  it('renews the locks of other documents while a transaction blocks one of them', async () => {
     const end = gate();
     const { schedule, ran, documents } = aSchedule(freshUri(), {
       concurrency: 3,
@@ -210,7 +210,7 @@ describe('statements on documents', () => {
     await until('all are recorded', async () => (await documents.countDocuments({ sleepUntil: null })) === 3);
   });
 
-  it('work on documents of another database', async () => {
+  it('runs documents of another database', async () => {
     const uri = freshUri();
     const other = collectionAt(freshUri());
     const { schedule, ran } = aSchedule(uri, { database: other.dbName });
@@ -222,7 +222,7 @@ describe('statements on documents', () => {
   it.each([
     ['one command', 27],
     ['a command each, on servers before 8.0', 21],
-  ])('answer for each lock and each record of a batch, by %s', async (_how, wire) => {
+  ])('reports the result of every lock and write in a batch, using %s', async (_how, wire) => {
     const documents = collectionAt(freshUri());
     const mongo = {
       client,
@@ -269,15 +269,15 @@ describe('statements on documents', () => {
     expect(ids.filter((_id, at) => renewed[at])).toEqual(ids.slice(own.length));
   });
 
-  it('refuse a condition that is no query, and fields that are no paths', () => {
+  it('rejects a condition that is not a query, and a field that is not a path', () => {
     const store = mongodb({ uri: freshUri() });
     expect(() => store.documents({ collection: 'x', condition: [] })).toThrow('condition must be a query');
     expect(() => store.documents({ collection: 'x', fields: { sleepUntil: '' } })).toThrow('must be a path');
   });
 });
 
-describe('a sharded collection', () => {
-  it('is run like any other, whatever its shard key is', async () => {
+describe('document schedules on a sharded collection', () => {
+  it('runs documents of a sharded collection whose shard key is not _id', async () => {
     await using server = await startShardedMongo();
     const uri = server.uri.replace(/\/(\?|$)/u, '/app$1');
     const own = new MongoClient(uri);

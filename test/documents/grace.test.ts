@@ -9,7 +9,7 @@ function aGrace(lockMs = LOCK_MS): { readonly clock: VirtualClock; readonly grac
   return { clock, grace: new OutageGrace(clock, lockMs) };
 }
 
-/** The store fails to answer for a while, after it has answered. */
+/** The store answers once, then fails to answer for a while. */
 async function outage({ clock, grace }: ReturnType<typeof aGrace>, ms: number): Promise<void> {
   grace.answered('a read');
   grace.failed('a read');
@@ -17,7 +17,7 @@ async function outage({ clock, grace }: ReturnType<typeof aGrace>, ms: number): 
   grace.answered('a read');
 }
 
-it('makes no document late in normal operation, however seldom a scheduler looks', async () => {
+it('delays no document in normal operation, however seldom a scheduler polls', async () => {
   const { clock, grace } = aGrace();
   for (const waitMs of [100, 1_000, 600_000]) {
     await clock.advance(waitMs);
@@ -27,13 +27,13 @@ it('makes no document late in normal operation, however seldom a scheduler looks
   }
 });
 
-it('makes no document late after an outage too short to end a lock', async () => {
+it('delays no document after an outage too short to end a lock', async () => {
   const bench = aGrace();
   await outage(bench, LOCK_MS / 2 - 1);
   expect(bench.grace.leftMs).toBe(0);
 });
 
-it('leaves documents to their holders for a lock duration, 30 s at most, after an outage that may end locks', async () => {
+it('leaves documents to their holders for a lock duration, at most 30 s, after a long outage', async () => {
   for (const [lockMs, graceMs] of [
     [LOCK_MS, 30_000],
     [10_000, 10_000],
@@ -46,7 +46,7 @@ it('leaves documents to their holders for a lock duration, 30 s at most, after a
   }
 });
 
-it('begins the wait anew if the store is gone again before it has ended', async () => {
+it('restarts the grace period if the store fails again before it has ended', async () => {
   const bench = aGrace();
   await outage(bench, LOCK_MS);
   await bench.clock.advance(10_000);
@@ -54,7 +54,7 @@ it('begins the wait anew if the store is gone again before it has ended', async 
   expect(bench.grace.leftMs).toBe(30_000);
 });
 
-it('counts an outage of writes alone by the last write', async () => {
+it('measures an outage of writes alone from the last successful write', async () => {
   const { clock, grace } = aGrace();
   await clock.advance(LOCK_MS);
   grace.answered('a read');
@@ -63,13 +63,13 @@ it('counts an outage of writes alone by the last write', async () => {
   expect(grace.leftMs).toBe(30_000);
 });
 
-it('gives the same time after the process stood still', () => {
+it('grants the same grace period after the process was suspended', () => {
   const { grace } = aGrace();
   grace.wasLate(LOCK_MS);
   expect(grace.leftMs).toBe(30_000);
 });
 
-it('never waits without locks', async () => {
+it('grants no grace period if documents are not locked', async () => {
   const bench = aGrace(0);
   await outage(bench, 600_000);
   bench.grace.wasLate(600_000);

@@ -5,12 +5,12 @@ import { memory } from '../../src/memory/index.js';
 import { virtualClock } from '../../src/testing/virtual-clock.js';
 import { aBench, at, open } from './bench.js';
 
-describe('documents with ids that JSON cannot say', () => {
+describe('documents with ids that JSON cannot represent', () => {
   const circular: { self?: unknown } = {};
   circular.self = circular;
   const odd = [5n, { n: 7n }, Symbol('id'), circular, undefined, Object.create(null) as object];
 
-  it.each([1, 10])('run and end in a store of three methods, %i at once', async (concurrency) => {
+  it.each([1, 10])('runs documents with unserializable ids in a three-method store, %i at a time', async (concurrency) => {
     const seen: unknown[] = [];
     const { store, scheduler, clock, errors } = aBench({
       concurrency,
@@ -24,7 +24,7 @@ describe('documents with ids that JSON cannot say', () => {
     expect(errors).toEqual([]);
   });
 
-  it('run and end in memory, are found, and are made due by the key that was found', async () => {
+  it('runs, lists and makes due documents with bigint ids in the memory store', async () => {
     const clock = virtualClock('2026-03-02T12:00:00.000Z');
     const store = memory({ clock });
     const documents = store.collection('reminders');
@@ -50,8 +50,8 @@ describe('documents with ids that JSON cannot say', () => {
   });
 });
 
-describe('a batch in which one document is nothing at all', () => {
-  it('runs the others, and tells of the one', async () => {
+describe('a store that returns null among locked documents', () => {
+  it('runs the other documents of a batch and reports the null', async () => {
     const { store: own, clock } = aBench();
     const jobs = ['a', 'b'].map((id) => own.insert({ id }));
     const store: JobStore = {
@@ -84,8 +84,11 @@ describe('a batch in which one document is nothing at all', () => {
   });
 });
 
-describe('a store of a user that compares schedules', () => {
-  /** As a user adds it to three methods: a revision with each document, a comparison in each write, and a way to read one. */
+describe('a custom document store with revisions', () => {
+  /**
+   * What a user adds to the three methods: a revision with each document, a comparison in each write, and a method to
+   * read one.
+   */
   function revised(own: ReturnType<typeof aBench>['store']): JobStore {
     const revision = ({ interval, autoRemove }: Partial<DocumentJob>): string =>
       JSON.stringify([interval, autoRemove]);
@@ -106,7 +109,7 @@ describe('a store of a user that compares schedules', () => {
     };
   }
 
-  it('concludes a run by the schedule as it is at its end', async () => {
+  it('settles a run by the schedule as it is at the end of the run in a custom store', async () => {
     const { store: own, clock } = aBench();
     const scheduler = new Scheduler({
       store: revised(own),

@@ -21,7 +21,7 @@ const pool = rawPool();
 interface Ground {
   readonly url: string;
   readonly collection: string;
-  /** How many documents are done. */
+  /** The number of documents that are done. */
   readonly done: () => Promise<number>;
 }
 
@@ -71,7 +71,7 @@ function worker({ url, collection }: Ground, concurrency: number, attempts?: num
   return { child, running };
 }
 
-/** What the documents of a killed process come to in another one. */
+/** Runs the documents of a killed process in another one. */
 async function survive(ground: Ground, concurrency: number): Promise<void> {
   const { child, running } = worker(ground, concurrency);
   await until('the child runs some', () => running.length === concurrency);
@@ -94,16 +94,16 @@ async function survive(ground: Ground, concurrency: number): Promise<void> {
 }
 
 it.each(Object.keys(grounds).flatMap((kind) => [1, 3].map((concurrency) => [kind, concurrency] as const)))(
-  'documents of a process that was killed with SIGKILL are finished by another (%s, %i at once)',
+  'another process finishes the documents of a process killed with SIGKILL (%s, %i at once)',
   async (kind, concurrency) => {
     await survive(await grounds[kind]!(), concurrency);
   },
 );
 
-it('documents that kill their process come to an end, with a policy', async () => {
+it('documents that kill their process end after maxAttempts, with a retry policy', async () => {
   const ground = await grounds['mongodb']!();
   let deaths = 0;
-  // One process after the other, until nothing is left to run.
+  // Start one process after the other until no document is left to run.
   while ((await ground.done()) < COUNT) {
     expect(deaths).toBeLessThanOrEqual(COUNT * ATTEMPTS);
     const { child } = worker(ground, COUNT, ATTEMPTS);
@@ -119,7 +119,7 @@ it('documents that kill their process come to an end, with a policy', async () =
   expect(deaths).toBeGreaterThanOrEqual(ATTEMPTS);
 }, 180_000);
 
-it('documents of a process that was killed with SIGKILL are finished by the next one (embedded)', async () => {
+it('the next process finishes the documents of a process killed with SIGKILL (embedded)', async () => {
   const dir = join(mkdtempSync(join(tmpdir(), 'tidemill-kill-')), 'data');
   const before = await PGlite.create(dir);
   await before.exec(`${CREATE('reminders')}; ${INSERT('reminders')}`);
@@ -127,7 +127,7 @@ it('documents of a process that was killed with SIGKILL are finished by the next
   const ground = {
     url: `file:${dir}`,
     collection: 'reminders',
-    // Asked by the process that has the folder: there is only one.
+    // Only the one process that has the folder open could answer this.
     done: () => Promise.resolve(0),
   };
   const { child, running } = worker(ground, 2);

@@ -3,8 +3,8 @@ import { LeaseLostError } from '../../src/core/errors.js';
 import { gate } from '../support/mills.js';
 import { aBench, at } from './bench.js';
 
-describe('the lock', () => {
-  it('is as long as lockDuration, a little more at most, and never the same twice', async () => {
+describe('locks of documents', () => {
+  it('locks a document for lockDuration plus a small jitter, never until the same time twice', async () => {
     const { store, scheduler, clock } = aBench({ lockDuration: '1m' });
     for (let count = 0; count < 50; count += 1) store.insert({});
     await scheduler.start();
@@ -16,7 +16,7 @@ describe('the lock', () => {
     expect(new Set(untils).size).toBe(untils.length);
   });
 
-  it('is renewed while the handler runs, so that a long one is not run twice', async () => {
+  it("renews a document's lock while its handler runs, so that it does not run twice", async () => {
     const end = gate();
     const { store, scheduler, seen, clock } = aBench({
       lockDuration: '30s',
@@ -35,7 +35,7 @@ describe('the lock', () => {
     expect(store.jobs.get('job-1')?.sleepUntil).toBeNull();
   });
 
-  it('leaves a sleepUntil alone that the handler wrote', async () => {
+  it('keeps a sleepUntil that the handler wrote', async () => {
     const { store, scheduler, errors, clock } = aBench({
       onDocument: () => void (store.jobs.get('job-1')!.sleepUntil = at('18:00:00.000')),
     });
@@ -46,7 +46,7 @@ describe('the lock', () => {
     expect(errors).toEqual([]);
   });
 
-  it('is lost where somebody else writes sleepUntil: the signal aborts, and nothing is written', async () => {
+  it('aborts the handler and writes nothing when another writer changes sleepUntil', async () => {
     const aborted = gate<unknown>();
     const { store, scheduler, clock, errors } = aBench({
       lockDuration: '30s',
@@ -68,7 +68,7 @@ describe('the lock', () => {
     expect(errors).toEqual([]);
   });
 
-  it('is lost where it cannot be renewed in time, and the loss is told', async () => {
+  it('aborts the handler and reports an error when its lock cannot be renewed in time', async () => {
     const aborted = gate<unknown>();
     const { store, scheduler, clock, errors } = aBench({
       lockDuration: '30s',
@@ -88,7 +88,7 @@ describe('the lock', () => {
     };
     await clock.advance('40s');
     expect(String(await aborted.promise)).toContain('could not be renewed in time');
-    // Somebody else took it meanwhile.
+    // Another scheduler took it meanwhile.
     store.jobs.get('job-1')!.sleepUntil = at('13:00:00.000');
     store.before = () => undefined;
     await clock.advance('10s');
@@ -96,7 +96,7 @@ describe('the lock', () => {
     expect(new Set(errors.map(({ where }) => where))).toEqual(new Set(['renew', 'record']));
   });
 
-  it('is renewed in a few writes after a long outage, although each renewal in it may have been made', async () => {
+  it('recovers a lock in a few writes after a long outage with uncertain renewals', async () => {
     const end = gate();
     const { store, scheduler, clock } = aBench({ lockDuration: '30s', onDocument: () => end.promise });
     store.insert({});
@@ -120,7 +120,7 @@ describe('the lock', () => {
     expect(store.jobs.get('job-1')?.sleepUntil).toBeNull();
   });
 
-  it('of no duration is no lock: writes have no precondition', async () => {
+  it('writes without a precondition if lockDuration is 0', async () => {
     const { store, scheduler, clock, seen } = aBench({ lockDuration: 0 });
     store.insert({});
     await scheduler.start();
@@ -130,8 +130,8 @@ describe('the lock', () => {
   });
 });
 
-describe('answers that are lost', () => {
-  it('a lock: the document runs when its lock has ended', async () => {
+describe('lost responses to a document scheduler', () => {
+  it('runs a document after its lock expires when the response to lockNext is lost', async () => {
     const { store, scheduler, seen, clock } = aBench({ lockDuration: '1m' });
     let lost = 1;
     store.after = (method) => {
@@ -145,7 +145,7 @@ describe('answers that are lost', () => {
     expect(seen).toEqual(['job-1']);
   });
 
-  it('the record: it is written once, and nobody calls the lock lost', async () => {
+  it('records a run once when the responses to the write are lost', async () => {
     const { store, scheduler, seen, clock, errors } = aBench();
     let lost = 2;
     store.after = (method) => {
@@ -159,7 +159,7 @@ describe('answers that are lost', () => {
     expect(errors.map(({ where }) => where)).toEqual(['record', 'record']);
   });
 
-  it('a renewal: whichever value is there, the record finds it', async () => {
+  it('records a run whether a renewal with a lost response was written or not', async () => {
     for (const moment of ['before', 'after'] as const) {
       const end = gate();
       const { store, scheduler, clock } = aBench({ lockDuration: '30s', onDocument: () => end.promise });

@@ -25,7 +25,7 @@ function aMill(options: Partial<TidemillOptions> = {}): {
 const nothing = (): void => undefined;
 
 describe('mill.documents', () => {
-  it('starts with the mill and stops with it', async () => {
+  it('a document schedule starts and stops with its mill', async () => {
     const { mill, store, clock } = aMill();
     const seen: string[] = [];
     const schedule = mill.documents({
@@ -46,7 +46,7 @@ describe('mill.documents', () => {
     expect(schedule.isRunning()).toBe(false);
   });
 
-  it('starts and stops without the mill, too', async () => {
+  it('a document schedule starts and stops without its mill', async () => {
     const { mill, store, clock } = aMill();
     const seen: unknown[] = [];
     const schedule = mill.documents({ collection: 'a', onDocument: ({ _id }) => void seen.push(_id) });
@@ -57,14 +57,14 @@ describe('mill.documents', () => {
     expect(seen).toEqual([_id]);
   });
 
-  it('is left alone by an instance that does not work', async () => {
+  it('a document schedule does not start on an instance without the work role', async () => {
     const { mill } = aMill();
     const schedule = mill.documents({ collection: 'a', onDocument: nothing });
     await mill.start({ roles: ['maintain'] });
     expect(schedule.isRunning()).toBe(false);
   });
 
-  it('keeps the mill from starting where onStart fails, and nothing is left running', async () => {
+  it('mill.start() fails and leaves nothing running if an onStart of a document schedule fails', async () => {
     const { mill } = aMill();
     const other = mill.documents({ collection: 'a', onDocument: nothing });
     mill.documents({
@@ -78,7 +78,7 @@ describe('mill.documents', () => {
     expect([other.isRunning(), mill.health().reasons]).toEqual([false, ['not started']]);
   });
 
-  it('tells the error event of the mill where there is no onError', async () => {
+  it("errors of a document schedule without onError go to the mill's error event", async () => {
     const { mill, store, clock } = aMill();
     const errors: string[] = [];
     mill.on('error', ({ error, where }) => errors.push(`${where}: ${error.message}`));
@@ -94,7 +94,7 @@ describe('mill.documents', () => {
     expect(errors).toEqual(['documents("a"): onDocument: bad']);
   });
 
-  it('waits no longer for handlers than the stop of the mill may take', async () => {
+  it('mill.stop() waits for document handlers no longer than shutdownTimeout', async () => {
     const { mill, store, clock } = aMill({ shutdownTimeout: '5s' });
     mill.documents({ collection: 'a', onDocument: () => new Promise(nothing) });
     const due = new Date(clock.now());
@@ -107,7 +107,7 @@ describe('mill.documents', () => {
     expect(store.collection('a').get(_id)?.['sleepUntil']).toEqual(due);
   });
 
-  it('says in health() what has been wrong for long', async () => {
+  it('health() reports a document store that has failed for a minute, without becoming unhealthy', async () => {
     const { mill, store, clock } = aMill();
     const place = store.documents({ collection: 'a' });
     store.documents = () => ({
@@ -127,7 +127,7 @@ describe('mill.documents', () => {
     expect(mill.isHealthy()).toBe(true);
   });
 
-  it('finds its store by a URL when it starts', async () => {
+  it('a document schedule starts on a store given by URL', async () => {
     const { mill } = aMill({ store: 'memory:' });
     const schedule = mill.documents({ collection: 'a', onDocument: nothing });
     await schedule.start();
@@ -145,13 +145,13 @@ describe('mill.documents', () => {
     [{ fields: { sleepUntil: 'cron', interval: 'cron.interval' } }, 'two of them are at "cron"'],
     [{ condition: 5 }, 'condition must be a function'],
     [{ missed: 'twice' }, 'documents("a"): missed must be one of'],
-  ])('refuses %o', (options, message) => {
+  ])('mill.documents rejects %o', (options, message) => {
     const { mill } = aMill();
     const given = { collection: 'a', onDocument: nothing, ...options } as unknown as DocumentOptions;
     expect(() => mill.documents(given)).toThrow(message);
   });
 
-  it('refuses a store that knows nothing of documents', () => {
+  it('mill.documents rejects a store without document support', () => {
     const { store } = aMill();
     const { jobs, instances, locks, clock, kind } = store;
     const own = { jobs, instances, locks, clock, kind } as unknown as Store;
@@ -159,7 +159,7 @@ describe('mill.documents', () => {
     expect(() => mill.documents({ collection: 'a', onDocument: nothing })).toThrow('cannot run documents');
   });
 
-  it('reads the parts of a schedule from where they are', async () => {
+  it("reads a document's schedule from the configured fields and hides these from job.data", async () => {
     const { mill, store, clock } = aMill();
     const documents = store.collection('a');
     const { _id } = documents.insert({

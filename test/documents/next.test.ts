@@ -40,8 +40,8 @@ function facts(given: typeof plans extends fc.Arbitrary<infer T> ? T : never, mi
   return { plan, now, repeatUntil, from, times: interval.from(given.slot), next: nextRun(plan, now) };
 }
 
-describe('the next run of a document', () => {
-  it('is one of its times, after the present one, and never past repeatUntil', () => {
+describe('nextRun', () => {
+  it('nextRun returns a time of the schedule, after the current one and not after repeatUntil', () => {
     fc.assert(
       fc.property(plans, fc.constantFrom('once', 'skip', 'all'), (given, missed) => {
         const { next, from, times, repeatUntil } = facts(given, missed);
@@ -53,7 +53,7 @@ describe('the next run of a document', () => {
     );
   });
 
-  it('with once and skip lies ahead, with no other time in between', () => {
+  it('nextRun with once or skip returns the first scheduled time in the future', () => {
     fc.assert(
       fc.property(plans, fc.constantFrom('once', 'skip'), (given, missed) => {
         const { next, now, from, times, repeatUntil } = facts(given, missed);
@@ -65,7 +65,7 @@ describe('the next run of a document', () => {
     );
   });
 
-  it('with all is the very next one, unless more were missed than are made up for', () => {
+  it('nextRun with all returns the next time, unless more were missed than the catch-up limit', () => {
     fc.assert(
       fc.property(plans, (given) => {
         const { next, now, from, times, repeatUntil } = facts(given, 'all');
@@ -85,7 +85,7 @@ describe('the next run of a document', () => {
     );
   });
 
-  it("with seed is what the seed's own arithmetic answers", () => {
+  it('nextRun with seed follows the rule of the seed version', () => {
     fc.assert(
       fc.property(plans, (given) => {
         const { plan, next, now, from, repeatUntil } = facts(given, 'seed');
@@ -96,7 +96,7 @@ describe('the next run of a document', () => {
     );
   });
 
-  it('is the same for every policy while nothing was missed', () => {
+  it('nextRun returns the same time for every missed policy if nothing was missed', () => {
     fc.assert(
       fc.property(plans, (given) => {
         const onTime = { ...given, lateMs: 0, reprocessMs: 0 };
@@ -106,7 +106,7 @@ describe('the next run of a document', () => {
     );
   });
 
-  it('keeps the distance of @every whatever a run takes', () => {
+  it('nextRun keeps @every intervals aligned to the first run, however long a run takes', () => {
     fc.assert(
       fc.property(instants, fc.integer({ min: 0, max: 10_000_000 }), (slot, tookMs) => {
         const interval = parseInterval('test', '@every 1h30m', 'UTC');
@@ -118,7 +118,7 @@ describe('the next run of a document', () => {
   });
 });
 
-describe('intervals', () => {
+describe('intervals of documents', () => {
   const first = (text: string, zone = 'UTC', after = '2026-03-02T12:00:00Z'): string | undefined =>
     parseInterval('test', text, zone).from(new Date(after)).next(new Date(after))?.toISOString();
 
@@ -135,7 +135,7 @@ describe('intervals', () => {
     ['the third Friday', '0 9 * * FRI#3', '2026-03-20T09:00:00.000Z'],
     ['the last Friday', '0 9 * * 5L', '2026-03-27T09:00:00.000Z'],
     ['spaces around it', '  0 13 * * *  ', '2026-03-02T13:00:00.000Z'],
-  ])('may be %s', (_what, text, next) => {
+  ])('parses an interval with %s', (_what, text, next) => {
     expect(first(text)).toBe(next);
   });
 
@@ -149,18 +149,18 @@ describe('intervals', () => {
     '@every 0s',
     '@every -1h',
     'TZ= * * * * *',
-  ])('are refused where they are wrong: %j', (text) => {
+  ])('rejects the interval %j', (text) => {
     expect(() => parseInterval('test', text, 'UTC')).toThrow('test: ');
   });
 
-  it('are read once', () => {
+  it('parses each combination of interval and zone once', () => {
     const intervals = new Intervals();
     expect(intervals.read('a', '@daily', 'UTC')).toBe(intervals.read('b', '@daily', 'UTC'));
     expect(intervals.read('a', '@daily', 'UTC')).not.toBe(intervals.read('a', '@daily', 'Europe/Prague'));
   });
 });
 
-describe('clock changes', () => {
+describe('intervals across clock changes', () => {
   /** The runs of a document in Prague, one after the other, from an instant on. */
   function runs(text: string, from: string, count: number): string[] {
     const interval = parseInterval('test', text, 'Europe/Prague');
@@ -173,15 +173,15 @@ describe('clock changes', () => {
     return found;
   }
 
-  it('forward: a time that does not exist runs once, at the end of the gap', () => {
+  it('a time skipped by a clock change runs once, at the end of the gap', () => {
     expect(runs('30 2 * * *', '2026-03-28T12:00:00Z', 2)).toEqual(['03-29T01:00', '03-30T00:30']);
   });
 
-  it('back: a time that comes twice runs once, the first time', () => {
+  it('a time repeated by a clock change runs once, the first time', () => {
     expect(runs('30 2 * * *', '2026-10-24T12:00:00Z', 2)).toEqual(['10-25T00:30', '10-26T01:30']);
   });
 
-  it('both: an interval of every half hour, and one by distance, follow elapsed time', () => {
+  it('half-hourly intervals follow elapsed time across clock changes', () => {
     for (const day of ['03-29', '10-25']) {
       const expected = ['00:00', '00:30', '01:00', '01:30', '02:00'].map((time) => `${day}T${time}`);
       for (const text of ['*/30 * * * *', '@every 30m'])

@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { FatalError, OptionError } from '../../src/core/errors.js';
 import { aBench, at, times } from './bench.js';
 
-describe('failures', () => {
-  it('without a policy: the document stays locked, and runs again when the lock ends', async () => {
+describe('failed documents', () => {
+  it('a failed document without a retry policy runs again when its lock expires', async () => {
     const { store, scheduler, seen, clock, errors } = aBench({
       lockDuration: '1m',
       onDocument: () => {
@@ -19,7 +19,7 @@ describe('failures', () => {
     expect(store.jobs.get('job-1')?.failure).toBeUndefined();
   });
 
-  it('with a policy: they are counted in the document, and end there', async () => {
+  it('a failed document with a retry policy is retried up to maxAttempts and then parked', async () => {
     const { store, scheduler, seen, clock } = aBench({
       retryPolicy: { type: 'fixed', interval: '10s', maxAttempts: 3 },
       onDocument: () => {
@@ -42,7 +42,7 @@ describe('failures', () => {
     });
   });
 
-  it('with a policy: a recurring document goes on, counts anew, and success takes the count off', async () => {
+  it('a recurring document counts failures per run, and a success resets the count', async () => {
     let fails = 3;
     const { store, scheduler, seen, clock } = aBench({
       retryPolicy: { type: 'fixed', interval: '10s', maxAttempts: 2 },
@@ -63,7 +63,7 @@ describe('failures', () => {
     expect(store.jobs.get('job-1')).toMatchObject({ sleepUntil: at('14:00:00.000'), failure: null });
   });
 
-  it('with a policy: a fatal one ends at once', async () => {
+  it('a FatalError ends a document at once, despite its retry policy', async () => {
     const { store, scheduler, seen, clock } = aBench({
       retryPolicy: { type: 'fixed', interval: '10s' },
       onDocument: () => {
@@ -89,7 +89,7 @@ describe('documents that cannot be planned', () => {
     ['a zone of its own that is unknown', { interval: '@daily', timezone: 'Mars' }, 'Mars'],
     ['an interval that is no text', { interval: 5 as unknown as string }, 'got 5'],
     ['a bound that is no date', { interval: '@daily', repeatUntil: 'May' as unknown as Date }, 'got "May"'],
-  ])('parks one with %s: with the reason, not deleted, not run again', async (_what, schedule, reason) => {
+  ])('parks a document with %s after its run and keeps the reason', async (_what, schedule, reason) => {
     const { store, scheduler, clock, seen, errors } = aBench();
     store.insert({ ...schedule, autoRemove: true });
     await scheduler.start();
@@ -104,7 +104,7 @@ describe('documents that cannot be planned', () => {
     expect(parked?.failure?.reason).toContain(reason);
   });
 
-  it('does not run one whose sleepUntil is no date, and says so once', async () => {
+  it('does not run a document whose sleepUntil is no date, and reports it once', async () => {
     const { store, scheduler, clock, seen, errors } = aBench();
     store.insert({ sleepUntil: '2020-01-01' as unknown as Date });
     await scheduler.start();
@@ -115,10 +115,10 @@ describe('documents that cannot be planned', () => {
   });
 });
 
-describe('missed runs', () => {
+describe('missed runs of documents', () => {
   const late = { sleepUntil: at('09:00:00.000'), interval: '0 * * * *' };
 
-  it('once: one run, then the next regular time', async () => {
+  it('missed "once" runs an overdue document once and continues with the next regular time', async () => {
     const { store, scheduler, clock, seen } = aBench();
     store.insert(late);
     await scheduler.start();
@@ -127,7 +127,7 @@ describe('missed runs', () => {
     expect(store.jobs.get('job-1')?.sleepUntil).toEqual(at('13:00:00.000'));
   });
 
-  it('skip: no run, and the next regular time', async () => {
+  it('missed "skip" skips an overdue document until its next regular time', async () => {
     const { store, scheduler, clock, seen } = aBench({ missed: 'skip' });
     store.insert(late);
     await scheduler.start();
@@ -144,7 +144,7 @@ describe('missed runs', () => {
     ['5m', '*/10 * * * *', 36],
     ['2m', '* * * * *', 120],
     ['20m', '*/10 * * * *', 12],
-  ])('skip: an idleDelay of %s does not make a run of %s late', async (idleDelay, interval, least) => {
+  ])('missed "skip" with an idleDelay of %s misses no run of %s', async (idleDelay, interval, least) => {
     const { store, scheduler, clock, seen } = aBench({ missed: 'skip', idleDelay });
     await scheduler.start();
     await clock.advance('90s');
@@ -153,7 +153,7 @@ describe('missed runs', () => {
     expect(seen.length).toBeGreaterThanOrEqual(least - 1);
   });
 
-  it('skip: a document that waited for its turn runs', async () => {
+  it('missed "skip" still runs a document that was late because others ran before it', async () => {
     const { store, scheduler, clock, seen } = aBench({
       missed: 'skip',
       onDocument: (_document, { job }) => {
@@ -167,7 +167,7 @@ describe('missed runs', () => {
     expect(new Set(seen).size).toBe(100);
   });
 
-  it('skip: a document that was due while the store was away is too late', async () => {
+  it('missed "skip" skips a document that came due while the store was down', async () => {
     const { store, scheduler, clock, seen } = aBench({ missed: 'skip' });
     await scheduler.start();
     await clock.advance('10s');
@@ -182,7 +182,7 @@ describe('missed runs', () => {
     expect(store.jobs.get('job-1')?.sleepUntil).toEqual(new Date('2026-03-03T00:00:00.000Z'));
   });
 
-  it('skip: a document without an interval runs, however late', async () => {
+  it('missed "skip" still runs an overdue document without an interval', async () => {
     const { store, scheduler, clock, seen } = aBench({ missed: 'skip' });
     store.insert({ sleepUntil: at('09:00:00.000') });
     await scheduler.start();
@@ -190,7 +190,7 @@ describe('missed runs', () => {
     expect(seen).toHaveLength(1);
   });
 
-  it('all: one run after the other, each for its own time', async () => {
+  it('missed "all" runs an overdue document once for each missed time, in order', async () => {
     const { store, scheduler, clock, seen } = aBench({
       missed: 'all',
       onDocument: (_document, { job }) => void seen.push(String(job.sleepUntil?.toISOString().slice(11, 16))),
@@ -202,7 +202,7 @@ describe('missed runs', () => {
     expect(store.jobs.get('job-1')?.sleepUntil).toEqual(at('13:00:00.000'));
   });
 
-  it('seed: an overdue document runs again at once, even past repeatUntil; by default it does not', async () => {
+  it('missed "seed" reruns an overdue document past repeatUntil, and "once" does not', async () => {
     for (const [missed, runs] of [
       ['seed', 2],
       ['once', 1],
@@ -216,7 +216,7 @@ describe('missed runs', () => {
     }
   });
 
-  it('runs a document at its repeatUntil, and not after it', async () => {
+  it('runs a recurring document at repeatUntil, but not after it', async () => {
     const { store, scheduler, clock, seen } = aBench({ onDocument: () => void seen.push(times(clock)) });
     store.insert({ interval: '0 * * * *', repeatUntil: at('14:00:00.000') });
     await scheduler.start();
@@ -224,7 +224,7 @@ describe('missed runs', () => {
     expect(seen).toEqual(['12:00:00.000', '13:00:00.000', '14:00:00.000']);
   });
 
-  it('counts reprocessDelay from the time that the run was for', async () => {
+  it('counts reprocessDelay from the scheduled time of the run', async () => {
     const { store, scheduler, clock } = aBench({ reprocessDelay: '90s' });
     store.insert({ interval: '* * * * *' });
     await scheduler.start();

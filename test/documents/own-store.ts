@@ -6,17 +6,17 @@ export type OwnJob = { -readonly [K in keyof DocumentJob]: DocumentJob[K] };
 const isDue = (sleepUntil: unknown, now: number): boolean =>
   sleepUntil !== null && sleepUntil !== undefined && Number(new Date(sleepUntil as Date)) <= now;
 
-/** What a user writes who has a store of their own: three methods, on a Map. It also notes what it was asked. */
+/** A user's own store: three methods on a Map. It also records the calls it gets. */
 export class OwnStore implements JobStore {
   readonly jobs = new Map<unknown, OwnJob>();
   readonly calls: string[] = [];
-  /** What locks were to be written, and what writes were to match. */
+  /** The locks that calls asked for, and the values that writes had to match. */
   readonly locks: Date[] = [];
   readonly fences: unknown[] = [];
   readonly #clock: Pick<Clock, 'now'>;
   /** Called before each method; may throw, or take its time. */
   before: (method: string) => unknown = () => undefined;
-  /** Called after each method has done its work; what it throws is an answer that was lost. */
+  /** Called after each method has done its work; if it throws, the response is lost. */
   after: (method: string) => unknown = () => undefined;
 
   constructor(clock: Pick<Clock, 'now'> = { now: () => Date.now() }) {

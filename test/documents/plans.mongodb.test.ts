@@ -16,7 +16,7 @@ const uri = freshUri();
 const db = (): Db => client.db(new URL(uri).pathname.slice(1));
 let store: MongodbStore;
 
-/** Documents that are due later, and as many that are parked; made on the server itself. */
+/** Documents that are due later, and as many that are parked, created on the server itself. */
 async function fill(collection: string, path: string): Promise<void> {
   await db()
     .aggregate([
@@ -47,7 +47,9 @@ async function fill(collection: string, path: string): Promise<void> {
   ).toBe(COUNT);
 }
 
-/** How many keys, or documents where those are more, each statement on a collection looked at while `work` ran. */
+/**
+ * The number of keys, or documents if those are more, that each statement on a collection examined while `work` ran.
+ */
 async function keysOf(collection: string, work: () => Promise<unknown>): Promise<number[]> {
   await db().command({ profile: 0 });
   await db()
@@ -72,7 +74,7 @@ const polls = async (jobs: JobStore): Promise<void> => {
   await jobs.lockMany?.(new Date(Date.now() + 60_000), { limit: 50, signal });
 };
 
-describe('100,000 documents that are due later and 100,000 that are parked', () => {
+describe('polls among 100,000 waiting and 100,000 parked documents on MongoDB', () => {
   beforeAll(async () => {
     await fill('plain', 'sleepUntil');
     await fill('nested', 'cron.sleepUntil');
@@ -83,7 +85,7 @@ describe('100,000 documents that are due later and 100,000 that are parked', () 
     ['a plain index', { sleepUntil: 1 }, {}, undefined],
     ['a sparse index, as mongodb-cron advises', { sleepUntil: 1 }, { sparse: true }, undefined],
     ['an index that begins with the condition', { kind: 1, sleepUntil: 1 }, {}, { kind: 'mail' }],
-  ] as const)('cost a poll five keys at most, with %s', async (_what, key, options, condition) => {
+  ] as const)('a poll on MongoDB examines at most five keys with %s', async (_what, key, options, condition) => {
     await opened(store);
     const collection = db().collection('plain');
     await collection.dropIndexes();
@@ -95,7 +97,7 @@ describe('100,000 documents that are due later and 100,000 that are parked', () 
     expect(Math.max(...keys)).toBeLessThanOrEqual(MOST_KEYS);
   });
 
-  it('cost a poll five keys at most where the due time is inside an object', async () => {
+  it('a poll on MongoDB examines at most five keys if sleepUntil is nested in an object', async () => {
     await opened(store);
     await db()
       .collection('nested')
@@ -105,7 +107,7 @@ describe('100,000 documents that are due later and 100,000 that are parked', () 
     expect(Math.max(...(await keysOf('nested', () => polls(jobs))))).toBeLessThanOrEqual(MOST_KEYS);
   });
 
-  it('cost no more where one of them has an array in the place of its due time', async () => {
+  it("a poll on MongoDB examines at most five keys despite an array in a document's sleepUntil", async () => {
     await opened(store);
     const collection = db().collection('plain');
     await collection.dropIndexes();
@@ -117,7 +119,7 @@ describe('100,000 documents that are due later and 100,000 that are parked', () 
     expect(Math.max(...keys)).toBeLessThanOrEqual(MOST_KEYS);
   });
 
-  it('cost a scheduler that runs five keys per poll at most, and about a poll a second', async () => {
+  it('an idle scheduler on MongoDB polls about once a second with at most five keys each', async () => {
     const place = { store: mongodb({ uri }), collection: 'plain' } as unknown as Place;
     const { schedule } = watched(place);
     await schedule.start();
@@ -132,7 +134,7 @@ describe('100,000 documents that are due later and 100,000 that are parked', () 
     expect(keys.length).toBeLessThan(12);
   });
 
-  it('are missed an index by, and the advice names it', async () => {
+  it('names the index that a document schedule lacks on MongoDB', async () => {
     await opened(store);
     await db().collection('plain').dropIndexes();
     await db()

@@ -8,7 +8,7 @@ import { future } from './shared/places.js';
 import { aName, rowsOf } from './tables.js';
 
 const COUNT = 100_000;
-/** Pages of the index and of the table together; one look at an index of this size is three. */
+/** Pages of the index and the table together; one lookup in an index of this size reads three. */
 const MOST_PAGES = 20;
 
 const pool = rawPool();
@@ -46,7 +46,7 @@ const places = [
 const read = (fields: { readonly sleepUntil: string }): Promise<DocumentTable> =>
   readTable('test', pool, 'tidemill', { collection: table, fields });
 
-describe('100,000 rows that are due later and 100,000 that are parked', () => {
+describe('polls among 100,000 waiting and 100,000 parked rows on PostgreSQL', () => {
   beforeAll(async () => {
     await pool.query(`create table ${table} (id serial primary key, sleep_until timestamptz, plan jsonb)`);
     await pool.query(
@@ -58,7 +58,7 @@ describe('100,000 rows that are due later and 100,000 that are parked', () => {
     await pool.query(`vacuum analyze ${table}`);
   });
 
-  it.each(places)('lack an index at first, and the advice names it: %s', async (_what, fields) => {
+  it.each(places)('names the index that a document schedule lacks on PostgreSQL (%s)', async (_what, fields) => {
     const rows = await rowsOf(freshPostgres(), { collection: table, fields });
     const [fault, ...others] = await rows.indexFaults();
     expect([fault, others]).toEqual([expect.stringContaining('CREATE INDEX CONCURRENTLY ON'), []]);
@@ -68,7 +68,7 @@ describe('100,000 rows that are due later and 100,000 that are parked', () => {
     await rows.close?.();
   });
 
-  it.each(places)('cost a poll a few pages of an index, whatever it asks: %s', async (_what, fields) => {
+  it.each(places)('polls on PostgreSQL read at most 20 pages and scan no table (%s)', async (_what, fields) => {
     const at = await read(fields);
     const statements = [
       lookStatement(at, { withinMs: 1_000, known: [] }),
@@ -83,7 +83,7 @@ describe('100,000 rows that are due later and 100,000 that are parked', () => {
     }
   });
 
-  it.each(places)('are written by their keys: %s', async (_what, fields) => {
+  it.each(places)('writes of document schedules on PostgreSQL find rows by primary key (%s)', async (_what, fields) => {
     const at = await read(fields);
     const writes = [5, 6].map((id) => ({ id, ifSleepUntil: future(1), changes: { sleepUntil: null } }));
     const { nodes, pages } = await cost(writeStatement(at, writes, false));

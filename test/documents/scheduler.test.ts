@@ -3,8 +3,8 @@ import { StoreError } from '../../src/core/errors.js';
 import { gate } from '../support/mills.js';
 import { aBench, at, times } from './bench.js';
 
-describe('the four kinds of documents, on a store of three methods', () => {
-  it('runs a one-time document once, and leaves it with no due time', async () => {
+describe('kinds of documents on a store of three methods', () => {
+  it('runs a one-time document once and parks it', async () => {
     const { store, scheduler, seen, clock } = aBench();
     const { id } = store.insert({});
     await scheduler.start();
@@ -13,7 +13,7 @@ describe('the four kinds of documents, on a store of three methods', () => {
     expect(store.jobs.get(id)?.sleepUntil).toBeNull();
   });
 
-  it('runs a deferred document when its time has come, and not before', async () => {
+  it('runs a deferred document when it is due, and not before', async () => {
     const { store, scheduler, seen, clock } = aBench({
       onDocument: () => void seen.push(times(clock)),
     });
@@ -35,7 +35,7 @@ describe('the four kinds of documents, on a store of three methods', () => {
     expect(seen).toEqual(['12:00:00.000', '12:15:00.000', '12:30:00.000', '12:45:00.000']);
   });
 
-  it('removes a document that asks for it, when no run is left', async () => {
+  it('removes a document with autoRemove once no run is left', async () => {
     const { store, scheduler, seen, clock } = aBench();
     store.insert({ autoRemove: true });
     store.insert({ autoRemove: true, interval: '* * * * *', repeatUntil: at('12:02:00.000') });
@@ -47,7 +47,7 @@ describe('the four kinds of documents, on a store of three methods', () => {
     expect(seen).toEqual(['job-1', 'job-2', 'job-2', 'job-2']);
   });
 
-  it('hands over the document, its schedule as it was before the lock, and its other fields', async () => {
+  it('passes the handler the document, its schedule before the lock, and its other fields', async () => {
     const given = gate<unknown[]>();
     const { store, scheduler } = aBench({ onDocument: (...args) => given.open(args) });
     store.insert({ interval: '@daily', data: { text: 'hello' } });
@@ -64,8 +64,8 @@ describe('the four kinds of documents, on a store of three methods', () => {
   });
 });
 
-describe('the loop', () => {
-  it('locks, runs and records, one document after the other', async () => {
+describe('the loop of a document scheduler', () => {
+  it('locks, runs and records one document after the other', async () => {
     const { store, scheduler, clock } = aBench({ onDocument: () => void store.calls.push('run') });
     store.insert({});
     store.insert({ autoRemove: true });
@@ -74,7 +74,7 @@ describe('the loop', () => {
     expect(store.calls).toEqual(['lockNext', 'run', 'update', 'lockNext', 'run', 'remove', 'lockNext']);
   });
 
-  it('waits for onStart before the first look', async () => {
+  it('waits for onStart before the first poll', async () => {
     const started = gate();
     const { store, scheduler, clock } = aBench({ onStart: () => started.promise });
     const starting = scheduler.start();
@@ -87,7 +87,7 @@ describe('the loop', () => {
     expect(store.calls).toContain('lockNext');
   });
 
-  it('rolls back where onStart fails, and can be started again', async () => {
+  it('rolls back a start whose onStart fails, and can be started again', async () => {
     let fails = true;
     const { store, scheduler, clock, seen } = aBench({
       onStart: () => {
@@ -107,7 +107,7 @@ describe('the loop', () => {
     expect(seen).toEqual(['job-1']);
   });
 
-  it('calls onIdle once per idle spell, and says that it is idle', async () => {
+  it('calls onIdle once per idle period, and isIdle() returns true', async () => {
     const { store, scheduler, clock, seen } = aBench({ onIdle: () => void seen.push('idle') });
     store.insert({});
     await scheduler.start();
@@ -122,7 +122,7 @@ describe('the loop', () => {
   it.each([
     ['no delay', { idleDelay: 0 }, 70],
     ['a delay of its own', { idleDelay: '10s' }, 8],
-  ])('does not spin when idle, with %s', async (_name, delays, most) => {
+  ])('does not spin while idle, with %s', async (_name, delays, most) => {
     const { store, scheduler, clock } = aBench(delays);
     await scheduler.start();
     await clock.advance('1m');
@@ -130,7 +130,7 @@ describe('the loop', () => {
     expect(store.calls.length).toBeLessThan(most);
   });
 
-  it('waits nextDelay before each look, and idleDelay after one that found nothing', async () => {
+  it('waits nextDelay before each poll, and idleDelay after one that found nothing', async () => {
     const looks: string[] = [];
     const { store, scheduler, clock } = aBench({ nextDelay: '1s', idleDelay: '10s' });
     store.before = (method) => {
@@ -142,7 +142,7 @@ describe('the loop', () => {
     expect(looks).toEqual(['12:00:01.000', '12:00:02.000', '12:00:13.000', '12:00:24.000']);
   });
 
-  it('keeps what the three states say true while a document runs, after it, and after an error', async () => {
+  it('isRunning, isProcessing and isIdle are right during a run, after it and after an error', async () => {
     const states: unknown[] = [];
     const { store, scheduler, clock } = aBench({
       onDocument: () => {
@@ -161,7 +161,7 @@ describe('the loop', () => {
     expect(state()).toEqual([false, false, false]);
   });
 
-  it('goes on after a store that failed, and tells of it', async () => {
+  it('continues after errors of the store, and reports each', async () => {
     const { store, scheduler, clock, seen, errors } = aBench();
     let failures = 3;
     store.before = () => {
@@ -175,7 +175,7 @@ describe('the loop', () => {
     expect(errors[0]?.error).toBeInstanceOf(StoreError);
   });
 
-  it('goes on where onError throws, and where there is none', async () => {
+  it('continues if onError throws, or if there is none, and logs the error', async () => {
     const worse = (): never => {
       throw new Error('worse');
     };
@@ -200,7 +200,7 @@ describe('the loop', () => {
     }
   });
 
-  it('tells onError of an onIdle and an onStop that throw', async () => {
+  it('reports errors of onIdle and onStop to onError', async () => {
     const hook = (): never => {
       throw new Error('hook');
     };
@@ -212,8 +212,8 @@ describe('the loop', () => {
   });
 });
 
-describe('start and stop', () => {
-  it('starts once, however often it is called', async () => {
+describe('start and stop of a document scheduler', () => {
+  it('starts once, however often start() is called', async () => {
     const { scheduler, seen, clock } = aBench({ onStart: () => void seen.push('start') });
     await Promise.all([scheduler.start(), scheduler.start()]);
     await scheduler.start();
@@ -243,7 +243,7 @@ describe('start and stop', () => {
     expect([...store.jobs.values()].map(({ sleepUntil }) => sleepUntil)).toEqual([null, at('12:00:00.000')]);
   });
 
-  it('stops at once while it waits, and starts anew', async () => {
+  it('stops at once while it waits, and can start again', async () => {
     const { store, scheduler, seen, clock } = aBench({ idleDelay: '1h', nextDelay: '10m' });
     await scheduler.start();
     await scheduler.stop();
@@ -253,7 +253,7 @@ describe('start and stop', () => {
     expect(seen).toEqual(['job-1']);
   });
 
-  it('stops when the signal aborts that start was given, and refuses one that has', async () => {
+  it('stops when the signal given to start() aborts, and refuses an aborted one', async () => {
     const stopped = gate();
     const { scheduler } = aBench({ onStop: () => stopped.open() });
     const end = new AbortController();
@@ -264,7 +264,7 @@ describe('start and stop', () => {
     await expect(scheduler.start({ signal: end.signal })).rejects.toThrow('enough');
   });
 
-  it('gives a document back whose handler outlasts the timeout of a stop', async () => {
+  it('releases a document whose handler outlasts the timeout of stop()', async () => {
     const reasons: unknown[] = [];
     const { store, scheduler, clock } = aBench({
       onDocument: (_document, { signal }) => {
@@ -282,7 +282,7 @@ describe('start and stop', () => {
     expect(store.jobs.get('job-1')?.sleepUntil).toEqual(at('12:00:00.000'));
   });
 
-  it('gives a document back that is locked while it stops', async () => {
+  it('releases a document that is locked while the scheduler stops', async () => {
     const answered = gate();
     const { store, scheduler, seen, clock } = aBench();
     store.insert({});
@@ -296,7 +296,7 @@ describe('start and stop', () => {
     expect(store.jobs.get('job-1')?.sleepUntil).toEqual(at('12:00:00.000'));
   });
 
-  it('waits no longer than the shortest of several stops, or than a signal', async () => {
+  it('stop() waits no longer than the shortest of several calls, or until a signal aborts', async () => {
     for (const second of [{ timeout: 0 }, { signal: AbortSignal.abort() }]) {
       const { store, scheduler, clock } = aBench({ onDocument: () => new Promise(() => undefined) });
       store.insert({});
@@ -311,8 +311,8 @@ describe('start and stop', () => {
   });
 });
 
-describe('concurrency', () => {
-  it('runs as many at once as it says, and no more', async () => {
+describe('concurrency of a document scheduler', () => {
+  it('runs exactly as many documents at once as its concurrency', async () => {
     let running = 0;
     let most = 0;
     const { store, scheduler, clock, seen } = aBench({
@@ -332,7 +332,7 @@ describe('concurrency', () => {
     expect([...store.jobs.values()].every(({ sleepUntil }) => sleepUntil === null)).toBe(true);
   });
 
-  it('is idle only when the last document has ended', async () => {
+  it('is idle only after the last of several concurrent documents has ended', async () => {
     const end = gate();
     const { store, scheduler, clock, seen } = aBench({
       concurrency: 4,

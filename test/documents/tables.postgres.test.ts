@@ -8,7 +8,7 @@ import { aName, onTable, rowsOf, signal } from './tables.js';
 
 const pool = rawPool();
 
-it('a table with row-level security that hides rows is refused', async () => {
+it('rejects a table whose row-level security hides rows, and names the fix', async () => {
   const [table, role] = [aName(), aName()];
   await pool.query(`create table ${table} (id integer primary key, sleep_until timestamptz)`);
   await pool.query(`alter table ${table} enable row level security`);
@@ -25,7 +25,7 @@ it('a table with row-level security that hides rows is refused', async () => {
   await start();
 });
 
-describe('primary keys', () => {
+describe('primary keys of scheduled rows', () => {
   it.each([
     ['a serial number', 'id serial primary key', 'default'],
     ['a number beyond the exact ones', 'id bigint primary key', '9007199254740993'],
@@ -39,7 +39,7 @@ describe('primary keys', () => {
     ['an object', 'id jsonb primary key', `'{"a": [1, "x"]}'`],
     ['a float', 'id double precision primary key', '0.1'],
     ['two columns', 'id integer, part text, primary key (part, id)', '7', `, 'eu'`],
-  ])('may be %s', async (_what, columns, value, more = '') => {
+  ])('runs and removes a row whose primary key is %s', async (_what, columns, value, more = '') => {
     const table = aName();
     await pool.query(`create table ${table} (${columns}, sleep_until timestamptz, auto_remove boolean)`);
     const names = more === '' ? 'id' : 'id, part';
@@ -58,7 +58,7 @@ describe('primary keys', () => {
     await until('it is gone', async () => (await pool.query(`select 1 from ${table}`)).rows.length === 0);
   });
 
-  it('are the id that handlers see: a value, or an object of its columns', async () => {
+  it('job.id is an object of columns for a composite primary key', async () => {
     const table = aName();
     await pool.query(
       `create table ${table} (a integer, b text, sleep_until timestamptz, primary key (b, a))`,
@@ -71,8 +71,8 @@ describe('primary keys', () => {
   });
 });
 
-describe('columns', () => {
-  it('may hold times without a zone, which are those of UTC', async () => {
+describe('columns of scheduled rows', () => {
+  it('treats times without a zone as UTC', async () => {
     const table = aName();
     await pool.query(
       `create table ${table} (id integer primary key, sleep_until timestamp, repeat_until timestamp, "interval" text)`,
@@ -89,7 +89,7 @@ describe('columns', () => {
     expect(rows[0]?.at).toBe('03:00:00');
   });
 
-  it('may have names of any kind, and be called like what statements use themselves', async () => {
+  it('runs rows of tables and columns with hostile or reserved names', async () => {
     const schema = aName();
     await pool.query(`create schema ${schema}`);
     for (const table of [
@@ -127,7 +127,7 @@ describe('columns', () => {
     }
   });
 
-  it('may be missing, but for sleepUntil; a policy for retries needs a place to count', async () => {
+  it('needs only the sleepUntil column, and a failure column for a retry policy', async () => {
     const table = aName();
     await pool.query(`create table ${table} (id integer primary key, sleep_until timestamptz)`);
     const retryPolicy = { type: 'fixed', interval: 0 } as const;
@@ -145,7 +145,7 @@ describe('columns', () => {
     await until('it has run', () => ran.length === 1);
   });
 
-  it('are named in the error where they cannot be used', async () => {
+  it('rejects unsuitable tables and columns with an error that names them', async () => {
     const table = aName();
     await pool.query(`create table ${table} (id integer, slep_until timestamptz, day date)`);
     const start = (fields: object = {}, name = table): Promise<void> =>
@@ -167,7 +167,7 @@ describe('columns', () => {
     expect(() => onTable(freshPostgres(), table, { condition: { a: { $where: 1 } } })).toThrow('$where');
   });
 
-  it('may change while rows are run', async () => {
+  it('keeps running rows after the columns of their table change', async () => {
     const table = aName();
     await pool.query(`create table ${table} (id integer primary key, sleep_until timestamptz)`);
     const { schedule, ran, errors } = onTable(freshPostgres(), table);
@@ -183,8 +183,8 @@ describe('columns', () => {
   });
 });
 
-describe('conditions', () => {
-  it('may be written in SQL, with their values apart', async () => {
+describe('conditions in SQL', () => {
+  it('runs only rows that match a condition in SQL', async () => {
     const table = aName();
     await pool.query(
       `create table ${table} (id integer primary key, sleep_until timestamptz, total integer)`,
@@ -199,7 +199,7 @@ describe('conditions', () => {
   });
 });
 
-describe('schedules inside JSON', () => {
+describe('schedules inside JSON columns', () => {
   const fields = {
     sleepUntil: 'plan.cron.at',
     interval: 'plan.cron.every',
@@ -208,7 +208,7 @@ describe('schedules inside JSON', () => {
   };
 
   it.each(['jsonb', 'json'])(
-    'are read and written in a column of %s, and nothing else in it is touched',
+    'reads and writes a schedule inside a %s column without touching the rest',
     async (type) => {
       const table = aName();
       await pool.query(`create table ${table} (id integer primary key, plan ${type})`);
@@ -246,7 +246,7 @@ describe('schedules inside JSON', () => {
     },
   );
 
-  it('are refused once each where they are no times as JavaScript writes them', async () => {
+  it('never runs a row whose JSON sleepUntil is no ISO time, and reports each one once', async () => {
     const table = aName();
     await pool.query(`create table ${table} (id serial primary key, plan jsonb)`);
     const values = ['2020-01-01', 5, true, 'tomorrow', '', '2020-01-01 10:00:00+00', { a: 1 }];
@@ -264,7 +264,7 @@ describe('schedules inside JSON', () => {
     ]);
   });
 
-  it('are parked where they only look like a time', async () => {
+  it('reports a JSON sleepUntil that only looks like a time, and does not run the row', async () => {
     const table = aName();
     await pool.query(`create table ${table} (id serial primary key, plan jsonb)`);
     await pool.query(`insert into ${table} (plan) values ('{"cron": {"at": "2020-13-45T99:99:99.000Z"}}')`);
@@ -276,8 +276,8 @@ describe('schedules inside JSON', () => {
   });
 });
 
-describe('rows that somebody else has', () => {
-  it('keep their record waiting, and nobody else', async () => {
+describe('rows locked by other transactions', () => {
+  it('records the other rows while a transaction blocks one of them', async () => {
     const table = aName();
     await pool.query(`create table ${table} (id integer primary key, sleep_until timestamptz)`);
     await pool.query(`insert into ${table} select n, now() from generate_series(1, 4) n`);
@@ -302,7 +302,7 @@ describe('rows that somebody else has', () => {
     expect(errors[0]?.error.message).toContain('transaction that is not over yet');
   });
 
-  it('cost others no lock while theirs cannot be renewed', async () => {
+  it('renews the locks of other rows while a transaction blocks one of them', async () => {
     const table = aName();
     await pool.query(`create table ${table} (id integer primary key, sleep_until timestamptz)`);
     await pool.query(`insert into ${table} select n, now() from generate_series(1, 3) n`);
@@ -333,8 +333,8 @@ describe('rows that somebody else has', () => {
   });
 });
 
-describe('answers that are lost on the way from PostgreSQL', () => {
-  it('of a record: it is written once, and the row does not run again', async () => {
+describe('responses of PostgreSQL lost on the way to a document scheduler', () => {
+  it('records a row once and does not rerun it when the response to the write is lost', async () => {
     const { proxy, url } = await behindPostgresProxy();
     const table = aName();
     await pool.query(
@@ -353,14 +353,14 @@ describe('answers that are lost on the way from PostgreSQL', () => {
     expect(rows[0]?.at.toISOString()).toMatch(/-01-01T00:00:00.000Z$/u);
   });
 
-  it('of a lock: the row runs when its lock has ended', async () => {
+  it('runs a row after its lock expires when the response to the lock is lost', async () => {
     const { proxy, url } = await behindPostgresProxy();
     const table = aName();
     await pool.query(`create table ${table} (id integer primary key, sleep_until timestamptz)`);
     const { schedule, ran } = onTable(freshPostgres({ url }), table, { lockDuration: '2s' });
     await schedule.start();
     await until('it is idle', () => schedule.isIdle());
-    // A statement that is prepared goes by its name; a lock alone carries a time.
+    // A prepared statement is known by its name only; of all statements, a lock alone carries a time.
     proxy.picky = (request) => /\d{4}-\d\d-\d\dT[\d:.]+Z/u.test(request.toString('latin1'));
     await pool.query(`insert into ${table} values (1, now())`);
     await until('an answer was lost', () => proxy.lost > 0);
@@ -369,8 +369,8 @@ describe('answers that are lost on the way from PostgreSQL', () => {
   });
 });
 
-describe('the clock of the server', () => {
-  it('decides: nothing is locked under a time that has passed by it', async () => {
+describe("the server's clock and rows", () => {
+  it("refuses to lock a row until a time that has passed on the server's clock", async () => {
     const table = aName();
     await pool.query(`create table ${table} (id integer primary key, sleep_until timestamptz)`);
     await pool.query(`insert into ${table} values (1, now())`);
@@ -384,7 +384,7 @@ describe('the clock of the server', () => {
   });
 });
 
-describe('due times inside JSON', () => {
+describe('misfits among due times inside JSON', () => {
   const NO_TIMES = [
     '25 December 2026',
     '21 December 2026',
@@ -399,7 +399,7 @@ describe('due times inside JSON', () => {
     '7 March',
   ];
 
-  it('are found if they are texts of another form, in a few looks', async () => {
+  it('finds every JSON sleepUntil that is no ISO time within 25 looks', async () => {
     const table = aName();
     await pool.query(`create table ${table} (id serial primary key, plan jsonb)`);
     for (const at of [...NO_TIMES, '2099-12-31T00:00:00.000Z', '3999-12-31T00:00:00.000Z'])

@@ -5,7 +5,7 @@ import { watched, type Place, type Watched } from './shared/places.js';
 
 export const signal: AbortSignal = new AbortController().signal;
 
-/** A name of a table that no other test has. */
+/** A table name that no other test uses. */
 export const aName = (): string => `t_${randomBytes(6).toString('hex')}`;
 
 /** A schedule on a table, by a mill that is stopped after the test. */
@@ -15,7 +15,7 @@ export const onTable = (
   options: Parameters<typeof watched>[1] = {},
 ): Watched => watched({ store, collection } as unknown as Place, options);
 
-/** The rows of a table, as a scheduler sees them, for as long as the test runs. */
+/** The rows of a table as a scheduler sees them, for the duration of the test. */
 export async function rowsOf(
   store: SqlStore,
   place: Parameters<SqlStore['documents']>[0],

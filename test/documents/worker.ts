@@ -1,6 +1,6 @@
 /**
- * A process that says which documents it runs, and never ends one: it waits, or, with a policy for retries, kills itself.
- * Arguments: store URL, collection, lock in ms, concurrency, attempts of the policy.
+ * A process that reports which documents it runs and never finishes one: it waits or, with a retry policy, kills
+ * itself. Arguments: store URL, collection, lock in ms, concurrency, maxAttempts.
  */
 import { Tidemill } from '../../src/index.js';
 

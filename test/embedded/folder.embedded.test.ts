@@ -22,7 +22,7 @@ afterEach(async () => {
   await rm(base, { recursive: true, force: true });
 });
 
-/** A process with the folder open, and the lines that it has said so far. */
+/** A process with the folder open, and the lines it has printed so far. */
 function holder(count: number): { child: ChildProcess; lines: () => string[] } {
   const script = bundled(new URL('./holder.ts', import.meta.url));
   const child = spawn(process.execPath, [script, dir, String(count)]);
@@ -33,13 +33,13 @@ function holder(count: number): { child: ChildProcess; lines: () => string[] } {
   return { child, lines: () => text.split('\n').slice(0, -1) };
 }
 
-/** Resolves when all that it has said was read, too. */
+/** Resolves when all its output was read, too. */
 const ended = (child: ChildProcess): Promise<unknown> =>
   new Promise((resolve) => {
     child.once('close', resolve);
   });
 
-/** Modes of a path and of all below it, each once. */
+/** The modes of a path and of everything below it, each once. */
 async function modesOf(path: string): Promise<ReadonlySet<string>> {
   const below = (await readdir(path, { recursive: true }).catch(() => [])).map((name) => join(path, name));
   const stats = await Promise.all([path, ...below].map((one) => stat(one)));
@@ -48,8 +48,8 @@ async function modesOf(path: string): Promise<ReadonlySet<string>> {
   );
 }
 
-describe('a folder', () => {
-  it('keeps everything that was accepted by a process that was killed, and it runs at the next start', async () => {
+describe('the folder of an embedded database', () => {
+  it('runs every job accepted by a killed process at the next start of its folder', async () => {
     const { child, lines } = holder(1_000);
     const accepted = (): number => lines().filter((line) => line.startsWith('accepted')).length;
     await until('it is in the midst of it', () => accepted() > 50);
@@ -67,7 +67,7 @@ describe('a folder', () => {
     expect(await mill.jobs.count({ status: 'completed' })).toBeGreaterThanOrEqual(accepted());
   });
 
-  it('is refused to a second process, and to a second store of the same one', async () => {
+  it('refuses to open a folder in a second process, or in a second store of the same process', async () => {
     const { child, lines } = holder(0);
     await until('it is open', () => lines().includes('open'));
     await expect(opened(embedded({ dir }))).rejects.toThrow(
@@ -83,7 +83,7 @@ describe('a folder', () => {
     expect(await again.jobs.count()).toBe(1);
   });
 
-  it('survives a first start that died half-way, and takes the pid file of the dead', async () => {
+  it("opens a folder whose first start died half-way, and takes over a dead process's pid file", async () => {
     const draft = `${dir}.draft-99999999`;
     await mkdir(draft, { recursive: true });
     await writeFile(join(draft, 'PG_VERSION'), '18');
@@ -94,14 +94,14 @@ describe('a folder', () => {
     expect((await readdir(base)).sort()).toEqual(['data', 'data.pid']);
   });
 
-  it('keeps its files to their owner, whatever the umask is, and closes those of an earlier version', async () => {
+  it('restricts files to their owner under any umask, also files of an earlier version', async () => {
     const own = new Set(['folder 700', 'file 600']);
     const before = process.umask(0);
     try {
       const mill = aMill(embedded({ dir }));
       await mill.enqueue('x', 1);
       expect(await modesOf(`${dir}.pid`)).toEqual(new Set(['file 600']));
-      // Enough for files that are made after the database itself.
+      // Enough for files that are created after the database itself.
       await mill.enqueueMany(Array.from({ length: 500 }, () => ({ name: 'x', data: 'y'.repeat(2_000) })));
       expect(await modesOf(dir)).toEqual(own);
       await mill.stop();
@@ -119,7 +119,7 @@ describe('a folder', () => {
     }
   });
 
-  it('with something else in it is left alone', async () => {
+  it('refuses a folder with other files in it, and leaves it unchanged', async () => {
     await mkdir(dir);
     await writeFile(join(dir, 'mine.txt'), 'mine');
     await expect(opened(embedded({ dir }))).rejects.toThrow('has no database in it');
@@ -128,7 +128,7 @@ describe('a folder', () => {
   });
 });
 
-it('opens from a URL by the front door', () => {
+it('accepts file: and postgresql: URLs as a store', () => {
   expect(() => new Tidemill({ store: 'file:' })).toThrow("'file:./dir'");
   expect(() => new Tidemill({ store: 'file:./somewhere' })).not.toThrow();
   expect(() => new Tidemill({ store: 'postgresql://localhost/x' })).not.toThrow();

@@ -1,4 +1,4 @@
-/** A process that has an embedded store open and works, until it is killed. Says what it accepted and what it ran. */
+/** A process that has an embedded store open and works until it is killed. Prints what it accepted and what it ran. */
 import { Tidemill } from '../../src/index.js';
 import { embedded } from '../../src/embedded/index.js';
 

@@ -9,8 +9,8 @@ import { freshEmbedded, sharedEmbedded, useEmbedded } from '../support/stores.js
 
 useEmbedded();
 
-describe('one connection for everything', () => {
-  it('a call inside a transaction that is not given it throws instead of waiting for ever', async () => {
+describe('the single connection of an embedded store', () => {
+  it('enqueue throws inside an open transaction that it was not given', async () => {
     const mill = aMill(freshEmbedded());
     const forgotten = mill.withTransaction(async (transaction) => {
       await mill.enqueue('x', 1, { transaction });
@@ -20,7 +20,7 @@ describe('one connection for everything', () => {
     expect(await mill.jobs.count()).toBe(0);
   });
 
-  it('nor does one wait that would share a write which another caller began', async () => {
+  it("enqueue throws inside an open transaction even if it would join another caller's write", async () => {
     const store = freshEmbedded();
     const mill = aMill(store);
     const writes = vi.spyOn(store.jobs, insertion(store));
@@ -31,7 +31,8 @@ describe('one connection for everything', () => {
       await mill.enqueue('x', 'forgotten');
     });
     await open.promise;
-    // As many writes as may be under way: they wait for the transaction, and whoever comes now is put with the next.
+    // As many writes as may be under way: they wait for the transaction, and the next caller joins the batch after
+    // them.
     const outside: Promise<unknown>[] = [];
     for (let n = 1; n <= 2; n += 1) {
       outside.push(mill.enqueue('x', n));
@@ -44,7 +45,7 @@ describe('one connection for everything', () => {
     expect(await mill.jobs.count()).toBe(3);
   });
 
-  it('and waiting for a result inside a transaction throws, whoever else waits for one', async () => {
+  it('jobs.result throws inside an open transaction even if another caller waits for the same job', async () => {
     const mill = aMill(freshEmbedded());
     const job = await mill.enqueue('x', 1);
     const waiting = mill.jobs.result(job.id).catch((error: unknown) => error);
@@ -54,7 +55,7 @@ describe('one connection for everything', () => {
     expect(await waiting).toMatchObject({ message: expect.stringContaining('cancelled') as string });
   });
 
-  it('a call that outlives the transaction it was begun in is welcome', async () => {
+  it('a call that outlives the transaction it was started in succeeds', async () => {
     const mill = aMill(freshEmbedded());
     const over = gate();
     let later: Promise<unknown> | undefined;
@@ -67,7 +68,7 @@ describe('one connection for everything', () => {
     expect(await mill.jobs.count()).toBe(2);
   });
 
-  it('a transaction of a PGlite of your own takes jobs along', async () => {
+  it("enqueue joins a transaction of the user's own PGlite", async () => {
     const mill = aMill(freshEmbedded());
     // Opening the store inside the transaction would wait for it.
     await mill.jobs.count();
@@ -80,7 +81,7 @@ describe('one connection for everything', () => {
     );
   });
 
-  it('a store that is opened inside a transaction of your own says so instead of waiting for ever', async () => {
+  it("opening the store inside a transaction of the user's own PGlite throws", async () => {
     const mill = aMill(freshEmbedded());
     const early = sharedEmbedded().transaction((transaction) => mill.enqueue('x', 1, { transaction }));
     await expect(early).rejects.toThrow(/a transaction of your own is open.*make one before it/su);
@@ -88,7 +89,7 @@ describe('one connection for everything', () => {
     expect(await mill.jobs.count()).toBe(1);
   });
 
-  it('wakes other mills of the process', async () => {
+  it('an enqueue wakes the other mills of the process', async () => {
     const store = freshEmbedded();
     const worker = aMill(store, { pollInterval: rarely });
     const producer = aMill(store);
@@ -99,8 +100,8 @@ describe('one connection for everything', () => {
   });
 });
 
-describe('what no worker of the server does', () => {
-  it('dead rows do not pile up: a sweep vacuums', async () => {
+describe('vacuum of an embedded store', () => {
+  it('a sweep vacuums, so that dead rows do not accumulate', async () => {
     const schema = `test_vacuum_${Math.random().toString(36).slice(2)}`;
     const store = await opened(freshEmbedded({ schema }));
     const size = async (): Promise<number> => {
@@ -121,8 +122,8 @@ describe('what no worker of the server does', () => {
   });
 });
 
-describe('the clock of leases', () => {
-  it('stands still while the process does', () => {
+describe('LeaseClock', () => {
+  it('the lease clock stops while the process is suspended', () => {
     const clock = new LeaseClock();
     const before = clock.now();
     const end = performance.now() + 1_500;
@@ -131,7 +132,7 @@ describe('the clock of leases', () => {
   });
 });
 
-it('options are checked, with the fix', () => {
+it('embedded() rejects bad options with the fix', () => {
   const database = sharedEmbedded();
   expect(() => embedded({ dir: 'x', database })).toThrow('give either dir or database');
   expect(() => embedded({ database: {} as never })).toThrow('database must be a PGlite');

@@ -2,10 +2,10 @@ import { describe, expect, it } from 'vitest';
 import { borrowed } from '../../src/embedded/driver.js';
 import { sharedEmbedded, useEmbedded } from '../support/stores.js';
 
-describe('the embedded database', () => {
+describe('the embedded driver', () => {
   useEmbedded();
 
-  it('lets the event loop take a turn with each query and each transaction', async () => {
+  it('yields to the event loop with each query and each transaction', async () => {
     const driver = borrowed(sharedEmbedded());
     const calls = [
       () => driver.query('select 1'),

@@ -22,8 +22,8 @@ const anAttempt = (id: string): Attempt =>
     unwritten: () => undefined,
   }));
 
-describe('handlers past their timeout that go on', () => {
-  it('are named in the log at once, and every minute until they end', async () => {
+describe('handlers that ignore their timeout', () => {
+  it('logs handlers that ignore their timeout at once, and every minute until they end', async () => {
     const clock = virtualClock();
     const { logger, lines } = aLogger();
     const abandoned = new Abandoned(clock, logger, 5, () => undefined);
@@ -48,7 +48,7 @@ describe('handlers past their timeout that go on', () => {
     expect(abandoned.count).toBe(0);
   });
 
-  it('are too many at the limit, and each that ends is told of', async () => {
+  it('reports too many abandoned handlers at the limit, and calls back when one ends', async () => {
     const fewer = vi.fn();
     const { logger, lines } = aLogger();
     const abandoned = new Abandoned(virtualClock(), logger, 1, fewer);
@@ -81,7 +81,7 @@ describe('an instance with handlers that ignore their timeout', () => {
     return { clock, mill, stuck, quick, end, lines };
   }
 
-  it('fails their attempts, frees their slots and goes on with other work', async () => {
+  it('an abandoned handler fails its attempt and frees its slot for other work', async () => {
     const { clock, mill, stuck, quick, end } = await aStuckMill(5);
     const jobs = await stuck.enqueueMany([{ data: 1 }, { data: 2 }]);
     await clock.advance('2s');
@@ -97,7 +97,7 @@ describe('an instance with handlers that ignore their timeout', () => {
     end.open();
   });
 
-  it('claims nothing at maxAbandoned, says so, and goes on when one of them ends', async () => {
+  it('an instance stops claiming at maxAbandoned, turns unhealthy, and resumes when a handler ends', async () => {
     const { clock, mill, stuck, quick, end, lines } = await aStuckMill(2);
     await stuck.enqueueMany([{ data: 1 }, { data: 2 }]);
     expect(mill.isHealthy()).toBe(true);
@@ -116,7 +116,7 @@ describe('an instance with handlers that ignore their timeout', () => {
     expect(await mill.jobs.get(id)).toMatchObject({ status: 'completed' });
   });
 
-  it('does not let an abandoned handler write anything any more', async () => {
+  it('an abandoned handler can no longer write progress, log lines or a result', async () => {
     const clock = virtualClock('2025-01-01');
     const mill = aMill(memory({ clock }));
     const end = gate();

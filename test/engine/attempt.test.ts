@@ -26,7 +26,7 @@ function anAttempt(timeoutMs: number | undefined, perform: (signal: AbortSignal)
 const ok: Outcome = { kind: 'returned', result: 1 };
 
 describe('one run of a handler', () => {
-  it('says when it began and ended, by the clock of the store', async () => {
+  it("an attempt records its start and end by the store's clock", async () => {
     const end = gate<Outcome>();
     const { clock, finished } = anAttempt(undefined, () => end.promise);
     await clock.advance(500);
@@ -34,7 +34,7 @@ describe('one run of a handler', () => {
     expect(await finished).toEqual({ outcome: ok, startedAt: 1_000, finishedAt: 1_500 });
   });
 
-  it('has no limit where none is set', async () => {
+  it('an attempt without a timeout runs without a limit', async () => {
     const end = gate<Outcome>();
     const { clock, finished, attempt, abandoned } = anAttempt(undefined, () => end.promise);
     await clock.advance('40d');
@@ -44,14 +44,14 @@ describe('one run of a handler', () => {
     expect(abandoned).not.toHaveBeenCalled();
   });
 
-  it('that ends in time leaves no timer behind', async () => {
+  it('an attempt that ends in time leaves no timer behind', async () => {
     const { clock, finished, attempt } = anAttempt(1_000, () => Promise.resolve(ok));
     expect((await finished).outcome).toBe(ok);
     await clock.advance('1h');
     expect(attempt.signal.aborted).toBe(false);
   });
 
-  it('that runs past its timeout has failed at that very moment, and its signal says why', async () => {
+  it('an attempt past its timeout fails at that moment, with an AttemptTimeoutError on its signal', async () => {
     const { clock, attempt, finished } = anAttempt(1_000, () => new Promise(() => undefined));
     await clock.advance(999);
     expect(attempt.signal.aborted).toBe(false);
@@ -63,7 +63,7 @@ describe('one run of a handler', () => {
     expect((attempt.signal.reason as Error).message).toBe('slow j1 ran past its timeout of 1000 ms.');
   });
 
-  it('that reacts to the signal is still a timeout, whatever it returns', async () => {
+  it('an attempt that returns after its signal aborted has still timed out', async () => {
     const { clock, finished } = anAttempt(
       1_000,
       (signal) => new Promise((resolve) => signal.addEventListener('abort', () => resolve(ok))),
@@ -72,7 +72,7 @@ describe('one run of a handler', () => {
     expect((await finished).outcome.kind).toBe('timedOut');
   });
 
-  it('that ignores its timeout is handed over as abandoned, with the promise of its end', async () => {
+  it('an attempt that ignores its timeout is handed over as abandoned', async () => {
     const end = gate<Outcome>();
     const { clock, attempt, abandoned, finished } = anAttempt(1_000, () => end.promise);
     await clock.advance('1s');
@@ -83,7 +83,7 @@ describe('one run of a handler', () => {
     expect(await handler).toBe(ok);
   });
 
-  it('keeps the first reason for which it was aborted', () => {
+  it('an attempt keeps the first reason for which it was aborted', () => {
     const { attempt } = anAttempt(undefined, () => new Promise(() => undefined));
     const first = new CancelledError('first');
     attempt.abort(first);

@@ -6,7 +6,7 @@ import { aCluster } from '../engine/support.js';
 const LEASE_MS = 30_000;
 const silent = { life: 'silent', leftMs: -1 };
 
-/** A detector of an instance that renews on time, on a server whose clock can be set. */
+/** The detector of an instance that renews on time, on a server whose clock can be set. */
 function aDetector(leaseMs = LEASE_MS) {
   const clock = virtualClock(new Date('2026-01-01T00:00:00Z'));
   const server = { aheadMs: 0 };
@@ -23,12 +23,12 @@ function aDetector(leaseMs = LEASE_MS) {
   return { clock, detector, renewFor, server, look };
 }
 
-describe('a failure detector', () => {
-  it('waits for the end of a lease that holds', () => {
+describe('failure detector', () => {
+  it('waits for the end of a lease that has not expired', () => {
     expect(aDetector().detector.waitMs({ life: 'alive', leftMs: 12_345 })).toBe(12_345);
   });
 
-  it('gives a silent instance a whole lease after its own start', async () => {
+  it('grants a silent instance a whole lease after its own start', async () => {
     const { detector, renewFor } = aDetector();
     detector.observe(aCluster([silent]));
     expect(detector.waitMs(silent)).toBe(LEASE_MS);
@@ -36,7 +36,7 @@ describe('a failure detector', () => {
     expect(detector.waitMs(silent)).toBe(0);
   });
 
-  it('declares an instance dead within 1.5 s of the end of its lease, in normal operation', async () => {
+  it('declares an instance dead within 1.5 s after its lease in normal operation', async () => {
     const { clock, detector, renewFor } = aDetector();
     await renewFor(LEASE_MS * 2);
     detector.observe(aCluster([silent]));
@@ -46,7 +46,7 @@ describe('a failure detector', () => {
     expect(detector.waitMs(silent)).toBe(0);
   });
 
-  it('begins anew with an instance that renewed meanwhile', async () => {
+  it('starts over with an instance that renewed in the meantime', async () => {
     const { clock, detector, renewFor } = aDetector();
     await renewFor(LEASE_MS * 2);
     detector.observe(aCluster([silent]));
@@ -56,7 +56,7 @@ describe('a failure detector', () => {
     expect(detector.waitMs(silent)).toBe(1_500);
   });
 
-  it('gives everybody a whole lease after a gap in its own renewals', async () => {
+  it('grants every instance a whole lease after a gap in its own renewals', async () => {
     const { clock, detector, renewFor } = aDetector();
     await renewFor(LEASE_MS * 2);
     detector.observe(aCluster([silent]));
@@ -69,7 +69,7 @@ describe('a failure detector', () => {
     expect(detector.waitMs(silent)).toBe(0);
   });
 
-  it('takes a server clock that was set forward for a gap, since it ends all leases at once', async () => {
+  it('treats a server clock that jumped forward as a gap', async () => {
     const { detector, renewFor, server } = aDetector();
     await renewFor(LEASE_MS * 2);
     expect(detector.graceMs).toBe(0);
@@ -78,7 +78,7 @@ describe('a failure detector', () => {
     expect(detector.graceMs).toBe(LEASE_MS);
   });
 
-  it('notices a server clock that was set forward in a look, before its own next renewal', async () => {
+  it('notices a server clock that jumped forward before its own next renewal', async () => {
     const { clock, detector, renewFor, server, look } = aDetector();
     await renewFor(LEASE_MS * 2);
     server.aheadMs = 3_600_000;
@@ -95,7 +95,7 @@ describe('a failure detector', () => {
     expect(detector.waitMs(silent)).toBe(0);
   });
 
-  it('gives others longer than from one renewal to the next, however long the lease is', () => {
+  it('grants half of a long lease, which is longer than the time between two renewals', () => {
     const { detector, look } = aDetector(600_000);
     look();
     expect(detector.waitMs(silent)).toBe(300_000);

@@ -23,14 +23,14 @@ const start = (lanes: Lanes): Work[] => {
   return started;
 };
 
-describe('what a claim asks for', () => {
-  it('is the free slots of each name, within those of the instance', () => {
+describe('claim requests of lanes', () => {
+  it('a claim requests the free slots of each name, within those of the instance', () => {
     const lanes = lanesOf(10, { a: 5, b: 20 });
     expect(lanes.request(aCluster(), me)).toMatchObject({ total: expect.any(Number) as number });
     expect(asked(lanes)).toEqual({ a: 5, b: 10 });
   });
 
-  it('is never more in all than the free slots, where nothing is worth taking ahead', () => {
+  it('a claim requests at most the free slots in total if nothing is prefetched', () => {
     const names = Object.fromEntries(Array.from({ length: 32 }, (_, n) => [`name-${String(n)}`, 5]));
     expect(lanesOf(10, names).request(aCluster(), me)).toMatchObject({ total: 10 });
     const lanes = lanesOf(10, names);
@@ -40,7 +40,7 @@ describe('what a claim asks for', () => {
     expect(lanes.request(aCluster(), me)).toMatchObject({ total: 6 });
   });
 
-  it('is in all the free slots and what they get done in a quarter of a second, however many names are short', () => {
+  it('a claim prefetches at most what all slots finish in 250 ms, however many names are short', () => {
     const names = Object.fromEntries(Array.from({ length: 8 }, (_, n) => [`name-${String(n)}`, 10]));
     const lanes = lanesOf(10, names);
     for (const name of Object.keys(names)) {
@@ -53,7 +53,7 @@ describe('what a claim asks for', () => {
     expect(lanes.request(aCluster(), me)).toMatchObject({ total: 50 });
   });
 
-  it('has nothing ahead of a name that is run once at most', () => {
+  it('a claim prefetches nothing for a name with ahead: false', () => {
     const lanes = new Lanes(10);
     lanes.define(new Map([['once', { concurrency: 5, ahead: false }]]));
     lanes.accept(jobs('once', 1), 0);
@@ -62,14 +62,14 @@ describe('what a claim asks for', () => {
     expect(lanes.request(aCluster(), me)).toMatchObject({ total: 5 });
   });
 
-  it('leaves out a name whose slots are all taken', () => {
+  it('a claim leaves out a name whose slots are all taken', () => {
     const lanes = lanesOf(10, { a: 1, b: 2 });
     lanes.accept(jobs('a', 1), 0);
     start(lanes);
     expect(asked(lanes)).toEqual({ b: 2 });
   });
 
-  it('is nothing where every slot is taken by long work, and where there are no names', () => {
+  it('there is no claim if long work takes every slot, or if there are no names', () => {
     const lanes = lanesOf(2, { a: 5 });
     lanes.accept(jobs('a', 2), 0);
     start(lanes);
@@ -77,7 +77,7 @@ describe('what a claim asks for', () => {
     expect(asked(lanesOf(5, {}))).toBeNull();
   });
 
-  it('grows by what short work is worth taking ahead, and shrinks by what waits already', () => {
+  it('a claim grows by the prefetch of short work, and shrinks by what is buffered', () => {
     const lanes = lanesOf(10, { a: 2 });
     lanes.accept(jobs('a', 2), 0);
     start(lanes);
@@ -88,7 +88,7 @@ describe('what a claim asks for', () => {
     expect(asked(lanes)).toEqual({ a: 2 + 50 - 20 });
   });
 
-  it('waits until half of what was taken ahead is used', () => {
+  it('a claim waits until about half of the buffer is used', () => {
     const lanes = lanesOf(2, { a: 2 });
     lanes.accept(jobs('a', 2), 0);
     start(lanes);
@@ -96,7 +96,7 @@ describe('what a claim asks for', () => {
     lanes.done('a', 10);
     lanes.accept(jobs('a', 52), 0);
     start(lanes);
-    // 50 are waiting: all that is worth it.
+    // 50 are waiting, which is the whole prefetch.
     expect(lanes.buffered).toBe(50);
     expect(asked(lanes)).toBeNull();
     const claimed = Array.from({ length: 25 }, () => {
@@ -108,13 +108,13 @@ describe('what a claim asks for', () => {
     expect(asked(lanes)).not.toBeNull();
   });
 
-  it('begins with another name each time, so that no name is always last', () => {
+  it('a claim starts with another name each time', () => {
     const lanes = lanesOf(10, { a: 5, b: 5, c: 5 });
     const first = Array.from({ length: 6 }, () => Object.keys(asked(lanes)!)[0]);
     expect(new Set(first)).toEqual(new Set(['a', 'b', 'c']));
   });
 
-  it('names at most 32 at a time, and all of them by turns', () => {
+  it('a claim contains at most 32 names, and all names take turns', () => {
     const names = Object.fromEntries(Array.from({ length: 100 }, (_, n) => [`name-${String(n)}`, 1]));
     const lanes = lanesOf(1_000, names);
     const seen = new Set<string>();
@@ -126,7 +126,7 @@ describe('what a claim asks for', () => {
     expect(seen.size).toBe(100);
   });
 
-  it('says which place among the live instances of a name is this one’s', () => {
+  it("a claim contains the instance's rank among the live instances of each name", () => {
     const lanes = lanesOf(10, { work: 5, own: 5 });
     const cluster = aCluster([
       { life: 'zzz' },
@@ -143,8 +143,8 @@ describe('what a claim asks for', () => {
   });
 });
 
-describe('what was taken ahead', () => {
-  it('goes back after a second without a slot, and its name takes nothing ahead until it is short again', () => {
+describe('prefetched work', () => {
+  it('prefetched work goes back after a second without a slot, and prefetch pauses for its name', () => {
     const lanes = lanesOf(10, { a: 2 });
     lanes.accept(jobs('a', 1), 0);
     start(lanes);
@@ -165,7 +165,7 @@ describe('what was taken ahead', () => {
     expect(lanes.request(aCluster(), me)!.total).toBeGreaterThan(1);
   });
 
-  it('goes back as soon as its name turns out to be long', () => {
+  it('prefetched work goes back after 250 ms once its name turns out to be long', () => {
     const lanes = lanesOf(10, { a: 2 });
     lanes.accept(jobs('a', 1), 0);
     start(lanes);
@@ -179,8 +179,8 @@ describe('what was taken ahead', () => {
   });
 });
 
-describe('what may start', () => {
-  it('is given out in order within a name and by turns between names', () => {
+describe('starting work from lanes', () => {
+  it('starts work in order within a name and by turns between names', () => {
     const lanes = lanesOf(6, { a: 5, b: 5 });
     const [a, b] = [jobs('a', 5), jobs('b', 5)];
     lanes.accept([...a, ...b], 0);
@@ -191,7 +191,7 @@ describe('what may start', () => {
     expect(lanes).toMatchObject({ running: 6, buffered: 4 });
   });
 
-  it('never exceeds the slots of a name nor those of the instance, and starves no name', () => {
+  it('never exceeds the slots of a name or the instance, and starves no name', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 8 }),
@@ -226,7 +226,7 @@ describe('what may start', () => {
     );
   });
 
-  it('takes over a changed concurrency, and a new name, while it runs', () => {
+  it('applies a changed concurrency and a new name while running', () => {
     const lanes = lanesOf(10, { a: 1 });
     lanes.accept(jobs('a', 5), 0);
     expect(start(lanes)).toHaveLength(1);
@@ -235,7 +235,7 @@ describe('what may start', () => {
     expect(asked(lanes)).toMatchObject({ b: 1 });
   });
 
-  it('can be taken out again while it waits, and not once it has started', () => {
+  it('removes work from the buffer while it waits, but not once it has started', () => {
     const lanes = lanesOf(1, { a: 5 });
     const [first, second, third] = jobs('a', 3);
     lanes.accept([first!, second!, third!], 0);
@@ -251,7 +251,7 @@ describe('what may start', () => {
 });
 
 describe('a flood of short work', () => {
-  it('leaves turns to another name although its buffer could fill every slot', () => {
+  it('gives another name its turn although a flood of short work could fill every slot', () => {
     const lanes = lanesOf(2, { flood: 2, other: 2 });
     lanes.accept(jobs('flood', 2), 0);
     start(lanes);

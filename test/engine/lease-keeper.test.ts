@@ -3,7 +3,7 @@ import type { Clock } from '../../src/core/clock.js';
 import { LeaseKeeper } from '../../src/engine/lease/lease-keeper.js';
 import { memory } from '../../src/memory/index.js';
 
-it('holds no lease after its end, although the timer of a paused process has not fired yet', async () => {
+it('a lease ends on time even if the timer of a suspended process has not fired yet', async () => {
   let now = 0;
   const clock: Clock = {
     now: () => now,

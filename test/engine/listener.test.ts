@@ -4,7 +4,7 @@ import { memory } from '../../src/memory/index.js';
 import type { Store, WatchHandlers } from '../../src/store/port.js';
 import { virtualClock } from '../../src/testing/index.js';
 
-/** A store whose wake-up channel opens, refuses and breaks as it is told. */
+/** A store whose wake-up channel opens, refuses and breaks on command. */
 function aListener() {
   const clock = virtualClock();
   const channel = {
@@ -36,7 +36,7 @@ function aListener() {
   const woken: number[] = [];
   const subscription = listener.join({
     kind: 'jobs',
-    // As a claim loop does: it looks, and says that it is idle again.
+    // As a claim loop does: it polls, and reports that it is idle again.
     wake: () => {
       woken.push(clock.now());
       void subscription.idle();
@@ -46,13 +46,13 @@ function aListener() {
   return { clock, channel, listener, subscription, woken, errors, warned };
 }
 
-describe('a wake-up channel', () => {
-  it('that breaks is opened again after a second, however rarely anybody polls', async () => {
+describe('wake-up channel', () => {
+  it('reopens a broken wake-up channel after a second, independent of polls', async () => {
     const { clock, channel, listener, subscription, woken, errors } = aListener();
     await subscription.idle();
     expect(channel.opened).toBe(1);
     channel.handlers?.broken(new Error('gone'));
-    // At once, for what was missed; the channel waits.
+    // Wakes at once, for what was missed; reopening the channel waits.
     expect(woken).toHaveLength(1);
     await clock.advance(999);
     expect(channel.opened).toBe(1);
@@ -62,7 +62,7 @@ describe('a wake-up channel', () => {
     await listener.close();
   });
 
-  it('that breaks while it is being opened is not taken for a live one', async () => {
+  it('treats a wake-up channel that breaks while opening as broken', async () => {
     const { clock, channel, listener, subscription, woken, errors } = aListener();
     channel.breaksWhileOpening = true;
     await subscription.idle();
@@ -77,7 +77,7 @@ describe('a wake-up channel', () => {
     expect(channel.closed).toBe(2);
   });
 
-  it('that cannot be opened is tried ever more rarely, and soon again after it could', async () => {
+  it('retries a wake-up channel that cannot be opened with backoff, which a success resets', async () => {
     const { clock, channel, listener, subscription, woken } = aListener();
     channel.refuses = true;
     await subscription.idle();
@@ -93,7 +93,7 @@ describe('a wake-up channel', () => {
     await listener.close();
   });
 
-  it('on which nothing is heard is warned of once, and tried again beside the poll', async () => {
+  it('warns once about a wake-up channel that hears nothing, and retries it alongside the poll', async () => {
     const { clock, channel, listener, subscription, woken, warned } = aListener();
     channel.deaf = true;
     await subscription.idle();
@@ -111,7 +111,7 @@ describe('a wake-up channel', () => {
     await listener.close();
   });
 
-  it('is left alone once the instance has ended', async () => {
+  it('does not reopen a wake-up channel after the listener was closed', async () => {
     const { clock, channel, listener, subscription } = aListener();
     await subscription.idle();
     await listener.close();

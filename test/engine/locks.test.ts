@@ -4,7 +4,7 @@ import { virtualClock } from '../../src/testing/index.js';
 import { aMill, gate } from '../support/mills.js';
 import { opened } from '../support/port.js';
 
-it('a lock is given back before the end of a stop that comes while it is being taken', async () => {
+it('stop() releases a lock that is being acquired before it resolves', async () => {
   const clock = virtualClock();
   const store = await opened(memory({ clock }));
   const mill = aMill(store);

@@ -25,7 +25,7 @@ const [free, held] = [() => false, () => true];
 const line = (message: string): { log: { message: string } } => ({ log: { message } });
 
 describe('progress and log lines', () => {
-  it('are written every half second', async () => {
+  it('writes progress every half second, only the latest value', async () => {
     const { clock, notebook, written } = aNotebook();
     const lease = leaseOf(aClaimed());
     notebook.add(lease, { progress: { value: 1 } }, free);
@@ -36,7 +36,7 @@ describe('progress and log lines', () => {
     expect(written).toMatchObject([{ lease, progress: { value: 2 } }]);
   });
 
-  it('of an attempt that completes in a transaction wait for the end, and only the last 100 lines are kept', async () => {
+  it('holds notes of an attempt that completes in a transaction, and keeps its last 100 lines', async () => {
     const { clock, notebook, written } = aNotebook();
     const lease = leaseOf(aClaimed());
     for (let n = 0; n < 1_000; n += 1) notebook.add(lease, line(String(n)), held);
@@ -47,7 +47,7 @@ describe('progress and log lines', () => {
     expect(extra?.logs?.at(-1)?.message).toBe('999');
   });
 
-  it('wait from the moment on at which the attempt begins to complete', async () => {
+  it('holds notes from the moment the attempt begins to complete', async () => {
     const { clock, notebook, written } = aNotebook();
     const lease = leaseOf(aClaimed());
     let completing = false;
@@ -58,7 +58,7 @@ describe('progress and log lines', () => {
     expect((await notebook.take(lease))?.logs).toHaveLength(1);
   });
 
-  it('are written one after the other, and the settlement waits for those under way', async () => {
+  it('writes notes one after the other, and a settlement waits for a write under way', async () => {
     const go = gate();
     let calls = 0;
     const { clock, notebook, written } = aNotebook(() => {
@@ -80,7 +80,7 @@ describe('progress and log lines', () => {
     expect(written.map(({ progress }) => progress?.value)).toEqual(['old']);
   });
 
-  it('that the database refuses for one job are written for the others', async () => {
+  it('writes the notes of other jobs if the database refuses those of one', async () => {
     const { clock, notebook, written, errors } = aNotebook((notes) =>
       notes.some(({ lease }) => lease.id === 'poison')
         ? Promise.reject(new StoreError('note: refused'))

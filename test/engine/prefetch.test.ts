@@ -8,23 +8,23 @@ const after = (...durations: number[]): Prefetch => {
   return prefetch;
 };
 
-describe('taking work ahead', () => {
-  it('takes nothing before the first run has ended', () => {
+describe('prefetch', () => {
+  it('prefetches nothing before the first run has ended', () => {
     expect(new Prefetch().ahead(100)).toBe(0);
   });
 
-  it('takes nothing where handlers are long', () => {
+  it('prefetches nothing if handlers are long', () => {
     expect(after(51).ahead(10)).toBe(0);
     expect(after(60_000).ahead(10)).toBe(0);
   });
 
-  it('takes what short handlers get done in a quarter of a second', () => {
+  it('prefetches what short handlers finish in a quarter of a second', () => {
     expect(after(50).ahead(1)).toBe(5);
     expect(after(10).ahead(2)).toBe(50);
     expect(after(1).ahead(1)).toBe(250);
   });
 
-  it('never takes more than its limit, not even where handlers take no time at all', () => {
+  it('never prefetches more than its limit, even if handlers take no time', () => {
     expect(after(0).ahead(50)).toBe(MOST_AHEAD);
     fc.assert(
       fc.property(
@@ -40,7 +40,7 @@ describe('taking work ahead', () => {
     );
   });
 
-  it('follows handlers that grow longer, and those that grow shorter again', () => {
+  it('adapts when handlers become longer, and when they become shorter again', () => {
     const prefetch = after(1);
     expect(prefetch.ahead(1)).toBeGreaterThan(0);
     for (let n = 0; n < 3; n += 1) prefetch.learn(1_000);
@@ -49,7 +49,7 @@ describe('taking work ahead', () => {
     expect(prefetch.ahead(1)).toBeGreaterThan(0);
   });
 
-  it('is not thrown off by a single slow run among many short ones', () => {
+  it('ignores a single slow run among many short ones', () => {
     const prefetch = after(...Array.from({ length: 50 }, () => 1));
     prefetch.learn(400);
     expect(prefetch.ahead(1)).toBeGreaterThan(0);

@@ -4,7 +4,7 @@ import { eachPlace, past, watched, type Place } from './places.js';
 
 type Doc = Record<string, unknown>;
 
-/** What the document was, what it becomes while it runs, and what is true of it afterwards. */
+/** The document before its run, the change during the run, and what holds afterwards. */
 const CASES: readonly (readonly [string, Doc, Doc, (after: Doc | undefined) => boolean])[] = [
   ['keeps it if autoRemove is taken back', { autoRemove: true }, { autoRemove: false }, isParked],
   ['removes it if autoRemove is set', {}, { autoRemove: true }, (after) => after === undefined],
@@ -51,7 +51,7 @@ function isPlanned(after: Doc | undefined): boolean {
   return at instanceof Date && at.toISOString().endsWith('-01-01T00:00:00.000Z');
 }
 
-eachPlace('a schedule that is changed during its run', ({ name, open }) => {
+eachPlace("a schedule that changes during its document's run", ({ name, open }) => {
   // Three methods can neither compare a schedule nor read it again; docs/documents.md says so.
   const able = name !== 'three methods';
 
@@ -65,7 +65,7 @@ eachPlace('a schedule that is changed during its run', ({ name, open }) => {
       await until(what, async () => holds(await place.get(ids[index] ?? '')));
   };
 
-  it.runIf(able)('is concluded as it is at the end, in a batch', async () => {
+  it.runIf(able)('settles concurrent runs by the schedules as they are at the end', async () => {
     const place = await open();
     const end = gate();
     const { schedule, ran, errors } = watched(place, {
@@ -82,7 +82,7 @@ eachPlace('a schedule that is changed during its run', ({ name, open }) => {
     expect(errors).toEqual([]);
   });
 
-  it.runIf(able)('is concluded as it is at the end, one after the other', async () => {
+  it.runIf(able)('settles runs in sequence by the schedules as they are at the end', async () => {
     const place = await open();
     let ids: readonly string[] = [];
     const { schedule, ran, errors } = watched(place, {
@@ -98,7 +98,7 @@ eachPlace('a schedule that is changed during its run', ({ name, open }) => {
     expect(errors).toEqual([]);
   });
 
-  it.runIf(able)('is concluded by the latest of several changes', async () => {
+  it.runIf(able)('settles a run by the latest of several changes to its schedule', async () => {
     const place = await open();
     const { schedule, ran } = watched(place, {
       retryPolicy: { type: 'fixed', interval: 0, maxAttempts: 2 },
@@ -114,7 +114,7 @@ eachPlace('a schedule that is changed during its run', ({ name, open }) => {
     expect(ran).toEqual([id, id]);
   });
 
-  it('does not speak of a second run if its document was deleted in a run longer than its lock', async () => {
+  it('reports no second run if a document is deleted during a run longer than its lock', async () => {
     const place = await open();
     const aborted = gate();
     const { schedule, ran, errors } = watched(place, {

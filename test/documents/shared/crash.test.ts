@@ -4,11 +4,11 @@ import { eachPlace, past, sleepUntil, watched } from './places.js';
 
 const retryPolicy = { type: 'fixed', interval: 0, maxAttempts: 2 } as const;
 
-eachPlace('the death of a process', ({ name, open }) => {
-  // Three methods leave no mark by which it could be seen.
+eachPlace('documents of a crashed process', ({ name, open }) => {
+  // Three methods leave no mark from which a crash could be detected.
   const fact = it.skipIf(name === 'three methods');
 
-  fact('counts as a failure, with a policy', async () => {
+  fact('counts a crash as a failed attempt, with a retry policy', async () => {
     const place = await open();
     const lockedUntil = past(2_000);
     const left = { sleepUntil: lockedUntil, scheduleFailure: { lockedUntil } };
@@ -41,7 +41,7 @@ eachPlace('the death of a process', ({ name, open }) => {
     expect(errors.map(({ where }) => where).sort()).toEqual(['crash', 'crash', 'onDocument']);
   });
 
-  fact('is the end of a document that has had its attempts', async () => {
+  fact('ends a document without another run if a crash used its last attempt', async () => {
     const place = await open();
     const lockedUntil = past(2_000);
     const at = past(3_000);
@@ -59,7 +59,7 @@ eachPlace('the death of a process', ({ name, open }) => {
     expect(errors.map(({ where }) => where)).toEqual(['crash']);
   });
 
-  fact('is told from one that gave its document another time', async () => {
+  fact('does not count a crash if the handler moved sleepUntil into the past', async () => {
     const place = await open();
     const end = gate();
     const { schedule, errors, ran } = watched(place, {

@@ -2,8 +2,8 @@ import { expect, it } from 'vitest';
 import { until } from '../../support/mills.js';
 import { eachPlace, future, past, watched } from './places.js';
 
-eachPlace('documents by their own schedule', ({ name, open }) => {
-  it('runs a one-time document once, and leaves it with no due time', async () => {
+eachPlace('kinds of documents', ({ name, open }) => {
+  it('runs a one-time document once and parks it', async () => {
     const place = await open();
     const { schedule, ran } = watched(place);
     const id = await place.insert({ sleepUntil: past(), note: 'hello' });
@@ -14,7 +14,7 @@ eachPlace('documents by their own schedule', ({ name, open }) => {
     expect((await place.get(id))?.['note']).toBe('hello');
   });
 
-  it('runs a deferred document when its time has come, and not before', async () => {
+  it('runs a deferred document when it is due, and not before', async () => {
     const place = await open();
     const due = future(700);
     let ranAt = 0;
@@ -25,7 +25,7 @@ eachPlace('documents by their own schedule', ({ name, open }) => {
     expect(ranAt).toBeGreaterThanOrEqual(due.getTime());
   });
 
-  it('runs a recurring document again and again, until its repeatUntil', async () => {
+  it('runs a recurring document repeatedly until repeatUntil', async () => {
     const place = await open();
     const { schedule, ran } = watched(place);
     const id = await place.insert({
@@ -39,7 +39,7 @@ eachPlace('documents by their own schedule', ({ name, open }) => {
     expect(ran.length).toBeLessThanOrEqual(8);
   });
 
-  it('removes a document that asks for it, when no run is left', async () => {
+  it('removes a document with autoRemove once no run is left', async () => {
     const place = await open();
     const { schedule, ran } = watched(place);
     const kept = await place.insert({ sleepUntil: past(), autoRemove: true, interval: '@hourly' });
@@ -53,7 +53,7 @@ eachPlace('documents by their own schedule', ({ name, open }) => {
     expect([...ran].sort()).toEqual([kept, gone].sort());
   });
 
-  it('leaves documents alone that have no due time, or one that has not come', async () => {
+  it('does not touch documents that are parked or not due yet', async () => {
     const place = await open();
     const { schedule, ran } = watched(place);
     const later = future(3_600_000);
@@ -66,7 +66,7 @@ eachPlace('documents by their own schedule', ({ name, open }) => {
     expect((await place.get(ids[1]!))?.['sleepUntil']).toEqual(later);
   });
 
-  it('runs those that are due longest first', async () => {
+  it('runs the document that has been due longest first', async () => {
     const place = await open();
     const { schedule, ran } = watched(place);
     const second = await place.insert({ sleepUntil: past(2_000) });
@@ -77,7 +77,7 @@ eachPlace('documents by their own schedule', ({ name, open }) => {
     expect(ran).toEqual([first, second, third]);
   });
 
-  // A store of the user's own chooses for itself.
+  // A user's own store selects documents itself.
   it.skipIf(name === 'three methods')('runs only documents that match the condition', async () => {
     const place = await open();
     const { schedule, ran } = watched(place, { condition: { kind: 'mail' } });
@@ -89,7 +89,7 @@ eachPlace('documents by their own schedule', ({ name, open }) => {
     expect(Number((await place.get(other))?.['sleepUntil'])).toBeLessThan(Date.now());
   });
 
-  it('reads an interval in the zone of the document, of the text, or of the schedule', async () => {
+  it("uses the zone in the interval, else the document's zone, else the schedule's zone", async () => {
     const place = await open();
     const { schedule, ran } = watched(place, { timezone: 'Asia/Tokyo' });
     const ids = [
@@ -109,7 +109,7 @@ eachPlace('documents by their own schedule', ({ name, open }) => {
     expect(times).toEqual(['18:00:00', '21:30:00', '03:00:00']);
   });
 
-  it('hands over the whole document, and its schedule as it was before the lock', async () => {
+  it('passes the handler the whole document and its schedule as it was before the lock', async () => {
     const place = await open();
     const given: unknown[] = [];
     const due = past(5_000);
@@ -123,7 +123,7 @@ eachPlace('documents by their own schedule', ({ name, open }) => {
     expect(given).toEqual(['hello', due, 'hello']);
   });
 
-  it('plans a document anew by hand', async () => {
+  it('reschedule plans the next run of a document once, and then no longer matches', async () => {
     const place = await open();
     const { schedule } = watched(place);
     const id = await place.insert({ sleepUntil: past(), interval: '@hourly' });

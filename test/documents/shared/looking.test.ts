@@ -2,9 +2,9 @@ import { expect, it } from 'vitest';
 import { gate, until } from '../../support/mills.js';
 import { eachPlace, future, past, watched } from './places.js';
 
-eachPlace('looking at documents with schedules', ({ name, open }) => {
+eachPlace('find, count and runNow on documents', ({ name, open }) => {
   if (name === 'three methods') {
-    it('is refused where the store cannot list them', async () => {
+    it('find and count reject a store that cannot list documents', async () => {
       const { schedule } = watched(await open());
       await expect(schedule.find()).rejects.toThrow('cannot list');
       await expect(schedule.count()).rejects.toThrow('cannot count');
@@ -12,7 +12,7 @@ eachPlace('looking at documents with schedules', ({ name, open }) => {
     return;
   }
 
-  it('lists them by state, in order of their due times, by pages, and finds one by what is in it', async () => {
+  it('find lists documents by state, time, error, field and cursor, and count counts them', async () => {
     const place = await open();
     const { schedule } = watched(place);
     const due = await place.insert({ sleepUntil: past(), note: 'due' });
@@ -61,7 +61,7 @@ eachPlace('looking at documents with schedules', ({ name, open }) => {
     await expect(schedule.find({ data: { $where: 1 } })).rejects.toThrow('data');
   });
 
-  it('one of them is made due by hand, and runs', async () => {
+  it('runNow makes waiting and parked documents due, and they run', async () => {
     const place = await open();
     const ran: unknown[] = [];
     const { schedule } = watched(place, { onDocument: ({ note }) => void ran.push(note) });
@@ -77,7 +77,7 @@ eachPlace('looking at documents with schedules', ({ name, open }) => {
     expect([...ran].sort()).toEqual(['ended', 'later']);
   });
 
-  it('one that runs at present is not made due, if its lock leaves a mark', async () => {
+  it('runNow returns "running" for a document that is running under a retry policy', async () => {
     const place = await open();
     const [begun, end] = [gate(), gate()];
     let runs = 0;

@@ -14,7 +14,7 @@ const allDone = async (place: Place, ids: readonly string[]): Promise<boolean> =
   (await Promise.all(ids.map((id) => place.get(id)))).every((one) => one?.['sleepUntil'] === null);
 
 eachPlace('many documents', ({ open }) => {
-  it.each([1, 8])('are each run once by several schedulers with a concurrency of %i', async (concurrency) => {
+  it.each([1, 8])('several schedulers run each document exactly once with a concurrency of %i', async (concurrency) => {
     const place = await open();
     const schedulers = [place.store, place.another(), place.another()].map((store) =>
       watched(
@@ -30,7 +30,7 @@ eachPlace('many documents', ({ open }) => {
     expect(schedulers.flatMap(({ errors }) => errors)).toEqual([]);
   });
 
-  it('run as many at once as asked for, and are recorded together, each in its own way', async () => {
+  it('runs 20 documents at once, and settles each according to its own schedule', async () => {
     const place = await open();
     const full = gate();
     let running = 0;
@@ -76,7 +76,7 @@ eachPlace('many documents', ({ open }) => {
       expect(one).toMatchObject({ scheduleFailure: { count: 1, ended: false } });
   });
 
-  it('are left to others by a stop, but for those that run', async () => {
+  it('stop() finishes the running documents and leaves the others due', async () => {
     const place = await open();
     const end = gate();
     const { schedule, ran } = watched(place, { concurrency: 5, onDocument: () => end.promise });
@@ -92,7 +92,7 @@ eachPlace('many documents', ({ open }) => {
     expect(documents.every((one) => Number(one?.['sleepUntil']) < Date.now())).toBe(true);
   });
 
-  it('are caught up with one by one where all missed runs are wanted', async () => {
+  it('runs a document once for each missed time with missed "all"', async () => {
     const place = await open();
     const times: number[] = [];
     const { schedule } = watched(place, {
@@ -110,7 +110,7 @@ eachPlace('many documents', ({ open }) => {
     expect(times).toEqual([first, first + 60_000, first + 120_000]);
   });
 
-  it('are skipped where they are late and that is wanted', async () => {
+  it('skips a run that is two hours late with missed "skip"', async () => {
     const place = await open();
     const { schedule, ran } = watched(place, { missed: 'skip' });
     const id = await place.insert({ sleepUntil: past(7_200_000), interval: '@hourly' });

@@ -6,7 +6,7 @@ import { eachPlace, past, sleepUntil, watched, type Home, type Place } from './p
 
 const LOCK_MS = 1_500;
 
-/** Documents that schedulers cannot reach for a while: calls are refused before they get to the database. */
+/** Documents that schedulers cannot reach for a while: calls fail before they reach the database. */
 class Outage {
   isDown = false;
 
@@ -40,8 +40,8 @@ const lockEnds = (place: Place, ids: readonly string[]): Promise<number[]> =>
   Promise.all(ids.map(async (id) => Number(await sleepUntil(place, id))));
 
 eachPlace('an outage that outlasts the locks of documents', ({ name, open }) => {
-  // Three methods cannot be asked whether the store is back, other than by a lock.
-  it.skipIf(name === 'three methods')('runs none beside itself', async () => {
+  // The only way to ask three methods whether the store is back is a lock.
+  it.skipIf(name === 'three methods')('runs no document twice after an outage that outlasts its lock', async () => {
     const place = await open();
     const outage = new Outage();
     const end = gate();
@@ -73,7 +73,7 @@ eachPlace('an outage that outlasts the locks of documents', ({ name, open }) => 
     expect(ran().sort()).toEqual([...ids, other].sort());
   });
 
-  it('leaves them to a process that goes on: it renews a lock that has ended, and records the end', async () => {
+  it('renews an expired lock after an outage and records the end of the run', async () => {
     const place = await open();
     const outage = new Outage();
     const [end, told] = [gate(), gate()];

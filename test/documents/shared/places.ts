@@ -19,16 +19,16 @@ import {
 import { OwnStore, type OwnJob } from '../own-store.js';
 
 type Doc = Record<string, unknown>;
-/** One of ours, which a mill runs; or three methods, which a scheduler runs that stands alone. */
+/** One of our stores, which a mill runs; or three methods, which a standalone scheduler runs. */
 export type Home = Store | JobStore;
 
-/** Documents of one test, wherever they are kept. */
+/** The documents of one test, in whichever store. */
 export interface Place {
   readonly store: Home;
   readonly collection: string;
-  /** A store of another process's, on the same documents. */
+  /** The store of another process on the same documents. */
   readonly another: () => Home;
-  /** Keeps a document; answers its id. */
+  /** Inserts a document and returns its id. */
   insert(document: Doc): Promise<string>;
   get(id: string): Promise<Doc | undefined>;
   change(id: string, fields: Doc): Promise<void>;
@@ -165,7 +165,7 @@ const places: readonly (PlaceCase & { readonly prepare?: () => void })[] = [
   },
 ];
 
-/** Runs the same facts on the documents of every store. */
+/** Runs the same tests on the documents of every store. */
 export function eachPlace(what: string, facts: (place: PlaceCase) => void): void {
   for (const place of places) {
     describe(`${what} (${place.name})`, () => {
@@ -183,7 +183,7 @@ afterEach(async () => {
 export interface Watched {
   readonly schedule: DocumentSchedule;
   readonly errors: { readonly error: Error; readonly where: string }[];
-  /** Ids of documents that ran, in order. */
+  /** Ids of the documents that ran, in order. */
   readonly ran: string[];
 }
 

@@ -3,8 +3,8 @@ import { LeaseLostError } from '../../../src/core/errors.js';
 import { gate, until } from '../../support/mills.js';
 import { eachPlace, future, past, sleepUntil, watched } from './places.js';
 
-eachPlace('documents in trouble', ({ open }) => {
-  it('parks a document whose interval cannot be read, with the reason in it', async () => {
+eachPlace('documents that fail or change hands', ({ open }) => {
+  it('parks a document whose interval cannot be parsed, and stores the reason', async () => {
     const place = await open();
     const { schedule, errors, ran } = watched(place);
     const id = await place.insert({ sleepUntil: past(), interval: '0 0 30 2 *', autoRemove: true });
@@ -19,7 +19,7 @@ eachPlace('documents in trouble', ({ open }) => {
     });
   });
 
-  it('leaves a failed document locked, without a policy', async () => {
+  it('leaves a failed document locked if there is no retry policy', async () => {
     const place = await open();
     const { schedule, errors } = watched(place, {
       onDocument: () => {
@@ -35,7 +35,7 @@ eachPlace('documents in trouble', ({ open }) => {
     expect((await place.get(id))?.['scheduleFailure'] ?? null).toBeNull();
   });
 
-  it('counts failures in the document with a policy, and ends there', async () => {
+  it('counts failures in the document, and parks it after maxAttempts', async () => {
     const place = await open();
     const { schedule, ran } = watched(place, {
       retryPolicy: { type: 'fixed', interval: '10ms', maxAttempts: 3 },
@@ -54,7 +54,7 @@ eachPlace('documents in trouble', ({ open }) => {
     });
   });
 
-  it('takes the count off when a document succeeds', async () => {
+  it('resets the failure count when a document succeeds', async () => {
     const place = await open();
     let fails = 2;
     const { schedule, ran } = watched(place, {
@@ -86,7 +86,7 @@ eachPlace('documents in trouble', ({ open }) => {
     expect(errors).toEqual([]);
   });
 
-  it('lets nobody record a document that another has taken over', async () => {
+  it('does not record the run of a scheduler whose document another one has locked since', async () => {
     const place = await open();
     const [first, second] = [gate(), gate()];
     const slow = watched(place, { onDocument: () => first.promise });
@@ -94,7 +94,7 @@ eachPlace('documents in trouble', ({ open }) => {
     const id = await place.insert({ sleepUntil: past(), autoRemove: true });
     await slow.schedule.start();
     await until('the first has it', () => slow.ran.length === 1);
-    // As if its lock had ended while its process stood still.
+    // As if its lock had expired while its process was suspended.
     await place.change(id, { sleepUntil: past() });
     await quick.schedule.start();
     await until('the second has it', () => quick.ran.length === 1);
@@ -106,7 +106,7 @@ eachPlace('documents in trouble', ({ open }) => {
     await until('the second has recorded it', async () => (await place.get(id)) === undefined);
   });
 
-  it('renews a lock while the handler runs, so that nobody else gets the document', async () => {
+  it('renews a lock while the handler runs, so that no other scheduler takes the document', async () => {
     const place = await open();
     const end = gate();
     const lockDuration = '3s';
@@ -124,7 +124,7 @@ eachPlace('documents in trouble', ({ open }) => {
     expect([holder.ran, rival.ran]).toEqual([[id], []]);
   });
 
-  it('aborts the signal of a handler whose document somebody else has given another time', async () => {
+  it('aborts the handler of a document whose sleepUntil another writer changes', async () => {
     const place = await open();
     const reason = gate<unknown>();
     const { schedule, ran } = watched(place, {
@@ -147,7 +147,7 @@ eachPlace('documents in trouble', ({ open }) => {
     expect(await sleepUntil(place, id)).toEqual(wish);
   });
 
-  it('runs without a lock where its duration is 0', async () => {
+  it('runs documents without a lock if lockDuration is 0', async () => {
     const place = await open();
     const { schedule, ran } = watched(place, { lockDuration: 0 });
     const id = await place.insert({ sleepUntil: past() });
@@ -157,7 +157,7 @@ eachPlace('documents in trouble', ({ open }) => {
     expect(ran).toEqual([id]);
   });
 
-  it('gives a document back whose handler outlasts a stop', async () => {
+  it('releases a document whose handler outlasts stop()', async () => {
     const place = await open();
     const due = past(5_000);
     const { schedule, ran } = watched(place, { onDocument: () => new Promise(() => undefined) });
