@@ -14,7 +14,7 @@ const returned = (result: unknown = 'ok'): Finished => ({
   finishedAt: 5,
 });
 
-/** A settler over a store that answers as it is told, and a trigger that writes down what it is asked. */
+/** A settler over a store that answers as told, and a trigger that records the calls it gets. */
 function aSettler(answer: (batch: readonly Settlement[], call: number) => Promise<readonly SettleAnswer[]>) {
   const clock = virtualClock();
   const calls: { at: number; batch: readonly Settlement[] }[] = [];
@@ -54,7 +54,7 @@ const down = (transient: boolean): Promise<never> =>
   Promise.reject(new StoreError('no primary', { transient }));
 
 describe('recording outcomes', () => {
-  it('gathers those of the same moment in one command', async () => {
+  it('batches outcomes of the same moment into one command', async () => {
     const { settler, calls, recorded } = aSettler(all('settled'));
     for (let n = 0; n < 3; n += 1) settler.push({ work: aClaimed(), finished: returned(n) });
     expect(await settler.drain(1_000)).toBe(0);
@@ -62,7 +62,7 @@ describe('recording outcomes', () => {
     expect(recorded).toHaveBeenCalledTimes(3);
   });
 
-  it('writes at most 500 at a time, and a second command beside the first only while a full one waits', async () => {
+  it('writes at most 500 outcomes per command, and a second command only while a full batch waits', async () => {
     let under = 0;
     let most = 0;
     const { settler, calls } = aSettler(async (batch) => {
@@ -78,7 +78,7 @@ describe('recording outcomes', () => {
     expect(most).toBe(2);
   });
 
-  it("sets aside what somebody's transaction holds: others are recorded meanwhile, and it is when it is free", async () => {
+  it('sets aside an outcome that a transaction blocks, records the others, and retries it', async () => {
     const held = aClaimed();
     let free = false;
     const { settler, clock, calls, recorded, lost } = aSettler((batch) =>
@@ -104,7 +104,7 @@ describe('recording outcomes', () => {
     expect(lost).not.toHaveBeenCalled();
   });
 
-  it('counts what is still set aside as not recorded, when it has to be given up', async () => {
+  it('counts outcomes that are still blocked as unrecorded when a drain times out', async () => {
     const { settler, clock } = aSettler(all('blocked'));
     settler.push({ work: aClaimed(), finished: returned() });
     await until('it was tried', () => settler.ids().length === 1 && settler.backlog === 1);
@@ -113,7 +113,7 @@ describe('recording outcomes', () => {
     expect(await drained).toBe(1);
   });
 
-  it('hands on the notes that were not written yet with the outcome', async () => {
+  it('passes unwritten notes on with the outcome', async () => {
     const { settler, conclude } = aSettler(all('settled'));
     const extra = { progress: { value: null }, logs: [{ at: new Date(1), message: 'late line' }] };
     const work = aClaimed();
@@ -122,7 +122,7 @@ describe('recording outcomes', () => {
     expect(conclude.mock.calls).toEqual([[work, returned('r'), { refusals: 0, extra }]]);
   });
 
-  it('keeps a failed run before it settles, so that a crash in between loses nothing', async () => {
+  it('stores a failed run before it settles, so that a crash in between loses nothing', async () => {
     const order: string[] = [];
     const { settler, conclude, insertFailedRun } = aSettler((batch) => {
       order.push('settle');
@@ -146,8 +146,8 @@ describe('recording outcomes', () => {
   });
 });
 
-describe('a database in trouble', () => {
-  it('is asked again, with longer and longer waits, and the job never pays for it', async () => {
+describe('recording outcomes during database errors', () => {
+  it('retries a failed write with backoff, at no cost to the job', async () => {
     const { settler, clock, calls, recorded, error, lost } = aSettler((batch, call) =>
       call <= 8 ? down(true) : Promise.resolve(batch.map(() => 'settled')),
     );
@@ -161,7 +161,7 @@ describe('a database in trouble', () => {
     expect(lost).not.toHaveBeenCalled();
   });
 
-  it('is asked less and less often for an outcome that it refuses, until it takes it', async () => {
+  it('retries a refused outcome with increasing delays until the database accepts it', async () => {
     const { settler, clock, calls, recorded, error } = aSettler((batch, call) =>
       call <= 7 ? down(false) : Promise.resolve(batch.map(() => 'settled')),
     );
@@ -178,7 +178,7 @@ describe('a database in trouble', () => {
     expect(settler.backlog).toBe(0);
   });
 
-  it('is asked in halves where it refuses a batch, so that only the outcome at fault waits', async () => {
+  it('splits a refused batch in halves, so that only the faulty outcome waits', async () => {
     const { settler, calls, recorded } = aSettler((batch) =>
       batch.some(({ lease }) => lease.id === 'poison')
         ? down(false)
@@ -194,7 +194,7 @@ describe('a database in trouble', () => {
     expect(settler.ids()).toEqual(['poison']);
   });
 
-  it('is asked in pieces after two failures, so that one outcome that it never takes holds up no other', async () => {
+  it('splits a batch after two transient failures, so that one bad outcome blocks no other', async () => {
     const { settler, clock, calls, recorded, error } = aSettler((batch) =>
       batch.some(({ lease }) => lease.id === 'poison')
         ? down(true)
@@ -210,7 +210,7 @@ describe('a database in trouble', () => {
     expect(settler.ids()).toEqual(['poison']);
   });
 
-  it('takes what comes later, too, while it stumbles over a single outcome', async () => {
+  it('records later outcomes while two bad ones keep failing', async () => {
     const { settler, clock, recorded } = aSettler((batch) =>
       batch.some(({ lease }) => lease.id.startsWith('poison'))
         ? down(true)
@@ -225,7 +225,7 @@ describe('a database in trouble', () => {
     expect(settler.refused.map(({ id }) => id).sort()).toEqual(['poison-1', 'poison-2']);
   });
 
-  it('is asked for less at once if a large batch takes too long', async () => {
+  it('writes smaller batches if large ones time out', async () => {
     const { settler, clock, calls, recorded } = aSettler((batch) =>
       batch.length > 100 ? down(true) : Promise.resolve(batch.map(() => 'settled')),
     );
@@ -236,7 +236,7 @@ describe('a database in trouble', () => {
     expect(settler.refused).toEqual([]);
   });
 
-  it('is asked twice at most before each wait while it takes nothing, and gets all as soon as it does', async () => {
+  it('sends at most two commands before each wait during an outage, and all outcomes after it', async () => {
     let isDown = true;
     const { settler, clock, calls, recorded } = aSettler((batch) =>
       isDown ? down(true) : Promise.resolve(batch.map(() => 'settled')),
@@ -252,7 +252,7 @@ describe('a database in trouble', () => {
     expect(calls.length - before).toBeLessThan(12);
   });
 
-  it('is asked again however long it is away', async () => {
+  it('keeps retrying during an outage of any length', async () => {
     let away = true;
     const { settler, clock, calls, recorded } = aSettler((batch) => {
       if (batch.length === 0) throw new Error('There is nothing to be asked for.');
@@ -266,7 +266,7 @@ describe('a database in trouble', () => {
     expect(recorded).toHaveBeenCalledTimes(2);
   });
 
-  it('is asked again later for a refused outcome that it stumbles over, and takes the other refused ones', async () => {
+  it('records one refused outcome while another one keeps failing', async () => {
     let isMended = false;
     const { settler, clock, recorded } = aSettler((batch) => {
       if (batch.some(({ lease }) => lease.id === 'poison')) return isMended ? down(true) : down(false);
@@ -282,7 +282,7 @@ describe('a database in trouble', () => {
     expect(settler.ids()).toEqual(['poison']);
   });
 
-  it('never becomes the failure of a job, whatever it throws', async () => {
+  it('never turns an error of the store into a failure of the job', async () => {
     const { settler, clock, calls, recorded } = aSettler((batch, call) =>
       call === 1
         ? Promise.reject(new TypeError('socket is null'))
@@ -294,7 +294,7 @@ describe('a database in trouble', () => {
     expect(recorded.mock.calls[0]![1]).toEqual(returned('kept'));
   });
 
-  it('gets a last chance at a stop to take what it refuses, and the stop does not wait for another', async () => {
+  it('tries a refused outcome once more at a stop, and then gives up', async () => {
     const { settler, calls } = aSettler(() => down(false));
     settler.push({ work: aClaimed(), finished: returned() });
     await until('it is set aside', () => settler.refused.length === 1);
@@ -302,7 +302,7 @@ describe('a database in trouble', () => {
     expect(calls).toHaveLength(2);
   });
 
-  it('that goes away while a batch is halved is asked again for the rest', async () => {
+  it('retries the rest of a batch if the database goes down while it is split', async () => {
     let isDown = false;
     const { settler, clock, recorded } = aSettler((batch, call) => {
       if (call === 2) isDown = true;
@@ -316,7 +316,7 @@ describe('a database in trouble', () => {
     expect(recorded).toHaveBeenCalledTimes(4);
   });
 
-  it('is given up at the end of a stop, and what was not recorded is counted', async () => {
+  it('gives up at the end of a stop and returns the number of unrecorded outcomes', async () => {
     const { settler, clock } = aSettler(() => down(true));
     for (let n = 0; n < 3; n += 1) settler.push({ work: aClaimed(), finished: returned() });
     const drained = settler.drain(10_000);
@@ -324,7 +324,7 @@ describe('a database in trouble', () => {
     expect(await drained).toBe(3);
   });
 
-  it('that never answers is given up at the end of a stop, too', async () => {
+  it('gives up at the end of a stop if the database never answers', async () => {
     const { settler, clock, calls } = aSettler(() => new Promise(() => undefined));
     for (let n = 0; n < 3; n += 1) settler.push({ work: aClaimed(), finished: returned() });
     await until('the write is under way', () => calls.length === 1);
@@ -334,7 +334,7 @@ describe('a database in trouble', () => {
     expect(await Promise.race([drained, late])).toBe(3);
   });
 
-  it('counts what is under way as not yet recorded', async () => {
+  it('counts outcomes under way as not yet recorded', async () => {
     const written = gate();
     const { settler, calls } = aSettler(async (batch) => {
       await written.promise;
@@ -350,8 +350,8 @@ describe('a database in trouble', () => {
   });
 });
 
-describe('answers of the store', () => {
-  it('lost: somebody else holds the job, so nobody hears of this outcome', async () => {
+describe('answers of the store to a settlement', () => {
+  it('a "lost" answer reports the loss and records nothing', async () => {
     const { settler, recorded, lost } = aSettler(all('lost'));
     const work = aClaimed();
     settler.push({ work, finished: returned() });
@@ -360,7 +360,7 @@ describe('answers of the store', () => {
     expect(recorded).not.toHaveBeenCalled();
   });
 
-  it('changed: the job is read and decided again', async () => {
+  it('a "changed" answer makes the settler read the job and decide again', async () => {
     const { settler, held, conclude, recorded, calls } = aSettler((batch, call) =>
       Promise.resolve(batch.map(() => (call === 1 ? 'changed' : 'settled'))),
     );
@@ -379,7 +379,7 @@ describe('answers of the store', () => {
     expect(recorded).toHaveBeenCalledExactlyOnceWith(now, finished, expect.anything());
   });
 
-  it('changed, and then gone: it was lost', async () => {
+  it('a "changed" answer for a job that is gone counts as lost', async () => {
     const { settler, held, lost, recorded } = aSettler(all('changed'));
     held.mockResolvedValue([undefined]);
     const work = aClaimed();
@@ -389,7 +389,7 @@ describe('answers of the store', () => {
     expect(recorded).not.toHaveBeenCalled();
   });
 
-  it('refused: fails with a short reason, without what was too large', async () => {
+  it('a "refused" answer fails the job with a short reason, without the oversized values', async () => {
     const { settler, held, calls, recorded } = aSettler((batch, call) =>
       Promise.resolve(batch.map(() => (call === 1 ? 'refused' : 'settled'))),
     );
@@ -413,7 +413,7 @@ describe('answers of the store', () => {
     expect((outcome as { error: Error }).error.stack).toBeUndefined();
   });
 
-  it('mixed: each is dealt with by itself', async () => {
+  it('handles each answer of a mixed batch separately', async () => {
     const [settled, gone, changed] = [aClaimed(), aClaimed(), aClaimed()];
     const { settler, held, lost, recorded, calls } = aSettler((batch, call) =>
       Promise.resolve(call === 1 ? ['settled', 'lost', 'changed'] : batch.map(() => 'settled')),

@@ -3,7 +3,7 @@ import type { Cluster, Instance, InstanceState } from '../../src/store/port.js';
 
 let serial = 0;
 
-/** A job as a claim brings it. */
+/** A job as a claim returns it. */
 export function aClaimed(given: Partial<JobRecord> = {}): JobRecord {
   serial += 1;
   const id = given.id ?? `job-${String(serial)}`;

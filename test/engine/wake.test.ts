@@ -8,8 +8,8 @@ function aWake() {
   return { clock, stop, wake: new Wake(clock) };
 }
 
-describe('waiting for work', () => {
-  it('ends with the timer where nobody says anything', async () => {
+describe('waiting for a wake-up', () => {
+  it('a wait without a notification ends with its timer', async () => {
     const { clock, stop, wake } = aWake();
     const waited = wake.wait(1_000, stop.signal);
     await clock.advance(1_000);
@@ -17,7 +17,7 @@ describe('waiting for work', () => {
     expect(clock.now()).toBe(1_000);
   });
 
-  it('ends at once with a notification', async () => {
+  it('a notification ends a wait at once', async () => {
     const { clock, stop, wake } = aWake();
     const waited = wake.wait(1_000, stop.signal);
     wake.notify();
@@ -25,7 +25,7 @@ describe('waiting for work', () => {
     expect(clock.now()).toBe(0);
   });
 
-  it('keeps a notification that came while nobody waited, once', async () => {
+  it('remembers one notification that came while nothing waited', async () => {
     const { clock, stop, wake } = aWake();
     wake.notify();
     wake.notify();
@@ -35,7 +35,7 @@ describe('waiting for work', () => {
     expect(await waited).toBe('timer');
   });
 
-  it('is not put off by a steady trickle of notifications', async () => {
+  it('every one of many notifications ends a wait', async () => {
     const { clock, stop, wake } = aWake();
     const reasons: string[] = [];
     for (let n = 0; n < 5; n += 1) {
@@ -48,7 +48,7 @@ describe('waiting for work', () => {
     expect(clock.now()).toBe(50);
   });
 
-  it('ends with the stop, and does not begin after it', async () => {
+  it('a stop ends a wait, and later waits end at once', async () => {
     const { stop, wake } = aWake();
     const waited = wake.wait(Infinity, stop.signal);
     stop.abort();
@@ -57,7 +57,7 @@ describe('waiting for work', () => {
     expect(await wake.wait(Infinity, stop.signal)).toBe('stopped');
   });
 
-  it('leaves neither a timer nor a listener behind', async () => {
+  it('a wait leaves neither a timer nor a listener behind', async () => {
     const { clock, stop, wake } = aWake();
     const timer = vi.spyOn(clock, 'timer');
     const removed = vi.spyOn(stop.signal, 'removeEventListener');
@@ -73,7 +73,7 @@ describe('waiting for work', () => {
     expect(await cancelled).toBe('notified');
   });
 
-  it('sets no timer where there is no end to the wait', () => {
+  it('an infinite wait sets no timer', () => {
     const { clock, stop, wake } = aWake();
     const timer = vi.spyOn(clock, 'timer');
     void wake.wait(Infinity, stop.signal);

@@ -30,8 +30,8 @@ function aHeardMill(options: Parameters<typeof aMill>[1] = {}) {
   return { clock, mill, seen: listen(mill) };
 }
 
-describe('events', () => {
-  it('of a job that succeeds: start, progress, complete', async () => {
+describe('job events', () => {
+  it('a successful job emits start, progress and complete', async () => {
     const { clock, mill, seen } = aHeardMill();
     const type = mill.job('a', async (job) => {
       job.progress({ done: 1 });
@@ -56,7 +56,7 @@ describe('events', () => {
     });
   });
 
-  it('of a job that fails twice: each failure, each retry, and the last one says that there is no more', async () => {
+  it('a job that fails twice emits each failure and retry, and willRetry: false at the end', async () => {
     const { clock, mill, seen } = aHeardMill();
     const error = new Error('no');
     const type = mill.job('a', { retryPolicy: { type: 'fixed', interval: '1m', maxAttempts: 2 } }, () => {
@@ -86,7 +86,7 @@ describe('events', () => {
     });
   });
 
-  it('of a timeout: a failure with its error', async () => {
+  it('a timeout emits job:fail with an AttemptTimeoutError', async () => {
     const { clock, mill, seen } = aHeardMill();
     const retryPolicy = { type: 'fixed', interval: 1, maxAttempts: 1 } as const;
     const type = mill.job('a', { timeout: '1s', retryPolicy }, () => new Promise(() => undefined));
@@ -99,7 +99,7 @@ describe('events', () => {
     ]);
   });
 
-  it('of a job that was cancelled while it ran', async () => {
+  it('a job cancelled while it runs emits start and cancel', async () => {
     const { clock, mill, seen } = aHeardMill();
     const type = mill.job(
       'a',
@@ -117,7 +117,7 @@ describe('events', () => {
     expect(seen[1]![1]).toMatchObject({ job: { id, status: 'cancelled' }, instanceId: 'me' });
   });
 
-  it('of a job that is cancelled while it waits: its cancel alone', async () => {
+  it('a job cancelled while it waits emits cancel only', async () => {
     const { clock, mill, seen } = aHeardMill();
     const { id } = await mill.enqueue('nobody-runs-it', {}, { delay: '1h' });
     expect((await mill.jobs.cancel(id)).outcome).toBe('cancelled');
@@ -131,7 +131,7 @@ describe('events', () => {
     ]);
   });
 
-  it('of a deferred job: its start, and nothing that did not happen', async () => {
+  it('a deferred job emits start only', async () => {
     const { clock, mill, seen } = aHeardMill();
     const type = mill.job('a', (job) => job.defer('1h'));
     await mill.start();
@@ -140,7 +140,7 @@ describe('events', () => {
     expect(seen.map(([name]) => name)).toEqual(['job:start']);
   });
 
-  it('can no longer be heard after off, and on and off answer the mill', async () => {
+  it('a listener removed with off() is no longer called, and on() and off() return the mill', async () => {
     const { clock, mill } = aHeardMill();
     const listener = vi.fn();
     expect(mill.on('job:start', listener)).toBe(mill);
@@ -153,7 +153,7 @@ describe('events', () => {
   });
 });
 
-describe('a listener or a logger that is broken', () => {
+describe('broken listeners and loggers', () => {
   const broken = (): never => {
     throw new Error('broken listener');
   };
@@ -181,7 +181,7 @@ describe('a listener or a logger that is broken', () => {
   it.each([
     ['throws', broken],
     ['rejects', rejecting],
-  ])('that %s does not harm the engine, whatever it listens to', async (_what, listener) => {
+  ])('a listener that %s does not disturb the engine', async (_what, listener) => {
     const unhandled = vi.fn();
     process.on('unhandledRejection', unhandled);
     const clock = virtualClock('2025-01-01');
@@ -193,7 +193,7 @@ describe('a listener or a logger that is broken', () => {
     expect(unhandled).not.toHaveBeenCalled();
   });
 
-  it('is reported as an error event, with the listener named', async () => {
+  it('a listener that throws is reported as an error event that names it', async () => {
     const clock = virtualClock('2025-01-01');
     const mill = aMill(memory({ clock }));
     mill.on('job:start', broken);
@@ -210,7 +210,7 @@ describe('a listener or a logger that is broken', () => {
     });
   });
 
-  it('goes to the log where nobody listens to errors, or where that listener is the broken one', async () => {
+  it('a listener that throws is logged if no error listener exists or that one throws', async () => {
     const clock = virtualClock('2025-01-01');
     const error = vi.fn();
     const quiet = (): undefined => undefined;
@@ -233,7 +233,7 @@ describe('a listener or a logger that is broken', () => {
   it.each([
     ['throws', broken],
     ['rejects', rejecting],
-  ])('a logger that %s does not harm the engine', async (_what, line) => {
+  ])('a logger that %s does not disturb the engine', async (_what, line) => {
     const unhandled = vi.fn();
     process.on('unhandledRejection', unhandled);
     const clock = virtualClock('2025-01-01');

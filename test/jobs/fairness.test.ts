@@ -3,8 +3,8 @@ import { memory } from '../../src/memory/index.js';
 import { virtualClock } from '../../src/testing/index.js';
 import { aMill, gate } from '../support/mills.js';
 
-describe('names that share the slots', () => {
-  it('a flood of one name does not keep another waiting', async () => {
+describe('fairness between job names', () => {
+  it('a flood of one name does not delay another name', async () => {
     const mill = aMill(memory(), { concurrency: 4 });
     const order: string[] = [];
     const flood = mill.job('flood', { concurrency: 4 }, () => void order.push('flood'));
@@ -20,7 +20,7 @@ describe('names that share the slots', () => {
     expect(order.lastIndexOf('other')).toBeLessThan(1_000);
   });
 
-  it('a flood that is already running lets a newcomer in', async () => {
+  it('a flood that is already running lets another name in', async () => {
     const mill = aMill(memory(), { concurrency: 2 });
     let flooded = 0;
     const half = gate();
@@ -38,7 +38,7 @@ describe('names that share the slots', () => {
     expect((await seen.promise) - before).toBeLessThan(1_500);
   });
 
-  it('long work of one name leaves the slots that it may not have to others', async () => {
+  it('long jobs of one name leave the other slots of the instance free', async () => {
     const clock = virtualClock('2025-01-01');
     const mill = aMill(memory({ clock }), { concurrency: 10 });
     const end = gate();
@@ -54,7 +54,7 @@ describe('names that share the slots', () => {
     end.open();
   });
 
-  it('names with one job each all get their turn among forty', async () => {
+  it('forty names with one job each all get their turn on one slot', async () => {
     const clock = virtualClock('2025-01-01');
     const mill = aMill(memory({ clock }), { concurrency: 1 });
     const seen = new Set<string>();
@@ -66,7 +66,7 @@ describe('names that share the slots', () => {
     expect(seen).toEqual(new Set(names));
   });
 
-  it('a paused name is left alone, the others go on', async () => {
+  it('a paused name waits while the others run, and runs after it is resumed', async () => {
     const clock = virtualClock('2025-01-01');
     const mill = aMill(memory({ clock }));
     mill.job('paused', () => 1);

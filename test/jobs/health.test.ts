@@ -20,7 +20,7 @@ const well: EngineState = {
 };
 
 describe('health', () => {
-  it('is good while the lease is held and the store answers, whatever troubles one task', () => {
+  it("health is ok while the lease is held and the store answers, despite a task's troubles", () => {
     expect(healthOf('memory', well, planning, settings)).toMatchObject({
       ok: true,
       reasons: [],
@@ -45,14 +45,14 @@ describe('health', () => {
       'outcomes that the database refuses: 1 (mail 7: settle: Document failed validation.)',
     ],
     ['handlers that run away', { abandoned: 2 }, '2 handlers ignore their timeout (maxAbandoned)'],
-  ])('says why it is not: %s', (_, state, reason) => {
+  ])('health is not ok and gives the reason for %s', (_, state, reason) => {
     expect(healthOf('memory', { ...well, ...state }, planning, settings)).toMatchObject({
       ok: false,
       reasons: [reason],
     });
   });
 
-  it('of a mill that was not started is not good', () => {
+  it('health of a mill that was not started is not ok', () => {
     expect(healthOf('memory', undefined, planning, settings)).toMatchObject({
       ok: false,
       reasons: ['not started'],

@@ -18,7 +18,7 @@ const places: Readonly<Record<string, () => readonly [Store, Store]>> = {
   },
 };
 
-/** Names what a transaction that is open enqueues, and keeps it open until told. */
+/** Enqueues with these keys in a transaction, and keeps it open until told. */
 async function holding(mill: Tidemill, keys: readonly string[]): Promise<() => Promise<void>> {
   const [written, end] = [gate(), gate()];
   const transaction = mill.withTransaction(async (handle) => {
@@ -34,8 +34,8 @@ async function holding(mill: Tidemill, keys: readonly string[]): Promise<() => P
 }
 
 for (const [name, place] of Object.entries(places)) {
-  describe(`unique keys that an open transaction holds (${name})`, () => {
-    it('are waited for by the enqueues that want them, and by no other', async () => {
+  describe(`unique keys held by an open transaction (${name})`, () => {
+    it('an enqueue waits for a unique key that an open transaction holds, and others do not', async () => {
       const [web, other] = place().map((store) => aMill(store)) as [Tidemill, Tidemill];
       await web.enqueue('warm-up', {});
       const commit = await holding(other, ['k1', 'k2']);
@@ -57,7 +57,7 @@ for (const [name, place] of Object.entries(places)) {
     });
   });
 
-  it(`two producers of the same unique keys in opposite order store each of them once (${name})`, async () => {
+  it(`two producers that enqueue the same unique keys in opposite order store each once (${name})`, async () => {
     const mills = place().map((store) => aMill(store)) as [Tidemill, Tidemill];
     for (const mill of mills) await mill.enqueue('warm-up', {});
     for (let round = 0; round < 3; round += 1) {

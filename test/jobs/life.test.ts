@@ -10,8 +10,8 @@ import { memory } from '../../src/memory/index.js';
 import { virtualClock } from '../../src/testing/index.js';
 import { aMill, gate } from '../support/mills.js';
 
-describe('start', () => {
-  it('begins nothing before it is called: a producer never needs it', async () => {
+describe('mill.start', () => {
+  it('a mill that was not started enqueues, but runs nothing', async () => {
     const mill = aMill(memory());
     const handler = vi.fn();
     const type = mill.job('a', handler);
@@ -23,7 +23,7 @@ describe('start', () => {
     expect(mill.health().reasons).toEqual(['not started']);
   });
 
-  it('called twice, and at once, starts one engine', async () => {
+  it('concurrent and repeated calls of start() start one engine', async () => {
     const mill = aMill(memory(), { instanceId: 'only' });
     const seen: number[] = [];
     const type = mill.job<number>('a', ({ data }) => void seen.push(data));
@@ -34,7 +34,7 @@ describe('start', () => {
     expect(mill.isHealthy()).toBe(true);
   });
 
-  it('after stop works, again and again', async () => {
+  it('a mill can start again after stop(), repeatedly', async () => {
     const mill = aMill(memory(), { instanceId: 'again' });
     const type = mill.job<number>('a', ({ data }) => data);
     for (let round = 0; round < 3; round += 1) {
@@ -45,7 +45,7 @@ describe('start', () => {
     }
   });
 
-  it('called while a stop is under way waits for it', async () => {
+  it('start() during a stop waits for it', async () => {
     const mill = aMill(memory(), { instanceId: 'me' });
     const type = mill.job('a', () => 'ran');
     await mill.start();
@@ -55,7 +55,7 @@ describe('start', () => {
     expect(await mill.jobs.result((await type.enqueue({})).id)).toBe('ran');
   });
 
-  it('followed by a stop at once leaves nothing running', async () => {
+  it('stop() right after start() leaves nothing running', async () => {
     const store = memory();
     const mill = aMill(store, { instanceId: 'me' });
     mill.job('a', () => 'ran');
@@ -68,7 +68,7 @@ describe('start', () => {
     expect(mill.isHealthy()).toBe(true);
   });
 
-  it('is refused where a live process has the same instanceId, with both named', async () => {
+  it('start() rejects if a live process has the same instanceId, and names it', async () => {
     const store = memory();
     const [first, second] = [aMill(store, { instanceId: 'twin' }), aMill(store, { instanceId: 'twin' })];
     await first.start();
@@ -81,11 +81,11 @@ describe('start', () => {
     expect(second.isHealthy()).toBe(true);
   });
 
-  it('gives up at once if stop is called while it waits for a process with the same instanceId', async () => {
+  it('stop() ends a start() that waits for a process with the same instanceId', async () => {
     const store = memory();
     const dead = { instanceId: 'me', life: 'old', host: 'h', pid: 1, names: [], tasks: [], policies: {} };
     await store.instances.register({ ...dead, leaseMs: -1 });
-    // It would wait for a lease.
+    // Without the stop, it would wait for a whole lease.
     const mill = aMill(store, { instanceId: 'me', leaseDuration: '5m' });
     mill.job('a', () => undefined);
     const starting = mill.start();
@@ -96,8 +96,8 @@ describe('start', () => {
   });
 });
 
-describe('stop', () => {
-  it('waits for running handlers, and claims nothing more', async () => {
+describe('mill.stop', () => {
+  it('stop() waits for running handlers and claims nothing more', async () => {
     const mill = aMill(memory());
     const [began, end] = [gate(), gate()];
     const type = mill.job('a', { concurrency: 1 }, async () => {
@@ -118,7 +118,7 @@ describe('stop', () => {
     expect(await mill.jobs.get(second!.id)).toMatchObject({ status: 'pending', failCount: 0 });
   });
 
-  it('hands back what does not end in time, without using an attempt, and says which', async () => {
+  it('stop() hands back jobs that outlast the timeout without using an attempt, and logs them', async () => {
     const clock = virtualClock('2025-01-01');
     const store = memory({ clock });
     const warn = vi.fn();
@@ -154,7 +154,7 @@ describe('stop', () => {
     expect(attempts).toEqual([1]);
   });
 
-  it('hands back a handler that answers its signal by throwing, without using an attempt', async () => {
+  it('stop() hands back a job whose handler throws on its signal, without using an attempt', async () => {
     const mill = aMill(memory());
     const began = gate();
     const type = mill.job('a', ({ signal }) => {
@@ -170,7 +170,7 @@ describe('stop', () => {
     expect(await mill.jobs.get(id)).toMatchObject({ status: 'pending', failCount: 0 });
   });
 
-  it('keeps the result of a handler that ends in answer to its signal, and does not call it handed back', async () => {
+  it('stop() keeps the result of a handler that returns on its signal', async () => {
     const warn = vi.fn();
     const quiet = (): undefined => undefined;
     const mill = aMill(memory(), { logger: { debug: quiet, info: quiet, warn, error: quiet } });
@@ -189,13 +189,13 @@ describe('stop', () => {
     expect(warn).not.toHaveBeenCalled();
   });
 
-  it('hands back what was taken ahead', async () => {
+  it('stop() hands back prefetched jobs', async () => {
     const mill = aMill(memory(), { concurrency: 1 });
     const [lasting, end] = [gate(), gate()];
     let ran = 0;
     const type = mill.job<number>('a', { concurrency: 1 }, async () => {
       ran += 1;
-      // Short ones first, until more is taken ahead; then one that lasts.
+      // Short jobs first, until more are prefetched; then one that lasts.
       if (mill.health().buffered === 0) return;
       lasting.open();
       await end.promise;
@@ -213,7 +213,7 @@ describe('stop', () => {
     expect(items.every(({ history }) => (history ?? []).length === 0)).toBe(true);
   });
 
-  it('called several times at once is one stop', async () => {
+  it('concurrent calls of stop() are one stop', async () => {
     const mill = aMill(memory());
     mill.job('a', () => 1);
     await mill.start();
@@ -223,14 +223,14 @@ describe('stop', () => {
     await mill.stop();
   });
 
-  it('without a start, and twice, is harmless', async () => {
+  it('stop() is harmless before start(), and twice', async () => {
     const mill = aMill(memory());
     await mill.stop();
     await mill.stop();
     expect(await mill.enqueue('a', {})).toMatchObject({ outcome: 'created' });
   });
 
-  it('comes by itself at the end of await using', async () => {
+  it('await using stops the mill', async () => {
     const store = memory();
     {
       await using mill = new Tidemill({ store, logger: false });
@@ -241,7 +241,7 @@ describe('stop', () => {
     expect((await store.instances.list()).instances).toEqual([]);
   });
 
-  it('keeps the lease while it waits, so that nobody else takes the work over', async () => {
+  it('stop() keeps the lease while it waits, so that no other instance takes over its work', async () => {
     const clock = virtualClock('2025-01-01');
     const store = memory({ clock });
     const [first, second] = [aMill(store, { shutdownTimeout: '10m' }), aMill(store)];
@@ -294,7 +294,7 @@ describe('a process that uses the library', () => {
     }
   }
 
-  it('exits by itself after stop, whatever it has done before', async () => {
+  it('a process exits by itself after stop()', async () => {
     const { code, output } = await run(`
       const mill = new Tidemill({ store: memory(), logger: false });
       const type = mill.job('a', { timeout: '1h' }, (job) => { job.progress(1); job.log('x'); return 5; });
@@ -313,7 +313,7 @@ describe('a process that uses the library', () => {
     expect(code).toBe(0);
   });
 
-  it('exits by itself where it only enqueued, without any stop', async () => {
+  it('a process that only enqueued exits by itself without stop()', async () => {
     const { code, output } = await run(`
       const mill = new Tidemill({ store: 'memory:' });
       console.log((await mill.enqueue('a', {})).outcome);

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import { memory } from '../../src/memory/index.js';
 import { aMill, gate, until } from '../support/mills.js';
 
-it('leaves jobs of many names that it has no slot for to an instance that has', async () => {
+it('leaves jobs of many names for which it has no slot to an idle instance', async () => {
   const store = memory();
   const end = gate();
   const names = Array.from({ length: 32 }, (_, n) => `name-${String(n)}`);
@@ -18,7 +18,7 @@ it('leaves jobs of many names that it has no slot for to an instance that has', 
   end.open();
 });
 
-it('hands back what it took ahead when long jobs turn up among short ones', async () => {
+it('hands back prefetched jobs when long jobs turn up among short ones', async () => {
   const store = memory();
   const end = gate();
   const [first, second] = [aMill(store), aMill(store)];

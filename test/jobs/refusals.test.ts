@@ -5,7 +5,7 @@ import { aMill } from '../support/mills.js';
 
 const INVALID = new Date(Number.NaN);
 
-/** A mill whose store must stay as it is. */
+/** A mill whose store must stay unchanged. */
 function aUntouchedMill() {
   const store = memory();
   const mill = aMill(store);
@@ -16,7 +16,7 @@ function aUntouchedMill() {
   return { mill, store, untouched };
 }
 
-/** Refused as a rejection, with the option named; nothing was written. */
+/** Checks that the call rejects with the option named, and that nothing was written. */
 async function refused(call: (mill: Tidemill) => unknown, message: string): Promise<void> {
   const { mill, untouched } = aUntouchedMill();
   let answer: unknown;
@@ -30,7 +30,7 @@ async function refused(call: (mill: Tidemill) => unknown, message: string): Prom
   await untouched();
 }
 
-/** Refused by a call that answers no promise. */
+/** Checks that a synchronous call throws. */
 function refusedAtOnce(call: () => unknown, message: string): void {
   expect(call).toThrow(OptionError);
   expect(call).toThrow(message);
@@ -83,17 +83,17 @@ const TARGETS: readonly Case[] = [
   ['a definition with an empty name', { name: '', options: {} }, 'name'],
 ];
 
-describe('enqueue refuses', () => {
-  it.each(ENQUEUE_OPTIONS)('options: %s', async (_what, options, message) => {
+describe('enqueue: bad input', () => {
+  it.each(ENQUEUE_OPTIONS)('enqueue rejects bad options: %s', async (_what, options, message) => {
     await refused((mill) => mill.enqueue('a', {}, options as object), message);
   });
 
-  it.each(TARGETS)('as a target: %s', async (_what, target, message) => {
+  it.each(TARGETS)('enqueue and now reject a bad target: %s', async (_what, target, message) => {
     await refused((mill) => mill.enqueue(target as string, {}), message);
     await refused((mill) => mill.now(target as string, {}), message);
   });
 
-  it('the same by the enqueue of a job type', async () => {
+  it('enqueue of a job type rejects bad options and bad data', async () => {
     await refused(
       (mill) => mill.job('a', () => 1).enqueue({}, { delay: 'soon' }),
       'delay must be a duration',
@@ -104,41 +104,41 @@ describe('enqueue refuses', () => {
     );
   });
 
-  it('more than maxPayloadBytes', async () => {
+  it('enqueue rejects a payload above maxPayloadBytes', async () => {
     const mill = aMill(memory({ maxPayloadBytes: 100 }));
     await expect(mill.enqueue('a', { text: 'x'.repeat(200) })).rejects.toThrow('maxPayloadBytes');
     expect(await mill.jobs.count()).toBe(0);
   });
 });
 
-describe('enqueueMany refuses the whole call for', () => {
+describe('enqueueMany: bad input', () => {
   it.each(
     ENQUEUE_OPTIONS.filter(
       ([, options]) => typeof options === 'object' && options !== null && !Array.isArray(options),
     ),
-  )('one item with %s', async (_what, options, message) => {
+  )('enqueueMany rejects the whole call for one item with bad options: %s', async (_what, options, message) => {
     const items = [{ name: 'good' }, { name: 'bad', ...(options as object) }, { name: 'good' }];
-    // A transaction is one for all.
+    // There is one transaction for all items.
     await refused(
       (mill) => mill.enqueueMany(items),
       /session|transaction/u.test(message) ? 'transaction' : message,
     );
   });
 
-  it('a wrong item, with its place', async () => {
+  it('enqueueMany names the index of a bad item', async () => {
     const items = [{ name: 'a' }, { name: 'b', data: { n: Number.NaN } }];
     await refused((mill) => mill.enqueueMany(items), 'enqueueMany[1]: data.n NaN would not come back equal');
     await refused((mill) => mill.enqueueMany([{ name: 'a' }, { name: '' }]), 'enqueueMany[1]: name must be');
   });
 
-  it.each([undefined, null, 'a', {}, [null], ['a'], [undefined]])('%j', async (items) => {
+  it.each([undefined, null, 'a', {}, [null], ['a'], [undefined]])('enqueueMany rejects %j as a list of jobs', async (items) => {
     await refused(
       (mill) => mill.enqueueMany(items as never),
       'expected a list of { name, data, ...options }',
     );
   });
 
-  it('items with different transactions', async () => {
+  it('enqueueMany rejects items with different transactions', async () => {
     const { mill, untouched } = aUntouchedMill();
     await mill
       .withTransaction(async (transaction) => {
@@ -151,21 +151,21 @@ describe('enqueueMany refuses the whole call for', () => {
     await untouched();
   });
 
-  it.each([undefined, null, 'a', {}, [null], ['a'], [5]])('a job type: %j', async (items) => {
+  it.each([undefined, null, 'a', {}, [null], ['a'], [5]])('enqueueMany of a job type rejects %j as a list of items', async (items) => {
     await refused(
       (mill) => mill.job('a', () => 1).enqueueMany(items as never),
       'enqueueMany: expected a list of',
     );
   });
 
-  it('nothing at all in an empty list', async () => {
+  it('enqueueMany accepts an empty list and writes nothing', async () => {
     const { mill, untouched } = aUntouchedMill();
     expect(await mill.enqueueMany([])).toEqual([]);
     await untouched();
   });
 });
 
-describe('schedule refuses', () => {
+describe('schedule: bad input', () => {
   it.each<Case>([
     ['nothing', undefined, 'cron must be a text'],
     ['an empty text', '', 'cron must be a text'],
@@ -173,12 +173,12 @@ describe('schedule refuses', () => {
     ['a wrong field', '99 3 * * *', 'is not valid'],
     ['what never matches', '0 0 30 2 *', 'never matches a date'],
     ['an unknown name', '@often', 'is not a known cron name'],
-  ])('as cron: %s', async (_what, cron, message) => {
+  ])('schedule rejects a bad cron expression: %s', async (_what, cron, message) => {
     await refused((mill) => mill.schedule(cron as string, 'a', {}), message);
     await refused((mill) => mill.job('a', () => 1).schedule(cron as string, {}), message);
   });
 
-  it.each(TARGETS)('as a target: %s', async (_what, target, message) => {
+  it.each(TARGETS)('schedule rejects a bad target: %s', async (_what, target, message) => {
     await refused((mill) => mill.schedule('@daily', target as string, {}), message);
   });
 
@@ -201,11 +201,11 @@ describe('schedule refuses', () => {
     ['a wrong retry policy', { retryPolicy: {} }, 'retryPolicy: type must be one of'],
     ['a wrong timeout', { timeout: -1 }, 'timeout must be a duration'],
     ['a transaction', { transaction: {} }, 'unknown option "transaction"'],
-  ])('options: %s', async (_what, options, message) => {
+  ])('schedule rejects bad options: %s', async (_what, options, message) => {
     await refused((mill) => mill.schedule('@daily', 'a', {}, options as object), message);
   });
 
-  it('data that would not come back', async () => {
+  it('schedule rejects data that would not come back equal', async () => {
     await refused(
       (mill) => mill.schedule('@daily', 'a', { n: 5n }),
       'data.n a bigint would not come back equal',
@@ -239,8 +239,8 @@ const FILTERS: readonly Case[] = [
   ['a RegExp for an error', { error: /x/ }, 'filter.error must be a non-empty string'],
 ];
 
-describe('find and count refuse', () => {
-  it.each(FILTERS)('as a filter: %s', async (_what, filter, message) => {
+describe('find and count: bad input', () => {
+  it.each(FILTERS)('find and count reject a bad filter: %s', async (_what, filter, message) => {
     await refused((mill) => mill.jobs.find(filter as object), message);
     await refused((mill) => mill.jobs.count(filter as object), message);
   });
@@ -261,7 +261,7 @@ describe('find and count refuse', () => {
     ['a cursor with another field', { cursor: cursor({ field: 'name' }) }, 'cursor must be'],
     ['a cursor without a place', { cursor: cursor({ at: 'x' }) }, 'cursor must be'],
     ['a cursor with an object for a key', { cursor: cursor({ key: { $gt: '' } }) }, 'cursor must be'],
-  ])('options: %s', async (_what, options, message) => {
+  ])('find rejects bad options: %s', async (_what, options, message) => {
     await refused((mill) => mill.jobs.find({}, options as object), message);
   });
 });
@@ -271,7 +271,7 @@ function cursor(change: object): string {
   return Buffer.from(JSON.stringify({ ...place, ...change })).toString('base64url');
 }
 
-describe('operations on many refuse', () => {
+describe('bulk operations: bad input', () => {
   const MANY = ['cancelMany', 'retryMany', 'removeMany'] as const;
 
   /** Two jobs that must survive. */
@@ -305,16 +305,16 @@ describe('operations on many refuse', () => {
       ['all: false', { all: false }, 'unknown option "all"'],
       ['all: 1', { all: 1 }, 'filter.all must be true or false'],
       ['all with something else', { all: true, name: 'a' }, 'unknown option "name"'],
-    ])(`${operation}: %s`, async (_what, filter, message) => {
+    ])(`${operation} rejects a bad filter and changes nothing: %s`, async (_what, filter, message) => {
       await spared(operation, filter, message);
     });
   }
 });
 
-describe('operations on one refuse', () => {
+describe('operations on one job or schedule: bad input', () => {
   const BAD_IDS: readonly unknown[] = [undefined, null, '', ' ', 5, {}, { $ne: null }];
 
-  it.each(BAD_IDS)('%j as an id', async (id) => {
+  it.each(BAD_IDS)('operations on one job reject %j as an id', async (id) => {
     const message = 'id must be a non-empty string';
     await refused((mill) => mill.jobs.get(id as string), message);
     await refused((mill) => mill.jobs.cancel(id as string), message);
@@ -324,7 +324,7 @@ describe('operations on one refuse', () => {
     await refused((mill) => mill.jobs.result(id as string), message);
   });
 
-  it.each(BAD_IDS)('%j as a name', async (name) => {
+  it.each(BAD_IDS)('operations on names and schedules reject %j as a name', async (name) => {
     const message = 'name must be a non-empty string';
     await refused((mill) => mill.jobs.pause(name as string), message);
     await refused((mill) => mill.jobs.resume(name as string), message);
@@ -335,7 +335,7 @@ describe('operations on one refuse', () => {
     await refused((mill) => mill.schedules.runNow(name as string), message);
   });
 
-  it.each(['', 5, {}, { $ne: null }])('%j as a key of a schedule', async (key) => {
+  it.each(['', 5, {}, { $ne: null }])('operations on schedules reject %j as a key', async (key) => {
     const message = 'uniqueKey must be a non-empty string';
     await refused((mill) => mill.schedules.get('a', key as string), message);
     await refused((mill) => mill.schedules.remove('a', key as string), message);
@@ -345,7 +345,7 @@ describe('operations on one refuse', () => {
     await refused((mill) => mill.schedules.next('a', 5, key as string), message);
   });
 
-  it('wrong options and times', async () => {
+  it('operations on one job or schedule reject bad options and times', async () => {
     await refused((mill) => mill.jobs.cancel('x', { await: true } as object), 'unknown option "await"');
     await refused((mill) => mill.jobs.cancel('x', { wait: 'yes' } as never), 'wait must be true or false');
     await refused((mill) => mill.jobs.reschedule('x', 'soon'), 'when must be a duration');
@@ -359,7 +359,7 @@ describe('operations on one refuse', () => {
   });
 });
 
-describe('new Tidemill refuses', () => {
+describe('new Tidemill: bad input', () => {
   const store: MemoryStore = memory();
 
   it.each<Case>([
@@ -407,24 +407,24 @@ describe('new Tidemill refuses', () => {
     ['true as a logger', { store, logger: true }, 'logger.debug must be a function'],
     ['null as a logger', { store, logger: null }, 'logger.debug must be a function'],
     ['half a logger', { store, logger: { debug: () => 1, info: () => 1 } }, 'logger.warn must be a function'],
-  ])('%s', (_what, options, message) => {
+  ])('new Tidemill rejects bad options: %s', (_what, options, message) => {
     refusedAtOnce(() => new Tidemill(options as TidemillOptions), message);
   });
 
-  it('without showing what a url carries', () => {
+  it('new Tidemill rejects an unknown store URL without showing its credentials', () => {
     expect(() => new Tidemill({ store: 'mysql://user:secret@host/db' })).toThrow(/^((?!secret).)*$/u);
   });
 
-  it('a wrong timeout of stop, as a rejection', async () => {
+  it('stop rejects bad options', async () => {
     await refused((mill) => mill.stop({ timeout: 'long' }), 'stop: timeout must be a duration');
     await refused((mill) => mill.stop({ after: 5 } as object), 'unknown option "after"');
   });
 
-  it('a listener that is no function', () => {
+  it('on rejects a listener that is not a function', () => {
     refusedAtOnce(() => aMill(memory()).on('error', 'log' as never), 'listener of error must be a function');
   });
 
-  it('wrong options of the memory store', () => {
+  it('memory() rejects bad options', () => {
     refusedAtOnce(() => memory({ clocks: 1 } as object), 'unknown option "clocks". Did you mean "clock"?');
     refusedAtOnce(
       () => memory({ maxPayloadBytes: 0 }),
@@ -453,26 +453,26 @@ const WORK: readonly Case[] = [
   ['a wrong replace', { replace: 'yes' }, 'replace must be true or false'],
 ];
 
-describe('defineJob, job and work refuse', () => {
-  it.each([undefined, null, '', ' ', 5, {}])('%j as a name', (name) => {
+describe('defineJob, job and work: bad input', () => {
+  it.each([undefined, null, '', ' ', 5, {}])('defineJob and job reject %j as a name', (name) => {
     refusedAtOnce(() => defineJob(name as string), 'name must be a non-empty string');
     refusedAtOnce(() => aMill(memory()).job(name as string, () => 1), 'name must be a non-empty string');
   });
 
-  it.each(DEFINITION)('a definition with %s', (_what, options, message) => {
+  it.each(DEFINITION)('defineJob and job reject a bad definition: %s', (_what, options, message) => {
     refusedAtOnce(() => defineJob('a', options as object), message);
     refusedAtOnce(() => aMill(memory()).job('a', options as object, () => 1), message);
   });
 
-  it.each(WORK)('work with %s', (_what, options, message) => {
+  it.each(WORK)('job and work reject bad options: %s', (_what, options, message) => {
     const mill = aMill(memory());
     refusedAtOnce(() => mill.job('a', options as object, () => 1), message);
     refusedAtOnce(() => mill.work(defineJob('a'), options as object, () => 1), message);
-    // What was refused left nothing behind: the name is still free.
+    // A rejected call leaves nothing behind: the name is still free.
     expect(() => mill.job('a', () => 1)).not.toThrow();
   });
 
-  it('options of a definition where only those of work belong', () => {
+  it('work rejects options of a definition, and defineJob rejects options of work', () => {
     refusedAtOnce(
       () => aMill(memory()).work(defineJob('a'), { timeout: 5 } as object, () => 1),
       'unknown option "timeout"',
@@ -480,29 +480,29 @@ describe('defineJob, job and work refuse', () => {
     refusedAtOnce(() => defineJob('a', { concurrency: 5 } as object), 'unknown option "concurrency"');
   });
 
-  it.each([undefined, null, 5, 'handler', {}])('%j as a handler', (handler) => {
+  it.each([undefined, null, 5, 'handler', {}])('job and work reject %j as a handler', (handler) => {
     const mill = aMill(memory());
     refusedAtOnce(() => mill.job('a', {}, handler as never), 'handler must be a function');
     refusedAtOnce(() => mill.work(defineJob('a'), {}, handler as never), 'handler must be a function');
   });
 
-  it('no handler at all', () => {
+  it('job and work reject a missing handler', () => {
     const mill = aMill(memory());
     refusedAtOnce(() => (mill.job as (name: string) => unknown)('a'), 'handler must be a function');
     refusedAtOnce(() => (mill.work as (d: unknown) => unknown)(defineJob('a')), 'handler must be a function');
   });
 
-  it.each([undefined, null, 5, 'a', {}, { name: 'a' }])('%j as a definition', (definition) => {
+  it.each([undefined, null, 5, 'a', {}, { name: 'a' }])('work rejects %j as a definition', (definition) => {
     refusedAtOnce(() => aMill(memory()).work(definition as never, () => 1), 'made by defineJob');
   });
 
-  it('but not options that were left open', () => {
+  it('job and work accept undefined options', () => {
     const mill = aMill(memory());
     expect(() => mill.job('a', undefined as never, () => 1)).not.toThrow();
     expect(() => mill.work(defineJob('b'), undefined as never, () => 1)).not.toThrow();
   });
 
-  it('a second handler of the same name, by any way', () => {
+  it('work rejects a second handler for the same name', () => {
     const mill = aMill(memory());
     mill.job('a', () => 1);
     refusedAtOnce(() => mill.work(defineJob('a'), () => 1), '"a" has a handler already');

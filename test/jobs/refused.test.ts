@@ -8,10 +8,10 @@ import { aMill, until } from '../support/mills.js';
 import { aClaim, aJob, anInstance, opened } from '../support/port.js';
 import { freshPostgres, freshUri, rawClient, rawPool } from '../support/stores.js';
 
-/** A database with a rule of its user's own that refuses one job, the one called "poison". */
+/** A database with a user's own rule that refuses one job, called "poison". */
 interface Ground {
   readonly store: Store;
-  /** No end of its run may be written from now on. */
+  /** From now on the end of its run cannot be written. */
   readonly refuse: () => Promise<void>;
   readonly allow: () => Promise<void>;
 }
@@ -66,7 +66,7 @@ const grounds: readonly (readonly [string, () => Promise<Ground>])[] = [
 ];
 
 describe.each(grounds)('an outcome refused by %s', (_, make) => {
-  it('is set aside and reported, holds up no other job, and is recorded once the database takes it', async () => {
+  it('sets a refused outcome aside, records all others, and records it once the database accepts it', async () => {
     const { store, refuse, allow } = await make();
     const mill = aMill(store, { concurrency: 2 });
     const [errors, runs]: [unknown[], string[]] = [[], []];
@@ -98,7 +98,7 @@ describe.each(grounds)('an outcome refused by %s', (_, make) => {
     await until('the instance is well again', () => mill.isHealthy());
   });
 
-  it('of a dead process does not keep its other jobs from running elsewhere', async () => {
+  it('reruns the other jobs of a dead process although the database refuses the outcome of one', async () => {
     const { store, refuse } = await make();
     const dead = anInstance();
     const registration = { names: ['a'], tasks: [], policies: {}, host: 'h', pid: 1, leaseMs: 1 };
@@ -120,7 +120,7 @@ describe.each(grounds)('an outcome refused by %s', (_, make) => {
   });
 });
 
-it('sets an outcome aside whose error looks like trouble of the database, while others are recorded', async () => {
+it('sets aside an outcome whose error looks like a database failure while others are recorded', async () => {
   const { store, refuse, allow } = await postgresGround('XX000');
   const mill = aMill(store, { concurrency: 2 });
   const errors: unknown[] = [];
@@ -145,7 +145,7 @@ it('sets an outcome aside whose error looks like trouble of the database, while 
   expect(await mill.jobs.result('poison')).toBe('poison');
 });
 
-it('stops only the name of which a hundred outcomes are refused, until the database takes them', async () => {
+it('stops claiming only the name with many refused outcomes until the database accepts them', async () => {
   const store = memory();
   const settle = store.jobs.settle.bind(store.jobs);
   let isRefusing = true;

@@ -24,7 +24,7 @@ function someResults(answer: (ids: readonly string[]) => Promise<Ends>) {
 }
 
 describe('waiting for the result of a job', () => {
-  it('does not take an answer that was asked for before the wait began', async () => {
+  it('a wait ignores an answer that was requested before it began', async () => {
     const answers: ReturnType<typeof gate<Ends>>[] = [];
     const { clock, asked, results } = someResults(() => {
       const next = gate<Ends>();
@@ -34,7 +34,7 @@ describe('waiting for the result of a job', () => {
     const first = results.wait('a');
     await clock.advance(0);
     expect(asked).toEqual([['a']]);
-    // It was retried after this answer was read.
+    // The job was retried after this answer was read.
     const second = results.wait('a');
     await clock.advance(0);
     answers[0]?.open({ ended: [anEnd('a', clock.now())], live: [] });
@@ -48,7 +48,7 @@ describe('waiting for the result of a job', () => {
     expect(await second).toBe(latest);
   });
 
-  it('does not take the end of an earlier run that is told late', async () => {
+  it('a wait ignores a late notice about the end of an earlier run', async () => {
     const { clock, results } = someResults((ids) => Promise.resolve(alive(...ids)));
     const earlier = anEnd('a', clock.now());
     await clock.advance('1s');
@@ -60,7 +60,7 @@ describe('waiting for the result of a job', () => {
     expect(await waiting).toBe(latest);
   });
 
-  it('asks for each job less and less often, however many others are waited for', async () => {
+  it('polls for each result with growing intervals, however many other waits begin', async () => {
     const { clock, asked, results } = someResults((ids) => Promise.resolve(alive(...ids)));
     void results.wait('old').catch(() => undefined);
     for (let n = 0; n < 500; n += 1) {
@@ -68,13 +68,13 @@ describe('waiting for the result of a job', () => {
       void results.wait(`new ${String(n)}`).catch(() => undefined);
     }
     const times = asked.filter((ids) => ids.includes('old')).length;
-    // Ten seconds: some ten questions until they are a second apart, then one a second.
+    // Ten seconds: about ten polls until they are a second apart, then one per second.
     expect(times).toBeLessThan(25);
     expect(times).toBeGreaterThan(10);
     results.stop();
   });
 
-  it('rejects for a job that does not exist', async () => {
+  it('a wait for a job that does not exist rejects', async () => {
     const { results } = someResults(() => Promise.resolve(NOBODY));
     await expect(results.wait('nowhere')).rejects.toThrow('There is no job nowhere');
   });

@@ -7,7 +7,7 @@ import { aMill, gate } from '../support/mills.js';
 const START = Date.parse('2025-01-01T00:00:00Z');
 const SECOND = 1_000;
 
-/** A mill on a clock of its own, with the seconds since its beginning. */
+/** A mill on its own clock, with the seconds since its start. */
 function aVirtualMill(options: Parameters<typeof aMill>[1] = {}) {
   const clock = virtualClock(START);
   const mill = aMill(memory({ clock }), options);
@@ -17,7 +17,7 @@ function aVirtualMill(options: Parameters<typeof aMill>[1] = {}) {
 const once = { retryPolicy: { type: 'fixed', interval: 1, maxAttempts: 1 } } as const;
 
 describe('when a job runs', () => {
-  it('at once where nothing is said, after a delay, or at a time', async () => {
+  it('runs a job at once, after a delay, or at a given time', async () => {
     const { clock, mill, seconds } = aVirtualMill();
     const ran: [string, number][] = [];
     const type = mill.job<string>('a', ({ data }) => void ran.push([data, seconds()]));
@@ -35,7 +35,7 @@ describe('when a job runs', () => {
     ]);
   });
 
-  it('higher priority first, then by time, then by age', async () => {
+  it('runs jobs by priority, then by due time, then by age', async () => {
     const { clock, mill } = aVirtualMill();
     const ran: string[] = [];
     const type = mill.job<string>('a', { concurrency: 1 }, ({ data }) => void ran.push(data));
@@ -49,7 +49,7 @@ describe('when a job runs', () => {
     expect(ran).toEqual(['high', 'earlier', 'old', 'young', 'low']);
   });
 
-  it('as many at once as its concurrency and the mill’s allow', async () => {
+  it('runs as many jobs at once as the concurrency of the name and of the mill allow', async () => {
     const { clock, mill } = aVirtualMill({ concurrency: 3 });
     const end = gate();
     let [running, most] = [0, 0];
@@ -74,7 +74,7 @@ describe('when a job runs', () => {
     expect(await mill.jobs.count({ status: 'completed' })).toBe(6);
   });
 
-  it('never without a handler for its name', async () => {
+  it('never runs a job without a handler for its name', async () => {
     const { clock, mill } = aVirtualMill();
     mill.job('known', () => 1);
     const { id } = await mill.enqueue('unknown', {});
@@ -83,7 +83,7 @@ describe('when a job runs', () => {
     expect(await mill.jobs.get(id)).toMatchObject({ status: 'pending', failCount: 0 });
   });
 
-  it('soon after its handler was added to a running mill', async () => {
+  it('runs waiting jobs soon after their handler was added to a running mill', async () => {
     const { clock, mill } = aVirtualMill();
     await mill.start();
     const { id } = await mill.enqueue('late', {});
@@ -93,7 +93,7 @@ describe('when a job runs', () => {
     expect(await mill.jobs.get(id)).toMatchObject({ status: 'completed', result: 'here' });
   });
 
-  it('by the handler that replaced the first one', async () => {
+  it('runs a job with the handler that replaced the first one', async () => {
     const { clock, mill } = aVirtualMill();
     mill.job('a', () => 'first');
     expect(() => mill.job('a', () => 'second')).toThrow(
@@ -107,7 +107,7 @@ describe('when a job runs', () => {
   });
 });
 
-describe('retries', () => {
+describe('retries of jobs', () => {
   async function failures(options: object, advance = '20d', error: () => unknown = () => new Error('no')) {
     const { clock, mill, seconds } = aVirtualMill({ leaseDuration: '1d' });
     const ran: number[] = [];
@@ -122,7 +122,7 @@ describe('retries', () => {
     return { ran, job: (await mill.jobs.get(id))! };
   }
 
-  it('come 2 s, 4 s, 8 s … after each failure by default, and end after ten attempts', async () => {
+  it('retries a failed job after 2 s, 4 s, 8 s … by default, up to ten attempts', async () => {
     const { ran, job } = await failures({}, '1h');
     expect(ran).toEqual([0, 2, 6, 14, 30, 62, 126, 254, 510, 1_022]);
     expect(job).toMatchObject({ status: 'failed', failCount: 10, failReason: 'no' });
@@ -135,13 +135,13 @@ describe('retries', () => {
     [{ type: 'series', intervals: ['1s', '1m'], maxAttempts: 4 }, [0, 1, 61, 121]],
     [{ type: 'cron', expression: '0 * * * *', maxAttempts: 3 }, [0, 3_600, 7_200]],
     [{ type: 'fixed', interval: '10s', maxDuration: '35s' }, [0, 10, 20, 30, 40]],
-  ] as const)('follow the policy %j at exact times', async (retryPolicy, expected) => {
+  ] as const)('retries a failed job by the policy %j at exact times', async (retryPolicy, expected) => {
     const { ran, job } = await failures({ retryPolicy });
     expect(ran).toEqual(expected);
     expect(job).toMatchObject({ status: 'failed', failCount: expected.length });
   });
 
-  it('take the wish of the error before the policy', async () => {
+  it("an error's retryAfter overrides the retry policy", async () => {
     const retryPolicy = { type: 'fixed', interval: '1h', maxAttempts: 3 };
     const { ran } = await failures({ retryPolicy }, '1d', () =>
       Object.assign(new Error('busy'), { retryAfter: '7s' }),
@@ -154,18 +154,18 @@ describe('retries', () => {
     expect(dated.ran).toEqual([0, 100]);
   });
 
-  it('do not come after a FatalError', async () => {
+  it('does not retry a job after a FatalError', async () => {
     const { ran, job } = await failures({}, '1d', () => new FatalError('pointless'));
     expect(ran).toEqual([0]);
     expect(job).toMatchObject({ status: 'failed', failCount: 1, failReason: 'pointless' });
   });
 
-  it.each(['text', undefined, null, 5, { code: 1 }])('survive a handler that throws %j', async (thrown) => {
+  it.each(['text', undefined, null, 5, { code: 1 }])('fails a job whose handler throws %j', async (thrown) => {
     const { job } = await failures(once, '1m', () => thrown);
     expect(job).toMatchObject({ status: 'failed', failCount: 1, failReason: expect.any(String) as string });
   });
 
-  it('use the policy given with the job before that of its definition', async () => {
+  it('a retry policy given with the job overrides that of its definition', async () => {
     const { clock, mill, seconds } = aVirtualMill();
     const ran: number[] = [];
     const type = mill.job('a', { retryPolicy: { type: 'fixed', interval: '1h' } }, () => {
@@ -178,7 +178,7 @@ describe('retries', () => {
     expect(ran).toEqual([0, 3, 6]);
   });
 
-  it('leave a history of the last attempts, with the error and its stack', async () => {
+  it('keeps a history of the last attempts with error and stack', async () => {
     const { clock, mill } = aVirtualMill({ executionHistoryLimit: 2, instanceId: 'me' });
     const type = mill.job('a', (job) => {
       if (job.attempt < 4) throw new RangeError(`no ${String(job.attempt)}`);
@@ -204,7 +204,7 @@ describe('retries', () => {
     expect(job.history![1]).toMatchObject({ attempt: 4, status: 'completed' });
   });
 
-  it('can be asked for by hand, with a fresh sequence of attempts', async () => {
+  it('retrying a failed job by hand restarts its attempts', async () => {
     const { clock, mill, seconds } = aVirtualMill();
     const attempts: [number, number][] = [];
     const type = mill.job('a', { retryPolicy: { type: 'fixed', interval: '1s', maxAttempts: 2 } }, (job) => {
@@ -225,8 +225,8 @@ describe('retries', () => {
   });
 });
 
-describe('timeouts', () => {
-  it('fail the attempt at their time, abort the signal with the reason, and count as a failure', async () => {
+describe('timeouts of jobs', () => {
+  it('a timeout fails the attempt on time and aborts the signal with the reason', async () => {
     const { clock, mill, seconds } = aVirtualMill();
     let reason: unknown;
     const type = mill.job('slow', { ...once, timeout: '30s' }, ({ signal }) => {
@@ -252,7 +252,7 @@ describe('timeouts', () => {
     expect(mill.health()).toMatchObject({ running: 0, abandoned: 0 });
   });
 
-  it('given with the job count before those of its definition', async () => {
+  it('a timeout given with the job overrides that of its definition', async () => {
     const { clock, mill } = aVirtualMill();
     const type = mill.job('slow', { ...once, timeout: '1h' }, () => new Promise(() => undefined));
     await mill.start();
@@ -261,7 +261,7 @@ describe('timeouts', () => {
     expect(await mill.jobs.get(id)).toMatchObject({ status: 'failed' });
   });
 
-  it('of a producer’s definition reach the worker, which has its own', async () => {
+  it("a timeout of the producer's definition overrides that of the worker", async () => {
     const clock = virtualClock(START);
     const store = memory({ clock });
     const [producer, worker] = [aMill(store), aMill(store)];
@@ -279,7 +279,7 @@ describe('timeouts', () => {
 });
 
 describe('defer', () => {
-  it('puts the job back for a while, without using an attempt', async () => {
+  it('defer puts a job back for a while without using an attempt', async () => {
     const { clock, mill, seconds } = aVirtualMill();
     const ran: [number, number, number][] = [];
     const type = mill.job('a', ({ attempt, failCount, defer }) => {
@@ -303,7 +303,7 @@ describe('defer', () => {
     expect(await mill.jobs.get(id)).toMatchObject({ status: 'completed', result: 'done', failCount: 0 });
   });
 
-  it('takes a date, and the last call counts', async () => {
+  it('defer takes a date, and the last call wins', async () => {
     const { clock, mill } = aVirtualMill();
     const at = new Date(START + 90 * SECOND);
     const type = mill.job('a', (job) => {
@@ -316,7 +316,7 @@ describe('defer', () => {
     expect(await mill.jobs.get(id)).toMatchObject({ status: 'pending', nextRunAt: at });
   });
 
-  it('keeps what the attempts before it have used', async () => {
+  it('defer keeps the attempts that were used before', async () => {
     const { clock, mill } = aVirtualMill();
     const attempts: number[] = [];
     const type = mill.job('a', (job) => {
@@ -331,7 +331,7 @@ describe('defer', () => {
     expect(await mill.jobs.get(id)).toMatchObject({ status: 'completed', failCount: 1 });
   });
 
-  it('followed by a throw is a failure, and the defer is dropped', async () => {
+  it('defer followed by a throw is a failure', async () => {
     const { clock, mill } = aVirtualMill();
     const type = mill.job('a', (job) => {
       job.defer('1h');
@@ -349,7 +349,7 @@ describe('defer', () => {
   });
 
   it.each(['soon', -1, new Date(Number.NaN), null, undefined])(
-    '%s is refused: the attempt fails',
+    'defer(%s) fails the attempt',
     async (until) => {
       const { clock, mill } = aVirtualMill();
       const type = mill.job('a', once, (job) => job.defer(until as string));
@@ -365,7 +365,7 @@ describe('defer', () => {
 });
 
 describe('what a handler gets', () => {
-  it('is the job, with methods that can be taken apart', async () => {
+  it('a handler gets the job, with methods that can be destructured', async () => {
     const { clock, mill } = aVirtualMill();
     let seen: Omit<JobContext, 'signal'> | undefined;
     mill.job<{ n: number }>('a', ({ signal, ...rest }) => {
@@ -388,7 +388,7 @@ describe('what a handler gets', () => {
     });
   });
 
-  it('progress and log lines can be read while the job runs; the last hundred lines are kept', async () => {
+  it('progress and log lines are readable while the job runs, up to the last 100 lines', async () => {
     const { clock, mill } = aVirtualMill();
     const end = gate();
     const type = mill.job('a', async ({ progress, log }) => {
@@ -414,7 +414,7 @@ describe('what a handler gets', () => {
     ]);
   });
 
-  it('its data is a copy: what a handler does to it reaches nobody else', async () => {
+  it("a handler's changes to its data reach neither the caller nor the next attempt", async () => {
     const { clock, mill } = aVirtualMill();
     const seen: unknown[] = [];
     const type = mill.job<{ list: number[] }>('a', (job) => {
@@ -432,8 +432,8 @@ describe('what a handler gets', () => {
   });
 });
 
-describe('complete, inside a transaction', () => {
-  it('ends the job together with the other writes', async () => {
+describe('complete() in a transaction', () => {
+  it("complete() commits the job's end together with the other writes", async () => {
     const { clock, mill } = aVirtualMill();
     const type = mill.job('a', (job) =>
       mill.withTransaction(async (transaction) => {
@@ -448,7 +448,7 @@ describe('complete, inside a transaction', () => {
     expect(await mill.jobs.count({ name: 'follow-up' })).toBe(1);
   });
 
-  it('ends nothing where the transaction fails', async () => {
+  it('complete() has no effect if the transaction fails', async () => {
     const { clock, mill } = aVirtualMill();
     const type = mill.job('a', once, (job) =>
       mill.withTransaction(async (transaction) => {
@@ -464,7 +464,7 @@ describe('complete, inside a transaction', () => {
     expect(await mill.jobs.count({ name: 'follow-up' })).toBe(0);
   });
 
-  it('needs a transaction of the store', async () => {
+  it('complete() rejects a handle that is not a transaction of the store', async () => {
     const { clock, mill } = aVirtualMill();
     const type = mill.job('a', once, (job) => job.complete({ transaction: {} }));
     await mill.start();
@@ -477,8 +477,8 @@ describe('complete, inside a transaction', () => {
   });
 });
 
-describe('waiting for a result', () => {
-  it('answers what the handler returned, before, while and after it runs', async () => {
+describe('jobs.result', () => {
+  it('result resolves to what the handler returned, before and after the run', async () => {
     const { clock, mill } = aVirtualMill();
     const type = mill.job<number>('double', ({ data }) => data * 2);
     const { id } = await type.enqueue(4, { delay: '1m' });
@@ -489,7 +489,7 @@ describe('waiting for a result', () => {
     expect(await mill.jobs.result(id)).toBe(8);
   });
 
-  it('is undefined where nothing was returned', async () => {
+  it('result resolves to undefined if the handler returned nothing', async () => {
     const { clock, mill } = aVirtualMill();
     const type = mill.job('quiet', () => undefined);
     await mill.start();
@@ -498,7 +498,7 @@ describe('waiting for a result', () => {
     expect(await mill.jobs.result(id)).toBeUndefined();
   });
 
-  it('hears of jobs that another instance ran', async () => {
+  it('result resolves for a job that another instance ran', async () => {
     const clock = virtualClock(START);
     const store = memory({ clock });
     const [asker, worker] = [aMill(store), aMill(store)];
@@ -510,7 +510,7 @@ describe('waiting for a result', () => {
     expect(await waiting).toBe('away');
   });
 
-  it('rejects where the job failed, was cancelled, or is not there', async () => {
+  it('result rejects if the job failed, was cancelled or does not exist', async () => {
     const { clock, mill } = aVirtualMill();
     const type = mill.job('bad', once, () => {
       throw new Error('the reason');
@@ -528,7 +528,7 @@ describe('waiting for a result', () => {
     await expect(mill.jobs.result('nobody')).rejects.toMatchObject({ code: 'JOB_MISSING' });
   });
 
-  it('rejects after its timeout, on its signal, and when the mill stops', async () => {
+  it('result rejects after its timeout, on its signal, and when the mill stops', async () => {
     const { clock, mill } = aVirtualMill();
     const { id } = await mill.enqueue('never', {});
     const limited = expect(mill.jobs.result(id, { timeout: '10s' })).rejects.toMatchObject({
@@ -549,7 +549,7 @@ describe('waiting for a result', () => {
     await stopped;
   });
 
-  it('answers for a job that is deleted as soon as it ends', async () => {
+  it('result resolves for a job that is deleted as soon as it ends', async () => {
     const { clock, mill } = aVirtualMill();
     const type = mill.job('gone', { retention: { completed: 0 } }, () => 'seen');
     await mill.start();
@@ -561,8 +561,8 @@ describe('waiting for a result', () => {
   });
 });
 
-describe('retention', () => {
-  it('deletes finished jobs once their time has passed', async () => {
+describe('retention of jobs', () => {
+  it('deletes finished jobs once the retention of their status has passed', async () => {
     const { clock, mill } = aVirtualMill({
       leaseDuration: '1d',
       retention: { completed: '1d', failed: '2d', cancelled: '3d' },
@@ -591,7 +591,7 @@ describe('retention', () => {
     expect(await left()).toEqual([]);
   });
 
-  it('is 7 days for completed and cancelled jobs and 30 for failed ones by default', async () => {
+  it('keeps completed jobs for 7 days and failed ones for 30 by default', async () => {
     const clock = virtualClock(START);
     const store = memory({ clock });
     const mill = aMill(store, { leaseDuration: '1d' });
@@ -613,7 +613,7 @@ describe('retention', () => {
     expect(await after(30.1, bad.id)).toBeUndefined();
   });
 
-  it('of a definition counts before that of the mill; 0 deletes at once', async () => {
+  it("a definition's retention overrides that of the mill, and 0 deletes at once", async () => {
     const { clock, mill } = aVirtualMill({ retention: { completed: '1d' } });
     const type = mill.job('a', { retention: { completed: 0 } }, () => 1);
     await mill.start();
@@ -624,7 +624,7 @@ describe('retention', () => {
 });
 
 describe('wake-ups for other instances', () => {
-  it('go on after a burst although the wall clock was set back', async () => {
+  it('wake-ups resume after a burst although the wall clock was set back', async () => {
     const clock = virtualClock(START);
     let backMs = 0;
     const store = memory({

@@ -4,7 +4,7 @@ import { memory } from '../../src/memory/index.js';
 import { virtualClock } from '../../src/testing/index.js';
 import { aMill, gate } from '../support/mills.js';
 
-/** A mill at the beginning of a year; a long lease keeps a month of virtual time short. */
+/** A mill at the beginning of a year; a long lease makes a month of virtual time cheap. */
 function aYear(options: Parameters<typeof aMill>[1] = {}, start = '2025-01-01T00:00:00Z') {
   const clock = virtualClock(start);
   const store = memory({ clock });
@@ -14,8 +14,8 @@ function aYear(options: Parameters<typeof aMill>[1] = {}, start = '2025-01-01T00
   return { clock, store, mill, runs, note };
 }
 
-describe('a schedule', () => {
-  it('runs at each of its times, exactly then, for thirty days', async () => {
+describe('schedules', () => {
+  it('a schedule runs exactly at each of its times for thirty days', async () => {
     const { clock, mill, runs, note } = aYear();
     const type = mill.job('hourly', note);
     await mill.start();
@@ -33,7 +33,7 @@ describe('a schedule', () => {
     });
   });
 
-  it('follows the wall clock of its zone through both changes of clocks', async () => {
+  it('a schedule follows the wall clock of its zone through both clock changes', async () => {
     const { clock, mill, runs, note } = aYear({}, '2025-03-28T12:00:00Z');
     const type = mill.job('nightly', note);
     await mill.start();
@@ -48,7 +48,7 @@ describe('a schedule', () => {
     expect(autumn.runs).toEqual(['2025-10-26T00:30', '2025-10-27T01:30']);
   });
 
-  it('begins with startAt and ends with repeatUntil, both included', async () => {
+  it('a schedule begins with startAt and ends with repeatUntil, both inclusive', async () => {
     const { clock, mill, runs, note } = aYear();
     const type = mill.job('some', note);
     await mill.start();
@@ -60,7 +60,7 @@ describe('a schedule', () => {
     expect(await mill.schedules.get('some')).toMatchObject({ status: 'completed', nextRunAt: null });
   });
 
-  it('is one, however often it is asked for, and a change takes effect', async () => {
+  it('scheduling the same job again updates its one schedule', async () => {
     const { clock, mill, runs, note } = aYear();
     const data: unknown[] = [];
     const type = mill.job('daily', (job) => {
@@ -77,7 +77,7 @@ describe('a schedule', () => {
     expect(data).toEqual([{ v: 1 }, { v: 2 }]);
   });
 
-  it('of the same name may have several keys', async () => {
+  it('schedules of the same name can have several keys', async () => {
     const { clock, mill, runs, note } = aYear();
     mill.job('report', note);
     await mill.start();
@@ -95,7 +95,7 @@ describe('a schedule', () => {
     expect(runs).toHaveLength(3);
   });
 
-  it('hands the handler the time that its run stands for', async () => {
+  it('a handler gets the scheduled time of its run, also on a retry', async () => {
     const { clock, mill } = aYear();
     const seen: unknown[] = [];
     const type = mill.job('a', (job) => {
@@ -112,7 +112,7 @@ describe('a schedule', () => {
     ]);
   });
 
-  it('never runs twice at once, and goes on with the next time after a run that lasted', async () => {
+  it('a schedule never runs twice at once, and continues with the next time after a long run', async () => {
     const { clock, mill, runs, note } = aYear();
     const end = gate();
     const type = mill.job('slow', async () => {
@@ -128,7 +128,7 @@ describe('a schedule', () => {
     expect(runs).toEqual(['2025-01-01T01:00', '2025-01-01T04:00']);
   });
 
-  it('goes on after a run that used up its retries, and keeps that run as a failed job', async () => {
+  it('a schedule continues after a run that used up its retries, and keeps that run as a failed job', async () => {
     const { clock, mill, runs, note } = aYear();
     const type = mill.job('flaky', { retryPolicy: { type: 'fixed', interval: '1m', maxAttempts: 2 } }, () => {
       note();
@@ -152,7 +152,7 @@ describe('a schedule', () => {
     expect(await mill.schedules.get('flaky')).toMatchObject({ status: 'pending', failCount: 0 });
   });
 
-  it('can be paused and resumed; runs meanwhile are not made up for', async () => {
+  it('a schedule can be paused and resumed, without catching up', async () => {
     const { clock, mill, runs, note } = aYear();
     const type = mill.job('a', note);
     await mill.start();
@@ -169,7 +169,7 @@ describe('a schedule', () => {
     expect(runs).toEqual(['2025-01-01T01:00', '2025-01-01T07:00']);
   });
 
-  it('that is resumed after its repeatUntil does not run again', async () => {
+  it('a schedule resumed after its repeatUntil rejects and does not run again', async () => {
     const { clock, mill, runs, note } = aYear();
     const type = mill.job('a', note);
     await mill.start();
@@ -182,7 +182,7 @@ describe('a schedule', () => {
     expect(runs).toEqual(['2025-01-01T01:00']);
   });
 
-  it('can be run at once, without losing its own times', async () => {
+  it('runNow runs a schedule at once without losing its regular times', async () => {
     const { clock, mill, runs, note } = aYear();
     const type = mill.job('a', note);
     await mill.start();
@@ -194,7 +194,7 @@ describe('a schedule', () => {
   });
 
   it.each(['once', 'all'] as const)(
-    'still runs at its own time after a run by hand that lasted past it (%s)',
+    'a schedule still runs its regular time after a manual run that lasted past it (%s)',
     async (missed) => {
       const { clock, mill, runs, note } = aYear();
       const type = mill.job('a', async () => {
@@ -213,7 +213,7 @@ describe('a schedule', () => {
   it.each([
     ['succeeds', 1],
     ['fails for good', 2],
-  ])('still runs at its own time after a run by hand whose retry %s after it', async (_end, failures) => {
+  ])('a schedule still runs its regular time after a manual run whose retry %s after it', async (_end, failures) => {
     const { clock, mill, runs, note } = aYear();
     const retryPolicy = { type: 'fixed', interval: '70m', maxAttempts: 2 } as const;
     const type = mill.job('a', { retryPolicy }, () => {
@@ -228,7 +228,7 @@ describe('a schedule', () => {
     expect(runs).toEqual(['2025-01-01T02:00', '2025-01-01T03:10', '2025-01-01T03:10', '2025-01-02T03:00']);
   });
 
-  it('that was asked for by hand and started late runs once for the times that passed before', async () => {
+  it('a manual run that starts late covers the scheduled times that passed before', async () => {
     const { clock, mill, runs, note } = aYear();
     const type = mill.job('a', note);
     await type.schedule('@hourly', {});
@@ -240,7 +240,7 @@ describe('a schedule', () => {
     expect(runs).toEqual(['2025-01-01T05:10', '2025-01-01T06:00']);
   });
 
-  it('can be looked at in advance', async () => {
+  it('schedules.next previews the next runs of one or all schedules', async () => {
     const { mill } = aYear();
     await mill.schedule('0 12 * * *', 'noon', {});
     await mill.schedule('0 0 * * *', 'night', {});
@@ -257,7 +257,7 @@ describe('a schedule', () => {
   });
 });
 
-describe('runs that nobody started in time', () => {
+describe('missed runs of schedules', () => {
   async function after(missed: 'once' | 'skip' | 'all', away: string, logger: Logger | false = false) {
     const { clock, mill, runs, note } = aYear({ logger });
     const type = mill.job('a', note);
@@ -270,19 +270,19 @@ describe('runs that nobody started in time', () => {
     return { late, runs: runs.slice(late) };
   }
 
-  it("'once' runs once for all of them, then goes on", async () => {
+  it('missed "once" runs once for all missed times, then continues', async () => {
     expect(await after('once', '5h30m')).toEqual({ late: 1, runs: ['2025-01-01T06:00'] });
   });
 
-  it("'skip' runs none of them, then goes on", async () => {
+  it('missed "skip" runs none of the missed times, then continues', async () => {
     expect(await after('skip', '5h30m')).toEqual({ late: 0, runs: ['2025-01-01T06:00'] });
   });
 
-  it("'all' runs each of them, then goes on", async () => {
+  it('missed "all" runs every missed time, then continues', async () => {
     expect(await after('all', '5h30m')).toEqual({ late: 5, runs: ['2025-01-01T06:00'] });
   });
 
-  it("'all' runs no more than a hundred and one of them, and says that some were dropped", async () => {
+  it('missed "all" catches up at most 101 runs, and warns that older ones were dropped', async () => {
     const warn = vi.fn();
     const quiet = (): undefined => undefined;
     const { late } = await after('all', '200h30m', { debug: quiet, info: quiet, warn, error: quiet });
@@ -294,7 +294,7 @@ describe('runs that nobody started in time', () => {
     );
   });
 
-  it('are not run past repeatUntil, except the one that was due', async () => {
+  it('missed runs stop at repeatUntil, except the one that was due', async () => {
     const { clock, mill, runs, note } = aYear();
     const type = mill.job('a', note);
     await type.schedule('@hourly', {}, { repeatUntil: new Date('2025-01-01T03:00:00Z') });

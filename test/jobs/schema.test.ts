@@ -8,10 +8,10 @@ import { aSchema, dateSchema, emailSchema, Issue } from './schemas.js';
 const once = { type: 'fixed', interval: 1, maxAttempts: 1 } as const;
 const sendEmail = defineJob('send-email', { schema: emailSchema });
 
-describe('a payload that does not fit the schema', () => {
+describe('payloads that do not match the schema', () => {
   const wrong = { to: 5 } as unknown as { to: string };
 
-  it('is refused at enqueue, with the place and the reason, and nothing is written', async () => {
+  it('enqueue, now and schedule reject a payload that does not match, and write nothing', async () => {
     const mill = aMill(memory());
     const message = 'enqueue: data does not fit the schema: to: expected a string.';
     await expect(mill.enqueue(sendEmail, wrong)).rejects.toThrow(OptionError);
@@ -21,7 +21,7 @@ describe('a payload that does not fit the schema', () => {
     expect(await mill.jobs.count()).toBe(0);
   });
 
-  it('is refused by the name alone where the handler is here', async () => {
+  it('enqueue by name rejects a payload that does not match the schema of a local handler', async () => {
     const mill = aMill(memory());
     const type = mill.job('send-email', { schema: emailSchema }, () => 1);
     await expect(mill.enqueue('send-email', wrong)).rejects.toThrow('to: expected a string');
@@ -36,10 +36,10 @@ describe('a payload that does not fit the schema', () => {
     expect(await mill.jobs.count()).toBe(0);
   });
 
-  it('fails the attempt on the way into the handler, which is not called', async () => {
+  it('an attempt with a payload that does not match fails before its handler is called', async () => {
     const clock = virtualClock('2025-01-01');
     const mill = aMill(memory({ clock }));
-    // Asked for by somebody who knows nothing of the schema.
+    // Enqueued by a caller that does not know the schema.
     const { id } = await mill.enqueue('send-email', { to: 5 });
     let called = false;
     mill.job('send-email', { schema: emailSchema, retryPolicy: once }, () => {
@@ -55,7 +55,7 @@ describe('a payload that does not fit the schema', () => {
     });
   });
 
-  it('is described with all of its issues, deep paths included', async () => {
+  it('the error lists all issues of a payload, with deep paths', async () => {
     const mill = aMill(memory());
     const schema = {
       '~standard': {
@@ -75,7 +75,7 @@ describe('a payload that does not fit the schema', () => {
     );
   });
 
-  it('may be found out by a schema that takes its time', async () => {
+  it('enqueue waits for an asynchronous schema', async () => {
     const mill = aMill(memory());
     const slow = aSchema<unknown>(async () => {
       await new Promise((resolve) => setImmediate(resolve));
@@ -85,7 +85,7 @@ describe('a payload that does not fit the schema', () => {
     expect(await mill.jobs.count()).toBe(0);
   });
 
-  it('a schema that breaks refuses, too', async () => {
+  it('enqueue rejects if the schema itself throws', async () => {
     const mill = aMill(memory());
     const validate = (): never => {
       throw new TypeError('bug in a schema');
@@ -96,8 +96,8 @@ describe('a payload that does not fit the schema', () => {
   });
 });
 
-describe('a schema that makes something else of the payload', () => {
-  it('stores what was given, and hands the handler what the schema made of it', async () => {
+describe('schemas that transform the payload', () => {
+  it('stores the payload as given, and passes the transformed value to the handler', async () => {
     const clock = virtualClock('2025-01-01');
     const mill = aMill(memory({ clock }));
     let seen: unknown;
@@ -117,7 +117,7 @@ describe('a schema that makes something else of the payload', () => {
     });
   });
 
-  it('does so on each attempt, from what was stored', async () => {
+  it('transforms the stored payload again on each attempt', async () => {
     const clock = virtualClock('2025-01-01');
     const mill = aMill(memory({ clock }));
     const seen: unknown[] = [];
@@ -131,7 +131,7 @@ describe('a schema that makes something else of the payload', () => {
     expect(seen).toEqual([{ at: new Date('2025-06-01') }, { at: new Date('2025-06-01') }]);
   });
 
-  it('of a definition works where producer and worker are two mills', async () => {
+  it('a shared definition transforms the payload in the worker of another mill', async () => {
     const clock = virtualClock('2025-01-01');
     const store = memory({ clock });
     const [producer, worker] = [aMill(store), aMill(store)];

@@ -1,6 +1,6 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec';
 
-/** A Standard Schema by hand: `read` answers the value, or throws what is wrong with it. */
+/** A hand-written Standard Schema: `read` returns the value, or throws what is wrong with it. */
 export function aSchema<Input, Output = Input>(
   read: (value: unknown) => Output | Promise<Output>,
 ): StandardSchemaV1<Input, Output> {
@@ -14,7 +14,7 @@ export function aSchema<Input, Output = Input>(
   return { '~standard': { version: 1, vendor: 'test', validate } };
 }
 
-/** One thing that is wrong, and where. */
+/** One problem, and its path. */
 export class Issue extends Error {
   readonly path: StandardSchemaV1.Issue['path'];
   constructor(message: string, path: readonly (PropertyKey | StandardSchemaV1.PathSegment)[] = []) {

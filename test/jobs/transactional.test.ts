@@ -15,7 +15,7 @@ async function whileRunning(mill: Tidemill, names: readonly string[]): Promise<u
   return Promise.all(ids.slice(0, -1).map((id) => progressOf(mill, id)));
 }
 
-it('writes progress of a running job whatever words its handler contains', async () => {
+it('writes progress of a running job even if its handler contains the word "complete"', async () => {
   const mill = aMill(memory());
   const end = gate();
   // The word complete, in a comment and in a text.
@@ -31,7 +31,7 @@ it('writes progress of a running job whatever words its handler contains', async
   end.open();
 });
 
-it('writes progress at the end where the definition is transactional', async () => {
+it('writes progress of a transactional job only with its outcome', async () => {
   const mill = aMill(memory());
   const end = gate();
   const handler = async (job: JobContext): Promise<void> => {
@@ -48,7 +48,7 @@ it('writes progress at the end where the definition is transactional', async () 
   });
 });
 
-it('learns from the first call of complete that a name is transactional', async () => {
+it('treats a name as transactional after the first call of complete()', async () => {
   const mill = aMill(memory());
   const end = gate();
   mill.job('learned', async (job) => {
@@ -67,7 +67,7 @@ it('learns from the first call of complete that a name is transactional', async 
   end.open();
 });
 
-it('refuses transactional where it is not a boolean', () => {
+it('rejects a transactional option that is not a boolean', () => {
   const mill = aMill(memory());
   const options = { transactional: 'yes' as unknown as boolean };
   expect(() => mill.job('x', options, () => undefined)).toThrow(/transactional must be true or false/u);

@@ -9,7 +9,7 @@ import { anInstance } from '../support/port.js';
 
 const NEVER = new AbortController().signal;
 
-/** Work of a dead process in a store that has trouble as it is told. */
+/** Work of a dead process in a store that fails as told. */
 function aHandover(works: readonly JobRecord[], hasTrouble: (ids: readonly string[]) => boolean) {
   const held = new Map(works.map((work) => [work.id, work]));
   let asked = 0;
@@ -41,7 +41,7 @@ function aHandover(works: readonly JobRecord[], hasTrouble: (ids: readonly strin
   };
 }
 
-it('hands on the rest of a dead process, although the store stumbles over one record each time', async () => {
+it("hands on a dead process's other jobs although the store fails on one of them every time", async () => {
   const works = Array.from({ length: 100 }, () => aClaimed());
   const bad = works[37]?.id ?? '';
   const { held, look } = aHandover(works, (ids) => ids.includes(bad));
@@ -49,7 +49,7 @@ it('hands on the rest of a dead process, although the store stumbles over one re
   expect([...held.keys()]).toEqual([bad]);
 });
 
-it('asks twice a look at most while the store is away, however long, and hands on everything afterwards', async () => {
+it('sends at most two settlements per look during an outage, and hands on everything afterwards', async () => {
   let away = true;
   const { held, asked, look } = aHandover(
     Array.from({ length: 100 }, () => aClaimed()),

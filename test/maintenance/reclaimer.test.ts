@@ -7,7 +7,7 @@ import { anInstance, opened } from '../support/port.js';
 
 const LEASE_MS = 1_000;
 
-it('fences a dead instance that it must not bury once a lease, however often it looks', async () => {
+it('fences a dead instance that it may not bury once per lease, however often it looks', async () => {
   const clock = virtualClock(Date.now());
   const { instances } = await opened(memory({ clock }));
   const [self, dead] = [anInstance(), anInstance()];

@@ -4,7 +4,7 @@ import { memory } from '../../src/memory/index.js';
 import { virtualClock } from '../../src/testing/index.js';
 import { aMill } from '../support/mills.js';
 
-it('gives a turn to one instance per period, and the next one to whoever comes first', async () => {
+it('gives a turn to one instance per period, and the next one to the first that asks', async () => {
   const clock = virtualClock();
   const { locks } = memory({ clock });
   const [a, b] = [clusterTurn(locks, 'a', 'sweep'), clusterTurn(locks, 'b', 'sweep')];

@@ -35,7 +35,7 @@ it('hands back a claim that landed late, however long looking for it failed', as
   expect(await mill.jobs.get(id)).toMatchObject({ status: 'completed', failCount: 0 });
 });
 
-it('leaves a claim alone whose answer was lost and is still being asked for', async () => {
+it('does not hand back a claim whose lost answer is still being looked up', async () => {
   const clock = virtualClock(Date.now());
   const store = memory({ clock });
   const jobs = { ...store.jobs };
@@ -48,7 +48,7 @@ it('leaves a claim alone whose answer was lost and is still being asked for', as
       isLost = true;
       throw away();
     },
-    // Read at once, and answered after several leases.
+    // Read at once, but answered only after several leases.
     claimedUnder: async (...given: Parameters<typeof jobs.claimedUnder>) => {
       const claimed = await jobs.claimedUnder(...given);
       await new Promise<void>((resolve) => void clock.timer(4 * LEASE_MS, resolve));

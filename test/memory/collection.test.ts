@@ -12,7 +12,7 @@ interface Order {
 const orders = (): ReturnType<typeof open> => open();
 const open = () => memory().collection<Order>('orders');
 
-describe('a collection in memory', () => {
+describe('collections of the memory store', () => {
   it('keeps copies of documents, and finds them by id and by query', () => {
     const collection = orders();
     const kept = collection.insert({ total: 5, lines: [{ sku: 'tea' }] });
@@ -24,7 +24,7 @@ describe('a collection in memory', () => {
     expect(collection.size).toBe(2);
   });
 
-  it('updates fields by name and path, removes them, replaces and deletes documents', () => {
+  it('updates and removes fields by path, and replaces and deletes documents', () => {
     const collection = orders();
     collection.insert({ _id: 'a', total: 5, paid: true });
     expect(collection.update('a', { total: 6, paid: undefined, 'address.city': 'Oslo' })).toBe(true);
@@ -40,7 +40,7 @@ describe('a collection in memory', () => {
     expect(collection.delete('a')).toBe(false);
   });
 
-  it('takes equal ids for one, whatever their type', () => {
+  it('treats ids with equal values as the same id, whatever their type', () => {
     const store = memory();
     const collection = store.collection('things');
     for (const _id of [new Date(0), { tenant: 1, n: 2 }, [1, 2], 5n]) {
@@ -50,7 +50,7 @@ describe('a collection in memory', () => {
     }
   });
 
-  it('applies writes with their transaction, or not at all', async () => {
+  it('applies writes of a transaction together, or not at all after a conflict', async () => {
     const store = memory();
     const collection = store.collection<Order>('orders');
     collection.insert({ _id: 'a', total: 1 });
@@ -82,13 +82,13 @@ describe('a collection in memory', () => {
     [{ $or: [] }, '$or takes a list of queries'],
     [{ $expr: { $toUpper: '$a' } }, 'does not know the operator "$toUpper"'],
     [{ $expr: '$$USER' }, 'does not know the variable "$$USER"'],
-  ])('refuses a query that it cannot evaluate as MongoDB does: %j', (query, message) => {
+  ])('rejects a query that it cannot evaluate as MongoDB does: %j', (query, message) => {
     const find = (): unknown => orders().find(query);
     expect(find).toThrow(OptionError);
     expect(find).toThrow(message);
   });
 
-  it('refuses another _id, and a transaction that is none', () => {
+  it('rejects a changed _id and a handle that is not a transaction', () => {
     const collection = orders();
     collection.insert({ _id: 'a', total: 1 });
     expect(() => collection.update('a', { _id: 'b' })).toThrow('_id cannot change');

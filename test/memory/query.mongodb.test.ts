@@ -1,4 +1,4 @@
-/** Queries and projections in memory mean what they mean to MongoDB: random ones are put to both. */
+/** Queries and projections in memory must mean the same as on MongoDB: random ones are run on both. */
 import fc from 'fast-check';
 import { MongoClient, type Document } from 'mongodb';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -65,7 +65,7 @@ const { expression } = fc.letrec<{ expression: unknown }>((tie) => ({
 const RUNS = { numRuns: 60, seed: 11 };
 const COUNT = 40;
 
-describe('in memory and on MongoDB', () => {
+describe('memory queries compared with MongoDB', () => {
   let client: MongoClient;
   const documents = fc.sample(document, { numRuns: COUNT * 5, seed: 7 }).map((one, _id) => ({ ...one, _id }));
   const things = (): ReturnType<ReturnType<MongoClient['db']>['collection']> =>
@@ -89,7 +89,7 @@ describe('in memory and on MongoDB', () => {
     return documents.filter((one) => matches({ document: one, now: NOW })).map(({ _id }) => _id);
   };
 
-  it('queries find the same documents', async () => {
+  it('random queries find the same documents in memory and on MongoDB', async () => {
     await fc.assert(
       fc.asyncProperty(query, async (filter) => {
         const [own, theirs] = [inMemory(filter), await found(filter)];
@@ -100,7 +100,7 @@ describe('in memory and on MongoDB', () => {
     );
   });
 
-  it('expressions find the same documents', async () => {
+  it('random expressions find the same documents in memory and on MongoDB', async () => {
     await fc.assert(
       fc.asyncProperty(expression, async (given) => {
         expect(inMemory({ $expr: given })).toEqual(await found({ $expr: given }));
@@ -109,7 +109,7 @@ describe('in memory and on MongoDB', () => {
     );
   });
 
-  it('projections watch the same parts', async () => {
+  it('random projections return the same fields in memory and on MongoDB', async () => {
     const fields = fc
       .uniqueArray(path, { minLength: 1, maxLength: 3 })
       .filter((paths) => !paths.some((a) => paths.some((b) => a !== b && b.startsWith(`${a}.`))));

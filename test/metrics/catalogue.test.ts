@@ -28,27 +28,27 @@ interface Board {
 
 const read = (file: string): Board => JSON.parse(readFileSync(`${root}/grafana/${file}`, 'utf8')) as Board;
 
-/** Names of metrics in an expression, as they were registered. */
+/** The names of metrics in an expression, as they were registered. */
 const metricsIn = (text: string): string[] =>
   [...text.matchAll(/\b(?:reactive_tasks|tidemill)_\w+/gu)].map(([name]) => {
     const plain = name.replace(/_(?:bucket|sum|count)$/u, '');
     return CATALOGUE[plain]?.type === 'histogram' ? plain : name;
   });
 
-/** Labels that an expression selects or groups by, those of Prometheus' own aside. */
+/** Labels that an expression selects or groups by, except those of Prometheus itself. */
 const labelsIn = (text: string): string[] => [
   ...[...text.matchAll(/(\w+)\s*(?:=~|!=|=)\s*"/gu)].map(([, label]) => label ?? ''),
   ...[...text.matchAll(/\bby \(([^)]*)\)/gu)].flatMap(([, list]) => (list ?? '').split(/,\s*/u)),
 ];
 
-describe.each(boards)('the dashboard %s', (file) => {
+describe.each(boards)('the Grafana dashboard %s', (file) => {
   const board = read(file);
   const queries = [
     ...board.panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr)),
     ...board.templating.list.flatMap(({ definition = [] }) => definition),
   ];
 
-  it('names metrics that exist, with labels that they have', () => {
+  it('a Grafana dashboard queries only existing metrics and their labels', () => {
     expect(queries.length).toBeGreaterThan(10);
     for (const query of queries) {
       const names = metricsIn(query);
@@ -65,7 +65,7 @@ describe.each(boards)('the dashboard %s', (file) => {
     }
   });
 
-  it('can be imported: ids of its own, a data source to choose, and no two panels in one place', () => {
+  it('a Grafana dashboard can be imported: unique ids, a data source variable, no overlapping panels', () => {
     const { panels, templating, title, uid } = board;
     expect([title, uid].every((text) => text.length > 0)).toBe(true);
     expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length);
@@ -83,8 +83,8 @@ describe.each(boards)('the dashboard %s', (file) => {
   });
 });
 
-describe('the dashboard of reactive tasks', () => {
-  it('has the four groups that its users know', () => {
+describe('the Grafana dashboard of reactive tasks', () => {
+  it('the Grafana dashboard of reactive tasks has its four groups of panels', () => {
     const board = read('reactive_tasks.json');
     expect(board.title).toBe('Reactive Tasks - System Overview');
     expect(board.panels.filter(({ type }) => type === 'row').map(({ title }) => title)).toEqual([
@@ -96,8 +96,8 @@ describe('the dashboard of reactive tasks', () => {
   });
 });
 
-describe('the catalogue', () => {
-  it('has every metric that is told where everything has happened, and no other', () => {
+describe('the catalogue of metrics', () => {
+  it('the catalogue contains exactly the metrics that can be exported, with their labels', () => {
     const counters = new Counters([10], () => undefined);
     counters.enqueued('a', 1);
     counters.began('task', 'a', 0, 5);
@@ -130,8 +130,8 @@ describe('the catalogue', () => {
   });
 });
 
-describe('the guide', () => {
-  it('lists every metric with its type and labels, and no other', () => {
+describe('the metrics guide', () => {
+  it('docs/metrics.md lists exactly the metrics of the catalogue, with type and labels', () => {
     const guide = readFileSync(`${root}/docs/metrics.md`, 'utf8');
     const rows = [
       ...guide.matchAll(
@@ -148,7 +148,7 @@ describe('the guide', () => {
     );
   });
 
-  it('suggests alerts on metrics that exist', () => {
+  it('docs/metrics.md suggests alerts on existing metrics only', () => {
     const guide = readFileSync(`${root}/docs/metrics.md`, 'utf8');
     const alerts = guide.slice(guide.indexOf('## Alerts'), guide.indexOf('## The last day'));
     expect(metricsIn(alerts).filter((name) => CATALOGUE[name] === undefined)).toEqual([]);

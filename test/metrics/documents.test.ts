@@ -4,8 +4,8 @@ import { eachPlace, past } from '../documents/shared/places.js';
 import { scraped, under } from './text.js';
 
 eachPlace('metrics of documents', ({ name, open }) => {
-  // A scheduler that stands alone has no mill to tell.
-  it.skipIf(name === 'three methods')('count runs by how they ended, and what is due meanwhile', async () => {
+  // A standalone scheduler has no mill to report to.
+  it.skipIf(name === 'three methods')('counts runs of documents by outcome, and documents that are due', async () => {
     const place = await open();
     if (!('jobs' in place.store)) throw new Error('no store');
     const mill = aMill(place.store);
@@ -37,7 +37,7 @@ eachPlace('metrics of documents', ({ name, open }) => {
       const ended = Object.values(under(await scraped(mill), counts)).reduce((sum, count) => sum + count, 0);
       return ended >= 5;
     });
-    // Anew: the last one may have ended while its depths were being counted.
+    // Scraped again: the last run may have ended while the depths were being counted.
     const values = await scraped(mill);
     expect(under(values, counts)).toEqual({ '"completed"}': 2, '"retried"}': 2, '"failed"}': 1 });
     expect(under(values, `tidemill_duration_seconds_count${labels},`)).toEqual({

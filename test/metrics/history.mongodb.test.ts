@@ -3,7 +3,7 @@ import { startedUp } from '../reactive/beacons.js';
 import { workshop } from '../reactive/workshop.js';
 import { scraped } from './text.js';
 
-it('the headroom of the history is told by the leader, from the oplog to the resume point', async () => {
+it('only the leader reports the headroom between the oplog and the resume point', async () => {
   const { mill, docs } = workshop();
   const leader = mill({ monitoring: { scrapeMode: 'local' } });
   const ran: unknown[] = [];
@@ -18,7 +18,7 @@ it('the headroom of the history is told by the leader, from the oplog to the res
   const values = await scraped(leader);
   expect(values.get('tidemill_history_headroom_seconds')).toBeGreaterThan(0);
   expect(values.get('tidemill_planner_leaders')).toBe(1);
-  // One that does not lead says nothing of it.
+  // An instance that does not lead reports none of it.
   const other = mill({ monitoring: { scrapeMode: 'local' } });
   await other.start();
   expect(

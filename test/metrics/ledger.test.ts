@@ -6,8 +6,8 @@ import { MINUTE_MS } from '../../src/store/metrics.js';
 const NOON = Date.parse('2026-01-01T12:00:00Z');
 const aLedger = (stirred = (): void => undefined): Counters => new Counters([10, 100, 1_000], stirred);
 
-describe('the ledger', () => {
-  it('counts waits, runs and ends by kind and name', () => {
+describe('counters', () => {
+  it('counts waits, runs and outcomes by kind and name', () => {
     const counters = aLedger();
     counters.enqueued('mail', 3);
     counters.began('job', 'mail', NOON, NOON + 5);
@@ -38,14 +38,14 @@ describe('the ledger', () => {
     });
   });
 
-  it('leaves an attempt whose handler ran elsewhere out of the durations', () => {
+  it('leaves an attempt without a duration out of the durations', () => {
     const counters = aLedger();
     counters.ended('job', 'mail', 'failed', NOON);
     expect(counters.counts().get('job:mail')).toEqual({ failed: 1 });
     expect(counters.takeMinutes()[0]?.cells[0]).toMatchObject({ failed: 1, runMsSum: 0 });
   });
 
-  it('hands over each minute as it goes on, and nothing while nothing happens', () => {
+  it('returns each minute as a whole when it grows, and nothing while nothing happens', () => {
     const stirred = vi.fn();
     const counters = aLedger(stirred);
     expect(counters.takeMinutes()).toEqual([]);
@@ -57,28 +57,28 @@ describe('the ledger', () => {
     counters.ended('job', 'mail', 'completed', NOON + 3, 4);
     counters.ended('job', 'mail', 'failed', NOON + MINUTE_MS, 9);
     expect(stirred).toHaveBeenCalledTimes(2);
-    // The first minute as a whole, not only what came since.
+    // The first minute as a whole, not only what was added.
     expect(counters.takeMinutes()).toMatchObject([
       { at: new Date(NOON), cells: [{ started: 1, done: 2, runMsSum: 5, runMsMax: 4 }] },
       { at: new Date(NOON + MINUTE_MS), cells: [{ started: 0, done: 0, failed: 1, runMsMax: 9 }] },
     ]);
   });
 
-  it('goes on in its minute when the clock is set back', () => {
+  it('continues in its minute when the clock is set back', () => {
     const counters = aLedger();
     counters.ended('job', 'mail', 'completed', NOON + MINUTE_MS, 1);
     counters.ended('job', 'mail', 'completed', NOON, 1);
     expect(counters.takeMinutes()).toMatchObject([{ at: new Date(NOON + MINUTE_MS), cells: [{ done: 2 }] }]);
   });
 
-  it('counts further names together, once there are very many', () => {
+  it('counts names beyond the limit together', () => {
     const counters = aLedger();
     for (let n = 0; n < MOST_NAMES + 5; n += 1) counters.enqueued(`name-${String(n)}`, 1);
     expect(counters.counts().size).toBe(MOST_NAMES + 1);
     expect(counters.counts().get(`job:${OTHERS}`)).toEqual({ enqueued: 5 });
   });
 
-  it('says how much it has grown since', () => {
+  it('returns the growth between two counts', () => {
     const counters = aLedger();
     counters.enqueued('mail', 1);
     counters.enqueued('report', 1);
@@ -95,8 +95,8 @@ describe('the ledger', () => {
   });
 });
 
-describe('a histogram', () => {
-  it('is read with other buckets than it was written with, and loses no value', () => {
+describe('histograms', () => {
+  it('reads a histogram with other buckets than it was written with, and loses no value', () => {
     const fields = { 'wait:10': 1, 'wait:100': 2, 'wait:inf': 4, waitMs: 9_000, 'success:10': 8 };
     expect(readHistogram('wait', fields, [50, 100])).toEqual({ upTo: [1, 3], count: 7, sumMs: 9_000 });
   });

@@ -27,14 +27,14 @@ const ended = (mill: Tidemill, count: number): Promise<unknown> =>
     return (done ?? 0) + (failed ?? 0) === count;
   });
 
-describe('a scrape of the cluster', () => {
-  it('counts what all instances did, whichever is asked, and what those did that have left', async () => {
+describe('a scrape in cluster mode', () => {
+  it('a cluster scrape returns the same totals on every instance, and keeps those of stopped ones', async () => {
     const store = memory();
     const [one, two] = [await working(store), await working(store)];
     await one.enqueueMany(Array.from({ length: 20 }, () => ({ name: 'mail' })));
     await two.enqueue('report');
     await ended(one, 21);
-    // Each is asked once, so that each has told; from then on all know all.
+    // Each instance is scraped once, so that each has pushed; from then on all know everything.
     await scraped(two);
     const all = await scraped(one);
     expect(under(all, 'tidemill_attempts_total')).toEqual({
@@ -62,7 +62,7 @@ describe('a scrape of the cluster', () => {
     expect(under(later, 'tidemill_wake_up')).toEqual({ '{mode="direct"}': 1 });
   });
 
-  it('hears of an instance that nobody asks, and of a producer that never starts', async () => {
+  it('a cluster scrape includes a producer that is neither scraped nor started', async () => {
     const clock = virtualClock('2026-01-01');
     const store = memory({ clock });
     const asked = await working(store);
@@ -72,7 +72,7 @@ describe('a scrape of the cluster', () => {
     expect((await scraped(asked)).get('tidemill_enqueued_total{name="mail"}')).toBe(1);
   });
 
-  it('forgets how an instance was that has died, and not what it did', async () => {
+  it('a cluster scrape drops the vitals of a dead instance and keeps its counts', async () => {
     const clock = virtualClock('2026-01-01');
     const store = memory({ clock });
     const growth = new Map([['job:mail', { completed: 5 }]]);
@@ -84,12 +84,12 @@ describe('a scrape of the cluster', () => {
     const later = await scraped(mill);
     expect(later.get('tidemill_running')).toBe(0);
     expect(later.get('tidemill_attempts_total{kind="job",name="mail",outcome="completed"}')).toBe(5);
-    // Nobody plans any more: what has changed since then waits.
+    // There is no planner any more: changes since then are waiting.
     expect(later.get('tidemill_planner_leaders')).toBe(0);
     expect(later.get('reactive_tasks_change_stream_lag_seconds')).toBeGreaterThan(180);
   });
 
-  it('says nothing of a name that has disappeared', async () => {
+  it('a cluster scrape drops the queue depth of a name that has disappeared', async () => {
     const store = memory();
     const mill = aMill(store);
     await mill.start();
@@ -102,8 +102,8 @@ describe('a scrape of the cluster', () => {
   });
 });
 
-describe('a scrape of one instance', () => {
-  it('counts what it did itself; one of them adds what is known of the cluster', async () => {
+describe('a scrape in local mode', () => {
+  it("a local scrape counts the instance's own work, and one instance adds cluster metrics", async () => {
     const store = memory();
     const options = { monitoring: { scrapeMode: 'local' } } as const;
     const mills = [await working(store, options), await working(store, options)];
@@ -116,13 +116,13 @@ describe('a scrape of one instance', () => {
     expect(
       scrapes.filter((values) => [...values.keys()].some((key) => key.includes('queue_depth'))),
     ).toHaveLength(1);
-    // Nobody but itself hears of it.
+    // Its counts stay in the process.
     expect((await store.metrics.read()).counts.size).toBe(0);
   });
 });
 
-describe('monitoring', () => {
-  it('that is off answers null, counts nothing and stores nothing', async () => {
+describe('monitoring options', () => {
+  it('monitoring.enabled: false returns null, counts nothing and stores nothing', async () => {
     const store = memory();
     const push = vi.spyOn(store.metrics, 'push');
     const save = vi.spyOn(store.metrics, 'saveMinutes');
@@ -134,7 +134,7 @@ describe('monitoring', () => {
     expect([push.mock.calls, save.mock.calls]).toEqual([[], []]);
   });
 
-  it('takes buckets in seconds', async () => {
+  it('monitoring.buckets are in seconds', async () => {
     const mill = await working(memory(), { monitoring: { buckets: [0.5, 30] } });
     await mill.enqueue('mail');
     await ended(mill, 1);
@@ -154,17 +154,17 @@ describe('monitoring', () => {
     [{ buckets: [1, 1] }, 'buckets must be 1 to 100 numbers of seconds, ascending'],
     [{ buckets: [] }, 'such as [0.01, 0.1, 1, 10]; got []'],
     [{ buckets: ['1'] }, 'got ["1"]'],
-  ])('refuses %j with the fix', (monitoring, message) => {
+  ])('rejects monitoring options %j with the fix', (monitoring, message) => {
     expect(() => new Tidemill({ store: memory(), monitoring: monitoring as never })).toThrow(message);
   });
 
-  it('takes a text as the interval of pushes', () => {
+  it('monitoring.pushIntervalMs accepts a duration text', () => {
     expect(() => new Tidemill({ store: memory(), monitoring: { pushIntervalMs: '15s' } })).not.toThrow();
   });
 });
 
 describe('prom-client', () => {
-  it('that is missing is said once, and answered by null', async () => {
+  it('a missing prom-client is logged once, and there is no client', async () => {
     const { logger, lines } = keepLines();
     const missing = Object.assign(new Error('Cannot find package'), { code: 'ERR_MODULE_NOT_FOUND' });
     const prometheus = new Prometheus(safeLogger(logger), () => Promise.reject(missing));
@@ -172,7 +172,7 @@ describe('prom-client', () => {
     expect(lines.map(({ text }) => text)).toEqual([expect.stringContaining('npm install prom-client')]);
   });
 
-  it('that is broken is an error', async () => {
+  it('an error while loading prom-client rejects', async () => {
     const prometheus = new Prometheus(safeLogger(false), () => Promise.reject(new Error('odd')));
     await expect(prometheus.client()).rejects.toThrow('odd');
   });

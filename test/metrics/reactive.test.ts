@@ -6,7 +6,7 @@ import { eachYard } from '../reactive/shared/yards.js';
 import { scraped, under } from './text.js';
 
 eachYard('metrics of reactive tasks', (aYard) => {
-  it('have the six measures by name and label, whichever instance is asked', async () => {
+  it('every instance reports the reactive_tasks metrics with task names and labels', async () => {
     const began = Date.now() / 1_000;
     const { mill, docs, reaches } = await aYard();
     const [leader, other] = [mill(), mill()];
@@ -35,7 +35,7 @@ eachYard('metrics of reactive tasks', (aYard) => {
     ] as const)
       await reaches(leader, 'sync', id, status);
     const duration = 'reactive_tasks_duration_seconds_count{task_name="sync",';
-    // An instance counts what it did after that is on record, and tells it when it is asked.
+    // An instance counts its work after it is recorded, and pushes when it is scraped.
     const values = await until('each has told what it did', async () => {
       await Promise.all([scraped(leader), scraped(other)]);
       const told = await scraped(other);
@@ -60,7 +60,7 @@ eachYard('metrics of reactive tasks', (aYard) => {
     expect(values.get('tidemill_attempts_total{kind="task",name="sync",outcome="failed"}')).toBe(1);
   });
 
-  it('tell for how long deferred tasks have been waiting', async () => {
+  it('the global lag grows while a deferred task waits', async () => {
     const { mill, docs, reaches } = await aYard();
     const worker = mill({ monitoring: { scrapeMode: 'local' } });
     await worker.reactiveTask({

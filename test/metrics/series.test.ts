@@ -6,8 +6,8 @@ import { aMill } from '../support/mills.js';
 
 const START = new Date('2026-01-01T12:00:00Z');
 
-describe('the time series', () => {
-  it('has what happened in each minute, summed over instances, and what waited', async () => {
+describe('metrics.series', () => {
+  it('the series sums the work of each minute over instances, and includes backlog and lag', async () => {
     const clock = virtualClock(START);
     const store = memory({ clock });
     const mills = [aMill(store), aMill(store)];
@@ -44,7 +44,7 @@ describe('the time series', () => {
     expect(await mills[0]!.metrics.series({ kind: 'task' })).toEqual([]);
   });
 
-  it('is not written while nothing happens', async () => {
+  it('the series is not written while nothing happens', async () => {
     const clock = virtualClock(START);
     const store = memory({ clock });
     const save = vi.spyOn(store.metrics, 'saveMinutes');
@@ -58,7 +58,7 @@ describe('the time series', () => {
     expect(save).toHaveBeenCalledTimes(1);
   });
 
-  it('is forgotten after a day', async () => {
+  it('the series keeps one day', async () => {
     const clock = virtualClock(START);
     const mill = aMill(memory({ clock }));
     mill.job('mail', () => undefined);
@@ -73,7 +73,7 @@ describe('the time series', () => {
     ]);
   });
 
-  it('that could not be stored comes with the next try; that is logged once, and harms nothing', async () => {
+  it('a minute that could not be stored is stored with the next one, and the error is logged once', async () => {
     const clock = virtualClock(START);
     const store = memory({ clock });
     const { logger, lines } = keepLines();
@@ -92,7 +92,7 @@ describe('the time series', () => {
     expect(await mill.metrics.series()).toMatchObject([{ name: 'mail', done: 3 }]);
   });
 
-  it('refuses what it cannot mean', async () => {
+  it('metrics.series rejects bad options', async () => {
     const mill = aMill(memory());
     await expect(mill.metrics.series({ from: new Date(2), to: new Date(1) })).rejects.toThrow(
       'must not be after to',

@@ -1,6 +1,6 @@
 import type { Tidemill } from '../../src/index.js';
 
-/** The values of a scrape, by name and labels as they stand in the text. */
+/** The values of a scrape, by name and labels as they appear in the text. */
 export async function scraped(
   mill: Pick<Tidemill, 'getPrometheusMetrics'>,
 ): Promise<ReadonlyMap<string, number>> {
@@ -15,7 +15,7 @@ export async function scraped(
   );
 }
 
-/** The values whose name and labels begin so, by what follows. */
+/** The values whose name and labels begin with the prefix, by the rest. */
 export const under = (values: ReadonlyMap<string, number>, prefix: string): Record<string, number> =>
   Object.fromEntries(
     [...values].flatMap(([key, value]) =>

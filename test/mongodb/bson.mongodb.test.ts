@@ -7,7 +7,7 @@ import { freshUri, rawClient } from '../support/stores.js';
 
 const client = rawClient(inject('mongoUri'));
 
-it('brings every BSON type back from data, result, progress and log', async () => {
+it('returns every BSON type from data, result, progress and log unchanged', async () => {
   const mill = aMill(mongodb({ uri: freshUri() }));
   const given = Object.fromEntries(values.map(([what, value]) => [what, { value, list: [value] }]));
   const expected = Object.fromEntries(
@@ -31,23 +31,23 @@ it('brings every BSON type back from data, result, progress and log', async () =
   expect(done?.logs?.[0]?.fields).toStrictEqual(expected);
 });
 
-it('refuses half of a surrogate pair inside a BSON value', async () => {
+it('rejects a lone surrogate inside a BSON value', async () => {
   const mill = aMill(mongodb({ uri: freshUri() }));
   const wrong = [new Code('\ud800'), new Code('f', { a: '\ud800' }), new BSONRegExp('\ud800')];
   for (const value of wrong) await expect(mill.enqueue('x', { value })).rejects.toThrow('data.value');
 });
 
-it('refuses a regular expression whose flags BSON cannot hold', async () => {
+it('rejects a regular expression whose flags BSON cannot hold', async () => {
   const mill = aMill(mongodb({ uri: freshUri() }));
   for (const pattern of [/a/u, /a/s, /a/y, /a/d])
     await expect(mill.enqueue('x', { list: [pattern] })).rejects.toThrow('data.list[0]');
 });
 
-/** The server's own `$push` changes these, so that no list of ids has them. */
+/** The server's own `$push` changes these, so that they cannot be stored in a list of ids. */
 const UNLISTED = ['the least key', 'the greatest key', 'code'];
 const usable = ids.filter(([what]) => !UNLISTED.includes(what));
 
-it('runs and settles jobs that another program inserted with an id of almost any type', async () => {
+it('runs jobs that another program inserted with an id of almost any BSON type', async () => {
   const uri = freshUri();
   const mill = aMill(mongodb({ uri }));
   const ran: unknown[] = [];

@@ -4,11 +4,11 @@ import { describe, expect, it } from 'vitest';
 import { mongodb } from '../../src/mongodb/index.js';
 import { aMill } from '../support/mills.js';
 
-/** The server's own code for a statement that ran into its maxTimeMS. */
+/** The server's own code for a statement that exceeded its maxTimeMS. */
 const MAX_TIME_EXPIRED = 50;
 
-describe('a search that no index serves', () => {
-  it('says that it is not complete when the time limit was reached, and is whole otherwise', async () => {
+describe('searches without an index on MongoDB', () => {
+  it('find returns partial: true when its time limit was reached, and a whole page otherwise', async () => {
     await using server = await startMongo({ failPoints: true });
     const mill = aMill(mongodb({ uri: server.uri.replace('/?', '/app?') }));
     await mill.enqueueMany(['a', 'b', 'c'].map((name) => ({ name, data: {} })));

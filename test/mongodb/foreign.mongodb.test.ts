@@ -4,7 +4,7 @@ import { mongodb } from '../../src/mongodb/index.js';
 import { aMill, gate, until } from '../support/mills.js';
 import { freshUri, rawClient } from '../support/stores.js';
 
-/** As another program writes it: no version, no priority, no lease fields. */
+/** A job as another program writes it: no version, no priority, no lease fields. */
 const byHand = (fields: object): object => ({
   data: { reportType: 'sales' },
   status: 'pending',
@@ -16,8 +16,8 @@ const byHand = (fields: object): object => ({
   ...fields,
 });
 
-describe('documents of other programs', () => {
-  it('runs a job written by hand like any other, before ones of lower priority', async () => {
+describe('jobs written by other programs on MongoDB', () => {
+  it('runs a job written by hand with priority 0', async () => {
     const uri = freshUri();
     const jobs = rawClient(uri).db().collection('tidemill_jobs');
     const mill = aMill(mongodb({ uri }), { concurrency: 1 });
@@ -41,7 +41,7 @@ describe('documents of other programs', () => {
     });
   });
 
-  it('finds one that was written while it was idle, by the poll alone', async () => {
+  it('polling finds a job written by hand while the instance is idle', async () => {
     const uri = freshUri();
     const jobs = rawClient(uri).db().collection('tidemill_jobs');
     const mill = aMill(mongodb({ uri }), { pollInterval: { min: 20, max: 100 } });
@@ -51,7 +51,7 @@ describe('documents of other programs', () => {
     expect(await mill.jobs.result(insertedId.toHexString())).toBe('ran');
   });
 
-  it('goes on with a recurring job written by hand', async () => {
+  it('continues a recurring job written by hand', async () => {
     const uri = freshUri();
     const jobs = rawClient(uri).db().collection('tidemill_jobs');
     const mill = aMill(mongodb({ uri }));
@@ -67,7 +67,7 @@ describe('documents of other programs', () => {
     expect(await mill.schedules.list()).toMatchObject([{ name: 'daily', cron: '0 0 * * *' }]);
   });
 
-  it('reclaims work that an older program left, but not before it has been silent for long enough', async () => {
+  it('reclaims a job that an older program left only after it has been silent long enough', async () => {
     const uri = freshUri();
     const jobs = rawClient(uri).db().collection('tidemill_jobs');
     const ago = (seconds: number): Date => new Date(Date.now() - seconds * 1_000);
@@ -85,7 +85,7 @@ describe('documents of other programs', () => {
     expect(await mill.jobs.count({ status: 'processing' })).toBe(3);
   });
 
-  it('leaves a job of a later schema version alone, says so, and works around it', async () => {
+  it('leaves jobs of a later schema version alone, logs it once, and runs the others', async () => {
     const uri = freshUri();
     const jobs = rawClient(uri).db().collection('tidemill_jobs');
     const lines: string[] = [];
@@ -100,7 +100,7 @@ describe('documents of other programs', () => {
     expect(lines.filter((text) => text.includes('newer schema version'))).toHaveLength(1);
   });
 
-  it('takes ids as ObjectId texts and as texts of any kind', async () => {
+  it('accepts ObjectId hex strings and any other text as job ids', async () => {
     const mill = aMill(mongodb({ uri: freshUri() }));
     const hex = new ObjectId().toHexString();
     for (const id of [hex, 'order:1', 'ÄÖ.$x', 'ABCDEF0123456789ABCDEF01']) {
@@ -111,8 +111,8 @@ describe('documents of other programs', () => {
   });
 });
 
-describe('retention', () => {
-  it('gives each job of a batch the time of its own name', async () => {
+describe('retention on MongoDB', () => {
+  it('gives each job of a batch the retention of its own name', async () => {
     const uri = freshUri();
     const jobs = rawClient(uri).db().collection('tidemill_jobs');
     const mill = aMill(mongodb({ uri }), { concurrency: 10 });
@@ -138,7 +138,7 @@ describe('retention', () => {
   });
 });
 
-describe("the user's own client", () => {
+describe("the user's own MongoClient", () => {
   const odd = {
     'promoted values': { ignoreUndefined: false, promoteBuffers: false, useBigInt64: true },
     'values as they are': { ignoreUndefined: false, promoteBuffers: true, promoteValues: false },
@@ -147,7 +147,7 @@ describe("the user's own client", () => {
     new MongoClient(`${freshUri()}&readPreference=secondaryPreferred&w=1&retryWrites=false`, options);
 
   it.each(Object.entries(odd))(
-    'is not closed by a stop, and its options change nothing: %s',
+    "a store on the user's client ignores its options (%s) and does not close it",
     async (_what, options) => {
       const client = oddClient(options);
       const mill = aMill(mongodb({ client }));
@@ -167,7 +167,7 @@ describe("the user's own client", () => {
     },
   );
 
-  it.each(Object.entries(odd))('changes nothing for reactive tasks either: %s', async (_what, options) => {
+  it.each(Object.entries(odd))("reactive tasks on the user's client ignore its options (%s)", async (_what, options) => {
     const client = oddClient(options);
     const mill = aMill(mongodb({ client }), { concurrency: 1 });
     const errors: Error[] = [];
@@ -204,12 +204,12 @@ describe("the user's own client", () => {
     await client.close();
   });
 
-  it('must name a database', async () => {
+  it('rejects a URI without a database', async () => {
     const uri = freshUri().replace(/\/test_\w+\?/u, '/?');
     await expect(aMill(mongodb({ uri })).enqueue('x')).rejects.toThrow('no database');
   });
 
-  it('is opened and closed once for several mills that share a store', async () => {
+  it('mills that share a store open it together, and it closes with the last one', async () => {
     const store = mongodb({ uri: freshUri() });
     const [a, b] = [aMill(store), aMill(store)];
     await a.enqueue('x', {});

@@ -8,25 +8,25 @@ import { aMill, until } from '../support/mills.js';
 import { aJob, opened } from '../support/port.js';
 import { freshUri } from '../support/stores.js';
 
-describe('the limits of a client that the store opens', () => {
+describe("timeouts of the store's own MongoClient", () => {
   const limits = (uri: string) => {
     const { socketTimeoutMS, maxIdleTimeMS, connectTimeoutMS } = ownClient(uri).options;
     return { socketTimeoutMS, maxIdleTimeMS, connectTimeoutMS };
   };
 
-  it('give up a connection that does not answer, and those that have been idle as long', () => {
+  it("the store's own client closes connections that do not answer or are idle", () => {
     const defaults = { socketTimeoutMS: 30_000, maxIdleTimeMS: 20_000, connectTimeoutMS: 10_000 };
     expect(limits('mongodb://host/app')).toEqual(defaults);
   });
 
-  it('are those of the uri if it names them', () => {
+  it("timeouts in the URI override those of the store's own client", () => {
     const uri = 'mongodb://host/app?sockettimeoutms=0&connectTimeoutMS=5000&maxIdleTimeMS=1000';
     expect(limits(uri)).toEqual({ socketTimeoutMS: 0, maxIdleTimeMS: 1_000, connectTimeoutMS: 5_000 });
   });
 });
 
-describe('connections that freeze', () => {
-  it('are replaced, and jobs go on', async () => {
+describe('frozen MongoDB connections', () => {
+  it('replaces frozen connections and keeps running jobs', async () => {
     const { proxy, uri } = await behindProxy();
     const mill = aMill(mongodb({ uri: `${uri}&socketTimeoutMS=2000` }));
     mill.on('error', () => undefined);
@@ -42,7 +42,7 @@ describe('connections that freeze', () => {
     await until('the next job has run', () => ran.has(id));
   });
 
-  it('cost one retry, however many of them are idle', async () => {
+  it('needs one retry to get past eight frozen idle connections', async () => {
     const { proxy, uri } = await behindProxy();
     const store = await opened(mongodb({ uri: `${uri}&socketTimeoutMS=3000&maxIdleTimeMS=2000` }));
     await Promise.all(Array.from({ length: 8 }, () => store.jobs.insert([aJob()])));
@@ -51,7 +51,7 @@ describe('connections that freeze', () => {
     expect(await store.jobs.count({})).toBe(9);
   });
 
-  it('leave the outcome of an enqueue unknown if it is not retried', async () => {
+  it('reports an unknown outcome for an enqueue on a frozen connection without retries', async () => {
     const { proxy, uri, direct } = await behindProxy();
     const store = await opened(mongodb({ uri: `${uri}&socketTimeoutMS=2000&retryWrites=false` }));
     await store.jobs.insert([aJob()]);
@@ -62,7 +62,7 @@ describe('connections that freeze', () => {
     expect(await client.db().collection('tidemill_jobs').countDocuments()).toBe(1);
   });
 
-  it('do not end the building of indexes that takes longer than an answer may', async () => {
+  it('builds indexes for longer than the socket timeout', async () => {
     await using server = await startMongo({ failPoints: true });
     await using client = new MongoClient(server.uri);
     await client.db('admin').command({

@@ -16,8 +16,8 @@ const plain = {
   updatedAt: new Date(),
 };
 
-describe('what a hostile reader tried on MongoDB', () => {
-  it('a hand-written priority that is no priority stops nobody', async () => {
+describe('hostile input and open transactions on MongoDB', () => {
+  it('runs jobs written by hand with invalid priorities', async () => {
     const uri = freshUri();
     const jobs = rawClient(uri).db().collection('tidemill_jobs');
     const mill = aMill(mongodb({ uri }));
@@ -28,7 +28,7 @@ describe('what a hostile reader tried on MongoDB', () => {
     await until('all have run', async () => (await mill.jobs.count({ status: 'completed' })) === odd.length);
   });
 
-  it('ids of any type are run, by one instance or by several', async () => {
+  it('runs jobs with ids of any type on several instances', async () => {
     const uri = freshUri();
     const jobs = rawClient(uri).db().collection<{ _id: unknown }>('tidemill_jobs');
     const ids = [42, { order: 1 }, { order: 2 }, new Date(), 'text'];
@@ -41,7 +41,7 @@ describe('what a hostile reader tried on MongoDB', () => {
     await until('all have run', async () => (await a.jobs.count({ status: 'completed' })) === 25);
   });
 
-  it('a process that comes back from a pause takes nothing from instances that it has not met', async () => {
+  it('a process that resumes from a pause takes no work from instances it has not seen yet', async () => {
     const store = await opened(mongodb({ uri: freshUri() }));
     const [old, young] = [anInstance(), anInstance()];
     const registration = { names: ['x'], tasks: [], policies: {}, host: 'h', pid: 1, leaseMs: 60_000 };
@@ -68,7 +68,7 @@ describe('what a hostile reader tried on MongoDB', () => {
     });
     await store.instances.register({ ...old, ...registration });
     reclaimer.observe(await store.instances.list());
-    // While it was frozen, another one came, and has held its work for longer than a lease.
+    // While it was frozen, another instance started, and has held its work for longer than a lease.
     await store.instances.register({ ...young, ...registration });
     await store.jobs.insert([aJob({ name: 'x' })]);
     await store.jobs.claim(aClaim(young, { names: ['x'] }));
@@ -79,7 +79,7 @@ describe('what a hostile reader tried on MongoDB', () => {
     expect(recovered).toEqual([]);
   });
 
-  it("the neighbours of a job that a dead process's open transaction holds are handed on without it", async () => {
+  it("hands on a dead process's other jobs while an open transaction blocks one of them", async () => {
     const client = new MongoClient(freshUri());
     const store = await opened(mongodb({ client }));
     const dead = anInstance();
@@ -107,7 +107,7 @@ describe('what a hostile reader tried on MongoDB', () => {
     await client.close();
   });
 
-  it('a transaction that was lost with its lease is not told as a completion', async () => {
+  it('emits no job:complete for a transaction that was aborted after its job was taken over', async () => {
     const client = new MongoClient(freshUri());
     const [a, b] = [aMill(mongodb({ client }), { instanceId: 'a' }), aMill(mongodb({ client }))];
     const told: string[] = [];
@@ -120,7 +120,7 @@ describe('what a hostile reader tried on MongoDB', () => {
         await job.complete({ transaction: session });
         await session.abortTransaction();
       });
-      // Somebody else has taken it over meanwhile, as after a lost lease.
+      // Another instance has taken it over meanwhile, as after a lost lease.
       await jobs.updateOne({ name: 'exact' }, { $set: { leaseToken: 'other.1', claimedBy: 'other' } });
       tried.open();
       throw new Error('aborted');
@@ -135,7 +135,7 @@ describe('what a hostile reader tried on MongoDB', () => {
     await client.close();
   });
 
-  it('a long transaction that completes its job as its last write commits at the first try', async () => {
+  it('a transaction longer than the lease commits on its first try if complete() is its last write', async () => {
     const client = new MongoClient(freshUri());
     const mill = aMill(mongodb({ client }), { leaseDuration: '2s' });
     let tries = 0;
@@ -159,7 +159,7 @@ describe('what a hostile reader tried on MongoDB', () => {
     await client.close();
   });
 
-  it('complete() with a session that has no transaction is refused, and completes nothing', async () => {
+  it('complete() rejects a session without an open transaction', async () => {
     const client = new MongoClient(freshUri());
     const mill = aMill(mongodb({ client }));
     const retryPolicy = { type: 'fixed', interval: 0, maxAttempts: 1 } as const;
@@ -174,13 +174,13 @@ describe('what a hostile reader tried on MongoDB', () => {
     await client.close();
   });
 
-  it('an open transaction on one job does not hold up the record of the others', async () => {
+  it('records other jobs while an open transaction blocks one', async () => {
     const client = new MongoClient(freshUri());
     const mill = aMill(mongodb({ client }));
     const [locked, release] = [gate(), gate()];
     mill.job(
       'stuck',
-      // Long enough for the transaction to take the job first.
+      // Long enough for the transaction to lock the job first.
       { timeout: 2_000, retryPolicy: { type: 'fixed', interval: 0, maxAttempts: 1 } },
       async (job) => {
         await client.withSession((session) =>
@@ -207,7 +207,7 @@ describe('what a hostile reader tried on MongoDB', () => {
     await client.close();
   });
 
-  it('reads two keys per job at most for a claim of several names', async () => {
+  it('a claim of several names examines at most two index keys per job', async () => {
     const uri = freshUri();
     const client = rawClient(uri);
     const store = await opened(mongodb({ uri }));

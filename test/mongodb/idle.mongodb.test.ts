@@ -7,8 +7,8 @@ import { freshUri } from '../support/stores.js';
 
 const WATCHED_MS = 20_000;
 
-describe('an instance with nothing to do', () => {
-  it('sends half a command per second at most', async () => {
+describe('commands of an idle instance on MongoDB', () => {
+  it('an idle instance sends at most one command every two seconds', async () => {
     const client = new MongoClient(freshUri(), { monitorCommands: true });
     const sent: string[] = [];
     client.on('commandStarted', (event) => sent.push(event.commandName));
@@ -16,7 +16,7 @@ describe('an instance with nothing to do', () => {
     for (const name of ['a', 'b', 'c']) mill.job(name, () => undefined);
     await mill.start();
     await mill.enqueue('a', {}, { delay: '1h' });
-    // The poll grows from 100 ms to 5 s by doubling: from its last step on it is idle for good.
+    // The poll interval doubles from 100 ms to 5 s: from its last step on the instance is really idle.
     await until('it has settled', () => sent.filter((name) => name === 'aggregate').length >= 8);
     const [before, began] = [sent.length, performance.now()];
     await new Promise((resolve) => setTimeout(resolve, WATCHED_MS));
@@ -30,10 +30,10 @@ describe('an instance with nothing to do', () => {
     await client.close();
   });
 
-  it('sends three commands for one job of its own: the insert, who is paused, and the record', async () => {
+  it('running one local job takes three commands: insert, paused names, and outcome', async () => {
     const client = new MongoClient(freshUri(), { monitorCommands: true });
     const store = mongodb({ client });
-    // Neither a poll nor a renewal falls into it.
+    // Neither a poll nor a renewal happens in between.
     const mill = aMill(store, { pollInterval: rarely, leaseDuration: '1h' });
     mill.job('x', () => 'ran');
     await atRest(store, mill, 'x');

@@ -14,8 +14,8 @@ const anOwner = (instanceId: string): LockOwner => ({ instanceId, token: randomB
 const isLockRequest = (request: Buffer): boolean =>
   request.includes('findAndModify') && request.includes('lock:');
 
-describe('locks in MongoDB', () => {
-  it('excludes processes from each other: no update of theirs is lost', async () => {
+describe('withLock on MongoDB', () => {
+  it('withLock excludes other processes, so that no update is lost', async () => {
     const uri = freshUri();
     const numbers = rawClient(uri).db().collection<{ _id: string; n: number }>('numbers');
     await numbers.insertOne({ _id: 'counter', n: 0 });
@@ -31,12 +31,12 @@ describe('locks in MongoDB', () => {
     expect(await numbers.findOne({ _id: 'counter' })).toMatchObject({ n: 20 });
   });
 
-  it('has the lock although the answers were lost after the write had succeeded', async () => {
+  it('withLock acquires the lock although the responses to its writes were lost', async () => {
     const { proxy, uri, direct } = await behindProxy();
     const globals = rawClient(direct).db().collection<Document & { _id: string }>('_tidemill_globals');
     const mill = aMill(mongodb({ uri }), { instanceId: 'unlucky' });
     await mill.withLock('other', () => undefined);
-    // More than the driver repeats by itself.
+    // More often than the driver repeats by itself.
     let left = 5;
     proxy.picky = (request) => isLockRequest(request) && (left -= 1) >= 0;
     const row = await mill.withLock(
@@ -57,7 +57,7 @@ describe('locks in MongoDB', () => {
     });
   });
 
-  it('gives the same owner what its unanswered request took, and nobody else', async () => {
+  it('a lock taken by an unanswered request belongs to the same owner only', async () => {
     const { proxy, uri, direct } = await behindProxy();
     const unlucky = await opened(mongodb({ uri }));
     const other = await opened(mongodb({ uri: direct }));
@@ -75,7 +75,7 @@ describe('locks in MongoDB', () => {
     );
   });
 
-  it('aborts the signal when the database is away for a whole lease, and is free afterwards', async () => {
+  it('withLock aborts its signal when the database is down for a whole lease, and frees the lock', async () => {
     const { proxy, uri, direct } = await behindProxy();
     const mill = aMill(mongodb({ uri }));
     mill.on('error', () => undefined);
@@ -97,7 +97,7 @@ describe('locks in MongoDB', () => {
     expect(await aMill(mongodb({ uri: direct })).withLock('k', () => 'free', { wait: '20s' })).toBe('free');
   });
 
-  it('sets the lease by the server’s clock', async () => {
+  it("a lock's lease follows the server's clock", async () => {
     const uri = freshUri();
     const client = rawClient(uri);
     const store = await opened(mongodb({ uri }));
@@ -112,14 +112,14 @@ describe('locks in MongoDB', () => {
     expect(leaseFrom).toBeLessThanOrEqual(after);
   });
 
-  it('goes on with a greater fence where the document was deleted, and after any clock', async () => {
+  it("fence numbers grow even after the lock's document was deleted, and beyond any clock", async () => {
     const uri = freshUri();
     const globals = rawClient(uri).db().collection<Document & { _id: string }>('_tidemill_globals');
     const mill = aMill(mongodb({ uri }));
     const fenceOf = (): Promise<number> => mill.withLock('k', ({ fence }) => fence);
     const first = await fenceOf();
     await globals.deleteOne({ _id: 'lock:k' });
-    // The clock of fences has milliseconds.
+    // Fences by the clock have a resolution of milliseconds.
     await until('time has passed', async () => {
       const { localTime } = await globals.db.admin().command({ hello: 1 });
       return (localTime as Date).getTime() > first;
@@ -130,7 +130,7 @@ describe('locks in MongoDB', () => {
     expect(await fenceOf()).toBe(Number.MAX_SAFE_INTEGER - 8);
   });
 
-  it('costs other questions nothing, however many old locks there are', async () => {
+  it('20,000 old locks cost other queries nothing', async () => {
     const uri = freshUri();
     const client = rawClient(uri);
     const globals = client.db().collection<Document & { _id: string }>('_tidemill_globals');
@@ -157,7 +157,7 @@ describe('locks in MongoDB', () => {
     expect(await mill.withLock('old-7', ({ fence }) => fence)).toBeGreaterThan(7);
   });
 
-  it('forgets a lock a week after its last use, and never one that is held', async () => {
+  it('a TTL index removes locks a week after their last lease', async () => {
     const uri = freshUri();
     await opened(mongodb({ uri }));
     const indexes = await rawClient(uri).db().collection('_tidemill_globals').indexes();

@@ -4,8 +4,8 @@ import { mongodb } from '../../src/mongodb/index.js';
 import { behindProxy } from '../support/flaky-proxy.js';
 import { aMill, gate } from '../support/mills.js';
 
-describe('answers that are lost after the write succeeded', () => {
-  it('hands back what a claim took after its answer had been given up', async () => {
+describe('responses of MongoDB lost after the write succeeded', () => {
+  it('hands back and runs a job from a claim that landed after its response was given up', async () => {
     const { proxy, uri, direct } = await behindProxy();
     const client = new MongoClient(direct);
     const mill = aMill(mongodb({ uri }), { leaseDuration: 600, instanceId: 'claimer' });
@@ -15,7 +15,7 @@ describe('answers that are lost after the write succeeded', () => {
     const life = (await client.db().collection('_tidemill_globals').findOne({ kind: 'instance' }))?.[
       'life'
     ] as string;
-    // As if a claim of this very life had landed late: held by it, known to nobody.
+    // As if a claim of this very life had landed late: the instance holds the job without knowing it.
     await client
       .db()
       .collection('tidemill_jobs')
