@@ -15,7 +15,7 @@ const TIME_LIMIT = 50;
 const timeLimit = (): MongoServerError =>
   new MongoServerError({ message: 'operation exceeded time limit', code: TIME_LIMIT });
 
-/** A statement that takes so long by itself, and so long until a majority has it. */
+/** A statement that takes `takesMs` by itself, and `lagMs` more until a majority has it. */
 function aStatement(takesMs: number, lagMs: number) {
   const asked: string[] = [];
   const statement = (limit: { maxTimeMS: number; writeConcern?: object }): Promise<void> => {
@@ -26,26 +26,26 @@ function aStatement(takesMs: number, lagMs: number) {
   return { asked, statement };
 }
 
-describe('a write within a time limit', () => {
-  it('is asked for once where the majority is prompt', async () => {
+describe('majority writes within a time limit', () => {
+  it('sends a majority write once if the majority is prompt', async () => {
     const { asked, statement } = aStatement(10, 10);
     await new Majority().write(2_000, 15_000, statement);
     expect(asked).toEqual(['majority 2000']);
   });
 
-  it('waits for a majority that lags, and is not taken for a blocked one', async () => {
+  it('waits for a lagging majority and does not treat the write as blocked', async () => {
     const { asked, statement } = aStatement(10, 3_000);
     await new Majority().write(2_000, 15_000, statement);
     expect(asked).toEqual(['majority 2000', 'alone 2000', 'majority 15000']);
   });
 
-  it('is blocked where it takes too long by itself', async () => {
+  it('reports a write that takes too long by itself as blocked', async () => {
     const { statement } = aStatement(5_000, 0);
     const failed = await new Majority().write(2_000, 15_000, statement).catch((error: unknown) => error);
     expect(isTimeLimit(failed)).toBe(true);
   });
 
-  it('may be tried again where the majority lags for too long', async () => {
+  it('reports a majority that lags for too long as a transient error', async () => {
     const { statement } = aStatement(10, 20_000);
     const failed = await new Majority().write(2_000, 15_000, statement).catch((error: unknown) => error);
     expect(failed).toBeInstanceOf(StoreError);
@@ -53,7 +53,7 @@ describe('a write within a time limit', () => {
   });
 });
 
-describe('a server whose majority lags', () => {
+describe('a MongoDB server whose majority lags', () => {
   let server: MongoServer;
   beforeAll(async () => {
     server = await startMongo({ failPoints: true });
@@ -84,7 +84,7 @@ describe('a server whose majority lags', () => {
     return { plant, lag, store: await opened(mongodb({ uri: plant.uri })) };
   }
 
-  it('blocks no document: what was written counts once the majority has it', async () => {
+  it('planning blocks no document while the majority lags', async () => {
     const { plant, lag, store } = await open();
     await store.reactive.prepare([PLAN]);
     await plant.collection('docs').insertOne({ _id: 1 });
@@ -93,7 +93,7 @@ describe('a server whose majority lags', () => {
     expect(await plant.task('docs', 1)).toMatchObject({ status: 'pending' });
   });
 
-  it('returns the jobs that a reclaimer has handed on as settled', async () => {
+  it('jobs that a reclaimer hands on count as settled while the majority lags', async () => {
     const { lag, store } = await open();
     await store.jobs.insert([aJob({ id: store.jobs.newId() }), aJob({ id: store.jobs.newId() })]);
     const { jobs } = await store.jobs.claim(aClaim(anInstance()));
@@ -102,7 +102,7 @@ describe('a server whose majority lags', () => {
     expect(await store.jobs.settle(handedOn)).toEqual(['settled', 'settled']);
   });
 
-  it('returns the tasks that a reclaimer has handed on as settled', async () => {
+  it('tasks that a reclaimer hands on count as settled while the majority lags', async () => {
     const { plant, lag, store } = await open();
     await store.reactive.prepare([PLAN]);
     await plant.collection('docs').insertOne({ _id: 1 });
@@ -125,7 +125,7 @@ describe('a server whose majority lags', () => {
     expect(await tasks.settle(handedOn)).toEqual(['settled']);
   });
 
-  it('takes progress and heartbeats without waiting for the majority', async () => {
+  it('progress and heartbeats do not wait for the majority', async () => {
     const { plant, store: other } = await open();
     const client = new MongoClient(plant.uri, { monitorCommands: true });
     const store = await opened(mongodb({ client }));
@@ -141,7 +141,7 @@ describe('a server whose majority lags', () => {
   });
 
   it.each([1, 2])(
-    'confirms the renewal of document locks once it was written (%i in a batch)',
+    'renewals of document locks are confirmed while the majority lags (%i in a batch)',
     async (count) => {
       const { plant, lag, store } = await open();
       const locked = new Date(Date.now() + 60_000);

@@ -8,7 +8,7 @@ import { aClient } from '../dashboard/client.js';
 import { until } from '../support/mills.js';
 import { freshUri } from '../support/stores.js';
 
-/** Stands in every text from outside, and in nothing that the library writes. */
+/** Part of every text from outside, and of nothing that the library writes. */
 const MARK = 'zqx';
 
 const isExposedText = (value: unknown): boolean =>
@@ -27,7 +27,7 @@ function exposes(part: unknown, inExpression: boolean): boolean {
   });
 }
 
-/** Documents that are inserted, and values that `$set` of a plain update has, are data and may hold anything. */
+/** Inserted documents and `$set` values of a plain update are data and may hold anything. */
 function isExposed({ command }: CommandStartedEvent): boolean {
   const { filter, query, pipeline, updates, deletes } = command;
   const writes = [
@@ -82,7 +82,7 @@ const hostile = fc
   .map((parts) => `$${MARK}${parts.join('')}`)
   .filter((text) => text.trim() === text);
 
-/** Everything that takes a text, with texts that mean something to MongoDB. */
+/** Uses everything that takes a text, with texts that mean something to MongoDB. */
 async function useTexts(text: string): Promise<object> {
   const later = new Date(Date.now() + 86_400_000);
   await things.replaceOne({ _id: text }, { note: text }, { upsert: true });
@@ -121,8 +121,8 @@ async function useTexts(text: string): Promise<object> {
   return { ...found, data: undefined };
 }
 
-describe('text from outside on MongoDB', () => {
-  it('is a value, and never an operator, a field or a variable', async () => {
+describe('untrusted text on MongoDB', () => {
+  it('hostile text is always a value, never an operator, a field or a variable', async () => {
     await fc.assert(
       fc.asyncProperty(fc.uniqueArray(hostile, { minLength: 1, maxLength: 1 }), async ([text = '']) => {
         expect(await useTexts(text)).toMatchObject({
@@ -147,7 +147,7 @@ describe('text from outside on MongoDB', () => {
     [{ $gt: '' }],
   ];
 
-  it.each(operators)('refuses the object %j wherever a value is expected', async (given) => {
+  it.each(operators)('rejects the object %j wherever a value is expected', async (given) => {
     const value = JSON.parse(JSON.stringify(given)) as never;
     const calls: (() => Promise<unknown>)[] = [
       ...['ids', 'name', 'status', 'uniqueKey', 'error', 'createdAt'].map(
@@ -168,7 +168,7 @@ describe('text from outside on MongoDB', () => {
   });
 
   it.each(['$where', '$expr', 'note.$gt', '$or', 'a.$function', '$jsonSchema'])(
-    'refuses the key %s in filters by fields, also those of the dashboard',
+    'rejects the key %s in field filters, also in the dashboard',
     async (key) => {
       const fields = { [key]: '1' };
       for (const call of [
@@ -186,13 +186,13 @@ describe('text from outside on MongoDB', () => {
   );
 
   it.each(['name[$ne]=x', 'status[$gt]=', 'field[$where]=1', 'ids=%7B%22%24gt%22%3A%22%22%7D'])(
-    'refuses the query %s of the dashboard',
+    'the dashboard rejects the query %s',
     async (query) => {
       expect((await dashboard.ask(`api/work?kind=jobs&${query}`)).status).toBe(400);
     },
   );
 
-  it('takes ids that are texts of operators for ids of nothing', async () => {
+  it('an id with the text of an operator matches nothing', async () => {
     await things.insertOne({ _id: 'one', note: '' });
     await until('it has a task', async () => (await mill.tasks.count({ source: { _id: 'one' } })) === 1);
     for (const text of [
@@ -210,7 +210,7 @@ describe('text from outside on MongoDB', () => {
     await expect(mill.tasks.find({ _id: { $gt: '' } })).rejects.toThrow();
   });
 
-  it('refuses queries in the place of the id of a document', async () => {
+  it('tasks.get rejects a query in place of a document id', async () => {
     await things.replaceOne({ _id: 'other' }, { note: '' }, { upsert: true });
     await until('it has a task', async () => (await mill.tasks.get('ship', 'other')) !== undefined);
     for (const docId of [
@@ -246,7 +246,7 @@ describe('text from outside on MongoDB', () => {
     { $and: [{ $where: 'true' }] },
     { $expr: { $function: { body: 'function () { return true }', args: [], lang: 'js' } } },
     { note: { $not: { $where: 'true' } } },
-  ])('refuses JavaScript in sourceDocFilter: %j', async (sourceDocFilter) => {
+  ])('rejects JavaScript in the sourceDocFilter %j', async (sourceDocFilter) => {
     for (const call of [
       () => mill.tasks.find({ sourceDocFilter }),
       () => mill.tasks.count({ sourceDocFilter }),

@@ -20,7 +20,7 @@ let store: MongodbStore;
 const holder = {};
 const uri = { value: '' };
 
-/** Makes documents on the server itself: half a million of them cross no wire. */
+/** Creates documents on the server itself, so that half a million of them cross no wire. */
 async function fill(count: number, fields: Document): Promise<void> {
   const seed = client.db().collection('seed');
   await seed.deleteMany({});
@@ -47,7 +47,7 @@ async function fill(count: number, fields: Document): Promise<void> {
     .toArray();
 }
 
-/** Every index key that an explained statement looked at, its unions included. */
+/** All index keys that an explained statement examined, including its unions. */
 function keysExamined(plan: unknown): number {
   if (typeof plan !== 'object' || plan === null) return 0;
   return Object.entries(plan).reduce((sum, [key, value]) => {
@@ -56,7 +56,7 @@ function keysExamined(plan: unknown): number {
   }, 0);
 }
 
-/** The stages of the plan that won. */
+/** The stages of the winning plan. */
 function stagesOf(plan: unknown): string[] {
   const won = JSON.stringify(plan, (key, value: unknown) =>
     key === 'rejectedPlans' || key === 'allPlansExecution' ? undefined : value,
@@ -88,8 +88,8 @@ afterAll(async () => {
   await client.close();
 });
 
-describe('with 200,000 future and 200,000 finished jobs', () => {
-  it('looks at two keys per name at most when nothing is due', async () => {
+describe('query plans with 200,000 future and 200,000 finished jobs on MongoDB', () => {
+  it('a peek examines at most two keys per name when nothing is due', async () => {
     const due = await explained(duePipeline(NAMES), 'tidemill_due');
     expect(stagesOf(due)).toContain('DISTINCT_SCAN');
     const odd = await Promise.all(oddPipelines.map((pipeline) => explained(pipeline)));
@@ -101,7 +101,7 @@ describe('with 200,000 future and 200,000 finished jobs', () => {
     expect(keysExamined(foreign)).toBeLessThanOrEqual(1);
   });
 
-  it('counts a name and status on the index alone, and no further than the cap', async () => {
+  it('stats count a name and status on the index alone, up to the cap', async () => {
     const plan = await explained(countPipeline('mail', 'completed', 1_000));
     expect(keysExamined(plan)).toBeLessThanOrEqual(1_002);
     const capped = await store.jobs.stats(1_000);
@@ -111,7 +111,7 @@ describe('with 200,000 future and 200,000 finished jobs', () => {
     });
   });
 
-  it('counts for a scrape by ranges of indexes: a key per name, nothing where nothing is due, and no further than the cap', async () => {
+  it('queue depths for a scrape examine one key per name, none for nothing due, and stop at the cap', async () => {
     const named = await explained(namesPipeline, 'tidemill_by_name');
     expect(keysExamined(named)).toBeLessThanOrEqual(NAMES.length + 1);
     const due = await explained(dueDepthPipeline('mail', 1_000), 'tidemill_due');
@@ -132,7 +132,7 @@ describe('with 200,000 future and 200,000 finished jobs', () => {
     ['by status, last changed first', { status: ['completed' as const] }, 'updatedAt', -1],
     ['pending ones of a name by due time', { name: ['mail'], status: ['pending' as const] }, 'nextRunAt', 1],
     ['pending ones of all names by due time', { name: NAMES, status: ['pending' as const] }, 'nextRunAt', -1],
-  ] as const)('finds %s by reading about a page of keys', async (_what, filter, field, direction) => {
+  ] as const)('find %s examines about a page of keys', async (_what, filter, field, direction) => {
     const after = { at: new Date(Date.now() - 50_000), key: '{"key":""}' };
     for (const page of [
       { field, direction, limit: 50 },
@@ -151,7 +151,7 @@ describe('with 200,000 future and 200,000 finished jobs', () => {
     }
   });
 
-  it('claims by reading two keys per job plus two per name and priority, with 100,000 due as well', async () => {
+  it('a claim among 100,000 due jobs examines two keys per job plus two per name and priority', async () => {
     await fill(DUE, { status: 'pending', nextRunAt: { $subtract: ['$$NOW', { $add: [1_000, '$i'] }] } });
     for (const count of [10, 500]) {
       const alone = await explained(headPipeline('mail', count), 'tidemill_claim');
@@ -176,7 +176,7 @@ describe('with 200,000 future and 200,000 finished jobs', () => {
     );
   });
 
-  it('finds who holds a unique key by one key of the unique index', async () => {
+  it('the holder of a unique key is found by one key of the unique index', async () => {
     const [job] = await store.jobs.insert([
       aJob({ name: 'mail', uniqueKey: 'only', nextRunAt: ahead(86_400_000) }),
     ]);
@@ -191,7 +191,7 @@ describe('with 200,000 future and 200,000 finished jobs', () => {
     );
   });
 
-  it('reads only the work in flight to find what is stale', async () => {
+  it('the search for stale jobs examines only jobs in flight', async () => {
     const plan = await client
       .db()
       .collection('tidemill_jobs')
@@ -203,7 +203,7 @@ describe('with 200,000 future and 200,000 finished jobs', () => {
     );
   });
 
-  it('has every index that it needs, says what is missing, and prints what would create it', async () => {
+  it('reports missing indexes, prints the script that creates them, and creates them on open', async () => {
     expect(await store.indexFaults()).toEqual([]);
     await client.db().collection('tidemill_jobs').dropIndex('tidemill_held');
     expect(await store.indexFaults()).toEqual(['tidemill_jobs: index tidemill_held is missing']);

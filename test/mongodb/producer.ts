@@ -1,5 +1,5 @@
 /**
- * A process that enqueues one unique key many times at once whenever it is told a key, and tells what it was answered.
+ * A process that enqueues one unique key many times at once whenever it receives a key, and reports the answers.
  * Arguments: uri, number of calls.
  */
 import { Tidemill } from '../../src/index.js';
@@ -22,6 +22,6 @@ process.on('message', (uniqueKey: string) => {
 });
 process.on('disconnect', () => process.exit(0));
 
-// The first call opens the connection; the race is for the key, not for that.
+// The first call opens the connection, which is not part of the race.
 await mill.enqueue('warm-up');
 process.send?.('ready');

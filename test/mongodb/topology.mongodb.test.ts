@@ -5,8 +5,8 @@ import { mongodb } from '../../src/mongodb/index.js';
 import { aMill, gate, until } from '../support/mills.js';
 import { freshUri } from '../support/stores.js';
 
-describe('a standalone server', () => {
-  it('has no wake-ups: that is said once, and the poll finds the work', async () => {
+describe('a standalone MongoDB server', () => {
+  it('a standalone server has no wake-ups: this is logged once, and polling finds the work', async () => {
     await using server = await startMongo({ standalone: true });
     const lines: string[] = [];
     const line = (_fields: object, message: string): void => void lines.push(message);
@@ -26,8 +26,8 @@ describe('a standalone server', () => {
   });
 });
 
-describe('a sharded cluster', () => {
-  it('spreads jobs over the shards, keeps keys unique, and runs everything once', async () => {
+describe('a sharded MongoDB cluster', () => {
+  it('a sharded collection keeps unique keys unique and runs every job exactly once', async () => {
     await using server = await startShardedMongo();
     const uri = server.uri.replace(/\/(\?|$)/u, '/app$1');
     const client = new MongoClient(uri);
@@ -106,9 +106,9 @@ describe('a sharded cluster', () => {
 });
 
 describe("a user's long transaction", () => {
-  it('costs no other job of the instance its lease, and commits at the first try', async () => {
+  it('a transaction longer than the lease costs no other job its lease and commits on its first try', async () => {
     const client = new MongoClient(freshUri());
-    // Proportions of the real thing (a lease of 30 s, a transaction of 55 s), at a tenth of its length.
+    // The proportions of the real thing (a lease of 30 s, a transaction of 55 s), at a tenth of its length.
     const mill = aMill(mongodb({ client }), { leaseDuration: '3s', concurrency: 60 });
     const rival = aMill(mongodb({ client }), { leaseDuration: '3s' });
     const lost: unknown[] = [];

@@ -26,7 +26,7 @@ async function aProducer(uri: string): Promise<ChildProcess> {
   return child;
 }
 
-it('a thousand calls at once from four processes with one unique key give one job and a thousand answers', async () => {
+it('a thousand concurrent enqueues of one unique key from four processes create one job', async () => {
   const uri = freshUri();
   const producers = await Promise.all(Array.from({ length: PROCESSES }, () => aProducer(uri)));
   const mill = aMill(mongodb({ uri }));

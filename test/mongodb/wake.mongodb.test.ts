@@ -4,8 +4,8 @@ import { aMill, gate, rarely, until } from '../support/mills.js';
 import { aClaim, aJob, anInstance, opened } from '../support/port.js';
 import { freshUri } from '../support/stores.js';
 
-describe('wake-ups', () => {
-  it('reach an idle worker in another process through the change stream', async () => {
+describe('wake-ups on MongoDB', () => {
+  it('a change stream wakes an idle worker in another process', async () => {
     const uri = freshUri();
     const [worker, producer] = [aMill(mongodb({ uri }), { pollInterval: rarely }), aMill(mongodb({ uri }))];
     worker.job('x', () => 'ran');
@@ -17,19 +17,19 @@ describe('wake-ups', () => {
     }
   });
 
-  it('take the job they name beside the look for others, within the limits', async () => {
+  it('a claim takes the jobs that a wake-up named, beside others, within its limits', async () => {
     const store = await opened(mongodb({ uri: freshUri() }));
     const inserted = await store.jobs.insert([aJob({ data: 0 }), aJob({ data: 1 }), aJob({ data: 2 })]);
     const hints = inserted.slice(1).map(({ job }) => ({ key: job.key, name: job.name }));
     const one = await store.jobs.claim(aClaim(anInstance(), { max: 1, hints }));
     expect(one).toMatchObject({ jobs: [{ data: 1 }], asked: 1, more: true });
-    // The first of them is gone: nothing is lost by that, and it does not count as a claim that lost something.
+    // The first of them is gone: nothing is lost, and the claim does not count as short.
     const rest = await store.jobs.claim(aClaim(anInstance(), { max: 5, hints }));
     expect(rest).toMatchObject({ jobs: [{ data: 0 }, { data: 2 }], asked: 2, more: false });
     expect(rest.jobs.every((job) => job.leaseToken === rest.jobs[0]?.leaseToken)).toBe(true);
   });
 
-  it('start nothing of a name that is paused', async () => {
+  it('a wake-up starts no job of a paused name', async () => {
     const uri = freshUri();
     const [worker, producer] = [aMill(mongodb({ uri }), { pollInterval: rarely }), aMill(mongodb({ uri }))];
     const ran: unknown[] = [];
@@ -48,7 +48,7 @@ describe('wake-ups', () => {
     expect(await producer.jobs.get(jobs[0]?.id ?? '')).toMatchObject({ failCount: 0 });
   });
 
-  it('come for a name that is resumed, though nothing else happens', async () => {
+  it('resuming a name wakes an idle worker', async () => {
     const uri = freshUri();
     const [worker, operator] = [aMill(mongodb({ uri }), { pollInterval: rarely }), aMill(mongodb({ uri }))];
     worker.job('x', () => 'ran');
@@ -63,7 +63,7 @@ describe('wake-ups', () => {
     expect(await operator.jobs.result(held.id, { timeout: '45s' })).toBe('ran');
   });
 
-  it('come for a retry, a reschedule and a schedule that is run now', async () => {
+  it('a retry, a reschedule and a schedule run now wake an idle worker', async () => {
     const uri = freshUri();
     const [worker, operator] = [aMill(mongodb({ uri }), { pollInterval: rarely }), aMill(mongodb({ uri }))];
     let fail = true;
@@ -87,7 +87,7 @@ describe('wake-ups', () => {
     await ticked.promise;
   });
 
-  it('are not needed for what is due later: the timer finds it, however many future times there are', async () => {
+  it('the timer of an idle worker finds jobs that come due later, without a wake-up', async () => {
     const mill = aMill(mongodb({ uri: freshUri() }), { pollInterval: rarely });
     const order: number[] = [];
     mill.job<number>('x', { concurrency: 1 }, (job) => order.push(job.data));
@@ -98,7 +98,7 @@ describe('wake-ups', () => {
     expect(order).toEqual([100, 200, 300, 400]);
   });
 
-  it('of a steady trickle postpone nothing', async () => {
+  it('a steady trickle of wake-ups does not postpone a delayed job', async () => {
     const uri = freshUri();
     const [worker, producer] = [aMill(mongodb({ uri }), { pollInterval: rarely }), aMill(mongodb({ uri }))];
     const ran = gate();

@@ -5,7 +5,7 @@ import { borrowed } from '../../src/postgres/driver.js';
 
 type Given = (error: Error | undefined, client: pg.PoolClient | undefined, release: () => void) => void;
 
-/** The server ends each connection together with the answer that makes it free. */
+/** The server ends each connection at the moment it is handed out. */
 class Hasty extends pg.Pool {
   override connect(given?: Given): never {
     super.connect((error, client, release) => {
@@ -22,16 +22,16 @@ function aPool<P extends pg.Pool>(Kind: new (config: pg.PoolConfig) => P): P {
   return pool;
 }
 
-it('a connection that ends at the moment it is given out ends neither the process nor the pool', async () => {
+it('a connection that ends at the moment it is handed out breaks neither the process nor the pool', async () => {
   const driver = borrowed(aPool(Hasty));
   const pidIn = (): Promise<unknown> =>
     driver.transaction(async (on) => (await on.query('select pg_backend_pid() as pid')).rows[0]?.['pid']);
   const first = await pidIn();
-  // It was not given back as if nothing had happened.
+  // The connection was not returned to the pool as if nothing had happened.
   expect(await pidIn()).not.toBe(first);
 });
 
-it('a pool that answers a promise only is as good', async () => {
+it('a pool whose connect() only returns a promise works as well', async () => {
   const pool = aPool(pg.Pool);
   const client = await checkedOut({ connect: () => pool.connect() });
   expect((await client.query('select 1 as one')).rows).toEqual([{ one: 1 }]);

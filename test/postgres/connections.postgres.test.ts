@@ -22,7 +22,7 @@ function aPool(options: pg.PoolConfig = {}): pg.Pool {
   return pool;
 }
 
-/** A pool whose connections are all there, so that nobody's patience is spent on making one. */
+/** A pool whose connections are all open, so that no time limit is spent on opening one. */
 async function aConnectedPool(max: number): Promise<pg.Pool> {
   const pool = aPool({ max });
   const clients = await Promise.all(Array.from({ length: max }, () => pool.connect()));
@@ -37,10 +37,10 @@ const listening = async (on: pg.Pool, schema: string): Promise<number> => {
   return rows[0]?.n ?? 0;
 };
 
-describe('handlers that hold connections', () => {
-  it('starve neither the lease nor each other, and all complete inside their transactions', async () => {
+describe('handlers that hold PostgreSQL connections', () => {
+  it('handlers in transactions starve neither the lease nor each other on four connections', async () => {
     const store = freshPostgres({ connections: 4 });
-    // Shorter than all of them take together, and longer than any rest of a busy machine.
+    // Shorter than all of them take together, and longer than any pause of a busy machine.
     const mill = aMill(store, { leaseDuration: 3_000 });
     const lost: unknown[] = [];
     mill.on('lease:lost', (event) => lost.push(event));
@@ -60,7 +60,7 @@ describe('handlers that hold connections', () => {
     expect(await mill.jobs.count({ status: 'completed' })).toBe(12);
   });
 
-  it('can enqueue without the handle, although all of them are inside a transaction', async () => {
+  it('handlers inside transactions can enqueue without their handle', async () => {
     const mill = aMill(freshPostgres({ connections: 4 }));
     mill.job('outer', { concurrency: 20 }, () =>
       mill.withTransaction(async (handle) => {
@@ -74,7 +74,7 @@ describe('handlers that hold connections', () => {
     expect(await mill.jobs.count({ name: 'inner' })).toBe(20);
   });
 
-  it('of a pool of your own are named in health, and the lease is renewed all the same', async () => {
+  it('health names an exhausted user pool, and the lease is still renewed', async () => {
     const pool = aPool({ max: 2 });
     const mill = aMill(freshPostgres({ pool }), { leaseDuration: 3_000 });
     const lost: unknown[] = [];
@@ -96,12 +96,12 @@ describe('handlers that hold connections', () => {
   });
 });
 
-describe('a pool that is used up', () => {
+describe('an exhausted PostgreSQL pool', () => {
   const patience = { ownMs: 200, lentMs: 200, nestedMs: 100 };
   const transaction = (connections: Connections, work: () => Promise<unknown>): Promise<unknown> =>
     inTransaction(connections, 'lent', work, 30_000);
 
-  it('is told of by an error that says who has the connections, and that nothing was sent', async () => {
+  it('the error of an exhausted pool says who holds the connections, and that nothing was sent', async () => {
     const pool = await aConnectedPool(2);
     const connections = new Connections(pool, { size: 2, remedy: 'raise its max', patience });
     const client = await pool.connect();
@@ -118,7 +118,7 @@ describe('a pool that is used up', () => {
     await connections.use((one) => one.query('select 1'), 30_000);
   });
 
-  it('by transactions inside transactions does not stand still: the inner ones are refused', async () => {
+  it('nested transactions that exhaust the pool are rejected instead of deadlocking', async () => {
     const connections = new Connections(await aConnectedPool(4), { size: 4, remedy: '', patience });
     const both = [gate(), gate()];
     const nested = both.map((one, n) =>
@@ -135,8 +135,8 @@ describe('a pool that is used up', () => {
   });
 });
 
-describe('a connection beside the pool', () => {
-  it('that lacks a privilege leaves the statement to the pool, which may have set a role', async () => {
+describe('the connection beside the pool', () => {
+  it('a statement that lacks a privilege beside the pool runs on the pool', async () => {
     const beside = besideOf({ connectionString: inject('postgresUrl') });
     onTestFinished(() => beside.end());
     const pool = aPool({ max: 1 });
@@ -151,8 +151,8 @@ describe('a connection beside the pool', () => {
   });
 });
 
-describe('mills on one pool', () => {
-  it('start, a dozen on a default pool, and listen on one connection', async () => {
+describe('several mills on one PostgreSQL pool', () => {
+  it('a dozen mills start on a default pool and listen on one connection', async () => {
     const pool = aPool();
     const schema = aSchema();
     const mills = Array.from({ length: 12 }, (_, n) => {
@@ -169,8 +169,8 @@ describe('mills on one pool', () => {
   });
 });
 
-describe('a connection that does not answer', () => {
-  it('is given up after the limit, and so are those that were made before', async () => {
+describe('PostgreSQL connections that do not answer', () => {
+  it('a connection that does not answer is given up after the limit, with all older ones', async () => {
     const pool = aPool({ max: 2 });
     const connections = new Connections<pg.PoolClient>(pool, { size: 2, remedy: '' });
     const pidOf = async (client: pg.PoolClient): Promise<number> =>
@@ -190,7 +190,7 @@ describe('a connection that does not answer', () => {
       expect(before).not.toContain(await connections.use(pidOf, 30_000));
   });
 
-  it('is cut off while it is idle, too, so that its socket does not stay open', async () => {
+  it('a distrusted idle connection is cut off, so that its socket does not stay open', async () => {
     const pool = aPool({ max: 1 });
     const cutOff: Socket[] = [];
     pool.on('connect', (client) => {
@@ -209,7 +209,7 @@ describe('a connection that does not answer', () => {
     expect(cutOff).toHaveLength(1);
   });
 
-  it('does not keep the lease from being renewed on another one', async () => {
+  it('the lease is renewed again after a renewal that did not answer', async () => {
     const schema = aSchema();
     const store = await opened(freshPostgres({ schema }));
     const registration = {
@@ -233,7 +233,7 @@ describe('a connection that does not answer', () => {
     expect(await store.instances.renew({ ...registration, leaseMs: 3_000 })).toBe('renewed');
   });
 
-  it('does not hold a handler that completes its job in a transaction', async () => {
+  it('a frozen connection does not hold up a handler that completes its job in a transaction', async () => {
     const { proxy, url } = await behindPostgresProxy();
     const mill = aMill(freshPostgres({ url, connections: 2 }), {
       leaseDuration: 2_000,
@@ -263,7 +263,7 @@ describe('a connection that does not answer', () => {
     });
   });
 
-  it('does not hold a handler that completes its task in a transaction', async () => {
+  it('a frozen connection does not hold up a handler that completes its task in a transaction', async () => {
     const { proxy, url } = await behindPostgresProxy();
     const mill = aMill(freshPostgres({ url, connections: 2 }), {
       leaseDuration: 2_000,
@@ -288,7 +288,7 @@ describe('a connection that does not answer', () => {
     const looked = gate();
     mill.on('reconcile:complete', () => looked.open());
     await mill.start();
-    // A planning statement that freezes would keep its row locked on the server, which hears of no end.
+    // A planning statement that freezes would keep its row locked on the server, which sees no end.
     await looked.promise;
     await rawPool().query(`insert into ${collection} values (1)`);
     await until('the task is completed', async () => {
@@ -298,7 +298,7 @@ describe('a connection that does not answer', () => {
     expect(runs).toBeGreaterThan(1);
   });
 
-  it('rolls back its transaction, even if the caller catches the error of a statement', async () => {
+  it('a transaction on a frozen connection rolls back even if the caller catches the error', async () => {
     const { proxy, url } = await behindPostgresProxy();
     const mill = aMill(freshPostgres({ url }), { leaseDuration: 2_000 });
     mill.on('error', () => undefined);
@@ -315,7 +315,7 @@ describe('a connection that does not answer', () => {
     expect(tried.outcome).toBe('created');
   });
 
-  it("keeps no statement of ours waiting on a client of the application's own", async () => {
+  it("enqueue on a user's frozen client rejects and says to close the client", async () => {
     const { proxy, url } = await behindPostgresProxy();
     const schema = aSchema();
     const mill = aMill(freshPostgres({ schema }), { leaseDuration: 2_000 });
@@ -331,7 +331,7 @@ describe('a connection that does not answer', () => {
     });
   });
 
-  it('keeps nobody from working, be it that all connections freeze at once', async () => {
+  it('jobs continue after all connections froze at once', async () => {
     const { proxy, url } = await behindPostgresProxy();
     const schema = aSchema();
     const mill = aMill(freshPostgres({ url, schema }), {

@@ -7,7 +7,7 @@ import { freshPostgres, rawPool } from '../support/stores.js';
 const pool = rawPool();
 const once = { type: 'fixed', interval: 0, maxAttempts: 1 } as const;
 
-/** Texts that mean something to SQL, to JSON, to LIKE or to a parameter. */
+/** Texts that mean something to SQL, JSON, LIKE or parameters. */
 const tricky = fc.constantFrom(
   `'; drop table jobs; --`,
   `"`,
@@ -32,8 +32,8 @@ const text = fc
     (joined) => joined.trim() !== '' && !/\0|\p{Surrogate}/u.test(joined) && !joined.startsWith('schedule:'),
   );
 
-describe('hostile names, keys, ids and payloads', () => {
-  it('are values everywhere, and never SQL', async () => {
+describe('hostile names, keys, ids and payloads on PostgreSQL', () => {
+  it('hostile text is always a value, never SQL', async () => {
     const schema = `test_fuzz_${Math.random().toString(36).slice(2)}`;
     const mill = aMill(freshPostgres({ schema }), { pollInterval: { min: 10, max: 50 } });
     await mill.start();
@@ -67,7 +67,7 @@ describe('hostile names, keys, ids and payloads', () => {
     expect(rows).toEqual([{ left: 0 }]);
   });
 
-  it('are refused with the reason where PostgreSQL cannot hold them', async () => {
+  it('rejects text that PostgreSQL cannot hold, with the reason', async () => {
     const mill = aMill(freshPostgres());
     for (const bad of ['a\0b', '\ud800']) {
       await expect(mill.enqueue('x', { [`k${bad}`]: 1 })).rejects.toThrow(
@@ -85,7 +85,7 @@ describe('hostile names, keys, ids and payloads', () => {
     expect(await mill.jobs.count()).toBe(0);
   });
 
-  it('in what a handler throws, logs or returns end as a readable failure', async () => {
+  it('text that PostgreSQL cannot hold in errors, logs and results leaves a readable record', async () => {
     const mill = aMill(freshPostgres());
     mill.job('throws', { retryPolicy: once }, () => {
       throw new Error('half \ud800 and zero \0');
@@ -112,7 +112,7 @@ describe('hostile names, keys, ids and payloads', () => {
     expect((await mill.jobs.get(jobs[2]?.id ?? ''))?.failReason).toContain('PostgreSQL cannot hold');
   });
 
-  it('that no handler could have stored do not stop the others from being claimed', async () => {
+  it('a handler name that PostgreSQL cannot hold does not stop other claims', async () => {
     const mill = aMill(freshPostgres());
     mill.job('a\0b', () => 'never');
     mill.job('fine', () => 'ran');
@@ -121,8 +121,8 @@ describe('hostile names, keys, ids and payloads', () => {
   });
 });
 
-describe('retention', () => {
-  it('deletes what has expired in batches, and nothing else', async () => {
+describe('retention on PostgreSQL', () => {
+  it('a sweep deletes expired jobs and old locks in batches, and nothing else', async () => {
     const schema = `test_sweep_${Math.random().toString(36).slice(2)}`;
     const store = freshPostgres({ schema });
     const mill = aMill(store);

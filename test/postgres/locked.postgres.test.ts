@@ -9,7 +9,7 @@ import { freshPostgres, rawPool } from '../support/stores.js';
 const pool = rawPool();
 const retention = () => ({ completed: 1e6, failed: 1e6, cancelled: 1e6 });
 
-/** A store and the means to hold one of its jobs in an open transaction, as a user's code might. */
+/** A store, and a way to hold one of its jobs in an open transaction, as user code might. */
 async function withLocks(): Promise<{
   store: PostgresStore;
   schema: string;
@@ -29,8 +29,8 @@ async function withLocks(): Promise<{
   return { store, schema, lock };
 }
 
-describe("a job that somebody's open transaction holds", () => {
-  it('keeps no other from being claimed', async () => {
+describe('a job held by an open transaction', () => {
+  it('a claim skips a job that a transaction holds', async () => {
     const { store, lock } = await withLocks();
     const [held] = await store.jobs.insert([aJob({ data: 'held' }), aJob({ data: 'free' })]);
     const unlock = await lock(held?.job.id ?? '');
@@ -40,7 +40,7 @@ describe("a job that somebody's open transaction holds", () => {
     expect((await store.jobs.claim(aClaim(anInstance()))).jobs.map(({ data }) => data)).toEqual(['held']);
   });
 
-  it('keeps no other from being handed on, noted or beaten for', async () => {
+  it('heartbeats, notes and reclaims skip a job that a transaction holds', async () => {
     const { store, lock } = await withLocks();
     await store.jobs.insert([aJob(), aJob()]);
     const instance = anInstance();
@@ -59,7 +59,7 @@ describe("a job that somebody's open transaction holds", () => {
     expect(await store.jobs.settle([done(held, { by: 'reclaimer' })])).toEqual(['settled']);
   });
 
-  it('is passed over by cancelMany, and cancel says why it gave up', async () => {
+  it('cancelMany skips a job that a transaction holds, and cancel rejects with the reason', async () => {
     const { store, lock } = await withLocks();
     const inserted = await store.jobs.insert([aJob(), aJob(), aJob()]);
     const [held] = inserted.map(({ job }) => job.id);
@@ -71,7 +71,7 @@ describe("a job that somebody's open transaction holds", () => {
     expect(await store.jobs.cancel(held ?? '', retention)).toMatchObject({ outcome: 'cancelled' });
   });
 
-  it('is cancelled by cancelMany where the transaction ends meanwhile', async () => {
+  it('cancelMany cancels a job whose transaction ends in the meantime', async () => {
     const { store, lock } = await withLocks();
     const [inserted] = await store.jobs.insert([aJob()]);
     const unlock = await lock(inserted?.job.id ?? '');
@@ -80,7 +80,7 @@ describe("a job that somebody's open transaction holds", () => {
     expect(await cancelling).toBe(1);
   });
 
-  it('loses no other its lease, however long the transaction is', async () => {
+  it('a transaction longer than the lease costs no other job its lease', async () => {
     const { store } = await withLocks();
     const mill = aMill(store, { leaseDuration: 2_000 });
     const other = aMill(store, { leaseDuration: 2_000 });
@@ -117,9 +117,9 @@ describe("a job that somebody's open transaction holds", () => {
 
   it.each([
     ['returned', {}],
-    // Long enough for its transaction to take the job first.
+    // Long enough for its transaction to lock the job first.
     ['ran past its timeout', { timeout: 2_000 }],
-  ])('keeps no outcome of others from being recorded after its own handler %s', async (_how, options) => {
+  ])('records other outcomes while a transaction holds a job whose handler %s', async (_how, options) => {
     const { store } = await withLocks();
     const mill = aMill(store);
     const retryPolicy = { type: 'fixed', interval: 10 } as const;
@@ -149,7 +149,7 @@ describe("a job that somebody's open transaction holds", () => {
     expect(await mill.jobs.get(careless.id)).toMatchObject({ status: 'completed', failCount: 1 });
   });
 
-  it('keeps no outcome of others from being recorded, whoever holds it, and has its own recorded when it is free', async () => {
+  it("records other outcomes while a transaction holds a job, and that job's once it is free", async () => {
     const { store, lock } = await withLocks();
     const mill = aMill(store);
     const finish = gate();
@@ -171,7 +171,7 @@ describe("a job that somebody's open transaction holds", () => {
     expect(await mill.jobs.get(held.id)).toMatchObject({ failCount: 0 });
   });
 
-  it('is answered as blocked, and the rest of its batch is written', async () => {
+  it('settle answers "blocked" for a job that a transaction holds, and writes the rest of the batch', async () => {
     const { store, lock } = await withLocks();
     await store.jobs.insert([aJob(), aJob(), aJob()]);
     const { jobs } = await store.jobs.claim(aClaim(anInstance()));
@@ -187,7 +187,7 @@ describe("a job that somebody's open transaction holds", () => {
     expect(await store.jobs.settle([done(held)])).toEqual(['settled']);
   });
 
-  it('is passed over also where the role has a limit of its own, and where the table as a whole is locked', async () => {
+  it('settle answers "blocked" for a locked table, also if the role has its own lock_timeout', async () => {
     const limited = rawPool({ options: '-c lock_timeout=50' });
     const schema = `test_locked_${Math.random().toString(36).slice(2)}`;
     const store = await opened(freshPostgres({ schema, pool: limited }));
@@ -202,7 +202,7 @@ describe("a job that somebody's open transaction holds", () => {
     expect(await store.jobs.settle(jobs.map((job) => done(job)))).toEqual(['settled', 'settled']);
   });
 
-  it('keeps no dead instance but its own from being fenced', async () => {
+  it('fence skips an instance whose row a transaction holds', async () => {
     const { store, schema } = await withLocks();
     const dead = [anInstance(), anInstance()];
     const about = { names: [], tasks: [], policies: {}, host: 'h', pid: 1, leaseMs: 0 };
@@ -219,7 +219,7 @@ describe("a job that somebody's open transaction holds", () => {
     expect(await store.instances.fence(dead[0]!)).toEqual({ policies: {} });
   });
 
-  it('does not hold up the end of the instance: its outcome is named as not recorded', async () => {
+  it('stop() does not wait for a job that a transaction holds, and logs its outcome as unrecorded', async () => {
     const { store, lock } = await withLocks();
     const lines: string[] = [];
     const line = (_fields: object, message: string): void => void lines.push(message);

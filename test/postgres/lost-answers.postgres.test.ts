@@ -11,7 +11,7 @@ import { freshPostgres, rawPool } from '../support/stores.js';
 
 const pool = rawPool();
 
-/** A store that answers a statement with the first job alone, and has no connection for the next one. */
+/** A store that answers the first statement with the first job only, and has no connection for the next one. */
 function thenExhausted(): Sql {
   let asked = 0;
   const prepared: Queryable = {
@@ -24,8 +24,8 @@ function thenExhausted(): Sql {
   return { clock: systemClock, names: namesIn('x'), driver: { prepared } } as unknown as Sql;
 }
 
-describe('answers that are lost after the write succeeded', () => {
-  it('runs a job once whose enqueue for a free slot was stored without an answer', async () => {
+describe('responses of PostgreSQL lost after the write succeeded', () => {
+  it('runs a job once if the response to its enqueue was lost', async () => {
     const { proxy, url } = await behindPostgresProxy();
     const mill = aMill(freshPostgres({ url }), { leaseDuration: 3_000 });
     const runs: number[] = [];
@@ -40,7 +40,7 @@ describe('answers that are lost after the write succeeded', () => {
     expect(await mill.jobs.get('mine')).toMatchObject({ status: 'completed', failCount: 0 });
   });
 
-  it('knows from the job whether a transaction was committed whose answer was lost', async () => {
+  it('a job whose commit response was lost runs once, as the job shows that it was committed', async () => {
     const schema = `test_commit_${Math.random().toString(36).slice(2)}`;
     const { proxy, url } = await behindPostgresProxy();
     const store = freshPostgres({ url, schema });
@@ -72,7 +72,7 @@ describe('answers that are lost after the write succeeded', () => {
   it.each([
     ['jobs that are asked for together', insert],
     ['single ones that share a write', insertFree],
-  ])('says that a part may be stored if there is no connection for the rest: %s', async (_what, ask) => {
+  ])('an enqueue without a connection for its rest says that a part may be stored: %s', async (_what, ask) => {
     const jobs = ['first', 'second'].map((id) => ({
       id,
       ownId: true,

@@ -50,7 +50,7 @@ interface Plan {
   readonly Plans?: readonly Plan[];
 }
 
-/** Rows of jobs that a statement read, kept or not, and the indexes by which it found them. */
+/** Rows of jobs that a statement read, whether it kept them or not, and the indexes it used. */
 interface Reading {
   readonly read: number;
   readonly indexes: readonly string[];
@@ -68,7 +68,7 @@ function readingOf(plan: Plan): Reading {
   };
 }
 
-/** Runs the statement, and undoes what it did. */
+/** Runs the statement, and rolls it back. */
 async function explained(text: string, values: (string | number | null)[]): Promise<Reading> {
   const client = await pool.connect();
   try {
@@ -88,20 +88,20 @@ const limits = (max: number): string => JSON.stringify(NAMES.map((name, turn) =>
 const claiming = (max: number): Promise<Reading> =>
   explained(claimStatement(sql), [limits(max), max * NAMES.length, 'i', 'life.2', 1_000]);
 
-describe('plans, among 30,000 jobs for later, 30,000 finished ones and 2,000 that run', () => {
-  it('a look reads one row per name', async () => {
+describe('query plans among 30,000 future, 30,000 finished and 2,000 running jobs on PostgreSQL', () => {
+  it('a peek reads one row per name', async () => {
     const { read, indexes } = await explained(dueStatement(sql), [JSON.stringify([...NAMES, 'unknown'])]);
     expect(indexes).toEqual(['jobs_due']);
     // Older servers round what was read for each name, and so count one for the unknown name, too.
     expect(read).toBeLessThanOrEqual(NAMES.length + 1);
   });
 
-  it('a claim reads nothing where nothing is due', async () => {
+  it('a claim reads at most one row per name if nothing is due', async () => {
     const { read } = await claiming(100);
     expect(read).toBeLessThanOrEqual(NAMES.length);
   });
 
-  it('a claim reads what it takes, twice, where 30,000 are due', async () => {
+  it('a claim among 30,000 due jobs reads only what it takes, twice', async () => {
     await fill(30_000, 'status, next_run_at', `'pending', now() - n * interval '1 ms'`);
     const { read, indexes } = await claiming(20);
     expect(indexes).toEqual(['Tid Scan', 'jobs_claim', 'jobs_due']);
@@ -110,7 +110,7 @@ describe('plans, among 30,000 jobs for later, 30,000 finished ones and 2,000 tha
     await pool.query(`vacuum analyze ${names.jobs}`);
   });
 
-  it('a claim of a job that a wake-up named reads that job', async () => {
+  it('a claim of a job named by a wake-up reads only that job', async () => {
     const { rows } = await pool.query<{ id: string }>(`select id from ${names.jobs} limit 1`);
     const values = [JSON.stringify(rows.map(({ id }) => id)), 10, 'i', 'life.2', 1_000];
     const { read } = await explained(hintedStatement(sql), values);
@@ -139,31 +139,31 @@ describe('plans, among 30,000 jobs for later, 30,000 finished ones and 2,000 tha
       page('nextRunAt', 1),
       1,
     ],
-  ])('a find reads a page of each range: %s', async (_what, filter, wanted, ranges) => {
+  ])('find reads one page of each index range: %s', async (_what, filter, wanted, ranges) => {
     const { text, values } = findStatement(sql, filter, wanted);
     const { read } = await explained(text, values);
     const running = filter.status === undefined ? 2_000 : 0;
     expect(read).toBeLessThanOrEqual((ranges + 1) * 51 + running + 2 * NAMES.length);
   });
 
-  it('statistics read no more than their cap, and one key per name', async () => {
+  it('stats read no more than their cap, and one key per name', async () => {
     const { read } = await explained(statsStatement(sql), [5_000, names.jobs]);
     expect(read).toBeLessThanOrEqual(NAMES.length * 2 * 1_001 + 2_000 + 2 * NAMES.length);
   });
 
-  it('counts for a scrape read no more than their cap, and nothing of what is finished', async () => {
+  it('queue depths for a scrape read no more than their cap, and no finished jobs', async () => {
     const { read } = await explained(depthsStatement(sql), [5_000]);
     expect(read).toBeLessThanOrEqual(NAMES.length * 1_001 + 2_000 + 4 * NAMES.length);
   });
 
-  it('who holds a key is found by its index', async () => {
+  it('the holder of a unique key is found by its index', async () => {
     const given = JSON.stringify([{ at: 0, id: 'none', name: 'mail', unique_key: 'k' }]);
     const { read, indexes } = await explained(winnersStatement(sql), [given]);
     expect(read).toBe(0);
     expect(indexes).toEqual(['jobs_pkey', 'jobs_unique']);
   });
 
-  it('a sweep reads nothing where nothing has expired', async () => {
+  it('a sweep reads nothing if nothing has expired', async () => {
     const { read } = await explained(sweepStatement(sql), [new Date().toISOString(), 1_000]);
     expect(read).toBe(0);
   });

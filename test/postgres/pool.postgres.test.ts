@@ -7,7 +7,7 @@ import { Tables } from '../sql/reactive/tables.js';
 it.each([
   ['three connections are enough', 3, false],
   ['one is enough where listening has its own', 1, true],
-])('of a pool of your own %s for jobs, tasks and transactions', async (_what, max, apart) => {
+])("of a user's pool %s for jobs, tasks and transactions", async (_what, max, apart) => {
   const tables = await Tables.make('create table orders (id integer primary key)');
   const pool = new pg.Pool({ connectionString: tables.url, max });
   onTestFinished(() => pool.end());
@@ -30,7 +30,7 @@ it.each([
   });
   await mill.start();
   for (let round = 0; round < 3; round += 1) {
-    // Idle in between, when it listens for everything.
+    // Idle in between, while it listens for everything.
     await until('it leads and is idle', () => mill.health().leader && mill.health().running === 0);
     await tables.ask(`insert into orders select n from generate_series($1::int, $1::int + 19) n`, [
       round * 20,

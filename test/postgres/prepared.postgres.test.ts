@@ -11,13 +11,13 @@ function alone(): pg.Pool {
   return pool;
 }
 
-/** A statement has a minute here. */
+/** A statement may take a minute here. */
 const preparing = (pool: pg.Pool, planAgeMs?: number): Prepared =>
   new Prepared(new Connections(pool, { size: 1, remedy: '' }), () => 60_000, planAgeMs);
 
 const KEPT = 'select name, statement from pg_prepared_statements';
 
-it('keeps each statement once for each connection', async () => {
+it('prepares each statement once per connection', async () => {
   const pool = alone();
   const prepared = preparing(pool);
   const twice = 'select ($1::integer * 2)::text as json';
@@ -30,7 +30,7 @@ it('keeps each statement once for each connection', async () => {
   expect(rows[0]?.name).toMatch(/^tidemill_[\da-f]{24}$/u);
 });
 
-it('goes on without names where a pooler gives it connections that do not know them', async () => {
+it("continues without prepared statements if a pooler's connections do not know them", async () => {
   const pool = alone();
   const prepared = preparing(pool);
   const ask = () => prepared.query('select $1::text as json', ['hello']);
@@ -41,13 +41,13 @@ it('goes on without names where a pooler gives it connections that do not know t
   expect((await ask()).rows).toEqual([{ json: 'hello' }]);
 });
 
-it('lets other errors through, and the connection serves on', async () => {
+it('passes other errors on and keeps the connection usable', async () => {
   const prepared = preparing(alone());
   await expect(prepared.query('select 1 / $1::integer', [0])).rejects.toMatchObject({ code: '22012' });
   expect((await prepared.query('select $1::text as json', ['on'])).rows).toEqual([{ json: 'on' }]);
 });
 
-it('plans anew after a while: what was right for a small table is not for a large one', async () => {
+it('replans prepared statements after a while, as tables grow', async () => {
   const pool = alone();
   const table = `t_${randomBytes(6).toString('hex')}`;
   onTestFinished(async () => {
@@ -62,7 +62,7 @@ it('plans anew after a while: what was right for a small table is not for a larg
     const plan = await pool.query<Record<string, string>>(`explain execute ${rows[0]?.name ?? ''} (1)`);
     return plan.rows.map((row) => row['QUERY PLAN']).join('\n');
   };
-  // Without it the server keeps a plan only after some calls, if that seems cheaper.
+  // Otherwise the server keeps a plan only after some calls, if that seems cheaper.
   await pool.query('set plan_cache_mode = force_generic_plan');
   const lasting = preparing(pool);
   await lasting.query(text, [1]);

@@ -6,7 +6,7 @@ import type { Names } from '../../src/sql/schema/names.js';
 import { aMill, until } from '../support/mills.js';
 import { Tables } from '../sql/reactive/tables.js';
 
-/** What the next version of the library might bring: it takes hold of both tables of work, while others use them. */
+/** What the next version of the library might bring: it alters both tables of work while others use them. */
 const next: Migration = {
   version: migrations.length + 1,
   name: 'next',
@@ -23,7 +23,7 @@ afterEach(() => {
   vi.resetModules();
 });
 
-/** The library as it is, with one migration more. */
+/** The library as it is, with one more migration. */
 async function newer(options: PostgresOptions, step: Migration = next): Promise<PostgresStore> {
   vi.resetModules();
   vi.doMock('../../src/sql/schema/migrations/index.js', () => ({ migrations: [...migrations, step] }));
@@ -31,7 +31,7 @@ async function newer(options: PostgresOptions, step: Migration = next): Promise<
   return postgres(options);
 }
 
-it('newer code migrates while older instances run: they go on beside it, and others of the older start beside it', async () => {
+it('older instances keep running and restart while newer code migrates a compatible schema', async () => {
   const tables = await Tables.make('create table orders (id integer primary key)');
   const done: unknown[] = [];
   const work = (mill: ReturnType<Tables['mill']>): Promise<void> => {
@@ -69,7 +69,7 @@ it('newer code migrates while older instances run: they go on beside it, and oth
   expect(done).toHaveLength(sent);
   expect(tables.errors).toEqual([]);
 
-  // The older ones are alone again, on the newer schema, and one of them was started anew.
+  // The older one is alone again, on the newer schema, and was restarted.
   await beside.stop();
   await older.stop();
   await older.start();
@@ -81,7 +81,7 @@ it('newer code migrates while older instances run: they go on beside it, and oth
 it.each([
   ['says nothing of older programs', undefined],
   ['needs programs that are newer than this', migrations.length + 1],
-])('refuses a newer schema that %s, and the doctor says so', async (_what, compatibleSince) => {
+])('refuses a newer schema that %s, and the doctor reports it', async (_what, compatibleSince) => {
   const tables = await Tables.make('create table orders (id integer primary key)');
   const { compatibleSince: _since, ...step } = next;
   const options = { url: tables.url, schema: tables.schema };
@@ -95,7 +95,7 @@ it.each([
   expect(findings.find(({ check }) => check === 'schema')).toMatchObject({ status: 'fail' });
 });
 
-it('finds nothing wrong with a newer schema that works with older programs', async () => {
+it('the doctor accepts a newer schema that is compatible with older programs', async () => {
   const tables = await Tables.make('create table orders (id integer primary key)');
   const options = { url: tables.url, schema: tables.schema };
   await aMill(await newer(options)).jobs.count();

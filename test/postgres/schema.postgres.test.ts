@@ -13,8 +13,8 @@ const aSchema = (): string => `test_${randomBytes(6).toString('hex')}`;
 const inSchema = (schema: string, migrate = true): PostgresStore =>
   postgres({ url: inject('postgresUrl'), connections: 2, schema, migrate });
 
-describe('the schema', () => {
-  it('is made once where twenty instances start at once', async () => {
+describe('the PostgreSQL schema', () => {
+  it('twenty instances that start at once create the schema once', async () => {
     const schema = aSchema();
     await Promise.all(Array.from({ length: 20 }, () => opened(inSchema(schema))));
     const { rows } = await pool.query<{ count: string }>(
@@ -23,7 +23,7 @@ describe('the schema', () => {
     expect(rows).toEqual([{ count: String(migrations.length) }]);
   });
 
-  it('of a newer version is refused by older code, which says so', async () => {
+  it('older code refuses a schema of a newer version', async () => {
     const schema = aSchema();
     await opened(inSchema(schema));
     await pool.query(`insert into ${namesIn(schema).migrations} (version, name) values (99, 'later')`);
@@ -33,7 +33,7 @@ describe('the schema', () => {
     await expect(opened(inSchema(schema, false))).rejects.toThrow('Update tidemill here');
   });
 
-  it('is left alone with migrate: false, and made by hand from the script', async () => {
+  it('migrate: false creates nothing, and the migration script creates the schema by hand', async () => {
     const schema = aSchema();
     await expect(opened(inSchema(schema, false))).rejects.toThrow('store.migrationScript(0)');
     await pool.query(inSchema(schema).migrationScript());
@@ -43,7 +43,7 @@ describe('the schema', () => {
     expect(await store.schemaFaults()).toEqual([]);
   });
 
-  it('goes back step by step by the statements of the guide, and comes again', async () => {
+  it('the statements of docs/postgres.md remove the schema step by step, and it can be created again', async () => {
     const schema = aSchema();
     const guide = await readFile(new URL('../../docs/postgres.md', import.meta.url), 'utf8');
     const steps = [...guide.matchAll(/```sql\n(?<sql>-- from \d[^`]+)```/gu)].map(({ groups }) =>
@@ -67,7 +67,7 @@ describe('the schema', () => {
     expect(await left()).not.toEqual([]);
   });
 
-  it('tells what has drifted away from it', async () => {
+  it('schemaFaults names missing columns and missing or differing indexes', async () => {
     const schema = aSchema();
     const store = await opened(inSchema(schema));
     expect(await store.schemaFaults()).toEqual([]);
@@ -87,7 +87,7 @@ describe('the schema', () => {
   });
 
   it.each(['Ünï "quoted"; drop schema public', "a'b--", 'with.dot', ' ', 'select', '$1', 'x'.repeat(63)])(
-    'may have any name: %s',
+    'works in a schema named "%s"',
     async (name) => {
       if (name.trim() === '') {
         expect(() => inSchema(name)).toThrow('schema must be a non-empty string');
@@ -107,11 +107,11 @@ describe('the schema', () => {
     ['x'.repeat(64), 'longer than 63 bytes'],
     ['pg_mine', 'keeps for itself'],
     ['a\0b', 'cannot hold'],
-  ])('is refused by name where PostgreSQL would', (schema, reason) => {
+  ])('rejects a schema name that PostgreSQL would reject', (schema, reason) => {
     expect(() => inSchema(schema)).toThrow(reason);
   });
 
-  it('can be told apart from another one in the same database', async () => {
+  it('two schemas in the same database are independent', async () => {
     const [one, two] = [aMill(freshPostgres()), aMill(freshPostgres())];
     await one.enqueue('x', 1, { id: 'same', uniqueKey: 'k' });
     expect(await two.enqueue('x', 2, { id: 'same', uniqueKey: 'k' })).toMatchObject({ outcome: 'created' });
@@ -119,8 +119,8 @@ describe('the schema', () => {
   });
 });
 
-describe('options', () => {
-  it('are checked, with the fix', () => {
+describe('options of the PostgreSQL store', () => {
+  it('postgres() rejects bad options with the fix', () => {
     const url = 'postgres://localhost/x';
     const wrong: [unknown, string][] = [
       [{}, 'give either url or pool'],

@@ -8,7 +8,7 @@ import { freshPostgres, rawPool } from '../support/stores.js';
 
 const pool = rawPool();
 
-/** Runs `work` on a client of the test's own, as an application would. */
+/** Runs `work` on the test's own client, as an application would. */
 async function inTransaction<T>(
   work: (client: pg.PoolClient) => Promise<T>,
   { commit = true, begin = 'begin' } = {},
@@ -24,8 +24,8 @@ async function inTransaction<T>(
   }
 }
 
-describe("a user's own transaction", () => {
-  it('takes jobs along: they are there if and only if it commits', async () => {
+describe("a user's own PostgreSQL transaction", () => {
+  it('a job enqueued in a transaction exists only if the transaction commits', async () => {
     const mill = aMill(freshPostgres());
     const kept = await inTransaction((transaction) => mill.enqueue('x', 1, { transaction }));
     const gone = await inTransaction((transaction) => mill.enqueue('x', 2, { transaction }), {
@@ -35,7 +35,7 @@ describe("a user's own transaction", () => {
     expect(await mill.jobs.get(gone.id)).toBeUndefined();
   });
 
-  it('meets a key that is taken without being aborted, also by one that commits while it waits', async () => {
+  it('a taken unique key does not abort the transaction, even if it is taken while waiting', async () => {
     const mill = aMill(freshPostgres());
     await mill.enqueue('x', 'old', { uniqueKey: 'taken' });
     const [inserted, waiting] = [gate(), gate()];
@@ -59,7 +59,7 @@ describe("a user's own transaction", () => {
     ]);
   });
 
-  it('completes a job together with writes of its own, or not at all', async () => {
+  it("complete() commits a job's end together with the user's writes, or not at all", async () => {
     const store = await opened(freshPostgres());
     const mill = aMill(store);
     await pool.query('create table if not exists test_effects (id text primary key)');
@@ -83,7 +83,7 @@ describe("a user's own transaction", () => {
     expect(rows).toHaveLength(1);
   });
 
-  it('may be any object with query(text, values), such as an adapter', async () => {
+  it('accepts any object with query(text, values) as a transaction', async () => {
     const mill = aMill(freshPostgres());
     const job = await inTransaction((client) => {
       const transaction: Queryable = {
@@ -99,7 +99,7 @@ describe("a user's own transaction", () => {
   it.each([
     ['a client that tells', (client: pg.PoolClient): Queryable => client],
     ['one that does not', (client: pg.PoolClient): Queryable => ({ query: client.query.bind(client) })],
-  ])('must have begun before it completes a job: %s', async (_what, handle) => {
+  ])('complete() rejects a client on which BEGIN was not called: %s', async (_what, handle) => {
     const mill = aMill(freshPostgres());
     const client = await pool.connect();
     onTestFinished(() => client.release());
@@ -126,7 +126,7 @@ describe("a user's own transaction", () => {
     expect(await mill.jobs.result(job.id)).toBe('paid');
   });
 
-  it('is told from a pool, with the fix', async () => {
+  it('rejects a pool or another object in place of a transaction, with the fix', async () => {
     const mill = aMill(freshPostgres());
     await expect(mill.enqueue('x', 1, { transaction: pool })).rejects.toThrow(
       'Give the client on which you called BEGIN',
@@ -137,7 +137,7 @@ describe("a user's own transaction", () => {
     expect(await mill.jobs.count()).toBe(0);
   });
 
-  it('may have any isolation, time zone, date style and type parsers', async () => {
+  it('works with any isolation level, time zone, date style and type parsers', async () => {
     const types = { getTypeParser: () => () => 'overridden' } as unknown as pg.CustomTypesConfig;
     const odd = rawPool({
       types,
@@ -162,7 +162,7 @@ describe("a user's own transaction", () => {
     expect(await mill.jobs.get(later.id)).toMatchObject({ nextRunAt: runAt, data });
   });
 
-  it('wakes an idle worker within a second, and at once with notify: commit', async () => {
+  it('a job enqueued in a transaction wakes an idle worker, with either notify option', async () => {
     for (const notify of ['later', 'commit'] as const) {
       const schema = `test_wake_${notify}_${Math.random().toString(36).slice(2)}`;
       const worker = aMill(freshPostgres({ schema }), { pollInterval: rarely });
@@ -176,8 +176,8 @@ describe("a user's own transaction", () => {
   });
 });
 
-describe('withTransaction', () => {
-  it('is tried again after a deadlock', async () => {
+describe('withTransaction on PostgreSQL', () => {
+  it('withTransaction retries after a deadlock', async () => {
     const store = await opened(freshPostgres());
     const mill = aMill(store);
     await pool.query('create table if not exists test_deadlock (id integer primary key, n integer)');
@@ -197,7 +197,7 @@ describe('withTransaction', () => {
     expect(rows.map(({ n }) => n)).toEqual([2, 2]);
   });
 
-  it('rejects where a statement had failed and its error was swallowed', async () => {
+  it('withTransaction rejects if the error of a failed statement was swallowed', async () => {
     const mill = aMill(freshPostgres());
     const swallowing = mill.withTransaction(async (handle) => {
       const transaction = handle as Queryable;
@@ -208,7 +208,7 @@ describe('withTransaction', () => {
     expect(await mill.jobs.count()).toBe(0);
   });
 
-  it('hands out a client on which the application can work', async () => {
+  it('withTransaction passes a client on which the application can work', async () => {
     const mill = aMill(freshPostgres({ pool }));
     const rows = await mill.withTransaction(
       async (handle) => (await (handle as Queryable).query('select $1::text as said', ['hello'])).rows,
@@ -217,8 +217,8 @@ describe('withTransaction', () => {
   });
 });
 
-describe('rows written by hand', () => {
-  it('run, with nothing but a name given', async () => {
+describe('rows written by hand on PostgreSQL', () => {
+  it('a row inserted by hand with nothing but a name runs', async () => {
     const schema = `test_hand_${Math.random().toString(36).slice(2)}`;
     const mill = aMill(freshPostgres({ schema }), { pollInterval: { min: 20, max: 50 } });
     mill.job('x', (job) => ({ data: job.data, attempt: job.attempt }));
@@ -235,7 +235,7 @@ describe('rows written by hand', () => {
     ).rejects.toThrow('next_run_at');
   });
 
-  it('are judged like those of an older program where they claim to be running', async () => {
+  it('a running row of an older program is stray only after its own heartbeat interval', async () => {
     const schema = `test_old_${Math.random().toString(36).slice(2)}`;
     const store = await opened(freshPostgres({ schema }));
     const { jobs } = namesIn(schema);

@@ -4,7 +4,7 @@ import { ConnectionTurns } from '../../src/postgres/connection-turns.js';
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-it('keeps two of ten connections for statements, however many transactions ask', async () => {
+it('keeps two of ten connections for statements, however many transactions wait', async () => {
   const turns = new ConnectionTurns(10);
   const lent = Array.from({ length: 10 }, () => turns.take('lent', 1_000));
   expect(await Promise.all([turns.take('own', 1_000), turns.take('own', 1_000)])).toEqual([true, true]);
@@ -13,7 +13,7 @@ it('keeps two of ten connections for statements, however many transactions ask',
   expect(granted.filter(Boolean)).toHaveLength(8);
 });
 
-it('lets a transaction wait for as long as others come to an end', async () => {
+it('lets a transaction wait as long as other transactions end', async () => {
   const turns = new ConnectionTurns(2);
   await turns.take('lent', 1_000);
   let third: boolean | undefined;
@@ -31,7 +31,7 @@ it('lets a transaction wait for as long as others come to an end', async () => {
   expect(third).toBe(true);
 });
 
-it('gives up on a statement, and on a transaction behind which nothing ends', async () => {
+it('gives up on a statement, and on a transaction if no other one ends', async () => {
   const turns = new ConnectionTurns(2);
   await Promise.all([turns.take('lent', 1_000), turns.take('own', 1_000)]);
   const waiting = [turns.take('own', 1_000), turns.take('lent', 1_000)];
@@ -41,7 +41,7 @@ it('gives up on a statement, and on a transaction behind which nothing ends', as
   expect(await turns.take('own', 1_000)).toBe(true);
 });
 
-it('gives up on a transaction behind which none ends, although statements come and go', async () => {
+it('gives up on a transaction if no other one ends, although statements come and go', async () => {
   const turns = new ConnectionTurns(4);
   await Promise.all([turns.take('lent', 1_000), turns.take('lent', 1_000)]);
   let granted: boolean | undefined;

@@ -7,8 +7,8 @@ import { freshPostgres, rawPool } from '../support/stores.js';
 const pool = rawPool();
 const aSchema = (): string => `test_bell_${Math.random().toString(36).slice(2)}`;
 
-describe('wake-ups', () => {
-  it('reach an idle worker of another process, and name the job', async () => {
+describe('wake-ups on PostgreSQL', () => {
+  it('a notification wakes an idle worker in another process', async () => {
     const schema = aSchema();
     const worker = aMill(freshPostgres({ schema }), { pollInterval: rarely });
     const producer = aMill(freshPostgres({ schema }));
@@ -21,7 +21,7 @@ describe('wake-ups', () => {
     }
   });
 
-  it('that name a job claim it, and leave it where it is paused, not due, held by somebody, or without room', async () => {
+  it('a named claim takes only jobs that are due, of a requested name and not paused', async () => {
     const store = await opened(freshPostgres());
     const later = new Date(Date.now() + 3_600_000);
     const inserted = await store.jobs.insert([
@@ -43,7 +43,7 @@ describe('wake-ups', () => {
     expect(rest.jobs.map(({ id }) => id)).toEqual([inserted[4]!.job.id]);
   });
 
-  it('come for a name that is resumed, though nothing else happens', async () => {
+  it('resuming a name wakes an idle worker', async () => {
     const schema = aSchema();
     const worker = aMill(freshPostgres({ schema }), { pollInterval: rarely });
     const operator = aMill(freshPostgres({ schema }));
@@ -59,7 +59,7 @@ describe('wake-ups', () => {
     expect(await operator.jobs.result(held.id, { timeout: '45s' })).toBe('ran');
   });
 
-  it('come again after the listening connection was killed', async () => {
+  it('wake-ups work again after the listening connection was killed', async () => {
     const schema = aSchema();
     const worker = aMill(freshPostgres({ schema }), { pollInterval: { min: '1s', max: '1s' } });
     const errors: unknown[] = [];
@@ -79,7 +79,7 @@ describe('wake-ups', () => {
     expect(await worker.jobs.result((await worker.enqueue('x', {})).id)).toBe('ran');
   });
 
-  it('reach a running job that is cancelled elsewhere', async () => {
+  it('cancelling a running job reaches its worker', async () => {
     const schema = aSchema();
     const worker = aMill(freshPostgres({ schema }));
     const operator = aMill(freshPostgres({ schema }));
@@ -96,8 +96,8 @@ describe('wake-ups', () => {
     expect(await operator.jobs.cancel(job.id, { wait: true })).toMatchObject({ outcome: 'cancelled' });
   });
 
-  it('are done without where they cannot be heard, as behind a transaction pooler, and it says so', async () => {
-    // Another database has channels of its own: what is said here is not heard there.
+  it('falls back to polling and warns if notifications cannot be heard', async () => {
+    // Another database has channels of its own: notifications from here are not heard there.
     const listenUrl = inject('postgresUrl').replace(/postgres$/u, 'template1');
     const warnings: string[] = [];
     const logger = {
@@ -115,7 +115,7 @@ describe('wake-ups', () => {
     expect(await mill.jobs.result((await mill.enqueue('x', {})).id)).toBe('ran');
   });
 
-  it('pass over what others say on the channel', async () => {
+  it('ignores foreign messages on the notification channel', async () => {
     const schema = aSchema();
     const store = freshPostgres({ schema });
     const mill = aMill(store, { pollInterval: rarely });
@@ -128,8 +128,8 @@ describe('wake-ups', () => {
   });
 });
 
-describe('connections', () => {
-  it('that are killed cost no work and no process', async () => {
+describe('killed PostgreSQL connections', () => {
+  it('killed connections cost no job and no process', async () => {
     const schema = aSchema();
     const mill = aMill(freshPostgres({ schema }), { pollInterval: { min: 20, max: 50 } });
     let runs = 0;

@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { Backoffs } from '../../src/reactive/planner/backoffs.js';
 import { virtualClock } from '../../src/testing/index.js';
 
-describe('rests after a failure', () => {
-  it('double each time, end only when they are woken, and begin short again after a success', async () => {
+describe('backoffs of the planner', () => {
+  it('a backoff doubles with each failure, ends only when woken, and a success resets it', async () => {
     const clock = virtualClock();
     const backoffs = new Backoffs(clock);
     expect([backoffs.isResting('a'), backoffs.nextIn(['a', 'b'])]).toEqual([false, Infinity]);
@@ -15,7 +15,7 @@ describe('rests after a failure', () => {
       backoffs.wake();
       expect([backoffs.isResting('a'), backoffs.nextIn(['a'])]).toEqual([true, 1]);
       await clock.advance(1);
-      // Whoever waits for it has to be sure to look.
+      // The planner waits for this moment, so it must wake up and look.
       expect([backoffs.isResting('a'), backoffs.nextIn(['a'])]).toEqual([true, 0]);
       backoffs.wake();
       expect([backoffs.isResting('a'), backoffs.nextIn(['a'])]).toEqual([false, Infinity]);

@@ -1,4 +1,4 @@
-/** How far planner and workers have come. Beacons are a collection of their own, whose tasks do nothing. */
+/** How far planner and workers have come. Beacons are a separate collection whose tasks do nothing. */
 import type { Task, TaskStatus, Tidemill } from '../../src/index.js';
 import type { Store } from '../../src/store/port.js';
 import { until } from '../support/mills.js';
@@ -9,8 +9,8 @@ export interface Beacons {
 }
 
 /**
- * Waits until the planner has planned everything that was written before. The tasks of one batch are planned side by
- * side, in any order; so a second light, written after the first was seen, tells that the whole batch is over.
+ * Waits until the planner has planned everything that was written before. The tasks of one batch are planned
+ * concurrently, in any order; so a second light, written after the first was seen, proves that the whole batch is done.
  */
 export function plannedUpTo({ light, isSeen }: Beacons): () => Promise<void> {
   let lit = 0;
@@ -27,8 +27,8 @@ export function plannedUpTo({ light, isSeen }: Beacons): () => Promise<void> {
 }
 
 /**
- * Starts a mill, and waits until the documents of its task were looked at once: from here on only changes are planned.
- * A look that comes later may touch a task that runs.
+ * Starts a mill, and waits until the documents of its task were reconciled once: from here on only changes are planned.
+ * A later reconciliation may touch a running task.
  */
 export async function startedUp<S extends Store>(mill: Tidemill<S>, task: string): Promise<void> {
   let isOver = false;
@@ -53,6 +53,6 @@ export const reaches = <S extends Store>(
     return found?.status === status && found;
   });
 
-/** What the history says, in order. */
+/** The statuses in the history, in order. */
 export const statusesOf = (task: Task | undefined): readonly string[] =>
   (task?.executionHistory ?? []).map((entry) => entry.status);

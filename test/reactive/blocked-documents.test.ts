@@ -9,7 +9,7 @@ const plan = { task: 't' } as TaskPlan;
 const chokedOn = (...ids: number[]) =>
   ids.map((id) => ({ id, key: String(id), reason: 'held', blocked: true }));
 
-/** Documents that were set aside; those in `held` are still held when they are tried again. */
+/** Documents that were set aside; those in `held` are still held when they are retried. */
 function anAside(...held: number[]) {
   const retried: unknown[] = [];
   const saved: SetAside[] = [];
@@ -33,7 +33,7 @@ function anAside(...held: number[]) {
 }
 
 describe('documents that are set aside', () => {
-  it('are on record before the resume point moves, once, and go from it when they are planned', async () => {
+  it('records blocked documents before the resume point moves, and removes them once planned', async () => {
     const { blocked, retried, saved, keys, held } = anAside(1, 2);
     blocked.add(plan, chokedOn(1, 2, 1));
     await blocked.keep();
@@ -50,7 +50,7 @@ describe('documents that are set aside', () => {
     expect(blocked.size).toBe(0);
   });
 
-  it('stay on record while they are being tried again', async () => {
+  it('keeps blocked documents on record while they are retried', async () => {
     const { blocked, keys, held } = anAside(1);
     blocked.add(plan, chokedOn(1));
     await blocked.keep();
@@ -60,7 +60,7 @@ describe('documents that are set aside', () => {
     expect(keys()).toEqual(['1', '2']);
   });
 
-  it('are taken over by the next leader', async () => {
+  it('the next leader takes over blocked documents', async () => {
     const { blocked, retried, keys, saved } = anAside();
     blocked.restore([{ task: 't', documents: [{ id: 7, key: '7' }] }]);
     await until('it was tried again', () => retried.length === 1);
@@ -69,7 +69,7 @@ describe('documents that are set aside', () => {
     expect(keys()).toEqual([]);
   });
 
-  it('are a trouble for as long as there are any', async () => {
+  it('blocked documents are reported as a trouble until they are planned', async () => {
     const { blocked, troubles, held } = anAside(1);
     blocked.add(plan, chokedOn(1));
     expect(troubles.olderThan(0)).toEqual([
@@ -79,7 +79,7 @@ describe('documents that are set aside', () => {
     await until('it is over', () => troubles.olderThan(0).length === 0);
   });
 
-  it('are refused beyond a limit, so that the task is reconciled instead', () => {
+  it('rejects blocked documents beyond a limit, so that the task is reconciled instead', () => {
     const { blocked } = anAside();
     const many = Array.from({ length: 10_001 }, (_, id) => id);
     expect(() => blocked.add(plan, chokedOn(...many))).toThrow('More than 10000 documents of "t" wait');

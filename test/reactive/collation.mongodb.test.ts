@@ -12,7 +12,7 @@ const idsOf = (items: readonly Task[]): string[] =>
 describe('sourceDocFilter on a source with a collation', () => {
   const COLLATION = { locale: 'en', strength: 2 } as const;
 
-  /** A task for each person, in a process of its own, and one that only manages. */
+  /** A task for each person, run by a mill of its own, and a mill that only manages. */
   async function people(
     rows: readonly Row[],
   ): Promise<{ manager: Tidemill<MongodbStore>; ran: unknown[]; shop: Workshop }> {
@@ -31,7 +31,7 @@ describe('sourceDocFilter on a source with a collation', () => {
     return { manager: shop.mill(), ran, shop };
   }
 
-  it('means what it means in find, for lists, counts and retries', async () => {
+  it("sourceDocFilter uses the source's collation for lists, counts and retries", async () => {
     const { manager, ran } = await people([
       { _id: 'A', name: 'ADA' },
       { _id: 'b', name: 'ada' },
@@ -45,7 +45,7 @@ describe('sourceDocFilter on a source with a collation', () => {
     expect([...ran].sort()).toEqual(['A', 'b']);
   });
 
-  it('finds one by its id, however that is written, and also when its document is gone', async () => {
+  it('finds a task by an id in any case, also after its document is gone', async () => {
     const { manager, shop } = await people([{ _id: 'Order-1' }, { _id: 'order-2' }]);
     for (const id of ['Order-1', 'ORDER-1'])
       expect(idsOf((await manager.getReactiveTasks({ sourceDocFilter: { _id: id } })).items)).toEqual([
@@ -57,7 +57,7 @@ describe('sourceDocFilter on a source with a collation', () => {
     expect(await manager.countReactiveTasks({ sourceDocFilter: { _id: /^order/u } })).toBe(1);
   });
 
-  it('pages over matches that are few and far between, there and back', async () => {
+  it('pages forward over sparse matches with a collation', async () => {
     const rows = Array.from({ length: 300 }, (_, at) => ({
       _id: at,
       name: at % 40 === 7 ? 'Ada' : 'bob',

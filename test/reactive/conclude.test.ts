@@ -37,7 +37,7 @@ const options = (fields: Partial<ConcludeOptions> = {}): ConcludeOptions => ({
 const ended = (outcome: Outcome): Finished => ({ outcome, startedAt: 1_000, finishedAt: 1_250 });
 
 describe('the end of a task attempt', () => {
-  it('completes, with how long it took', () => {
+  it('a returned attempt completes the task with its duration', () => {
     const { settlement } = concludeTask(aTask(), ended({ kind: 'returned', result: undefined }), options());
     expect(settlement).toMatchObject({
       status: 'completed',
@@ -48,13 +48,13 @@ describe('the end of a task attempt', () => {
     });
   });
 
-  it('completes as skipped, and counts as not handled', () => {
+  it('a skipped attempt completes the task without a success', () => {
     const { settlement } = concludeTask(aTask(), ended({ kind: 'skipped' }), options());
     expect(settlement).toMatchObject({ status: 'completed', skipped: true, entry: { status: 'skipped' } });
     expect(settlement.success).toBeUndefined();
   });
 
-  it('gives the attempt back where it was deferred or released', () => {
+  it('a deferred or released attempt does not count', () => {
     const deferred = concludeTask(aTask(), ended({ kind: 'deferred', runAt: at(9_000) }), options());
     expect(deferred.settlement).toMatchObject({
       status: 'pending',
@@ -67,7 +67,7 @@ describe('the end of a task attempt', () => {
     expect(released.settlement.scheduledAt).toBeUndefined();
   });
 
-  it('retries until the attempts are used up, from the first failure on', () => {
+  it('a failed attempt is retried until the attempts are used up', () => {
     const error = new Error('no');
     const first = concludeTask(aTask(), ended({ kind: 'threw', error }), options());
     expect(first).toMatchObject({
@@ -83,12 +83,12 @@ describe('the end of a task attempt', () => {
     expect(last.settlement).toMatchObject({ status: 'failed', failure: { firstErrorAt: at(5) } });
   });
 
-  it('fails at once on a fatal error', () => {
+  it('a fatal error fails the task at once', () => {
     const outcome = { kind: 'threw', error: new FatalError('never') } as const;
     expect(concludeTask(aTask(), ended(outcome), options()).settlement.status).toBe('failed');
   });
 
-  it('gives work that was never seen to start its run, however many attempts a crash has cost', () => {
+  it('a task that crashed before it started gets another run, however many attempts it used', () => {
     const crash = { kind: 'crashed', error: new Error('gone') } as const;
     const unseen = concludeTask(aTask({ attempts: 9 }), ended(crash), options());
     expect(unseen.settlement.status).toBe('pending');
@@ -96,7 +96,7 @@ describe('the end of a task attempt', () => {
     expect(seen.settlement.status).toBe('failed');
   });
 
-  it('ends in exactly one state, whatever happens', () => {
+  it('every outcome leads to exactly one consistent state', () => {
     const kinds: readonly Outcome[] = [
       { kind: 'returned', result: undefined },
       { kind: 'skipped' },

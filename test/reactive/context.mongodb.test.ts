@@ -10,8 +10,8 @@ type Context = TaskContext<Record<string, unknown>, ClientSession>;
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 
-describe('the handler context', () => {
-  it('says what it is about: docId, task, attempt, watchedValues and a signal', async () => {
+describe('the handler context on MongoDB', () => {
+  it('a handler gets docId, task, attempt, watchedValues and a signal', async () => {
     const { docs, mill: aMill } = workshop();
     const mill = aMill();
     const seen = gate<Context>();
@@ -34,7 +34,7 @@ describe('the handler context', () => {
     expect(context.signal.aborted).toBe(false);
   });
 
-  it('has methods that work when they are taken out of it', async () => {
+  it("the methods of a handler's context can be destructured", async () => {
     const { docs, mill: aMill, reaches, client } = workshop();
     const mill = aMill();
     const fetched: unknown[] = [];
@@ -74,7 +74,7 @@ describe('the handler context', () => {
     ['a text with a dollar', '$status'],
     ['false', false],
     ['null', null],
-  ])('fetches the document whose _id is %s, and finds its task by it', async (_what, id) => {
+  ])('getDocument and tasks.get find a document whose _id is %s', async (_what, id) => {
     const { docs, db, mill: aMill } = workshop();
     const mill = aMill();
     const seen = gate<unknown>();
@@ -87,7 +87,7 @@ describe('the handler context', () => {
       },
     });
     await mill.start();
-    // Not by insertOne, which gives a document whose _id is null another one.
+    // Not by insertOne, which replaces an _id of null.
     await db.command({ insert: 'things', documents: [{ _id: id, value: 1 }] });
     const [document, found] = (await seen.promise) as [Record<string, unknown>, number];
     expect(document).toMatchObject({ value: 1 });
@@ -100,7 +100,7 @@ describe('the handler context', () => {
   });
 });
 
-describe('getDocument', () => {
+describe('getDocument on MongoDB', () => {
   const change = {
     'is gone': async (docs) => docs.deleteOne({ _id: 1 }),
     'left the filter': async (docs) => docs.updateOne({ _id: 1 }, { $set: { status: 'cancelled' } }),
@@ -113,7 +113,7 @@ describe('getDocument', () => {
       [what, 'fetched', apply, false] as const,
     ]),
   )(
-    'throws when the document %s (before it was %s): the attempt ends as skipped, and coming back runs again',
+    'getDocument skips the attempt when the document %s (before it was %s), and its return runs again',
     async (_what, _when, apply, seen) => {
       const { docs, mill: aMill, planned, reaches } = workshop();
       const mill = aMill();
@@ -162,7 +162,7 @@ describe('getDocument', () => {
     },
   );
 
-  it('does not mind changes of fields that are not watched', async () => {
+  it('getDocument ignores changes of fields that are not watched', async () => {
     const { docs, mill: aMill, reaches } = workshop();
     const mill = aMill();
     const [started, go] = [gate(), gate()];
@@ -187,7 +187,7 @@ describe('getDocument', () => {
     expect(statusesOf(task)).toEqual(['completed']);
   });
 
-  it('does not lose a document that left and came back while its skipped attempt was ending', async () => {
+  it('a document that left and came back while its skipped attempt was ending is handled', async () => {
     const { docs, mill: aMill, planned } = workshop();
     const [worker, first, second] = [aMill(), aMill(), aMill()];
     const [started, changed, failed, end] = [gate(), gate(), gate(), gate()];
@@ -215,7 +215,7 @@ describe('getDocument', () => {
     await first.start({ roles: ['plan'] });
     await docs.insertOne({ _id: 1, total: 1 });
     await started.promise;
-    // Nobody plans while the document is another one: the next planner sees only that nothing is different.
+    // No instance plans while the document is different: the next planner sees no difference.
     await first.stop();
     await docs.updateOne({ _id: 1 }, { $set: { total: 2 } });
     changed.open();
@@ -235,7 +235,7 @@ describe('getDocument', () => {
     ['a nested path', { 'nested.a': 1 }, { _id: 1, nested: { a: 1 } }],
     ['a computed field', { sum: { $add: ['$nested.a', '$nested.b'] } }, { _id: 1, sum: 3 }],
     ['nothing', {}, { _id: 1, name: 'n', big: 'x', nested: { a: 1, b: 2 } }],
-  ])('fetches what the projection asks for: %s', async (_what, projection, expected) => {
+  ])('getDocument returns what the projection asks for: %s', async (_what, projection, expected) => {
     const { docs, mill: aMill } = workshop();
     const mill = aMill();
     const seen = gate<unknown>();
@@ -250,7 +250,7 @@ describe('getDocument', () => {
     expect(await seen.promise).toEqual(expected);
   });
 
-  it('refuses an option that it does not know', async () => {
+  it('getDocument rejects an unknown option', async () => {
     const { docs, mill: aMill, reaches } = workshop();
     const mill = aMill();
     await mill.reactiveTask({
@@ -264,7 +264,7 @@ describe('getDocument', () => {
     expect((await reaches(mill, 't', 1, 'failed')).lastError).toMatch(/skip/u);
   });
 
-  it('reads inside the transaction: the snapshot of its session, not what came later', async () => {
+  it('getDocument with a session reads the snapshot of its transaction', async () => {
     const { docs, db, client, mill: aMill, reaches } = workshop();
     const mill = aMill();
     const fetched: unknown[] = [];
@@ -297,7 +297,7 @@ describe('getDocument', () => {
     await reaches(mill, 't', 1, 'completed');
   });
 
-  it('sees what its own transaction wrote', async () => {
+  it('getDocument with a session sees what its own transaction wrote', async () => {
     const { docs, client, mill: aMill, reaches } = workshop();
     const mill = aMill();
     const fetched: unknown[] = [];
@@ -328,7 +328,7 @@ describe('getDocument', () => {
     ['computed fields, without the id', { _id: 0, sum: { $add: ['$b', '$c'] }, now: '$date' }],
     ['a nested path', { 'nested.2': 1 }],
     ['a missing field', { missing: 1 }],
-  ])('compares snapshots on the server, whatever they hold: %s', async (_what, watchProjection) => {
+  ])('the server compares snapshots exactly, whatever they hold: %s', async (_what, watchProjection) => {
     const { docs, mill: aMill, planned, reaches } = workshop();
     const mill = aMill();
     const runs: unknown[] = [];
@@ -371,7 +371,7 @@ describe('getDocument', () => {
     expect(runs).toHaveLength(1);
   });
 
-  it('answers all calls of one moment with one query per claim', async () => {
+  it('concurrent calls of getDocument share one query per claim', async () => {
     const { docs, stored, mill: aMill } = workshop();
     const count = 20;
     const mill = aMill({ reactive: { concurrency: count } });
@@ -409,8 +409,8 @@ describe('getDocument', () => {
   });
 });
 
-describe('a task whose document does not match any more when it is claimed', () => {
-  /** Plans one document, and stops planning: what happens to it afterwards nobody plans. */
+describe('a task whose document no longer matches when it is claimed', () => {
+  /** Plans one document, and stops planning: later changes of it are not planned. */
   async function planAndChange(
     apply: (docs: ReturnType<typeof workshop>['docs']) => Promise<unknown>,
   ): Promise<{ runs: unknown[]; worker: Tidemill<MongodbStore>; shop: ReturnType<typeof workshop> }> {
@@ -440,7 +440,7 @@ describe('a task whose document does not match any more when it is claimed', () 
       (docs: ReturnType<typeof workshop>['docs']) =>
         docs.updateOne({ _id: 1 }, { $set: { status: 'cancelled' } }),
     ],
-  ])('is skipped without calling the handler: %s', async (_what, apply) => {
+  ])('skips a claimed task without calling its handler if its document was %s', async (_what, apply) => {
     const { runs, worker, shop } = await planAndChange(apply);
     await worker.start({ roles: ['work'] });
     const task = await shop.reaches(worker, 't', 1, 'completed');
@@ -448,7 +448,7 @@ describe('a task whose document does not match any more when it is claimed', () 
     expect(task.lastSuccess).toBeUndefined();
     expect(runs).toEqual([]);
     await worker.stop();
-    // Its last state was not handled: coming back as it was runs.
+    // Its last state was not handled: when it returns unchanged, it runs.
     await worker.start();
     await shop.docs.replaceOne({ _id: 1 }, { status: 'paid' }, { upsert: true });
     await until('it ran', () => runs.length > 0);

@@ -1,4 +1,4 @@
-/** A worker process that says which task it runs, and never ends it. Arguments: address, lease in milliseconds. */
+/** A worker process that reports which task it runs, and never ends it. Arguments: address, lease in milliseconds. */
 import { Tidemill } from '../../src/index.js';
 import { storeAt } from './shared/store-at.js';
 

@@ -9,7 +9,7 @@ import { Plant } from './plant.js';
 
 const handler = (): void => undefined;
 
-/** What a definition is refused with, at the call itself. */
+/** The message with which the call itself rejects a definition. */
 function refusal(definition: unknown): string {
   const mill = aMill(mongodb({ uri: 'mongodb://127.0.0.1:1/app' }));
   try {
@@ -28,7 +28,7 @@ const withOption = (options: object): unknown => ({
   ...options,
 });
 
-describe('a definition is refused at the call', () => {
+describe('reactiveTask: bad definitions', () => {
   it.each([
     ['nothing at all', undefined, /definition/u],
     ['null', null, /must be an object, got null/u],
@@ -134,24 +134,24 @@ describe('a definition is refused at the call', () => {
     ['no time to run', withOption({ timeout: 0 }), /timeout must be a duration of at least 1 ms/u],
     ['an unknown option', withOption({ watchProjections: {} }), /Did you mean "watchProjection"/u],
     ['another unknown option', withOption({ colection: 'x' }), /Did you mean "collection"/u],
-  ])('%s', (_what, definition, message) => {
+  ])('reactiveTask rejects a definition with %s', (_what, definition, message) => {
     const text = refusal(definition);
     expect(text).toMatch(message);
     expect(text).toMatch(/^reactiveTask\b/u);
   });
 
-  it('with a projection that is none, excludes, or is empty', () => {
+  it('reactiveTask rejects a projection that is empty, excludes fields or is no object', () => {
     for (const watchProjection of [null, 1, 'a', [], ['a'], {}, { _id: 0 }, { a: 0 }, { a: 1, b: false }])
       expect(refusal(withOption({ watchProjection }))).toContain('watchProjection');
     expect(refusal(withOption({ watchProjection: { secret: 0 } }))).toContain('must not exclude "secret"');
   });
 
-  it('with a filter that is no query', () => {
+  it('reactiveTask rejects a filter that is not a query', () => {
     for (const filter of [null, 1, true, 'paid', [], [{ status: 'paid' }], () => true, new Date()])
       expect(refusal(withOption({ filter }))).toContain('filter must be a query such as');
   });
 
-  it('with operators that cannot be planned by, however deep', () => {
+  it('reactiveTask rejects operators that cannot be used in planning, however deep', () => {
     for (const filter of [
       { $where: 'true' },
       { $text: { $search: 'x' } },
@@ -162,7 +162,7 @@ describe('a definition is refused at the call', () => {
       expect(refusal(withOption({ filter }))).toMatch(/filter must not use \$\w+/u);
   });
 
-  it('with a variable in a query, where it would be a text', () => {
+  it('reactiveTask rejects a variable in a query, where it would be a plain text', () => {
     for (const filter of [
       { dueAt: { $lte: '$$NOW' } },
       { $and: [{ dueAt: '$$NOW' }] },
@@ -172,7 +172,7 @@ describe('a definition is refused at the call', () => {
       expect(refusal(withOption({ filter }))).toContain('Use { $expr: … }');
   });
 
-  it('with a query inside an expression, which the server would take for a true value', () => {
+  it('reactiveTask rejects a query inside an expression, which the server would take as true', () => {
     for (const filter of [
       { $and: [{ status: 'paid' }, { $gt: ['$total', '$limit'] }] },
       { $or: [{ $eq: ['$a', 1] }, { $and: [{ b: 1 }] }] },
@@ -180,7 +180,7 @@ describe('a definition is refused at the call', () => {
       expect(refusal(withOption({ filter }))).toMatch(/filter mixes a query .* \$expr/u);
   });
 
-  it('with values that cannot be sent or kept', () => {
+  it('reactiveTask rejects values that MongoDB cannot hold', () => {
     for (const filter of [
       { a: undefined },
       { a: { $in: [1, undefined] } },
@@ -191,7 +191,7 @@ describe('a definition is refused at the call', () => {
     expect(refusal(withOption({ watchProjection: { a: undefined } }))).toContain('watchProjection');
   });
 
-  it('that was made before under the same name, whatever its collection', () => {
+  it('reactiveTask rejects a second definition with the same name', () => {
     const mill = aMill(mongodb({ uri: 'mongodb://127.0.0.1:1/app' }));
     void mill.reactiveTask({ task: 'sync', collection: 'orders', handler });
     expect(() => mill.reactiveTask({ task: 'sync', collection: 'users', handler })).toThrow(
@@ -199,7 +199,7 @@ describe('a definition is refused at the call', () => {
     );
   });
 
-  it('on a store without data to watch', () => {
+  it('reactiveTask rejects a store without data to watch', () => {
     const blind = memory();
     Reflect.defineProperty(blind, 'reactive', { value: undefined });
     expect(() => aMill(blind).reactiveTask({ task: 'x', collection: 'y', handler })).toThrow(
@@ -209,8 +209,8 @@ describe('a definition is refused at the call', () => {
   });
 });
 
-describe('every option is taken', () => {
-  it('with all of them given, durations as text or numbers', async () => {
+describe('reactiveTask: all options', () => {
+  it('accepts a definition with every option, durations as text or numbers', async () => {
     const plant = new Plant();
     const mill = plant.mill();
     void mill.reactiveTask({
@@ -242,7 +242,7 @@ describe('every option is taken', () => {
   });
 });
 
-describe('start refuses', () => {
+describe('start: bad definitions', () => {
   const refused = async (
     definition: object,
     prepare?: (plant: Plant) => Promise<unknown>,
@@ -273,20 +273,20 @@ describe('start refuses', () => {
     ['an unknown operator in the projection', { watchProjection: { a: { $fo: 1 } } }, '$fo'],
     ['paths that collide in the projection', { watchProjection: { a: 1, 'a.b': 1 } }, 'ollision'],
     ['an exclusion deep in the projection', { watchProjection: { a: { b: 0 } } }, 'exclusion'],
-  ])('%s', async (_what, definition, message) => {
+  ])('start rejects %s', async (_what, definition, message) => {
     const text = await refused(definition);
     expect(text).toMatch(/^reactiveTask\("sync"\): MongoDB refuses filter or watchProjection: /u);
     expect(text).toContain(message);
   });
 
-  it('the same where documents are there', async () => {
+  it('start rejects an unknown operator if the source has documents, too', async () => {
     const text = await refused({ filter: { a: { $gtt: 1 } } }, (plant) =>
       plant.collection('orders').insertOne({ a: 1 }),
     );
     expect(text).toContain('unknown operator: $gtt');
   });
 
-  it('what it would have refused at the call, where the store is given as a URL', async () => {
+  it('start rejects a bad definition if the store is given as a URL', async () => {
     const mill = aMill(freshUri() as never);
     void mill.reactiveTask({
       task: 'sync',
@@ -297,7 +297,7 @@ describe('start refuses', () => {
     await expect(mill.start()).rejects.toThrow('Use { $expr: … }');
   });
 
-  it('a view, a time series and a capped collection as a source', async () => {
+  it('start rejects a view, a time series and a capped collection as a source', async () => {
     const made = (options: object) => (plant: Plant) => plant.db.createCollection('orders', options);
     expect(await refused({}, made({ viewOn: 'others', pipeline: [] }))).toContain(
       'reactiveTask("sync"): "orders" is a view, whose changes cannot be watched.',
@@ -306,7 +306,7 @@ describe('start refuses', () => {
     expect(await refused({}, made({ capped: true, size: 4_096 }))).toContain('"orders" is capped');
   });
 
-  it("a task collection that is the application's own, and names the way out", async () => {
+  it('start rejects a task collection with foreign documents, and collections.tasks avoids it', async () => {
     const text = await refused({}, (plant) => plant.collection('orders_tasks').insertOne({ title: 'mine' }));
     expect(text).toContain('"orders_tasks" holds documents that are no tasks');
     expect(text).toContain('collections: { tasks:');
@@ -323,7 +323,7 @@ describe('start refuses', () => {
     expect(await plant.collection('orders_tasks').countDocuments()).toBe(1);
   });
 
-  it('a standalone server, which has no change streams', async () => {
+  it('start rejects reactive tasks on a standalone server', async () => {
     await using server = await startMongo({ standalone: true });
     const mill = aMill(mongodb({ uri: freshUri(server.uri) }));
     void mill.reactiveTask({ task: 'sync', collection: 'orders', handler });
@@ -332,8 +332,8 @@ describe('start refuses', () => {
   });
 });
 
-describe('a definition that is added while the mill runs', () => {
-  it('takes effect when its promise resolves, for what is there and what comes, and costs no error', async () => {
+describe('definitions added while the mill runs', () => {
+  it('a definition added to a running mill handles existing and new documents', async () => {
     const plant = new Plant();
     const mill = await plant.started({ collection: 'orders' });
     await plant.collection('users').insertOne({ _id: 'old' });
@@ -346,7 +346,7 @@ describe('a definition that is added while the mill runs', () => {
     expect(plant.errors).toEqual([]);
   });
 
-  it('is the first one of a mill that had jobs only', async () => {
+  it('a definition added to a running mill with jobs only takes effect', async () => {
     const plant = new Plant();
     const mill = plant.mill();
     await mill.start();
@@ -356,7 +356,7 @@ describe('a definition that is added while the mill runs', () => {
     expect(plant.errors).toEqual([]);
   });
 
-  it('is rejected by its promise where the server refuses it, and harms no other task', async () => {
+  it('a definition that the server refuses rejects its promise and harms no other task', async () => {
     const plant = new Plant();
     await plant.db.createCollection('seen', { viewOn: 'orders', pipeline: [] });
     const mill = await plant.started({ collection: 'orders' });
@@ -366,7 +366,7 @@ describe('a definition that is added while the mill runs', () => {
     ).rejects.toThrow('unknown operator: $gtt');
     await plant.collection('orders').insertOne({ _id: 1 });
     await plant.ran(1);
-    // The name is free again, and a good definition is not refused for a bad one's sake.
+    // The name is free again, and a good definition is not rejected because of a bad one.
     await plant.define(mill, { task: 'worse', collection: 'users', filter: { a: { $gt: 1 } } });
     await plant.collection('users').insertOne({ _id: 2, a: 2 });
     await plant.ran(2, 1, 'worse');
@@ -375,7 +375,7 @@ describe('a definition that is added while the mill runs', () => {
 });
 
 it.each(['CRON nonsense', 'CRON', 0, -1, 'soon', Number.NaN])(
-  'a cleanupInterval of %s is refused',
+  'rejects a cleanupInterval of %s',
   (cleanupInterval) => {
     const options = { store: memory(), reactive: { cleanupInterval } };
     expect(() => new Tidemill(options)).toThrow(/cleanupInterval/u);

@@ -1,5 +1,5 @@
 /**
- * A worker process that stops dead at one step of a transactional handler and says so; whoever hears it kills it.
+ * A worker process that stops at one step of a transactional handler and reports it; the parent then kills it.
  * Arguments: address, the step, lease in milliseconds.
  */
 import type { ClientSession } from 'mongodb';
@@ -10,7 +10,7 @@ import { storeAt } from './shared/store-at.js';
 const [address = '', step = '', leaseMs = '1000'] = process.argv.slice(2);
 const mill = new Tidemill({ store: storeAt(address), leaseDuration: Number(leaseMs), logger: false });
 
-/** Never ends, where this is the step at which the process is to die. */
+/** Never resolves if this is the step at which the process is to die. */
 const reach = async (name: string, transaction?: unknown): Promise<void> => {
   if (name !== step) return;
   const session = (transaction as ClientSession | undefined)?.id?.id.toString('hex');

@@ -5,8 +5,8 @@ import { workshop, type Row } from './workshop.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 
-describe('markCompleted', () => {
-  it('completes the task with the commit of the transaction, once, and nothing touches it afterwards', async () => {
+describe('markCompleted on MongoDB', () => {
+  it('markCompleted completes the task with the commit, and nothing writes to it afterwards', async () => {
     const { docs, db, client, stored, raw, mill: aMill } = workshop();
     const mill = aMill();
     const [committed, end] = [gate(), gate()];
@@ -26,7 +26,7 @@ describe('markCompleted', () => {
         await end.promise;
       },
     });
-    // The first look at all documents would be one more write.
+    // The initial reconciliation would be one more write.
     await startedUp(mill, 't');
     const writes: unknown[] = [];
     const stream = stored.watch([], { fullDocument: 'updateLookup' });
@@ -52,7 +52,7 @@ describe('markCompleted', () => {
     expect(writes).toHaveLength(3);
   });
 
-  it('makes a transaction that saw an old document try again, and then give up', async () => {
+  it('a transaction that saw an old document does not commit, and the new version is handled', async () => {
     const { docs, db, client, mill: aMill, planned, reaches } = workshop();
     const mill = aMill();
     const effects: unknown[] = [];

@@ -10,7 +10,7 @@ import { workshop } from './workshop.js';
 const ONCE = { type: 'fixed', interval: 0, maxAttempts: 1 } as const;
 const TASK = { task: 't', collection: 'things', debounce: 0 } as const;
 
-/** What a handler's `getDocument(options)` came to, with the commands that it sent. */
+/** The result of a handler's `getDocument(options)`, with the commands it sent. */
 async function fetchedWith(
   options: GetDocumentOptions<never>,
   collation?: { readonly locale: string; readonly strength: number },
@@ -45,14 +45,14 @@ async function fetchedWith(
   return { document, commands };
 }
 
-describe('getDocument takes', () => {
+describe('options of getDocument on MongoDB', () => {
   it.each([
     ['a comment', { comment: 'sync of an order' }],
     ['a time limit', { maxTimeMS: 5_432 }],
     ['the read concern majority', { readConcern: { level: 'majority' } }],
     ['the read concern linearizable', { readConcern: { level: 'linearizable' } }],
     ['the read concern snapshot', { readConcern: { level: 'snapshot' } }],
-  ])('%s, and sends it along, also where it asks the source apart', async (_what, options) => {
+  ])('getDocument sends along %s, also when it queries the source separately', async (_what, options) => {
     for (const collation of [undefined, { locale: 'en', strength: 2 }]) {
       const { document, commands } = await fetchedWith(options, collation);
       expect(document).toEqual({ _id: 1, name: 'ada' });
@@ -66,12 +66,12 @@ describe('getDocument takes', () => {
     }
   });
 
-  it('how the driver is to read the document', async () => {
+  it('getDocument passes promoteValues to the driver', async () => {
     const { document } = await fetchedWith({ promoteValues: false });
     expect(document).toEqual({ _id: new Int32(1), name: 'ada' });
   });
 
-  it('options of find that change nothing about one document', async () => {
+  it('getDocument accepts find options that have no effect on a single document', async () => {
     const options = { sort: { name: 1 }, limit: 1, hint: '_id_', batchSize: 10, allowDiskUse: true };
     const { document, commands } = await fetchedWith(options);
     expect(document).toEqual({ _id: 1, name: 'ada' });
@@ -80,7 +80,7 @@ describe('getDocument takes', () => {
     );
   });
 
-  it('a read concern as a word', async () => {
+  it('getDocument accepts a read concern as a string', async () => {
     const { document, commands } = await fetchedWith({ readConcern: 'majority' });
     expect(document).toEqual({ _id: 1, name: 'ada' });
     expect(commands).toContainEqual(
@@ -89,14 +89,14 @@ describe('getDocument takes', () => {
   });
 });
 
-describe('getDocument', () => {
+describe('errors of getDocument on MongoDB', () => {
   it.each([
     [{ readPreference: 'secondary' }, /readPreference is not an option.*primary.*leave it out/u],
     [{ readConcern: { level: 'available' } }, /readConcern must be one of local, majority/u],
     [{ readConcern: 'weak' }, /readConcern must be one of local, majority/u],
     [{ skip: 1 }, /unknown option.*skip/iu],
     [{ readConcern: null }, /readConcern must be one of local, majority/u],
-  ])('refuses %o, and the task is not skipped', async (options, message) => {
+  ])('getDocument with %o fails the attempt instead of skipping the task', async (options, message) => {
     const { docs, mill: make, reaches } = workshop();
     const mill = make();
     await mill.reactiveTask({
@@ -111,7 +111,7 @@ describe('getDocument', () => {
     expect(statusesOf(task)).toEqual(['failed']);
   });
 
-  it('does not take a claim that it cannot see for a document that is gone: the task is not skipped', async () => {
+  it("getDocument rejects with LEASE_LOST instead of skipping if it cannot see the task's claim", async () => {
     const { docs, stored, mill: make, reaches } = workshop();
     const mill = make();
     const errors: unknown[] = [];
@@ -122,7 +122,7 @@ describe('getDocument', () => {
       retryPolicy: { type: 'fixed', interval: 0, maxAttempts: 2 },
       handler: async ({ getDocument, attempt }) => {
         if (attempt > 1) return;
-        // As a read sees it that is older than the claim.
+        // What a read sees that is older than the claim.
         const before = await stored.findOneAndUpdate({}, { $set: { leaseToken: null } });
         await getDocument().catch((error: unknown) => errors.push(error));
         await stored.updateOne({}, { $set: { leaseToken: before?.['leaseToken'] as string } });

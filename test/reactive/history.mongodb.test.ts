@@ -10,7 +10,7 @@ import { collect, globalsOf, Handled, keepLines, type Versioned } from './mills.
 
 const fast: Partial<TidemillOptions> = { pollInterval: { min: 10, max: 200 } };
 
-/** A mill with one task that notes which version of each document it handled. */
+/** A mill with one task that records which version of each document it handled. */
 async function aSync(
   store: MongodbStore,
   handled: Handled,
@@ -58,7 +58,7 @@ async function firstOfOplog(client: MongoClient): Promise<number> {
   return (first!['ts'] as { t: number }).t;
 }
 
-/** Bulky writes until the oplog has forgotten this moment. */
+/** Bulky writes until this moment has left the oplog. */
 async function rollOver(client: MongoClient): Promise<void> {
   const now = ((await client.db('admin').command({ hello: 1 }))['$clusterTime'] as Document)[
     'clusterTime'
@@ -75,14 +75,14 @@ async function rollOver(client: MongoClient): Promise<void> {
 const tokenOf = async (client: MongoClient): Promise<unknown> =>
   ((await globalsOf(client).findOne({ _id: 'planner' }))?.['tokens'] as Document | undefined)?.[' '];
 
-describe('with an oplog that forgets', () => {
+describe('a short oplog', () => {
   let server: MongoServer;
   beforeAll(async () => {
     server = await startMongo({ oplogMb: 8 });
   });
   afterAll(() => server.stop());
 
-  it('processes every final state after its history was lost while nobody planned, under load, and says so', async () => {
+  it('handles every final state after the oplog rolled over while no instance was planning', async () => {
     const uri = freshUri(server.uri);
     const client = rawClient(uri);
     const docs = client.db().collection<{ _id: number; version: number }>('docs');
@@ -125,7 +125,7 @@ describe('with an oplog that forgets', () => {
     // The real server's own words: ChangeStreamHistoryLost.
     expect(reported.map(({ fields }) => fields)).toMatchObject([{ error: { cause: { code: 286 } } }]);
     expect(errors).toEqual([]);
-    // Those that did not change while nobody planned, nor under the load, were not run again.
+    // Documents that changed neither while no instance planned nor under load were not run again.
     const runs = handled.runs.filter(({ version }) => version === 1).length;
     expect(runs).toBe(350);
     const alive = await until(
@@ -143,7 +143,7 @@ describe('with an oplog that forgets', () => {
     expect(lostAgain).toEqual([]);
   });
 
-  it('processes every final state where the history runs away from a leader that was frozen', async () => {
+  it('handles every final state after the oplog rolled over while the leader was frozen', async () => {
     const uri = freshUri(server.uri);
     const client = rawClient(uri);
     const docs = client.db().collection<{ _id: number; version: number }>('docs');
@@ -163,7 +163,7 @@ describe('with an oplog that forgets', () => {
   });
 });
 
-describe('a resume point that is worth nothing', () => {
+describe('an unusable resume point', () => {
   async function spoiled(token: (client: MongoClient) => Promise<unknown>): Promise<void> {
     const uri = freshUri();
     const client = rawClient(uri);
@@ -181,7 +181,7 @@ describe('a resume point that is worth nothing', () => {
     const mill = await aSync(mongodb({ uri }), handled);
     const lost = collect(mill, 'history:lost');
     await mill.start();
-    // Some points show what they are worth only when something comes after them.
+    // Some resume points turn out to be unusable only when something comes after them.
     await insertDocs(client, 20, 21);
     await allHandled(client, handled);
     expect(lost.map(({ tasks }) => tasks)).toEqual([['sync']]);
@@ -193,7 +193,7 @@ describe('a resume point that is worth nothing', () => {
     expect(lost).toHaveLength(1);
   }
 
-  it('of another stream, which the server answers with 280, is given up', () =>
+  it('discards a resume point of another stream (error 280) and reconciles', () =>
     spoiled(async (client) => {
       const stream = client.db('elsewhere').watch();
       const next = stream.next();
@@ -201,7 +201,7 @@ describe('a resume point that is worth nothing', () => {
       await client.db('elsewhere').collection('other').insertOne({});
       const { _id: token } = await next;
       await stream.close();
-      // Found out only when something that comes later is looked at.
+      // Detected only when a later change is read.
       await client.db().collection('other').insertOne({});
       const tried = client.db().watch([], { startAfter: token });
       await expect(tried.next()).rejects.toMatchObject({ code: 280 });
@@ -209,9 +209,9 @@ describe('a resume point that is worth nothing', () => {
       return token;
     }));
 
-  it('that no server ever wrote is given up', () => spoiled(() => Promise.resolve({ _data: 'nonsense' })));
+  it('discards a malformed resume point and reconciles', () => spoiled(() => Promise.resolve({ _data: 'nonsense' })));
 
-  it('is not forgotten where the request to look again does not arrive at first', async () => {
+  it('retries the request to reconcile after an unusable resume point if it fails at first', async () => {
     const uri = freshUri();
     const client = rawClient(uri);
     const handled = new Handled();
@@ -240,8 +240,8 @@ describe('a resume point that is worth nothing', () => {
   });
 });
 
-describe('a feed that breaks', () => {
-  it('goes on after the database of its source was dropped', async () => {
+describe('a change stream that breaks', () => {
+  it('continues after the database of the source was dropped', async () => {
     const uri = freshUri();
     const client = rawClient(uri);
     const database = `${client.options.dbName}_source`;
@@ -262,11 +262,11 @@ describe('a feed that breaks', () => {
     await client.db(database).dropDatabase();
   });
 
-  it('goes on after its own database was dropped, with everything that was known', async () => {
+  it('continues after its own database was dropped', async () => {
     const uri = freshUri();
     const client = rawClient(uri);
     const handled = new Handled();
-    // The loss is noticed by the next renewal.
+    // The next renewal notices the loss.
     const mill = await aSync(mongodb({ uri }), handled, { leaseDuration: '3s' });
     await mill.start();
     await insertDocs(client, 0, 20);
@@ -280,7 +280,7 @@ describe('a feed that breaks', () => {
     await allHandled(client, handled);
   });
 
-  it('goes on where its cursor is killed', async () => {
+  it('continues after its cursor was killed', async () => {
     const uri = freshUri();
     const client = rawClient(uri);
     const handled = new Handled();
@@ -299,7 +299,7 @@ describe('a feed that breaks', () => {
     expect(lost).toEqual([]);
   });
 
-  it('loses nothing to changes that wait in one database while the feed of another is being opened', async () => {
+  it('loses no change that waits in one database while the feed of another one opens', async () => {
     const uri = freshUri();
     const client = rawClient(uri);
     const database = `${client.options.dbName}_source`;

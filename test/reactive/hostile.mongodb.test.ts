@@ -4,11 +4,11 @@ import type { Tidemill } from '../../src/index.js';
 import { gate, until } from '../support/mills.js';
 import { Plant } from './plant.js';
 
-/** Fails where `n` is 0. */
+/** Fails if `n` is 0. */
 const DIVIDES = { $expr: { $gt: [{ $divide: [10, '$n'] }, 1] } };
 
 describe('a filter that errors on one document', () => {
-  it('parks that one with the reason, and lets the rest of the batch run', async () => {
+  it('parks a document on which the filter errors, and runs the rest of the batch', async () => {
     const plant = new Plant();
     const things = plant.collection('things');
     await plant.started({ collection: 'things', filter: DIVIDES });
@@ -25,7 +25,7 @@ describe('a filter that errors on one document', () => {
     expect(await plant.settled('things', 31)).toMatchObject({ attempts: 1 });
   });
 
-  it('parks it in a reconciliation too', async () => {
+  it('parks a document on which the filter errors during a reconciliation', async () => {
     const plant = new Plant();
     await plant
       .collection('things')
@@ -36,7 +36,7 @@ describe('a filter that errors on one document', () => {
     await plant.quiet();
   });
 
-  it('holds up nothing when it begins to fail while its task runs, or with any cleanup policy', async () => {
+  it('a document on which the filter starts to error while its task runs blocks no other', async () => {
     const plant = new Plant();
     const things = plant.collection('things');
     const [entered, leave] = [gate(), gate()];
@@ -67,7 +67,7 @@ describe('a filter that errors on one document', () => {
     await until('they have run again', () => plant.of('rests').length === 2 && plant.of('runs').length === 2);
   });
 
-  it('holds up no claim when it begins to fail after it was planned', async () => {
+  it('a document on which the filter starts to error after planning blocks no claim', async () => {
     const plant = new Plant();
     const things = plant.collection('things');
     const planner = plant.mill();
@@ -90,7 +90,7 @@ describe('a filter that errors on one document', () => {
     await until('it is not held', async () => (await plant.task('things', 3))?.['status'] !== 'processing');
   });
 
-  it('does the same in a source with a collation', async () => {
+  it('parks a document on which the filter errors in a source with a collation', async () => {
     const plant = new Plant();
     await plant.db.createCollection('things', { collation: { locale: 'en', strength: 2 } });
     const things = plant.collection('things');
@@ -109,8 +109,8 @@ describe('a filter that errors on one document', () => {
   });
 });
 
-describe('a planning statement that the server refuses whatever the documents are', () => {
-  it('is tried again until it is taken, and no document is blamed for it', async () => {
+describe('a planning statement that the server refuses', () => {
+  it('retries a refused planning statement until it is accepted, and parks no document', async () => {
     const plant = new Plant();
     await plant.started({ collection: 'things' });
     await plant.tasks('things').drop();
@@ -123,10 +123,10 @@ describe('a planning statement that the server refuses whatever the documents ar
   });
 });
 
-describe('a large document', () => {
+describe('large documents', () => {
   const near16 = (bytes: number): string => 'x'.repeat(bytes);
 
-  it('of nearly 16 MB runs, is fetched and runs again, with a small projection', async () => {
+  it('a document of nearly 16 MB runs and is fetched with a small projection', async () => {
     const plant = new Plant();
     const things = plant.collection('things');
     const fetched: number[] = [];
@@ -149,7 +149,7 @@ describe('a large document', () => {
     expect(plant.errors).toEqual([]);
   });
 
-  it('without a projection ends failed and says what to do; its batch goes on; smaller, it runs', async () => {
+  it('a document of nearly 16 MB without a projection fails with advice, and runs once it is smaller', async () => {
     const plant = new Plant();
     const things = plant.collection('things');
     await plant.started({ collection: 'things' });
@@ -170,7 +170,7 @@ describe('a large document', () => {
     expect(plant.of('large')).toHaveLength(1);
   });
 
-  it('of 14 MB without a projection runs, also several in one batch', async () => {
+  it('several documents of 14 MB without a projection run in one batch', async () => {
     const plant = new Plant();
     const things = plant.collection('things');
     await plant.started({
@@ -200,7 +200,7 @@ describe('a source with a collation', () => {
       },
     }) as const;
 
-  it('is filtered by it, and its snapshots are compared letter by letter', async () => {
+  it("the filter uses the source's collation, and snapshots are compared exactly", async () => {
     const plant = new Plant();
     await plant.db.createCollection('users', { collation });
     const users = plant.collection('users');
@@ -229,7 +229,7 @@ describe('a source with a collation', () => {
     expect(plant.errors).toEqual([]);
   });
 
-  it('that is created after the task was defined is the same', async () => {
+  it('the filter uses the collation of a source that is created after the task was defined', async () => {
     const plant = new Plant();
     const fetched: Document[] = [];
     await plant.started(definition(fetched));
@@ -246,11 +246,11 @@ describe('a source with a collation', () => {
   });
 });
 
-describe('a collection that is dropped or renamed', () => {
+describe('a source that is dropped or renamed', () => {
   const known = async (plant: Plant, name: string): Promise<number> =>
     plant.tasks(name).countDocuments({ matched: true });
 
-  it('leaves its tasks as those of deleted documents; what is inserted later runs, with the same values too', async () => {
+  it('documents inserted after their collection was dropped run, even with the same values', async () => {
     const plant = new Plant();
     const mill = await plant.started({ collection: 'things' });
     const things = plant.collection('things');
@@ -269,7 +269,7 @@ describe('a collection that is dropped or renamed', () => {
     await stillPlans(plant, mill);
   });
 
-  it('under its new name is a source of its own; what comes by renaming runs', async () => {
+  it('documents that arrive by renaming a collection run under its new name', async () => {
     const plant = new Plant();
     const mill = await plant.started({ collection: 'things' });
     void plant.define(mill, { task: 'other', collection: 'others' });
@@ -279,7 +279,7 @@ describe('a collection that is dropped or renamed', () => {
     await plant.collection('things').rename('others');
     await plant.ran(1, 1, 'other');
     await until('the tasks know', async () => (await known(plant, 'things')) === 0);
-    // Over one that is there: its documents are gone, and others have come.
+    // Over an existing collection: its documents are gone, and others have come.
     await plant.collection('fresh').insertOne({ _id: 2 });
     await plant.client.db().renameCollection('fresh', 'others', { dropTarget: true });
     await plant.ran(2, 1, 'other');
@@ -287,7 +287,7 @@ describe('a collection that is dropped or renamed', () => {
     await stillPlans(plant, mill);
   });
 
-  it('with its whole database goes on being watched', async () => {
+  it('a source is still watched after its whole database was dropped', async () => {
     const plant = new Plant();
     const name = `${plant.db.databaseName}_other`;
     const mill = plant.mill();
@@ -305,7 +305,7 @@ describe('a collection that is dropped or renamed', () => {
     await plant.client.db(name).dropDatabase();
   });
 
-  /** No feed was lost on the way. */
+  /** Checks that no feed was lost on the way. */
   async function stillPlans(plant: Plant, mill: Tidemill): Promise<void> {
     await plant.collection('things').insertOne({ _id: 'last' });
     await plant.ran('last');
@@ -314,8 +314,8 @@ describe('a collection that is dropped or renamed', () => {
   }
 });
 
-describe("a user's transaction", () => {
-  it('is planned when it commits, all of it, and not at all when it aborts', async () => {
+describe("a user's transaction on watched documents", () => {
+  it('changes in a transaction are planned when it commits, and never if it aborts', async () => {
     const plant = new Plant();
     const things = plant.collection('things');
     await plant.started({ collection: 'things', watchProjection: { n: 1 } });
@@ -353,8 +353,8 @@ describe("a user's transaction", () => {
   });
 });
 
-describe('an outcome that a validator of the task collection refuses', () => {
-  it('is set aside and reported, holds up no other task, and is recorded once the validator takes it', async () => {
+describe('an outcome refused by a validator of the task collection', () => {
+  it('sets a refused task outcome aside, records all others, and records it once it is accepted', async () => {
     const plant = new Plant();
     const things = plant.collection('things');
     const validate = async (validator: object): Promise<void> => {
@@ -363,7 +363,7 @@ describe('an outcome that a validator of the task collection refuses', () => {
     const mill = await plant.started({
       collection: 'things',
       handler: async ({ docId }) => {
-        // No end of its run may be written from now on.
+        // From now on the end of its run cannot be written.
         if (docId === 'poison')
           await validate({
             $or: [

@@ -1,4 +1,4 @@
-/** An instance in a process of its own, which tells its parent what happens. Argument: InstanceOptions as JSON. */
+/** An instance in its own process, which tells its parent what happens. Argument: InstanceOptions as JSON. */
 import { Tidemill } from '../../src/index.js';
 import { mongodb } from '../../src/mongodb/index.js';
 import type { InstanceOptions } from './instances.js';

@@ -21,7 +21,7 @@ export interface Said {
   readonly [field: string]: unknown;
 }
 
-/** An instance in a process of its own, which may be killed and frozen. It runs one task, `sync` on `docs`. */
+/** An instance in its own process, which may be killed and frozen. It runs one task, `sync` on `docs`. */
 export class Instance implements AsyncDisposable {
   readonly child: ChildProcess;
   readonly handled = new Handled();
@@ -40,7 +40,7 @@ export class Instance implements AsyncDisposable {
     return this.#said.filter((one) => one.event === event);
   }
 
-  /** Resolves when the instance has said it. */
+  /** Resolves when the instance has reported the event. */
   async heard(event: string, limitMs?: number): Promise<Said> {
     return until(`${event} was heard`, () => this.events(event)[0], limitMs);
   }

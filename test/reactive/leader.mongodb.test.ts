@@ -6,7 +6,9 @@ import { freshUri, rawClient } from '../support/stores.js';
 import { spawnInstance } from './instances.js';
 import { collect, globalsOf, Handled, type Versioned } from './mills.js';
 
-/** Of those who are killed or frozen. Others have a longer one, so that no rest of a busy machine ends it. */
+/**
+ * The lease of instances that are killed or frozen. Others have a longer one, which no pause of a busy machine ends.
+ */
 const LEASE_MS = 3_000;
 const fast: Partial<TidemillOptions> = { pollInterval: { min: 10, max: 200 } };
 
@@ -36,7 +38,7 @@ const insert = (client: ReturnType<typeof rawClient>, ...ids: number[]): Promise
     .insertMany(ids.map((_id) => ({ _id, version: 1 })) as never[]);
 
 describe('leadership', () => {
-  it('is held by one of several, and every instance works', async () => {
+  it('one of several instances leads, and every instance works', async () => {
     const uri = freshUri();
     const client = rawClient(uri);
     const handled = [new Handled(), new Handled(), new Handled()];
@@ -54,7 +56,7 @@ describe('leadership', () => {
     expect(handled.flatMap(({ runs }) => runs)).toHaveLength(200);
   });
 
-  it('passes on where the leader is killed', async () => {
+  it('another instance leads after the leader was killed, and needs no reconciliation', async () => {
     const uri = freshUri();
     const client = rawClient(uri);
     await using leader = spawnInstance({ uri, leaseMs: LEASE_MS });
@@ -76,7 +78,7 @@ describe('leadership', () => {
     expect(reconciled).toEqual([]);
   });
 
-  it('passes on at once where the leader stops', async () => {
+  it('another instance leads at once after the leader stops', async () => {
     const uri = freshUri();
     const client = rawClient(uri);
     const handled = new Handled();
@@ -87,13 +89,13 @@ describe('leadership', () => {
     await until('the first one leads', () => first.health().leader);
     await second.start();
     await first.stop();
-    // Nobody could be waiting for the end of such a lease, nor for its next renewal.
+    // This is much sooner than the end of such a lease, or its next renewal.
     await until('the second one leads', () => gained.length > 0);
     await insert(client, 1);
     await until('it plans', () => handled.times(1) === 1);
   });
 
-  it('passes on at once to one who only plans, too', async () => {
+  it('an instance that only plans leads at once after the leader stops', async () => {
     const uri = freshUri();
     const handled = new Handled();
     const long = { leaseDuration: '10m' };
@@ -105,7 +107,7 @@ describe('leadership', () => {
     await until('the second one leads', () => second.health().leader);
   });
 
-  it('is over for a leader that was frozen: it writes no state when it comes back', async () => {
+  it('a leader that was frozen writes no state when it resumes', async () => {
     const uri = freshUri();
     const client = rawClient(uri);
     await insert(client, ...Array.from({ length: 6_000 }, (_, n) => n));
@@ -140,7 +142,7 @@ describe('leadership', () => {
     expect(frozen.events('leader:gained')).toHaveLength(1);
   });
 
-  it('is kept during a reconciliation that takes longer than the lease', async () => {
+  it('a leader keeps its lead during a reconciliation longer than its lease', async () => {
     const uri = freshUri();
     const client = rawClient(uri);
     await insert(client, ...Array.from({ length: 5_000 }, (_, n) => n));
@@ -161,11 +163,11 @@ describe('leadership', () => {
   });
 });
 
-describe('roles', () => {
+describe('roles of instances', () => {
   const planned = async (client: ReturnType<typeof rawClient>): Promise<number> =>
     client.db().collection('docs_tasks').countDocuments();
 
-  it('without plan never lead', async () => {
+  it('an instance without the plan role never leads', async () => {
     const uri = freshUri();
     const client = rawClient(uri);
     const handled = new Handled();
@@ -184,7 +186,7 @@ describe('roles', () => {
     expect(await planned(client)).toBe(1);
   });
 
-  it('split: who plans runs no handler, who works does not lead', async () => {
+  it('a planner runs no handler, and a worker does not lead', async () => {
     const uri = freshUri();
     const client = rawClient(uri);
     const [byPlanner, byWorker] = [new Handled(), new Handled()];
@@ -205,15 +207,15 @@ describe('roles', () => {
     expect(planner.health().leader).toBe(true);
   });
 
-  it('that are unknown, or none, are refused', async () => {
+  it('start rejects unknown or empty roles', async () => {
     const mill = aMill(mongodb({ uri: freshUri() }));
     await expect(mill.start({ roles: [] })).rejects.toThrow('roles');
     await expect(mill.start({ roles: ['lead' as never] })).rejects.toThrow('roles');
   });
 });
 
-describe('definitions that are added while instances run', () => {
-  it('are planned and run, on the leader and elsewhere', async () => {
+describe('definitions added while instances run', () => {
+  it('definitions added on the leader and on another instance are planned and run', async () => {
     const uri = freshUri();
     const client = rawClient(uri);
     await client
@@ -249,7 +251,7 @@ describe('definitions that are added while instances run', () => {
     expect(leader.health().leader).toBe(true);
   });
 
-  it('make an instance without any a leader', async () => {
+  it('a definition added to an instance without any makes it lead and run', async () => {
     const uri = freshUri();
     const mill = aMill(mongodb({ uri }), fast);
     await mill.start();
