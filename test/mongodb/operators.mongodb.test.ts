@@ -235,7 +235,7 @@ describe('untrusted text on MongoDB', () => {
     ['one inside another', { $and: [bare({ $where: 'true' })] }],
     ['a Map', { $or: [new Map([['$where', 'true']])] }],
     ['a Map inside a Map', { $or: [new Map([['$nor', [new Map([['$where', 'true']])]]])] }],
-  ])('refuses JavaScript in sourceDocFilter that is %s', async (_what, sourceDocFilter) => {
+  ])('rejects JavaScript in a sourceDocFilter that is %s', async (_what, sourceDocFilter) => {
     await expect(mill.tasks.count({ sourceDocFilter })).rejects.toThrow(
       /sourceDocFilter cannot use \$where/u,
     );

@@ -97,8 +97,8 @@ describe("a user's own PostgreSQL transaction", () => {
   });
 
   it.each([
-    ['a client that tells', (client: pg.PoolClient): Queryable => client],
-    ['one that does not', (client: pg.PoolClient): Queryable => ({ query: client.query.bind(client) })],
+    ['a client of pg', (client: pg.PoolClient): Queryable => client],
+    ['another object with query()', (client: pg.PoolClient): Queryable => ({ query: client.query.bind(client) })],
   ])('complete() rejects a client on which BEGIN was not called: %s', async (_what, handle) => {
     const mill = aMill(freshPostgres());
     const client = await pool.connect();

@@ -62,7 +62,7 @@ async function withFailures(): Promise<Failed> {
 const idsOf = (items: readonly Task[]): string[] =>
   items.map(({ task, sourceDocId }) => `${task}:${String(sourceDocId)}`).sort();
 
-describe('failed tasks are the dead letter queue', () => {
+describe('failed tasks as dead letters', () => {
   const filters: readonly (readonly [string, TasksFilter, readonly string[]])[] = [
     ['task and status', { task: 'sync', status: 'failed' }, ['sync:1', 'sync:3', 'sync:5']],
     ['a list of tasks', { task: ['mail', 'nobody'], sourceDocFilter: { _id: 1 } }, ['mail:1']],
@@ -110,7 +110,7 @@ describe('failed tasks are the dead letter queue', () => {
     ['an empty list', { status: [] }, []],
   ];
 
-  it('are listed and counted by every filter', async () => {
+  it('getReactiveTasks and countReactiveTasks accept every filter', async () => {
     const { instance } = await withFailures();
     for (const [what, filter, expected] of filters) {
       const { items } = await instance.getReactiveTasks(filter);
@@ -123,7 +123,7 @@ describe('failed tasks are the dead letter queue', () => {
     expect(await instance.countReactiveTasks()).toBe(12);
   });
 
-  it('are retried by every filter, no more and no less, with a fresh sequence of attempts', async () => {
+  it('retryReactiveTasks retries exactly the tasks that a filter matches', async () => {
     const { instance, ran, mend } = await withFailures();
     mend();
     for (const [what, filter, expected] of filters) {
@@ -145,7 +145,7 @@ describe('failed tasks are the dead letter queue', () => {
     ['an expression', { errorMessage: /timeout/i }, ['sync:1', 'sync:3']],
     ['having an error', { hasError: true }, ['sync:1', 'sync:3', 'sync:5']],
     ['a query on the document', { status: 'failed', sourceDocFilter: { isVip: false } }, ['sync:5']],
-  ])('are retried by %s, and complete', async (_what, filter, expected) => {
+  ])('retries failed tasks by %s with a fresh sequence of attempts', async (_what, filter, expected) => {
     const { instance, ran, mend, reaches } = await withFailures();
     const before = await instance.tasks.get('sync', Number(expected[0]?.slice(5)));
     mend();
@@ -162,7 +162,7 @@ describe('failed tasks are the dead letter queue', () => {
     expect(await instance.countReactiveTasks({ status: 'failed' })).toBe(3 - expected.length);
   });
 
-  it('are found by an expression on the ids of their documents', async () => {
+  it('finds tasks by a regular expression on the ids of their documents', async () => {
     const { docs, mill: aMill } = workshop();
     const mill = aMill();
     await mill.reactiveTask({ ...AT_ONCE, task: 't', handler: () => undefined });
@@ -174,7 +174,7 @@ describe('failed tasks are the dead letter queue', () => {
     expect(await mill.countReactiveTasks({ sourceDocFilter: { _id: 'order-1', missing: 1 } })).toBe(0);
   });
 
-  it('are managed by a process that neither defines nor runs them', async () => {
+  it('a process that neither defines nor runs the tasks can count and retry them', async () => {
     const { mill: aMill, ran, mend } = await withFailures();
     const manager = aMill();
     expect(await manager.countReactiveTasks({ status: 'failed' })).toBe(3);
@@ -184,7 +184,7 @@ describe('failed tasks are the dead letter queue', () => {
     await until('they ran where they are defined', () => ran.length === 3);
   });
 
-  it('keep their task when the document is gone, and it is found by its id', async () => {
+  it('a failed task whose document is gone is still found by its id', async () => {
     const { instance, docs } = await withFailures();
     await docs.deleteOne({ _id: 1 });
     expect((await instance.tasks.get('sync', 1))?.status).toBe('failed');
@@ -194,7 +194,7 @@ describe('failed tasks are the dead letter queue', () => {
 });
 
 describe('retryReactiveTasks', () => {
-  it('makes one that runs processing_dirty, and it runs once more', async () => {
+  it('retrying a running task makes it dirty, and it runs once more', async () => {
     const { docs, mill: aMill, reaches } = workshop();
     const mill = aMill();
     const [started, go] = [gate(), gate()];
@@ -215,7 +215,7 @@ describe('retryReactiveTasks', () => {
     await started.promise;
     expect(await mill.retryReactiveTasks({ task: 't' })).toEqual({ modifiedCount: 1 });
     expect((await mill.tasks.get('t', 1))?.status).toBe('processing_dirty');
-    // Nothing is different about its document, so it has nothing to skip.
+    // Nothing has changed in its document, so there is nothing to skip.
     go.open();
     const task = await reaches(mill, 't', 1, 'completed');
     expect(runs).toBe(2);
@@ -233,13 +233,13 @@ describe('retryReactiveTasks', () => {
     ['a key that nobody knows', { taks: 't' }],
     ['no filter', undefined],
     ['null', null],
-  ])('refuses %s', async (_what, filter) => {
+  ])('retryReactiveTasks rejects %s', async (_what, filter) => {
     const { mill: aMill } = workshop();
     const mill = aMill();
     await expect(mill.retryReactiveTasks(filter as never)).rejects.toMatchObject({ code: 'BAD_OPTION' });
   });
 
-  it('takes { all: true } for everything', async () => {
+  it('retryReactiveTasks with { all: true } retries every task', async () => {
     const { instance, ran, mend } = await withFailures();
     mend();
     ran.length = 0;
@@ -282,7 +282,7 @@ describe('getReactiveTasks', () => {
     ['numbers, oldest first', numbers, { createdAt: 1 }],
     ['ids of several types', mixed, { updatedAt: 1 }],
     ['object ids', numbers.map(() => new ObjectId() as never), { scheduledAt: 1 }],
-  ] as const)('pages by cursor there and back, each task once: %s', async (_what, ids, sort) => {
+  ] as const)('getReactiveTasks pages by cursor in both directions without gaps or repeats: %s', async (_what, ids, sort) => {
     const mill = await manyTasks(ids);
     const filter = { task: ['a', 'b', 'c'] };
     const pages: Task[][] = [];
@@ -315,7 +315,7 @@ describe('getReactiveTasks', () => {
     expect(times).toEqual([...times].sort((a, b) => a - b));
   });
 
-  it('pages by skip and limit as well, in the same order', async () => {
+  it('getReactiveTasks pages by skip and limit in the same order', async () => {
     const mill = await manyTasks(numbers);
     const seen: Task[] = [];
     for (let skip = 0; skip < 80; skip += 10) {
@@ -344,7 +344,7 @@ describe('getReactiveTasks', () => {
     [{ cursor: 'nonsense' }, /cursor/u],
     [{ page: 2 }, /page/u],
     [{ total: 'yes' }, /total must be true or false/u],
-  ])('refuses %o', async (page, message) => {
+  ])('getReactiveTasks rejects the page options %o', async (page, message) => {
     const { mill: aMill } = workshop();
     await expect(aMill().getReactiveTasks({}, page as never)).rejects.toThrow(message);
   });
@@ -358,7 +358,7 @@ describe('getReactiveTasks', () => {
     [{ sourceDocFilter: [] }, /sourceDocFilter must be a query.*an array/u],
     [{ sourceDocFilter: { vip: undefined } }, /sourceDocFilter\.vip must be a value.*undefined/u],
     [{ name: 'x' }, /name/u],
-  ])('refuses the filter %o', async (filter, message) => {
+  ])('rejects the task filter %o', async (filter, message) => {
     const { mill: aMill } = workshop();
     const mill = aMill();
     for (const call of [
@@ -376,7 +376,7 @@ describe('getReactiveTasks', () => {
   it.each([
     [{ $eq: ['$vip', true] }, /unknown top level operator: \$eq.*put an expression into \{ \$expr/u],
     [{ vip: { $most: 1 } }, /unknown operator: \$most/u],
-  ])('says of which option MongoDB refuses %o', async (sourceDocFilter, message) => {
+  ])('names sourceDocFilter as the option when MongoDB rejects %o', async (sourceDocFilter, message) => {
     const mill = await manyTasks([1]);
     for (const call of [
       () => mill.getReactiveTasks({ sourceDocFilter }),
@@ -395,7 +395,7 @@ describe('getReactiveTasks', () => {
     ).rejects.toMatchObject({ code: 'STORE' });
   });
 
-  it('refuses a cursor of another sort', async () => {
+  it('getReactiveTasks rejects a cursor of another sort', async () => {
     const mill = await manyTasks(numbers);
     const { next } = await mill.getReactiveTasks({}, { limit: 5 });
     await expect(
@@ -403,7 +403,7 @@ describe('getReactiveTasks', () => {
     ).rejects.toThrow(/same sort/u);
   });
 
-  it('answers tasks as they are described, without what only the engine uses', async () => {
+  it('getReactiveTasks returns tasks without internal fields', async () => {
     const { instance } = await withFailures();
     const { items } = await instance.getReactiveTasks({ task: 'sync', sourceDocFilter: { _id: 1 } });
     expect(items).toHaveLength(1);
@@ -418,7 +418,7 @@ describe('getReactiveTasks', () => {
 });
 
 describe('tasks.pause and tasks.resume', () => {
-  it('hold back one task in the whole cluster, and let it go on', async () => {
+  it('pausing a task holds it back in the whole cluster until it is resumed', async () => {
     const { docs, mill: aMill, planned } = workshop();
     const mills = [aMill({ pollInterval: rarely }), aMill({ pollInterval: rarely })];
     const ran: string[] = [];
@@ -442,7 +442,7 @@ describe('tasks.pause and tasks.resume', () => {
     await until('it went on', () => ran.filter((task) => task === 'held').length === 10);
   });
 
-  it('let what runs end, and give back what was taken ahead', async () => {
+  it('pausing a task lets running attempts end and hands back prefetched ones', async () => {
     const { docs, mill: aMill, stored } = workshop();
     const mill = aMill({ reactive: { concurrency: 1 } });
     const [started, go] = [gate(), gate()];

@@ -21,7 +21,7 @@ export class Handled {
     return this.runs.filter((run) => run.id === String(id)).length;
   }
 
-  /** The documents whose present version was not handled last. */
+  /** The documents whose current version was not handled last. */
   async missing(client: MongoClient, collection: string, database?: string): Promise<string[]> {
     const last = new Map(this.runs.map(({ id, version }) => [id, version]));
     const documents = await client.db(database).collection<Versioned>(collection).find().toArray();
@@ -58,6 +58,6 @@ export function keepLines(): { readonly logger: Logger; readonly lines: Logged[]
   };
 }
 
-/** Coordination documents, as a test looks at them or spoils them. */
+/** Coordination documents, for tests that read or damage them. */
 export const globalsOf = (client: MongoClient) =>
   client.db().collection<{ _id: string; [field: string]: unknown }>('_tidemill_globals');

@@ -4,10 +4,10 @@ import { expect, it } from 'vitest';
 import { mongodb } from '../../src/mongodb/index.js';
 import { aMill, until } from '../support/mills.js';
 
-/** The server's own code for a statement that ran into its maxTimeMS. */
+/** The server's own code for a statement that exceeded its maxTimeMS. */
 const MAX_TIME_EXPIRED = 50;
 
-it('a search for tasks that reached its time limit answers what it found, and says that there may be more', async () => {
+it('a search for tasks that reached its time limit returns what it found with partial: true', async () => {
   await using server = await startMongo({ failPoints: true });
   const client = new MongoClient(server.uri.replace('/?', '/app?'));
   const worker = aMill(mongodb({ client }));

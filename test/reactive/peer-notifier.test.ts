@@ -23,8 +23,8 @@ function aBell() {
   return { notifier, answers, errors };
 }
 
-describe('the bell for other instances', () => {
-  it('rings again for work that was planned after the notification under way was sent', async () => {
+describe('the notifier for other instances', () => {
+  it('notifies again for work that was planned after the current notification was sent', async () => {
     const { notifier, answers } = aBell();
     notifier.notify();
     await until('the first is sent', () => answers.length === 1);
@@ -37,7 +37,7 @@ describe('the bell for other instances', () => {
     expect(answers).toHaveLength(2);
   });
 
-  it('rings after a notification that failed', async () => {
+  it('notifies again after a notification failed', async () => {
     const { notifier, answers, errors } = aBell();
     notifier.notify();
     await until('the first is sent', () => answers.length === 1);
@@ -50,7 +50,7 @@ describe('the bell for other instances', () => {
   });
 
   it.each([0, 1, 2, 3, 4, 5, 6, 7])(
-    'rings for work that was planned %i microtasks after the end of the notification before',
+    'notifies for work planned %i microtasks after the end of the previous notification',
     async (turns) => {
       const { notifier, answers } = aBell();
       notifier.notify();
@@ -65,14 +65,14 @@ describe('the bell for other instances', () => {
   );
 });
 
-describe('the other instances', () => {
+describe('the list of other instances', () => {
   const me = { life: 'me' };
   const look = (at: number, ...lives: string[]) => ({
     ...aCluster(lives.map((life) => ({ life }))),
     now: new Date(at),
   });
 
-  it('are those of the newest look, in whatever order looks are answered', () => {
+  it('peers come from the newest look, in whatever order looks are answered', () => {
     const peers = new Peers(virtualClock());
     peers.observe(look(1_000, 'me'), me);
     expect(peers.none).toBe(true);
@@ -81,7 +81,7 @@ describe('the other instances', () => {
     expect(peers.none).toBe(false);
   });
 
-  it('are counted again soon after the clock of the server was set back', async () => {
+  it("peers are updated again soon after the server's clock was set back", async () => {
     const clock = virtualClock();
     const peers = new Peers(clock);
     peers.observe(look(3_600_000, 'me'), me);

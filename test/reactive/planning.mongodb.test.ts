@@ -8,8 +8,8 @@ const FILTERED = {
   watchProjection: { status: 1, total: 1 },
 } as const;
 
-describe('a change becomes a run', () => {
-  it('when a document is inserted, updated, replaced or upserted so that it matches', async () => {
+describe('planning of changes on MongoDB', () => {
+  it('runs a document that is inserted, updated, replaced or upserted so that it matches', async () => {
     const plant = new Plant();
     const orders = plant.collection('orders');
     await plant.started(FILTERED);
@@ -37,7 +37,7 @@ describe('a change becomes a run', () => {
     expect(plant.errors).toEqual([]);
   });
 
-  it('when watched fields change, and not when others do or they are written as they were', async () => {
+  it('runs a document when watched fields change, not when others do or values stay the same', async () => {
     const plant = new Plant();
     const orders = plant.collection('orders');
     await plant.started(FILTERED);
@@ -49,7 +49,7 @@ describe('a change becomes a run', () => {
     await orders.updateOne({ _id: 1 }, { $set: { total: 1 } });
     await orders.replaceOne({ _id: 1 }, { status: 'paid', total: 1, other: true });
     await plant.quiet(['orders']);
-    // The short visit to another total may have been seen or not; the state it ended in is what counts.
+    // The short visit to another total may have been seen or not; the final state is what counts.
     const seen = plant.of(1).length;
     expect(plant.of(1).at(-1)?.values).toMatchObject({ total: 1 });
     expect((await plant.task('orders', 1))?.['createdAt']).toEqual(before['createdAt']);
@@ -62,7 +62,7 @@ describe('a change becomes a run', () => {
     expect(plant.of(1).at(-1)?.values).toMatchObject({ total: 9 });
   });
 
-  it('when any field changes, where no projection is given', async () => {
+  it('runs a document when any field changes if there is no projection', async () => {
     const plant = new Plant();
     const notes = plant.collection('notes');
     await plant.started({ collection: 'notes' });
@@ -79,7 +79,7 @@ describe('a change becomes a run', () => {
     await plant.ran(1, 4);
   });
 
-  it('again, with the same values, when a document that left the filter or was deleted comes back', async () => {
+  it('runs a document again when it returns with the same values after it left or was deleted', async () => {
     const plant = new Plant();
     const orders = plant.collection('orders');
     await plant.started(FILTERED);
@@ -98,7 +98,7 @@ describe('a change becomes a run', () => {
     await plant.ran(1, 3);
   });
 
-  it('of a deletion: no', async () => {
+  it('does not run a document that is deleted', async () => {
     const plant = new Plant();
     const notes = plant.collection('notes');
     await plant.started({ collection: 'notes' });
@@ -110,7 +110,7 @@ describe('a change becomes a run', () => {
     expect(await plant.tasks('notes').countDocuments({ matched: true })).toBe(0);
   });
 
-  it('of documents that were there before the task was defined', async () => {
+  it('runs documents that existed before the task was defined', async () => {
     const plant = new Plant();
     await plant.collection('orders').insertMany([
       { _id: 'a', status: 'paid' },
@@ -123,7 +123,7 @@ describe('a change becomes a run', () => {
   });
 });
 
-describe('a document that leaves the filter', () => {
+describe('tasks of documents that leave the filter on MongoDB', () => {
   const leaving = async (deleteWhen: string, keepFor: number | string): Promise<Plant> => {
     const plant = new Plant();
     await plant.started({ ...FILTERED, cleanupPolicy: { deleteWhen: deleteWhen as never, keepFor } });
@@ -142,23 +142,23 @@ describe('a document that leaves the filter', () => {
   const kept = async (plant: Plant): Promise<unknown[]> =>
     (await plant.tasks('orders').find().sort({ _id: 1 }).toArray()).map((row) => row['sourceDocId']);
 
-  it('keeps its task by default; one that is deleted loses it at once with keepFor 0', async () => {
+  it('with keepFor 0, keeps the task of a document that left the filter, not of a deleted one', async () => {
     expect(await kept(await leaving('sourceDocumentDeleted', 0))).toEqual(['left', 'stays']);
   });
 
-  it('loses its task at once where the policy says so and keepFor is 0', async () => {
+  it('sourceDocumentDeletedOrNoLongerMatching with keepFor 0 deletes the task of a document that left', async () => {
     const plant = await leaving('sourceDocumentDeletedOrNoLongerMatching', 0);
     expect(await kept(plant)).toEqual(['stays']);
     await plant.collection('orders').updateOne({ _id: 'left' }, { $set: { status: 'paid' } });
     await plant.ran('left', 2);
   });
 
-  it('keeps its task for as long as keepFor says, and for ever with never', async () => {
+  it('keepFor keeps the task of a document that left, and deleteWhen never keeps it forever', async () => {
     expect(await kept(await leaving('sourceDocumentDeletedOrNoLongerMatching', '1h'))).toHaveLength(3);
     expect(await kept(await leaving('never', 0))).toHaveLength(3);
   });
 
-  it('is not handled if it left before its task was claimed, and is when it comes back', async () => {
+  it('skips a document that left before its task was claimed, and runs it when it returns', async () => {
     const plant = new Plant();
     const orders = plant.collection('orders');
     const planner = plant.mill();
@@ -181,8 +181,8 @@ describe('a document that leaves the filter', () => {
   });
 });
 
-describe('debounce', () => {
-  it('makes one run of a burst of updates, with the last values', async () => {
+describe('debounce on MongoDB', () => {
+  it('a burst of updates leads to one run with the last values', async () => {
     const plant = new Plant();
     const notes = plant.collection('notes');
     await plant.started({ collection: 'notes', debounce: '1h' });
@@ -195,7 +195,7 @@ describe('debounce', () => {
     expect(plant.of(1)).toMatchObject([{ values: { n: 40 } }]);
   });
 
-  it('lets a document that keeps changing run by maxWait, and its last state run too', async () => {
+  it('a document that keeps changing runs within maxWait, and so does its last state', async () => {
     const plant = new Plant();
     const notes = plant.collection('notes');
     await plant.started({ collection: 'notes', debounce: { wait: 450, maxWait: 500 } });
@@ -210,7 +210,7 @@ describe('debounce', () => {
     await until('the last state has run', () => plant.of(1).at(-1)?.values['n'] === n);
   });
 
-  it('waits 1000 ms by default, up to 5 times as long for one that keeps changing', async () => {
+  it('waits 1000 ms by default, and at most 5000 ms for a document that keeps changing', async () => {
     const plant = new Plant();
     const mill = plant.mill();
     plant.mark(mill);
@@ -233,8 +233,8 @@ describe('debounce', () => {
   });
 });
 
-describe('a change while the task runs', () => {
-  it('makes it dirty, and gives it exactly one more run, however many changes there were', async () => {
+describe('changes while a task runs on MongoDB', () => {
+  it('any number of changes while a task runs leads to exactly one more run', async () => {
     const plant = new Plant();
     const notes = plant.collection('notes');
     const [entered, leave] = [gate(), gate()];
@@ -264,7 +264,7 @@ describe('a change while the task runs', () => {
     expect(await plant.task('notes', 1)).toMatchObject({ status: 'completed', attempts: 1 });
   });
 
-  it('that is undone before the end is a change all the same', async () => {
+  it('a change that is undone while the task runs still leads to another run', async () => {
     const plant = new Plant();
     const notes = plant.collection('notes');
     const [entered, leave] = [gate(), gate()];
@@ -286,8 +286,8 @@ describe('a change while the task runs', () => {
   });
 });
 
-describe('updatedAt', () => {
-  it('moves with the snapshot and a manual retry, and stays through claim, retry, failure and settlement', async () => {
+describe('updatedAt of tasks on MongoDB', () => {
+  it('updatedAt moves with the snapshot and a manual retry, not with claims, failures or settlements', async () => {
     const plant = new Plant();
     const notes = plant.collection('notes');
     const failing = { value: true };

@@ -52,24 +52,24 @@ const inForce = (plan: PublishedPlan, state?: TaskState): InForce => ({
 });
 
 describe('the definition in force', () => {
-  it('is the one with the highest version among those that live instances have', () => {
+  it('the highest version among live instances is in force', () => {
     const plans = [published('a', 1), published('b', 2), published('c', 3)];
     expect(plansInForce(plans, [], clusterOf(['a'], ['b'])).get('sync')?.published.id).toBe('b');
   });
 
-  it('is, of equal versions, the one that came last', () => {
+  it('the latest of equal versions is in force', () => {
     const plans = [published('a', 1, 10), published('b', 1, 20)];
     expect(plansInForce(plans, [], clusterOf(['a'], ['b'])).get('sync')?.published.id).toBe('b');
   });
 
-  it('goes back to the older one when the newer instances are gone', () => {
+  it('the older definition is in force again once the newer instances are gone', () => {
     const plans = [published('a', 1), published('b', 2)];
     expect(
       plansInForce(plans, [stateOf({ definition: 'b' })], clusterOf(['a'])).get('sync')?.published.id,
     ).toBe('a');
   });
 
-  it('is the last one while no instance has it, for a week', () => {
+  it('the last definition stays in force for a week while no instance has it', () => {
     const plans = [published('a', 1), published('b', 2)];
     const state = stateOf({ definition: 'b' });
     expect(plansInForce(plans, [state], clusterOf()).get('sync')).toMatchObject({
@@ -80,15 +80,15 @@ describe('the definition in force', () => {
     expect(plansInForce(plans, [long], clusterOf()).size).toBe(0);
   });
 
-  it('does not count instances that are dead or late', () => {
+  it('definitions of dead or late instances do not count', () => {
     const cluster = clusterOf(['b']);
     const late = { ...cluster, instances: cluster.instances.map((one) => ({ ...one, leftMs: -1 })) };
     expect(plansInForce([published('b', 2)], [], late).size).toBe(0);
   });
 });
 
-describe('what a definition means for what is stored', () => {
-  it('is a reconciliation where the task is new, or comes back after a week', () => {
+describe('evolution of a task', () => {
+  it('a task that is new or returns after a week is reconciled', () => {
     const first = evolve(inForce(published('a')), NOW);
     expect(first).toMatchObject({
       changed: true,
@@ -98,14 +98,14 @@ describe('what a definition means for what is stored', () => {
     expect(evolve(inForce(published('a'), old), NOW).state).toMatchObject({ wanted: 5, done: 4 });
   });
 
-  it('is nothing where nothing changed', () => {
+  it('an unchanged definition changes nothing', () => {
     expect(evolve(inForce(published('a'), stateOf()), NOW)).toMatchObject({
       changed: false,
       state: stateOf(),
     });
   });
 
-  it('is a reconciliation where filter or projection changed, unless that is switched off', () => {
+  it('a changed filter or projection leads to a reconciliation, unless it is switched off', () => {
     const changed = published('b', 1, 0, 'other');
     expect(evolve(inForce(changed, stateOf()), NOW)).toMatchObject({
       changed: true,
@@ -115,7 +115,7 @@ describe('what a definition means for what is stored', () => {
     expect(evolve(inForce(off, stateOf()), NOW).state).toMatchObject({ wanted: 1, trigger: 'other' });
   });
 
-  it('is a reconciliation of a task that moved to another collection, even if changes of its filter ask for none', () => {
+  it('a task that moved to another collection is reconciled even without reconcileOnTriggerChange', () => {
     const moved = {
       ...published('b', 1, 0, 'other'),
       plan: { ...planOf({ reconcileOnTriggerChange: false }), source: { collection: 'elsewhere' } },
@@ -127,7 +127,7 @@ describe('what a definition means for what is stored', () => {
     });
   });
 
-  it('is a reset where the version was raised, by its policy, and never twice', () => {
+  it('a raised version reprocesses tasks by its policy, once', () => {
     const raised = {
       ...published('b', 2),
       plan: planOf({ handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' }),
@@ -137,7 +137,7 @@ describe('what a definition means for what is stored', () => {
     expect(evolve(inForce(raised, first.state), NOW).reprocess).toBeUndefined();
   });
 
-  it('is a reset and a reconciliation where it comes back after a week with a raised version', () => {
+  it('a task that returns after a week with a raised version is reprocessed and reconciled', () => {
     const raised = {
       ...published('b', 2),
       plan: planOf({ handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' }),
@@ -152,12 +152,12 @@ describe('what a definition means for what is stored', () => {
     expect(evolve(inForce(raised, lower), NOW)).toMatchObject({ state: { handlerVersion: 3 } });
   });
 
-  it('is noted where the task was left out and is planned again', () => {
+  it('a task that was left out and is planned again is recorded', () => {
     const back = evolve(inForce(published('a'), stateOf({ leftOutSince: NOW, leftOutReason: 'x' })), NOW);
     expect(back).toMatchObject({ changed: true, state: { leftOutSince: null, leftOutReason: null } });
   });
 
-  it('never takes a version back, whatever comes in whatever order', () => {
+  it('the stored version never decreases, whatever the order of deployments', () => {
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 1, max: 5 }), { maxLength: 20 }), (versions) => {
         let state = stateOf({ handlerVersion: 1 });

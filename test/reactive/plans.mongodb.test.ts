@@ -30,12 +30,12 @@ const plan: TaskPlan = {
 let client: MongoClient;
 let place: Place;
 
-/** Made on the server itself: the documents, and three tasks for each of them. */
+/** Created on the server itself: the documents, and three tasks for each of them. */
 beforeAll(async () => {
   client = new MongoClient(freshUri());
   const db = client.db();
   place = { db, source: db.collection('orders'), tasks: db.collection('orders_tasks') };
-  // An index on the filter's field is a trap: the batch of ids is by far the better way.
+  // An index on the filter's field is a trap: the batch of ids is by far the better plan.
   await place.source.createIndexes([{ key: { status: 1 }, name: 'status' }]);
   await createIndexes(place.tasks, taskIndexes);
   await db.collection('seed').insertMany(Array.from({ length: 10 }, (_, n) => ({ n })));
@@ -75,7 +75,7 @@ afterAll(async () => {
   await client.close();
 });
 
-/** The plan that won, without what was tried and thrown away. */
+/** The winning plan, without rejected ones. */
 const won = (explained: Document): string =>
   JSON.stringify(explained, (key, value: unknown) =>
     key === 'rejectedPlans' || key === 'allPlansExecution' ? undefined : value,
@@ -96,7 +96,7 @@ const reading = (pipeline: readonly Document[]): Document[] =>
 
 const SCAN = /^(?:COLLSCAN|SORT)$/u;
 
-describe('with 50,000 documents and 150,000 tasks', () => {
+describe('query plans with 50,000 documents and 150,000 tasks on MongoDB', () => {
   const ids = Array.from({ length: 1_000 }, (_, n) => n * 37);
 
   it.each([
@@ -106,7 +106,7 @@ describe('with 50,000 documents and 150,000 tasks', () => {
     ['by a query of its own on _id', plan, { _id: { $gte: 0 } }],
     ['by an $or of indexed fields', plan, { $or: [{ status: 'paid' }, { status: 'new' }] }],
     ['without a projection', { ...plan, watchProjection: undefined }, { status: 'paid' }],
-  ])('plans a batch of ids by the _id index, %s', async (_what, of, query) => {
+  ])('planning a batch of ids uses the _id index, %s', async (_what, of, query) => {
     const pipeline = planPipeline(of, place, ids, query);
     expect(Object.keys(pipeline.at(-1) ?? {})).toEqual(['$merge']);
     const explained = await place.source.aggregate(reading(pipeline)).explain('executionStats');
@@ -116,7 +116,7 @@ describe('with 50,000 documents and 150,000 tasks', () => {
     expect(sumOf(explained, 'totalKeysExamined')).toBeLessThanOrEqual(2 * ids.length + 2);
   });
 
-  it('marks what has left by the keys of tasks and the _id index of documents', async () => {
+  it('unmatching uses the keys of tasks and the _id index of documents', async () => {
     const pipeline = reading(unmatchPipeline(plan, place, ids, { status: 'paid' }));
     const explained = await place.tasks.aggregate(pipeline).explain('executionStats');
     expect(stagesOf(explained).filter((stage) => SCAN.test(stage))).toEqual([]);
@@ -125,7 +125,7 @@ describe('with 50,000 documents and 150,000 tasks', () => {
     expect(sumOf(explained, 'totalDocsExamined')).toBeLessThanOrEqual(2 * ids.length);
   });
 
-  it('looks for due work by one or two keys per task', async () => {
+  it('a peek for due tasks examines at most two keys per task', async () => {
     const explained = await place.tasks
       .aggregate(duePipeline(TASKS), { hint: 'tidemill_due' })
       .explain('executionStats');
@@ -138,23 +138,23 @@ describe('with 50,000 documents and 150,000 tasks', () => {
     expect(sumOf(nobody, 'totalKeysExamined')).toBeLessThanOrEqual(1);
   });
 
-  it('counts for a scrape by ranges of indexes, and no further than the cap', async () => {
+  it('queue depths for a scrape use index ranges and stop at the cap', async () => {
     for (const pipeline of depthPipelines('mail', 1_000)) {
       const explained = await place.tasks.aggregate(pipeline).explain('executionStats');
       expect(stagesOf(explained).filter((stage) => SCAN.test(stage))).toEqual([]);
-      // Where two stages report, each says the same.
+      // If two stages report, each reports the same.
       expect(sumOf(explained, 'totalKeysExamined')).toBeLessThanOrEqual(2 * 1_001);
       expect(sumOf(explained, 'totalDocsExamined')).toBeLessThanOrEqual(2 * 1_001);
     }
   });
 
-  it('learns by one key that there is nothing of a later version', async () => {
+  it('the check for tasks of a later version examines at most one key', async () => {
     const explained = await place.tasks.aggregate(foreignPipeline).explain('executionStats');
     expect(indexesOf(explained)).toContain('tidemill_due');
     expect(sumOf(explained, 'totalKeysExamined')).toBeLessThanOrEqual(1);
   });
 
-  it('finds the head of a queue by two keys per task claimed, sorted by the index', async () => {
+  it('a claim examines two keys per task, sorted by the index', async () => {
     for (const count of [5, 500]) {
       const explained = await place.tasks
         .aggregate(headPipeline('sync', count), { hint: 'tidemill_due' })
@@ -165,7 +165,7 @@ describe('with 50,000 documents and 150,000 tasks', () => {
     }
   });
 
-  it('finds the head by the same index where it is joined to others, without a hint of its own', async () => {
+  it('a claim of several tasks uses the same index in a union, without its own hint', async () => {
     const union = { $unionWith: { coll: 'orders_tasks', pipeline: headPipeline('audit', 100) } };
     const explained = await place.tasks
       .aggregate([...headPipeline('sync', 100), union], { hint: 'tidemill_due' })
@@ -174,7 +174,7 @@ describe('with 50,000 documents and 150,000 tasks', () => {
     expect(sumOf(explained, 'totalKeysExamined')).toBeLessThanOrEqual(2 * 2 * 101);
   });
 
-  it('reads what a claim took by its keys, and its documents by their ids', async () => {
+  it('reading claimed tasks and their documents uses _id indexes', async () => {
     const keys = Array.from({ length: 100 }, (_, n) => ({ task: 'mail', id: 4 * n + 3 }));
     const pipeline = heldPipeline(place, plan, keys, 'life.1', { status: 'paid' });
     const explained = await place.tasks.aggregate(pipeline).explain('executionStats');

@@ -23,13 +23,13 @@ type Definition = Partial<ReactiveTaskDefinition<Document, never>> & { readonly 
 const MARKERS = 'markers';
 const ends: (() => Promise<void>)[] = [];
 
-// Registered after the one that stops the mills, and so run before it; a database that is dropped under a running
-// mill would be an event of its own, so databases are left to the server, which goes with the run.
+// Registered after the hook that stops the mills, and so run before it. Databases are not dropped, which would be an
+// event of its own under a running mill; they go with the server at the end of the run.
 afterEach(async () => {
   await Promise.all(ends.splice(0).map((end) => end()));
 });
 
-/** A database of one test, with mills on it and a record of what their handlers were called with. */
+/** The database of one test, with mills on it and a record of the calls of their handlers. */
 export class Plant {
   readonly uri: string;
   readonly client: MongoClient;
@@ -69,7 +69,7 @@ export class Plant {
     return mill;
   }
 
-  /** Defines a task that keeps a record of its runs; a handler given goes on from there. */
+  /** Defines a task that records its runs; a given handler runs after that. */
   define(mill: Tidemill, { handler, ...definition }: Definition): Promise<void> {
     this.#defined.add(definition.task ?? 'task');
     return mill.reactiveTask<Document>({
@@ -84,7 +84,7 @@ export class Plant {
     });
   }
 
-  /** One mill with one task, started; the markers of `quiet` have a task of their own. */
+  /** One started mill with one task; the markers of `quiet` have a task of their own. */
   async started(definition: Definition, options: Partial<TidemillOptions> = {}): Promise<Tidemill> {
     const mill = this.mill(options);
     void this.define(mill, definition);
@@ -94,7 +94,7 @@ export class Plant {
     return mill;
   }
 
-  /** Documents that were there before have been planned; from here on everything comes by the change stream. */
+  /** Documents that existed before have been planned; from here on everything comes by the change stream. */
   async ready(): Promise<void> {
     await until('every task was reconciled', () =>
       [...this.#defined].every((task) => this.#reconciled.has(task)),
@@ -122,8 +122,8 @@ export class Plant {
   }
 
   /**
-   * Everything that was written before this call has been planned, and everything that is due has run. A second
-   * marker is planned in a later batch than the first, and batches are planned in order.
+   * Everything that was written before this call has been planned, and everything that is due has run. A second marker
+   * is planned in a later batch than the first, and batches are planned in order.
    */
   async quiet(collections: readonly string[] = []): Promise<void> {
     for (let n = 0; n < 2; n += 1) {

@@ -22,7 +22,7 @@ const fast: Partial<TidemillOptions> = { pollInterval: { min: 10, max: 200 } };
 
 const count = (n: number, from = 0): number[] => Array.from({ length: n }, (_, index) => from + index);
 
-/** When every request made so far has been served. */
+/** Waits until every request made so far has been served. */
 async function reconciled(client: MongoClient, times: number): Promise<void> {
   await until(`it was reconciled ${String(times)} times`, async () => {
     const state = (await globalsOf(client).findOne({ _id: 'task:pay' }))?.['state'] as Document | undefined;
@@ -30,8 +30,8 @@ async function reconciled(client: MongoClient, times: number): Promise<void> {
   });
 }
 
-describe('the first registration', () => {
-  it('visits ids of every type', async () => {
+describe('the first registration on MongoDB', () => {
+  it('the first reconciliation visits ids of every type', async () => {
     const uri = freshUri();
     const client = rawClient(uri);
     const odd: unknown[] = [
@@ -82,7 +82,7 @@ describe('the first registration', () => {
     const tasks = client.db().collection('docs_tasks');
     expect(await tasks.countDocuments()).toBe(all.length);
     await until('all were handled', () => runs >= all.length);
-    // And all of them are found again when their documents are gone.
+    // All of them are found again when their documents are gone.
     await mill.stop();
     await client.db().collection('docs').deleteMany({});
     await client
@@ -104,8 +104,8 @@ describe('the first registration', () => {
   });
 });
 
-describe('now and then', () => {
-  it('does not ask the database again and again while a pass takes longer than its interval', async () => {
+describe('periodic reconciliation on MongoDB', () => {
+  it('does not poll definitions while a pass takes longer than its interval', async () => {
     const uri = freshUri();
     const client = rawClient(uri);
     await client
@@ -134,8 +134,8 @@ describe('now and then', () => {
   });
 });
 
-describe('the way of a pass', () => {
-  it('goes on from its checkpoint where its leader is killed', async () => {
+describe('checkpoints of a reconciliation on MongoDB', () => {
+  it('a new leader continues a reconciliation from the checkpoint of a killed one', async () => {
     const uri = freshUri();
     const client = rawClient(uri);
     await client
@@ -151,7 +151,7 @@ describe('the way of a pass', () => {
     await first.kill();
     const planned = await client.db().collection('docs_tasks').countDocuments();
     expect(planned).toBeLessThan(8_000);
-    // What was planned already is not looked at again: without its records it would show.
+    // What was planned already is not visited again; deleting its tasks makes this visible.
     await client
       .db()
       .collection('docs_tasks')

@@ -4,13 +4,13 @@ import { workshop } from './workshop.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 
-describe('retryReactiveTasks of thousands', () => {
+describe('retryReactiveTasks of thousands of tasks', () => {
   it.each([
     ['failed', ['failed']],
     ['pending, most of them for later', ['pending']],
     ['of two states', ['failed', 'pending']],
     ['of any state', undefined],
-  ] as const)('resets more than one batch, each task once: %s', async (_what, status) => {
+  ] as const)('resets more than one batch of tasks, each once: %s', async (_what, status) => {
     const { stored, mill: aMill } = workshop();
     const mill = aMill();
     await mill.reactiveTask({ ...AT_ONCE, task: 't', handler: () => undefined });
@@ -34,7 +34,7 @@ describe('retryReactiveTasks of thousands', () => {
     expect(await stored.countDocuments({ status: 'pending', attempts: 0 })).toBe(2_500);
   });
 
-  it('counts and runs thousands of completed tasks once, paused and while they run', async () => {
+  it('reruns thousands of completed tasks exactly once, paused or not', async () => {
     const { docs, stored, mill: aMill } = workshop();
     const mill = aMill();
     const runs = new Map<unknown, number>();
@@ -56,7 +56,7 @@ describe('retryReactiveTasks of thousands', () => {
     await completed();
     await mill.tasks.pause('t');
     expect(await mill.retryReactiveTasks({ task: 't' })).toEqual({ modifiedCount: 3_000 });
-    // What an instance claims that has not heard of the pause, it hands back.
+    // What an unaware instance claims after the pause, it hands back.
     await until('all wait', async () => (await stored.countDocuments({ status: 'pending' })) === 3_000);
     await mill.tasks.resume('t');
     await completed();

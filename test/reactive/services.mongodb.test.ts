@@ -6,8 +6,8 @@ import { workshop, type Row } from './workshop.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 
-describe('several tasks', () => {
-  it('on several collections and databases keep their tasks beside their sources', async () => {
+describe('tasks on several collections and databases', () => {
+  it('keeps the tasks of several collections and databases beside their sources', async () => {
     const plant = new Plant();
     const other = `${plant.db.databaseName}_other`;
     const mill = plant.mill();
@@ -46,7 +46,7 @@ describe('several tasks', () => {
     await plant.client.db(other).dropDatabase();
   });
 
-  it('are claimed across collections and databases', async () => {
+  it('claims tasks across collections and databases', async () => {
     const { docs, db, client, mill: aMill } = workshop();
     const elsewhere = `${db.databaseName}_b`;
     onTestFinished(async () => {
@@ -78,8 +78,8 @@ describe('several tasks', () => {
   });
 });
 
-describe('a task collection that somebody dropped', () => {
-  it('is made anew with its indexes; documents that change run, and a reconciliation brings the others', async () => {
+describe('a dropped task collection', () => {
+  it('recreates a dropped task collection with its indexes, and a reconciliation restores its tasks', async () => {
     const plant = new Plant();
     const mill = plant.mill();
     void plant.define(mill, { collection: 'things' });
@@ -97,8 +97,8 @@ describe('a task collection that somebody dropped', () => {
   });
 });
 
-describe('a sharded cluster', () => {
-  it('plans a sharded source on both shards, through updates that move a document between them', async () => {
+describe('reactive tasks on a sharded cluster', () => {
+  it('plans a sharded source, also when updates move documents between shards', async () => {
     await using server = await startShardedMongo();
     const plant = new Plant(server.uri.replace(/\/(\?|$)/u, '/app$1'));
     const admin = plant.client.db('admin');

@@ -15,7 +15,7 @@ const collectionsOf = async (db: Db): Promise<readonly string[]> =>
   (await db.listCollections().toArray()).map(({ name }) => name);
 
 describe('reactive.globalsCollection', () => {
-  it('holds all coordination, of jobs too, and nothing else does', async () => {
+  it('globalsCollection holds all coordination, also that of jobs', async () => {
     const { db, docs, client } = workshop();
     const mill = aMill(mongodb({ client }), { reactive: { globalsCollection: 'my_globals' } });
     mill.job('j', () => 'ran');
@@ -29,7 +29,7 @@ describe('reactive.globalsCollection', () => {
     expect(kinds).toEqual(expect.arrayContaining(['definition', 'instance', 'planner', 'task']));
   });
 
-  it('may say the same as collections.globals, and nothing else', async () => {
+  it('globalsCollection must agree with collections.globals', async () => {
     const { client } = workshop();
     const store = (): ReturnType<typeof mongodb> => mongodb({ client, collections: { globals: 'theirs' } });
     const same = aMill(store(), { reactive: { globalsCollection: 'theirs' } });
@@ -43,7 +43,7 @@ describe('reactive.globalsCollection', () => {
     });
   });
 
-  it('cannot move a store that another mill uses already', async () => {
+  it('globalsCollection cannot change in a store that another mill already uses', async () => {
     const { client } = workshop();
     const store = mongodb({ client });
     expect(await aMill(store).countReactiveTasks()).toBe(0);
@@ -52,7 +52,7 @@ describe('reactive.globalsCollection', () => {
   });
 });
 
-/** Runs commands for mongosh, as an administrator would. */
+/** Runs mongosh commands, as an administrator would. */
 async function inShell(db: Db, script: string): Promise<void> {
   const made: Promise<unknown>[] = [];
   const shell = {
@@ -67,7 +67,7 @@ async function inShell(db: Db, script: string): Promise<void> {
 }
 
 describe('createIndexes: false', () => {
-  it('creates nothing for tasks, names what is missing, and goes on with what the script made', async () => {
+  it("createIndexes: false creates no task indexes, names those missing, and accepts the script's", async () => {
     const { client, db, docs } = workshop();
     const store = mongodb({ client, createIndexes: false });
     await inShell(db, store.indexScript());
@@ -98,7 +98,7 @@ describe('createIndexes: false', () => {
     await expect(store.indexFaults({ source: 'things' } as never)).rejects.toThrow(/Did you mean "sources"/u);
   });
 
-  it('speaks of the collections that collections.tasks names', async () => {
+  it('indexFaults uses the collection names of collections.tasks', async () => {
     const { client, db, docs } = workshop();
     const tasks = (name: string): string => `${name}_work`;
     const store = mongodb({ client, collections: { tasks } });
@@ -106,7 +106,7 @@ describe('createIndexes: false', () => {
     await mill.reactiveTask({ ...TASK, handler: () => undefined });
     await mill.start();
     expect(await store.indexFaults({ sources: ['things'] })).toEqual([]);
-    // The planner looks after them once more when it begins to lead.
+    // The planner creates them once more when it begins to lead.
     await docs.insertOne({ _id: 1 });
     await completed(mill);
     await db.collection('things_work').dropIndex('tidemill_by_status');
@@ -117,7 +117,7 @@ describe('createIndexes: false', () => {
 });
 
 describe('recoverStaleJobs: false', () => {
-  it('leaves the tasks of a dead process alone, also where it takes over its lead; others hand them on', async () => {
+  it("an instance with recoverStaleJobs: false leaves a dead process's tasks to other instances", async () => {
     const { uri, db, client } = workshop();
     const stored = db.collection('docs_tasks');
     await using dead = spawnInstance({ uri, leaseMs: 500, handlerMs: 60_000 });

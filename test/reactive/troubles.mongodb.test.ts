@@ -4,7 +4,7 @@ import { until } from '../support/mills.js';
 import { freshUri } from '../support/stores.js';
 import { Plant } from './plant.js';
 
-/** The server's answer to a statement that its user may not make. */
+/** The server's error for a command that its user may not run. */
 const UNAUTHORIZED = 13;
 
 let server: MongoServer;
@@ -13,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-/** Refuses commands from now on, for good; on one collection where one is named. Answers how to allow them again. */
+/** Refuses commands from now on, on one collection if given. Returns how to allow them again. */
 async function refuse(
   plant: Plant,
   commands: readonly string[],
@@ -35,7 +35,7 @@ async function refuse(
 const aPlant = (): Plant => new Plant(freshUri(server.uri));
 
 describe('a task that cannot be planned for a reason of its own', () => {
-  it('holds up no other, says so, and misses nothing: all is looked at again when it can', async () => {
+  it('a task that cannot be planned blocks no other, is reported, and catches up once it can', async () => {
     const plant = aPlant();
     const mill = plant.mill({ leaseDuration: 3_000 });
     void plant.define(mill, { task: 'bad', collection: 'bads' });
@@ -56,7 +56,7 @@ describe('a task that cannot be planned for a reason of its own', () => {
 });
 
 describe('a database whose changes cannot be followed', () => {
-  it('holds up no other, and is caught up with when they can', async () => {
+  it('a database that cannot be watched holds up no other, and catches up once it can', async () => {
     const plant = aPlant();
     const other = `${plant.db.databaseName}_other`;
     const allow = await refuse(plant, ['aggregate'], undefined, other);
@@ -78,7 +78,7 @@ describe('a database whose changes cannot be followed', () => {
 });
 
 describe("another service's task that this leader may not prepare", () => {
-  it('keeps none of its own from being planned', async () => {
+  it("a leader that may not prepare another service's task still plans its own", async () => {
     const plant = aPlant();
     const theirs = plant.mill();
     void plant.define(theirs, { task: 'theirs', collection: 'b' });
@@ -96,7 +96,7 @@ describe("another service's task that this leader may not prepare", () => {
 });
 
 describe('two services that use one name for two tasks', () => {
-  it('are warned: only one of them runs', async () => {
+  it('warns if two services use the same task name for different collections', async () => {
     const plant = aPlant();
     const lines: string[] = [];
     const line = (_fields: object, message: string): void => void lines.push(message);

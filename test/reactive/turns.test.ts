@@ -17,8 +17,8 @@ const chore = (key: string, size: number): Chore => ({
 const order = (turns: ChoreTurns, count: number): string =>
   Array.from({ length: count }, () => turns.next()?.key).join('');
 
-describe('chores', () => {
-  it('take turns, the smallest first', () => {
+describe('turns of chores', () => {
+  it('chores take turns, the smallest first', () => {
     const turns = new ChoreTurns();
     turns.add(chore('c', 300));
     turns.add(chore('a', 1));
@@ -26,7 +26,7 @@ describe('chores', () => {
     expect(order(turns, 7)).toBe('abcabca');
   });
 
-  it('that come later have the next turn', () => {
+  it('a chore that comes later gets the next turn', () => {
     const turns = new ChoreTurns();
     turns.add(chore('x', 1_000_000));
     turns.add(chore('y', 1_000_000));
@@ -38,8 +38,8 @@ describe('chores', () => {
   });
 });
 
-describe('the size of a page', () => {
-  it('follows how long pages take, within bounds', () => {
+describe('page size of chores', () => {
+  it('the page size adapts to how long pages take, within bounds', () => {
     const page = new PageSize();
     const sizes = [10, 10, 2_000, 2_000, 2_000, 400, 2_000, 2_000, 2_000, 2_000, 10].map((ms) => {
       page.took(ms);
@@ -48,7 +48,7 @@ describe('the size of a page', () => {
     expect(sizes).toEqual([1_000, 1_000, 500, 250, 125, 125, 62, 31, 15, 10, 20]);
   });
 
-  it('is small where the rate is low, so that pauses are short', () => {
+  it('the page size is small if the rate is low, so that pauses are short', () => {
     const page = new PageSize(100);
     page.took(1);
     expect(page.size).toBe(25);

@@ -3,18 +3,18 @@ import { describe, expect, it } from 'vitest';
 import { Plant } from './plant.js';
 
 const ONCE = { type: 'fixed', interval: 1, maxAttempts: 1 } as const;
-/** Fails where `n` is 0. */
+/** Fails if `n` is 0. */
 const DIVIDES = { $expr: { $gt: [{ $divide: [10, '$n'] }, 1] } };
 const LARGE = 'x'.repeat(15_500_000);
 
 const failed = (plant: Plant, id: unknown): Promise<Document> => plant.settled('things', id, 'failed');
 
-describe('a dead letter that could not be planned', () => {
+describe('unplannable dead letters on MongoDB', () => {
   it.each([
     ['the filter fails', { filter: DIVIDES }, { n: 0 }, { n: 2 }, 'divide by zero'],
     ['its snapshot is too large', {}, { n: 2, body: LARGE }, { n: 2, body: '' }, 'define watchProjection'],
   ])(
-    'is left alone by a retry, and runs when it can be planned: %s',
+    'an unplannable dead letter ignores retries, and runs once it can be planned: %s',
     async (_what, definition, bad, good, reason) => {
       const plant = new Plant();
       const things = plant.collection('things');
@@ -53,7 +53,7 @@ describe('a dead letter that could not be planned', () => {
     },
   );
 
-  it('is left alone by a new version of the handler too', async () => {
+  it('an unplannable dead letter ignores a new version of the handler', async () => {
     const plant = new Plant();
     const definition = { collection: 'things', filter: DIVIDES } as const;
     const first = await plant.started(definition);
@@ -73,7 +73,7 @@ describe('a dead letter that could not be planned', () => {
     expect(await plant.task('things', 'bad')).toMatchObject({ status: 'failed' });
   });
 
-  it('runs under a definition that can plan it', async () => {
+  it('an unplannable dead letter runs under a definition that can plan it', async () => {
     const plant = new Plant();
     const first = await plant.started({ collection: 'things' });
     await plant.collection('things').insertOne({ _id: 1, n: 1, body: LARGE });
@@ -90,7 +90,7 @@ describe('a dead letter that could not be planned', () => {
       (plant: Plant) => plant.collection('things').updateOne({ _id: 1 }, { $set: { n: 100 } }),
     ],
     ['is gone', (plant: Plant) => plant.collection('things').deleteOne({ _id: 1 })],
-  ])('whose document %s is cleared by a retry: there is nothing to do', async (_what, change) => {
+  ])('a retry clears an unplannable dead letter whose document %s', async (_what, change) => {
     for (const collation of [undefined, { locale: 'en', strength: 2 }]) {
       const plant = new Plant();
       if (collation !== undefined) await plant.db.createCollection('things', { collation });

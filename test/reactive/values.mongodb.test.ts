@@ -4,7 +4,7 @@ import { ids } from '../support/bson.js';
 import { until } from '../support/mills.js';
 import { Plant } from './plant.js';
 
-/** Which documents get a task by a filter, beside what the server itself finds by it as a query. */
+/** Which documents get a task by a filter, compared with what the server finds by it as a query. */
 async function planned(
   filter: object,
   documents: readonly Document[],
@@ -12,7 +12,7 @@ async function planned(
 ): Promise<unknown> {
   const plant = new Plant();
   const things = plant.collection('things');
-  // Half of them are found by reconciliation, the other half by the change stream.
+  // A reconciliation finds half of them, the change stream the other half.
   const half = Math.ceil(documents.length / 2);
   await things.insertMany(documents.slice(0, half).map((document, at) => ({ _id: at, ...document })));
   await plant.started({ collection: 'things', filter });
@@ -30,7 +30,7 @@ async function planned(
   return expected;
 }
 
-describe('a query means what it means to the server', () => {
+describe('filters compared with queries of the server', () => {
   const shapes = [
     { a: null },
     {},
@@ -71,11 +71,11 @@ describe('a query means what it means to the server', () => {
     ['a list of values', { a: { $in: [null, 'abc', /^AB/u] } }],
     ['a schema', { $jsonSchema: { required: ['a'], properties: { a: { bsonType: 'array' } } } }],
     ['a mixture with an expression', { a: { $exists: true }, $expr: { $isArray: '$a' } }],
-  ])('%s', async (_what, filter) => {
+  ])("a filter matches the same documents as the server's query: %s", async (_what, filter) => {
     await planned(filter, shapes);
   });
 
-  it('for an expression, with and without $expr, and with $$NOW', async () => {
+  it('an expression matches the same documents as on the server, also without $expr and with $$NOW', async () => {
     const day = 86_400_000;
     const times = [-2, -1, 1, 2].map((days) => ({ dueAt: new Date(Date.now() + days * day), a: days }));
     expect(await planned({ $expr: { $lte: ['$dueAt', '$$NOW'] } }, times)).toEqual([0, 1]);
@@ -88,8 +88,8 @@ describe('a query means what it means to the server', () => {
   });
 });
 
-describe('a document of any id', () => {
-  it('is inserted, changed, fetched and deleted like any other', async () => {
+describe('watched documents with ids of any type', () => {
+  it('documents with ids of any type are inserted, changed, fetched and deleted like others', async () => {
     const plant = new Plant();
     const things = plant.collection('things');
     const fetched: Document[] = [];
@@ -126,7 +126,7 @@ describe('a document of any id', () => {
     expect(plant.errors).toEqual([]);
   });
 
-  it('is there before the task, and is found page by page through all types', async () => {
+  it('existing documents with ids of any type are found page by page', async () => {
     const plant = new Plant();
     await plant.collection('things').insertMany(ids.map(([what, _id]) => ({ _id: _id as never, what })));
     await plant.collection('things').insertMany(Array.from({ length: 2_500 }, (_, n) => ({ _id: 100 + n })));
@@ -140,7 +140,7 @@ describe('a document of any id', () => {
     expect(plant.runs.filter(({ task }) => task === 'task')).toHaveLength(2_500 + ids.length);
   });
 
-  it('comes to the handler as it is, a 64-bit one as a Long where no number holds it', async () => {
+  it('a handler gets ids unchanged, and a large 64-bit one as a Long', async () => {
     const plant = new Plant();
     await plant.started({ collection: 'things' });
     const big = Long.fromString('9007199254740993');
@@ -155,8 +155,8 @@ describe('a document of any id', () => {
   });
 });
 
-describe('watchProjection', () => {
-  it('takes computed fields, and watches what they come to', async () => {
+describe('watchProjection on MongoDB', () => {
+  it('watchProjection watches the values of computed fields', async () => {
     const plant = new Plant();
     const things = plant.collection('things');
     const fetched: Document[] = [];
@@ -194,7 +194,7 @@ describe('watchProjection', () => {
     expect(plant.errors).toEqual([]);
   });
 
-  it('may leave the id out, or be the id alone, which runs for new documents only', async () => {
+  it('watchProjection may exclude the id, or be the id alone, which runs for new documents only', async () => {
     const plant = new Plant();
     const things = plant.collection('things');
     const mill = plant.mill();
@@ -226,7 +226,7 @@ describe('watchProjection', () => {
     expect(fetched.sort()).toEqual(['only 1', 'without 1', 'without 2']);
   });
 
-  it('may look at the whole document', async () => {
+  it('watchProjection may use the whole document', async () => {
     const plant = new Plant();
     const fetched: Document[] = [];
     await plant.started({
@@ -243,7 +243,7 @@ describe('watchProjection', () => {
     expect(plant.of(1)).toHaveLength(1);
   });
 
-  it('keeps values as they are, though they look like expressions or odd keys', async () => {
+  it('watchProjection keeps values that look like expressions or have odd keys', async () => {
     const plant = new Plant();
     const fetched: Document[] = [];
     await plant.started({
@@ -269,7 +269,7 @@ describe('watchProjection', () => {
     expect(fetched).toEqual([document]);
   });
 
-  it('sees another order of fields, and not another type of an equal number', async () => {
+  it('watchProjection notices another field order, but not another type of an equal number', async () => {
     const plant = new Plant();
     const things = plant.collection('things');
     await plant.started({ collection: 'things', watchProjection: { sub: 1 } });
@@ -283,7 +283,7 @@ describe('watchProjection', () => {
     await plant.ran(1, 2);
   });
 
-  it('tells null from missing', async () => {
+  it('watchProjection distinguishes null from missing', async () => {
     const plant = new Plant();
     const things = plant.collection('things');
     await plant.started({ collection: 'things', watchProjection: { a: 1 } });

@@ -8,8 +8,8 @@ const LATER = { v: 2, shape: 'of tomorrow' };
 const said = (lines: readonly { readonly text: string }[]): number =>
   lines.filter(({ text }) => /pending tasks of a newer schema version/u.test(text)).length;
 
-describe('a task of a later schema version', () => {
-  it('is neither run nor held against the others, and the log says so once', async () => {
+describe('tasks of a later schema version', () => {
+  it('ignores a task of a later schema version, runs the others, and logs it once', async () => {
     const plant = new Plant();
     const { logger, lines } = keepLines();
     const mill = await plant.started({ collection: 'things' }, { logger });
@@ -28,7 +28,7 @@ describe('a task of a later schema version', () => {
     expect(said(lines)).toBe(1);
   });
 
-  it('that is due does not keep an instance busy', async () => {
+  it('a due task of a later schema version does not keep an instance busy', async () => {
     const plant = new Plant();
     const mill = await plant.started({ collection: 'things' });
     await plant.collection('things').insertOne({ _id: 1 });
@@ -38,7 +38,7 @@ describe('a task of a later schema version', () => {
       .updateOne({}, { $set: { ...LATER, status: 'pending', scheduledAt: new Date(0) } });
     const before = mill.health().claims.total;
     await plant.quiet();
-    // A marker costs a claim or two; a task that is due and cannot be had would be tried for without end.
+    // A marker costs a claim or two; a due task that cannot be claimed would be tried for without end.
     expect(mill.health().claims.total - before).toBeLessThan(20);
   });
 
@@ -56,7 +56,7 @@ describe('a task of a later schema version', () => {
       (plant: Plant) => plant.collection('things').updateOne({ _id: 1 }, { $set: { n: 'x' } }),
     ],
     ['its document is deleted', (plant: Plant) => plant.collection('things').deleteOne({ _id: 1 })],
-  ])('is left as it is when %s', async (_what, change) => {
+  ])('leaves a task of a later schema version unchanged when %s', async (_what, change) => {
     for (const collation of [undefined, { locale: 'en', strength: 2 }]) {
       const plant = new Plant();
       if (collation !== undefined) await plant.db.createCollection('things', { collation });
@@ -76,7 +76,7 @@ describe('a task of a later schema version', () => {
     }
   });
 
-  it('is not reset by hand, nor by a new version of the handler', async () => {
+  it('neither a retry nor a new handler version resets a task of a later schema version', async () => {
     const plant = new Plant();
     const mill = await plant.started({ collection: 'things' });
     await plant.collection('things').insertMany([{ _id: 'later' }, { _id: 'ours' }]);

@@ -1,4 +1,4 @@
-/** A database of a test's own, with a watched collection, its tasks and mills that are stopped at the end. */
+/** The database of one test, with a watched collection, its tasks and mills that are stopped at the end. */
 import { MongoClient, type Collection, type Db, type Document } from 'mongodb';
 import { onTestFinished } from 'vitest';
 import type { Tidemill, TidemillOptions } from '../../src/index.js';
@@ -16,7 +16,7 @@ export interface Workshop {
   readonly docs: Collection<Row>;
   /** The stored tasks of `docs`, as they are. */
   readonly stored: Collection<Row>;
-  /** An instance of its own; all share the connection, so that handlers may use its sessions. */
+  /** A new instance; all share the connection, so that handlers may use its sessions. */
   readonly mill: (options?: Partial<TidemillOptions>) => Tidemill<MongodbStore>;
   /** The stored task of one document, as it is. */
   readonly raw: (task: string, id: unknown) => Promise<Row | null>;
@@ -26,7 +26,7 @@ export interface Workshop {
   readonly planned: () => Promise<void>;
 }
 
-/** Its documents are called `things`; a second collection, `beacons`, tells how far the planner has come. */
+/** Its documents are called `things`; a second collection, `beacons`, shows how far the planner has come. */
 export function workshop(): Workshop {
   const uri = freshUri();
   const client = new MongoClient(uri);

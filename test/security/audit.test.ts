@@ -17,7 +17,7 @@ const rowsOf = async (mill: Tidemill): Promise<readonly (readonly [string, strin
   (await mill.audit.list()).items.map(({ action, target, outcome }) => [action, target, outcome] as const);
 
 describe('the audit log of the dashboard', () => {
-  it('has an action from before it is done, and its end when it is known', async () => {
+  it('an action is logged before it is done, and its outcome once it is known', async () => {
     const mill = aMill(memory());
     const client = aClient(mill);
     const [asked, answered] = [gate(), gate()];
@@ -29,7 +29,7 @@ describe('the audit log of the dashboard', () => {
     };
     const acting = client.post('names', { action: 'pause', kind: 'jobs', name: 'mail' });
     await asked.promise;
-    // A process that were killed here would leave the log like this.
+    // If the process were killed here, this is what the log would show.
     expect(await rowsOf(mill)).toEqual([['pause', 'jobs of the name mail', 'begun, end unknown']]);
     const { items } = await client.get<AuditPage>('audit');
     expect(items[0]).toMatchObject({ actor: 'ada', outcome: 'begun, end unknown' });
@@ -38,7 +38,7 @@ describe('the audit log of the dashboard', () => {
     expect(await rowsOf(mill)).toEqual([['pause', 'jobs of the name mail', 'paused']]);
   });
 
-  it('does nothing that it cannot write down first, and what is done stays done if the end is not taken', async () => {
+  it('an action that cannot be logged is not done, and a failure to log its outcome does not undo it', async () => {
     const mill = aMill(memory());
     const told: unknown[] = [];
     const client = aClient(mill, { onError: (error) => told.push(error) });
@@ -56,7 +56,7 @@ describe('the audit log of the dashboard', () => {
     expect(await rowsOf(mill)).toEqual([['pause', 'jobs of the name a', 'begun, end unknown']]);
   });
 
-  it('names each piece of work that an action on many was about, and the filter', async () => {
+  it('a bulk action is logged with its jobs or its filter', async () => {
     const mill = aMill(memory());
     const client = aClient(mill);
     const ids = await Promise.all(
@@ -83,7 +83,7 @@ describe('the audit log of the dashboard', () => {
     });
   });
 
-  it('says who stopped an action on many', async () => {
+  it('stopping a bulk action is logged with its actor', async () => {
     const mill = aMill(memory());
     const [ada, eve] = ['ada', 'eve'].map((actor) =>
       aClient(mill, { authorize: () => ({ rights: ['view', 'payload', 'act'], actor }) }),
@@ -130,7 +130,7 @@ describe('the audit log of the command line', () => {
     await pool.query(`drop schema if exists ${schema} cascade; drop schema if exists ${schema}_shop cascade`);
   });
 
-  it('has every command that changes something, with its target', async () => {
+  it('every command that changes something is logged with its target', async () => {
     const { id } = await mill.enqueue('mail', 1, { delay: '1h' });
     await pool.query(`create schema ${schema}_shop; create table ${schema}_shop.orders (id int primary key)`);
     for (const args of [
@@ -153,7 +153,7 @@ describe('the audit log of the command line', () => {
     ]);
   });
 
-  it('says that the end is not known if the process was killed in between', async () => {
+  it('a command that was killed is logged with an unknown end', async () => {
     const [{ id } = { id: '' }] = (await mill.jobs.find({ name: 'pay' })).items;
     const holder = await pool.connect();
     try {

@@ -10,19 +10,19 @@ import { freshUri, rawPool } from '../support/stores.js';
 const pool = rawPool();
 const schema = `test_${randomBytes(6).toString('hex')}`;
 
-/** Each kind of count, as the dashboard asks for it. */
+/** Each kind of count, as the dashboard requests it. */
 async function countAll(mill: Tidemill, collection: string): Promise<void> {
   await mill.jobs.count({ error: 'x' }, { limit: 10 });
   await mill.tasks.count({ errorMessage: 'x' }, { limit: 10 });
   await mill.documents({ collection, onDocument: () => undefined }).count({ state: 'due' }, { limit: 10 });
 }
 
-describe('a count with a limit', () => {
+describe('counts with a limit', () => {
   afterAll(async () => {
     await pool.query(`drop schema if exists ${schema} cascade; drop table if exists ${schema}_tenants`);
   });
 
-  it('has a time limit on PostgreSQL, after which the server ends it and the error says what to do', async () => {
+  it('a count on PostgreSQL has a time limit, and its error says what to do', async () => {
     await pool.query(`create table ${schema}_tenants (id int primary key, sleep_until timestamptz)`);
     const own = rawPool();
     const said: string[] = [];
@@ -52,7 +52,7 @@ describe('a count with a limit', () => {
     await mill.stop();
   });
 
-  it('has a time limit on MongoDB', async () => {
+  it('a count on MongoDB has a time limit', async () => {
     const client = await MongoClient.connect(freshUri(), { monitorCommands: true });
     const mill = aMill(mongodb({ client }));
     const counts: CommandStartedEvent[] = [];
@@ -67,7 +67,7 @@ describe('a count with a limit', () => {
       5_000, 10_000, 5_000,
     ]);
 
-    // A source with a collation is asked apart, in several calls that share one limit.
+    // A source with a collation is queried separately, in several calls that share one limit.
     await client.db().createCollection('people', { collation: { locale: 'en', strength: 2 } });
     await mill.reactiveTask({ task: 'greet', collection: 'people', debounce: 0, handler: () => undefined });
     await client.db().collection('people').insertOne({ name: 'ADA' });

@@ -9,7 +9,7 @@ import { mongodb } from '../../src/mongodb/index.js';
 import { postgres } from '../../src/postgres/index.js';
 import { tidemill } from '../cli/terminal.js';
 
-/** Each with what must not be seen of it, and what may. */
+/** Each URL with what may be shown of it. */
 const URLS: readonly (readonly [url: string, shown: string])[] = [
   ['postgres://ada:s3cret@host/app', 'postgres://host/app'],
   ['postgres://ada:s3cr%40et@host/app', 'postgres://host/app'],
@@ -31,7 +31,7 @@ const URLS: readonly (readonly [url: string, shown: string])[] = [
 ];
 
 describe('credentials', () => {
-  it.each(URLS)('of %s are not shown', (url, shown) => {
+  it.each(URLS)('hides the credentials of %s', (url, shown) => {
     expect(safeUrl(url)).toBe(shown);
     const message = `connection to ${url} failed: password authentication failed for user "ada"`;
     for (const text of [hideCredentials(message), hider([url])(message), show(url), hider([])(message)])
@@ -40,7 +40,7 @@ describe('credentials', () => {
     expect(hider([url])(message)).toContain('failed: password authentication failed');
   });
 
-  it('in keywords and values are not shown', () => {
+  it('hides credentials in keyword/value connection strings', () => {
     expect(hideCredentials("host=h user=x password='s3 c\\'ret' dbname=d")).toBe(
       'host=h user=x password=*** dbname=d',
     );
@@ -49,7 +49,7 @@ describe('credentials', () => {
     expect(hideCredentials('password="no end')).toBe('password=***');
   });
 
-  it('leave texts alone that have none', () => {
+  it('leaves texts without credentials unchanged', () => {
     for (const text of [
       'see https://example.com/a?mail=a@b.c',
       'file:./x@y',
@@ -64,7 +64,7 @@ describe('credentials', () => {
       expect(hideCredentials(text)).toBe(text);
   });
 
-  it('do not get into errors about options that were given in the wrong place', () => {
+  it('errors about misplaced options contain no credentials', () => {
     const url = 'postgres://user:s3cret@host/db';
     const wrong: (() => unknown)[] = [
       () => new Tidemill(url as never),
@@ -90,7 +90,7 @@ describe('credentials', () => {
     }
   });
 
-  it('do not get into errors of a driver', () => {
+  it('driver errors contain no credentials', () => {
     const error = driverError('find', new Error('getaddrinfo postgres://u:s3cret@h/d?password=s3cret'), {
       transient: true,
       outcomeUnknown: false,
@@ -98,7 +98,7 @@ describe('credentials', () => {
     expect(error.message).toBe('find: getaddrinfo postgres://***@h/d?password=***.');
   });
 
-  it('are not printed by the command line, wherever they stand in the URL', async () => {
+  it('the command line prints no credentials, wherever they are in the URL', async () => {
     for (const url of [
       'postgres://127.0.0.1:1/app?user=ada&password=p@s3cret',
       'mongodb://ada:s3@cret@127.0.0.1:1,127.0.0.1:2/app?serverSelectionTimeoutMS=200',

@@ -25,7 +25,7 @@ function send(port: number, { text, aborted }: RawRequest): Promise<string> {
   });
 }
 
-describe('requests that nobody would send', () => {
+describe('malformed requests to the dashboard', () => {
   let child: ChildProcess;
   let said = '';
   let complaints = '';
@@ -44,7 +44,7 @@ describe('requests that nobody would send', () => {
   });
   afterAll(() => child.kill('SIGKILL'));
 
-  it.each(['mounted', 'own'] as const)('do not end the process of the %s server', async (server) => {
+  it.each(['mounted', 'own'] as const)('malformed requests do not crash the %s server', async (server) => {
     const random = randomOf(SEED);
     const port = ports[server];
     for (let round = 0; round < ROUNDS; round += 1)
@@ -56,7 +56,7 @@ describe('requests that nobody would send', () => {
       }
   });
 
-  it('answer 400 or 404, and never as another path or host than the one that was asked', async () => {
+  it('malformed targets get 400 or 404, and never reach another path or host', async () => {
     const ask = (target: string): Promise<string> =>
       send(ports.mounted, {
         text: `GET ${target} HTTP/1.1\r\nHost: localhost\r\nX-User: ada\r\nConnection: close\r\n\r\n`,
@@ -68,7 +68,7 @@ describe('requests that nobody would send', () => {
     expect(await ask('/mill/api/session')).toMatch(/ 200 /u);
   });
 
-  it('may end in the midst of a body that is being read', async () => {
+  it('requests that end in the middle of a body do not crash the server', async () => {
     const token = 'a'.repeat(64);
     const head = [
       'POST /mill/api/act HTTP/1.1',
@@ -87,7 +87,7 @@ describe('requests that nobody would send', () => {
     expect(child.exitCode ?? child.signalCode).toBeNull();
   });
 
-  it('answer 500 and are logged if the host fails, even if its logger is broken', async () => {
+  it('returns 500 and logs the error if the host fails, even if its logger throws', async () => {
     for (const user of ['broken', 'used']) {
       const text = `GET /mill/api/session HTTP/1.1\r\nHost: localhost\r\nX-User: ${user}\r\nConnection: close\r\n\r\n`;
       expect(await send(ports.mounted, { text, aborted: false }), user).toMatch(/ 500 /u);
@@ -95,7 +95,7 @@ describe('requests that nobody would send', () => {
     await until('it is logged', () => complaints.includes('logged: Error: no session store'));
   });
 
-  it('leave both servers answering', async () => {
+  it('both servers still answer after malformed requests', async () => {
     const session = await fetch(`http://127.0.0.1:${String(ports.mounted)}/mill/api/session`, {
       headers: { 'x-user': 'ada' },
     });

@@ -1,6 +1,6 @@
-/** How work grows with its input, in time of this process alone: what else the machine does is not in it. */
+/** How work grows with its input, in CPU time of this process: other load on the machine does not count. */
 
-/** Of several runs the quickest: it was disturbed the least. */
+/** The fastest of several runs, which was disturbed the least. */
 function cpuMs(work: () => unknown, runs: number): number {
   let best = Infinity;
   for (let run = 0; run < runs; run += 1) {
@@ -15,9 +15,9 @@ function cpuMs(work: () => unknown, runs: number): number {
 /** Less than this says more about the engine than about the work. */
 const NOISE_MS = 40;
 
-/** How many times as long it takes for an input that is eight times as long; 0 where it is too quick to tell. */
+/** How many times longer it takes for an input eight times as long; 0 if it is too fast to tell. */
 export function growth(work: (size: number) => unknown, size: number): number {
-  // One run is enough for what is quick: almost everything is.
+  // One run is enough for fast work, which is almost everything.
   if (cpuMs(() => work(8 * size), 1) < NOISE_MS) return 0;
   const large = cpuMs(() => work(8 * size), 3);
   return large < NOISE_MS

@@ -1,4 +1,7 @@
-/** A process with both servers of the dashboard: mounted in node:http, and the command line's own. Says where they are. */
+/**
+ * A process with both servers of the dashboard: mounted in node:http, and the command line's own. Prints where they
+ * are.
+ */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { serveDashboard } from '../../src/cli/serve.js';
@@ -28,7 +31,7 @@ const mounted = createServer(
   ),
 );
 
-/** A response whose body somebody has read already cannot be sent. */
+/** A response whose body has been read already cannot be sent. */
 async function usedResponse(): Promise<Response> {
   const response = new Response('once');
   await response.text();

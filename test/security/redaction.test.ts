@@ -68,11 +68,11 @@ describe('redaction', () => {
     ["set password = '', n = 1", "set password = '', n = 1"],
     ['DB_PASS=a pass: b', 'DB_PASS=[redacted] pass: [redacted]'],
     ['compass: north, bypass=1', 'compass: north, bypass=1'],
-  ])('takes secrets out of %j', (text, shown) => {
+  ])('redacts secrets in the text %j', (text, shown) => {
     expect(redactor.text(text)).toBe(shown);
   });
 
-  it('knows a name in each of its spellings, and no other', () => {
+  it('recognizes a secret name in each of its spellings, and no other name', () => {
     const names = new SecretNames(['password', 'apiKey', 'auth']);
     for (const key of [
       'password',
@@ -95,7 +95,7 @@ describe('redaction', () => {
       expect(names.has(key), key).toBe(false);
   });
 
-  it('holds for names in any script, and for names of signs alone', () => {
+  it('redacts names in any script, and names made of signs alone', () => {
     const own = new Redactor(['пароль', '密码', '$$', 'क्षेत्र']);
     expect(own.text('пароль=тайна, Пароль2: "тайна", имя=x')).toBe(
       'пароль=[redacted], Пароль2: "[redacted]", имя=x',
@@ -111,7 +111,7 @@ describe('redaction', () => {
     );
   });
 
-  it('finds the last key of a path in texts, however the path is written', () => {
+  it('redacts the last key of a path in texts, however the path is written', () => {
     const own = new Redactor(['card.number']);
     expect(
       own.text('card.number=4111 card[number]=4112 card%5Bnumber%5D=4113 number=4114 card[number][0]=4115'),
@@ -121,7 +121,7 @@ describe('redaction', () => {
     expect(own.text('numbers=1 card=2 number.of=3')).toBe('numbers=1 card=2 number.of=3');
   });
 
-  it('groups failures by what is shown of them', async () => {
+  it('groups failures by their redacted messages', async () => {
     const mill = aMill(memory());
     mill.job<string>('login', ({ data }) => {
       throw new FatalError(data);
@@ -151,7 +151,7 @@ describe('redaction', () => {
     }
   });
 
-  it('hides values by their names at any depth, JSON inside strings included', () => {
+  it('redacts values by their names at any depth, also in JSON inside strings', () => {
     const value = {
       db_password: 'a',
       headers: { 'X-Api-Key': 'b', 'set-cookie': ['c'] },
@@ -168,7 +168,7 @@ describe('redaction', () => {
     );
   });
 
-  it('holds for names, unique keys, names of errors, and filters in the audit log', async () => {
+  it('redacts job names, unique keys, error names and filters in the audit log', async () => {
     const mill = aMill(memory());
     mill.job('login token=abc', () => {
       const error = new FatalError('no');
@@ -204,7 +204,7 @@ describe('redaction', () => {
     ).toBe(400);
   });
 
-  it('holds for what health and waiting work say, and leaves messages of the database to viewers of data', async () => {
+  it('redacts health and reasons, and shows database messages only with the payload right', async () => {
     const mill = aMill(memory());
     const health = mill.health();
     mill.health = () => ({
@@ -228,7 +228,7 @@ describe('redaction', () => {
     expect(reader).toContain('Key (mail)=(bob@x) exists');
   });
 
-  it('keeps keys of schedules from viewers who may not see data, and lets them act all the same', async () => {
+  it('hides schedule keys from viewers without the payload right, who can still act on them', async () => {
     const mill = aMill(memory());
     await mill.schedule('0 3 * * *', 'report', {}, { uniqueKey: 'customer:alice@example.com' });
     await mill.schedule('0 3 * * *', 'nightly', {});
@@ -249,7 +249,7 @@ describe('redaction', () => {
     expect((await other.post('schedules', { action: 'pause', id: report!.id })).status).toBe(404);
   });
 
-  it('seals links to keys that have a secret in them, of each kind of work', async () => {
+  it('seals links to keys that contain a secret, for each kind of work', async () => {
     const store = memory();
     const mill = aMill(store);
     const sessions = store.collection('sessions');
@@ -278,7 +278,7 @@ describe('redaction', () => {
     expect([guessed.status, await guessed.text()]).toEqual([missed.status, await missed.text()]);
   });
 
-  it('keeps keys of schedules out of the titles and links of their jobs', async () => {
+  it('hides schedule keys in the titles and links of their jobs', async () => {
     const mill = aMill(memory());
     await mill.schedule('0 3 * * *', 'report', {}, { uniqueKey: 'alice@example.com' });
     await mill.schedule('0 3 * * *', 'nightly', {});
@@ -294,7 +294,7 @@ describe('redaction', () => {
     }
   });
 
-  it('refuses places in lists of tasks and documents that no answer had', async () => {
+  it('rejects forged cursors of tasks and documents', async () => {
     const database = await newEmbedded();
     await database.exec(`create table sessions (token text primary key, status text);
       insert into sessions values ('tok-live-ABC', 'open'), ('tok-live-DEF', 'open');
@@ -321,7 +321,7 @@ describe('redaction', () => {
     expect((await viewer.ask(`api/work?kind=tasks&cursor=${tasks}`)).status).toBe(400);
     expect((await viewer.ask(`api/work?kind=documents&status=parked&cursor=${documents}`)).status).toBe(400);
 
-    // A place or a link that is used elsewhere is not quoted in the open.
+    // A cursor or link that is used elsewhere is not quoted in the error.
     for (const path of [
       `work?kind=tasks&cursor=${page.items[0]!.id}`,
       `work?kind=tasks&sort=createdAt&cursor=${page.next!}`,
@@ -342,7 +342,7 @@ describe('redaction', () => {
     await database.close();
   });
 
-  it('hides the key of a table by its name: in titles, links and places of lists, and from filters', async () => {
+  it("redacts a table's secret key column in titles, links and cursors, and refuses to filter by it", async () => {
     const database = await newEmbedded();
     await database.exec(`create table sessions (token text primary key, status text);
       insert into sessions values ('tok-live-ABC', 'open'), ('tok-live-DEF', 'open');

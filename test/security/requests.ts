@@ -1,4 +1,4 @@
-/** Raw HTTP/1.1 requests, most of them wrong in some way, from a seed. */
+/** Raw HTTP/1.1 requests, most of them malformed in some way, from a seed. */
 
 type Pick = <T>(list: readonly T[]) => T;
 
@@ -110,7 +110,7 @@ const BODIES = [
 
 export interface RawRequest {
   readonly text: string;
-  /** The sender leaves in the midst of it. */
+  /** The sender hangs up in the middle of it. */
   readonly aborted: boolean;
 }
 

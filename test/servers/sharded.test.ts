@@ -2,7 +2,7 @@ import { MongoClient } from 'mongodb';
 import { startShardedMongo } from '@tidemill/servers';
 import { expect, it } from 'vitest';
 
-it('spreads a sharded collection over both shards', { timeout: 120_000 }, async () => {
+it('startShardedMongo spreads a sharded collection over both shards', { timeout: 120_000 }, async () => {
   await using server = await startShardedMongo({ cacheGb: 0.25 });
   await using client = await MongoClient.connect(server.uri);
   await client.db('admin').command({ shardCollection: 'spread.items', key: { _id: 'hashed' } });

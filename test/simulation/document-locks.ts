@@ -59,7 +59,7 @@ export class DocumentLocks {
 
   #wrote(process: SimulatedProcess, write: DocumentWrite): void {
     this.#check(process, write);
-    // A crash is counted in a document that goes on to be held.
+    // A crash is counted in a document that continues to be held.
     if ('remove' in write || write.changes.sleepUntil !== undefined) this.#holders.delete(idText(write.id));
   }
 

@@ -1,6 +1,6 @@
 /**
- * What may go wrong in a run. Each kind can be left out by its name. `filter` and `version` do not strike: they are about what
- * deployments define.
+ * What may go wrong in a run. Each kind can be switched off by its name. `filter` and `version` are not faults that
+ * happen: they are about what deployments define.
  */
 export const FAULTS = [
   'crash',

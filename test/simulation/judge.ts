@@ -3,7 +3,7 @@ import type { Lease, SettleAnswer } from '../../src/store/port.js';
 import type { SimulatedProcess } from './process.js';
 import type { Scheduler } from './scheduler.js';
 
-/** What the judge needs to know of an end, of whatever kind of work. */
+/** What the judge needs to know of an end, for any kind of work. */
 export interface Ending {
   readonly lease: Lease;
   readonly by: 'holder' | 'reclaimer';
@@ -22,7 +22,7 @@ export interface Claimed {
 
 interface Item {
   readonly name: string;
-  /** Under which token it is held. */
+  /** The token under which it is held. */
   token: string | undefined;
   /** The token that last ended it. */
   endedBy: string | undefined;
@@ -45,12 +45,13 @@ interface Run {
   readonly signal: AbortSignal;
 }
 
-/** A shorter outage may pass between two renewals. */
+/** A shorter outage may fall between two renewals. */
 const NOTICED_MS = 2_000;
 const FINISHED: ReadonlySet<string> = new Set(['completed', 'failed', 'cancelled']);
 
 /**
- * Sees every write that reaches the store, in order, and every handler that begins and ends. Says what must never be.
+ * Sees every write that reaches the store, in order, and every handler that begins and ends. Records what must never
+ * happen.
  */
 export class Judge {
   readonly violations: string[] = [];
@@ -61,9 +62,9 @@ export class Judge {
   readonly #lives = new Map<string, Life>();
   readonly #outages: { readonly from: number; to: number }[] = [];
   readonly #counts = new Map<string, number>();
-  /** Handlers that failed, by work and process, and were not charged yet. */
+  /** Handlers that failed and were not charged yet, by work and process. */
   readonly #failures = new Map<string, number>();
-  /** By task: the version that is on record, and the one that finished tasks were reset for. */
+  /** By task: the version on record, and the version for which finished tasks were reset. */
   readonly #versions = new Map<string, number>();
   readonly #reprocessed = new Map<string, number>();
 
@@ -72,7 +73,7 @@ export class Judge {
     this.#leaseMs = leaseMs;
   }
 
-  /** How often each kind of thing was seen. */
+  /** How often each kind of event was seen. */
   get counts(): ReadonlyMap<string, number> {
     return this.#counts;
   }
@@ -99,7 +100,7 @@ export class Judge {
     for (const one of this.#outages) one.to = Math.min(one.to, this.#scheduler.now);
   }
 
-  /** The store heard of a life. */
+  /** The store heard from a life. */
   heard(life: string, process: SimulatedProcess): void {
     this.#lives.set(life, { process, heardAt: this.#scheduler.now });
   }
@@ -110,7 +111,7 @@ export class Judge {
     if (known !== undefined) known.fencedAt ??= this.#scheduler.now;
   }
 
-  /** A life ended in order: what it could not record by then is found by others, as after a crash. */
+  /** A life ended in order: others find what it could not record by then, as after a crash. */
   left(life: string): void {
     this.#lives.delete(life);
   }
@@ -162,7 +163,7 @@ export class Judge {
       );
   }
 
-  /** `byTime`: held by a lock that is a time in the document, which is no better than the clocks of its holders. */
+  /** `byTime`: held by a lock that is a time in the document, which is only as good as the clocks of its holders. */
   began(id: string, process: SimulatedProcess, signal: AbortSignal, byTime = false): () => void {
     this.count('runs');
     this.#scheduler.trace.add(`${String(this.#scheduler.now)} ${process.name} begins ${id}`);
@@ -191,7 +192,7 @@ export class Judge {
     this.#failures.set(key, (this.#failures.get(key) ?? 0) + 1);
   }
 
-  /** Finished tasks of a task were reset for a version of its handler. */
+  /** Finished tasks were reset for a version of their handler. */
   reprocessed(task: string, version: number): void {
     this.count('reprocessed');
     this.#reprocessed.set(task, Math.max(version, this.#reprocessed.get(task) ?? 0));
@@ -221,7 +222,7 @@ export class Judge {
 
   #isFailure({ id, token }: Lease): boolean {
     const process = this.#lives.get(lifeOf(token))?.process;
-    // A life that has left is not known any more.
+    // A life that has left is no longer known.
     if (process === undefined) return true;
     const key = `${process.name} ${id}`;
     const count = this.#failures.get(key) ?? 0;
@@ -229,7 +230,7 @@ export class Judge {
     return count > 0;
   }
 
-  /** A crash may be counted only against a process that died, or was silent for a lease by itself. */
+  /** A crash may only be counted against a process that died, or that was silent for a lease by itself. */
   #chargedCrash({ name }: Item, { lease }: Ending): void {
     const life = this.#lives.get(lifeOf(lease.token));
     if (life === undefined || life.process.isDead || life.process.wasTroubledSince(life.heardAt)) return;
@@ -242,7 +243,8 @@ export class Judge {
   }
 
   /**
-   * Outages, and the time to come back after those that others notice as well: who was heard after one has come back.
+   * Outages, and the time to recover after those that others notice as well: a process that was heard after one has
+   * recovered.
    */
   #outageBetween(from: number, to: number): number {
     const parts = this.#outages
@@ -255,5 +257,5 @@ export class Judge {
   }
 }
 
-/** Tokens begin with the life that minted them. */
+/** Tokens begin with the life that created them. */
 const lifeOf = (token: string | null): string => token?.split('.')[0] ?? '';

@@ -3,15 +3,15 @@ import type { SimulatedProcess } from './process.js';
 import type { Random } from './random.js';
 import type { Scheduler } from './scheduler.js';
 
-/** How bad the network of a run is: how often each thing happens to a call. */
+/** How bad the network of a run is: how often each fault happens to a call. */
 export interface Weather {
   /** The request never arrives. */
   readonly dropped: number;
-  /** It is carried out, and its answer never arrives. */
+  /** It is carried out, and its response never arrives. */
   readonly unanswered: number;
   /** The caller gives up, and it is carried out afterwards. */
   readonly late: number;
-  /** It takes long, and arrives in time. */
+  /** It takes long, but arrives in time. */
   readonly slow: number;
 }
 
@@ -24,7 +24,7 @@ const SLOW_MS = 900;
 /** After this long a caller gives up. */
 const PATIENCE_MS = 1_500;
 const LATE_MS = 8_000;
-/** What a leader asks for when it goes through a whole collection. */
+/** What a leader calls when it goes through a whole collection. */
 const CHORES: ReadonlySet<string> = new Set(
   ['documents', 'size', 'known', 'clean', 'unmatch', 'reprocess'].map((chore) => `planning.${chore}`),
 );
@@ -35,7 +35,7 @@ export class Network {
   readonly #scheduler: Scheduler;
   readonly #random: Random;
   weather: Weather = CALM;
-  /** Nobody reaches the store until then. */
+  /** The store is unreachable for all processes until then. */
   downUntil = -Infinity;
   /** Each step of a chore takes long until then. */
   choresSlowUntil = -Infinity;
@@ -86,7 +86,7 @@ export class Network {
     });
   }
 
-  /** Something that the store says by itself; it may be lost. */
+  /** A notification of the store; it may be lost. */
   tell(to: SimulatedProcess, callback: () => void): void {
     if (this.#fate() === 'dropped' || !this.#reaches(to)) return;
     this.#scheduler.after(this.#delay(), () => {
@@ -94,7 +94,7 @@ export class Network {
     });
   }
 
-  /** What a dead process sent last may still be under way. */
+  /** The last call of a dead process may still be under way. */
   #reaches(process: SimulatedProcess): boolean {
     const { now } = this.#scheduler;
     return now >= this.downUntil && now >= process.cutUntil && (!process.isDead || this.#random.chance(0.5));

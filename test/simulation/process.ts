@@ -2,8 +2,8 @@ import type { Clock, Timer } from '../../src/core/clock.js';
 import type { Scheduler } from './scheduler.js';
 
 /**
- * A process of its own: it has a clock that may be wrong, it may stand still for a while, and it may die between any two
- * of its steps. Everything that reaches it comes through `deliver`.
+ * A simulated process: its clock may be wrong, it may be suspended for a while, and it may die between any two of its
+ * steps. Everything that reaches it goes through `deliver`.
  */
 export class SimulatedProcess {
   readonly name: string;
@@ -46,12 +46,12 @@ export class SimulatedProcess {
     return this.#isDead;
   }
 
-  /** It stands still, or woke this very moment, and has not come to the timers that were due meanwhile. */
+  /** It is suspended, or woke this very moment and has not run the timers that came due meanwhile. */
   get isPaused(): boolean {
     return this.#withheld !== undefined || this.#troubledUntil === this.#scheduler.now;
   }
 
-  /** It stood still, or was cut off by itself. */
+  /** It was suspended, or cut off by itself. */
   wasTroubledSince(time: number): boolean {
     return this.isPaused || Math.max(this.#troubledUntil, this.cutUntil) >= time;
   }
@@ -73,7 +73,7 @@ export class SimulatedProcess {
     if (!this.#isDead) this.#withheld ??= [];
   }
 
-  /** Everything that came meanwhile comes at once, in turn. */
+  /** Everything that arrived meanwhile is delivered at once, in order. */
   wake(): void {
     if (this.#withheld === undefined) return;
     const withheld = this.#withheld;

@@ -1,14 +1,14 @@
-/** The one source of chance of a run: everything that is decided is decided by it. */
+/** The only source of randomness of a run: it decides everything. */
 export class Random {
   #state: number;
 
   constructor(seed: number) {
     this.#state = (seed ^ 0x9e3779b9) >>> 0;
-    // Neighbouring seeds begin alike; a few steps tell them apart.
+    // Neighbouring seeds begin alike; a few steps separate them.
     for (let step = 0; step < 8; step += 1) this.next();
   }
 
-  /** From 0 up to, and without, 1 (mulberry32). */
+  /** From 0 up to, but not including, 1 (mulberry32). */
   next(): number {
     this.#state = (this.#state + 0x6d2b79f5) >>> 0;
     let mixed = this.#state;

@@ -6,7 +6,7 @@ import type { Network } from './network.js';
 import type { SimulatedProcess } from './process.js';
 import type { Rights } from './rights.js';
 
-/** The store, as the simulation runs it: what only the server sees is watched there. */
+/** The store as the simulation runs it: what only the server sees is watched there. */
 export interface Server extends Omit<Store<MemoryTransaction>, 'documents'> {
   readonly reactive: ReactiveStore<MemoryTransaction>;
   documents(place: DocumentPlace, process: SimulatedProcess): DocumentJobStore;
@@ -147,7 +147,7 @@ export class RemoteStore implements Store<MemoryTransaction> {
   }
 }
 
-/** Events arrive late, or the feed breaks: then it is read again from the last point that was reached. */
+/** Events arrive late, or the feed breaks: then it is read again from the last point reached. */
 class RemoteFeed implements Feed {
   readonly #feed: Feed;
   readonly #network: Network;

@@ -5,13 +5,13 @@ import type { TaskPlan } from '../../src/store/reactive.js';
 import type { Judge } from './judge.js';
 
 /**
- * A resume point never moves past a change that a live definition has not taken into account: every document that changed
- * before it is planned as it is, or changes again behind it, or is about to be looked at again.
+ * A resume point never moves past a change that a live definition has not taken into account: every document that
+ * changed before it is planned as it is, or changes again after it, or is about to be visited again.
  */
 export function checkResumePoint({ reactive }: MemoryStore, judge: Judge): void {
   const { table, planner, log } = reactive;
   const token = planner.resumePoint;
-  // One whose history is gone is found dead, and everything is looked at again.
+  // A token whose history is gone is found to be dead, and everything is visited again.
   if (token === undefined || token < log.start) return;
   const later = new Set(log.from(token).map(({ collection, id }) => textOf([collection, id])));
   for (const { plan, isBehind } of planner.inForcePlans) {
@@ -27,7 +27,7 @@ export function checkResumePoint({ reactive }: MemoryStore, judge: Judge): void 
   }
 }
 
-/** Documents that are there, and those that only a task is left of. */
+/** Existing documents, and those of which only a task is left. */
 const idsOf = (table: TaskTable, plan: TaskPlan): readonly unknown[] => {
   const documents = table.context.collection(plan.source.collection);
   const gone = table.of(plan).filter(({ sourceDocId }) => documents.get(sourceDocId) === undefined);

@@ -5,7 +5,7 @@ import type { Scheduler } from './scheduler.js';
 
 interface Denial {
   readonly task: string;
-  /** Undefined: nobody may. */
+  /** Undefined: denied to all processes. */
   readonly process: SimulatedProcess | undefined;
   readonly until: number;
 }
@@ -27,7 +27,7 @@ export class Rights {
     this.#denials = [];
   }
 
-  /** Fails as a server does that refuses a statement, however often it is repeated. */
+  /** Fails like a server that refuses a statement, however often it is repeated. */
   check(by: SimulatedProcess, plans: readonly TaskPlan[]): void {
     const { now } = this.#scheduler;
     const denied = this.#denials.find(

@@ -10,8 +10,8 @@ interface Entry {
 }
 
 /**
- * Virtual time for a whole run. One thing happens after the other, each when everything that follows from the one before
- * has settled; so the order is decided here and nowhere else.
+ * Virtual time for a whole run. One event happens after the other, each once everything that follows from the previous
+ * one has settled; so the order is decided here and nowhere else.
  */
 export class Scheduler {
   readonly trace = new Trace();
@@ -37,12 +37,12 @@ export class Scheduler {
     return () => (entry.isCancelled = true);
   }
 
-  /** In the place of `setImmediate`. */
+  /** Replaces `setImmediate`. */
   immediate(callback: () => void): void {
     this.#immediates.push(callback);
   }
 
-  /** Runs until a time, or until `isOver` says so; asked now and then. */
+  /** Runs until a time, or until `isOver` returns true; it is called now and then. */
   async run(until: number, isOver: () => boolean = () => false): Promise<void> {
     await this.#settle();
     for (let step = 1; ; step += 1) {

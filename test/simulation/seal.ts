@@ -4,8 +4,8 @@ import type { Random } from './random.js';
 import type { Scheduler } from './scheduler.js';
 
 /**
- * Takes everything real away from the code under test: chance, time and the event loop's turns. Two runs of one seed
- * could differ by nothing else. Returns what gives it back.
+ * Removes everything real from the code under test: randomness, time and the event loop's turns. Nothing else could
+ * make two runs of one seed differ. Returns a function that restores them.
  */
 export function seal(random: Random, scheduler: Scheduler): () => void {
   const { random: realRandom } = Math;

@@ -30,7 +30,7 @@ export interface ServerOptions {
 /** How the judge reads one kind of work. */
 interface Reading<W, S> {
   readonly ending: (settlement: S) => Ending;
-  /** How many failed attempts a claim says there have been. */
+  /** How many failed attempts a claim reports. */
   readonly charges: (work: W) => number;
 }
 
@@ -44,7 +44,7 @@ const JOBS: Reading<JobRecord, Settlement> = {
   charges: ({ failCount }) => failCount,
 };
 
-/** An attempt of a task is counted by its claim, and taken back if it was none. */
+/** A claim counts an attempt of a task, and the count is taken back if it was none. */
 const TASKS: Reading<TaskRecord, TaskSettlement> = {
   ending: ({ lease, by, status, failure, takeBack }) => ({
     lease,
@@ -55,10 +55,10 @@ const TASKS: Reading<TaskRecord, TaskSettlement> = {
   charges: ({ attempts }) => attempts - 1,
 };
 
-/** Tasks that one step of a cleanup looks at. */
+/** The number of tasks that one step of a cleanup visits. */
 const CLEANED = 2;
 
-/** The memory store, with a judge beside it who sees each write as it happens. */
+/** The memory store, with a judge that sees each write as it happens. */
 export function watchedServer(options: ServerOptions): Server {
   const { store, judge, processOf } = options;
   const { instances, reactive } = store;
@@ -162,7 +162,7 @@ function watchedPlanner({ store, judge }: ServerOptions): PlannerStore {
   });
 }
 
-/** A rule of the database refuses the whole statement for one of its rows. */
+/** A rule of the database refuses the whole statement because of one of its rows. */
 function refusePoisoned(poisoned: ReadonlySet<string>, ids: readonly string[]): void {
   const bad = ids.find((id) => poisoned.has(id));
   if (bad !== undefined) throw new StoreError(`settle: the database refuses ${bad}.`, { transient: false });

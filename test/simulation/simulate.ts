@@ -6,9 +6,9 @@ import { World } from './world.js';
 
 export interface Simulation {
   readonly seed: number;
-  /** How long work comes and things go wrong, in virtual time. */
+  /** How long work comes and faults happen, in virtual time. */
   readonly forMs: number;
-  /** Kinds of faults that are left out. Default: those that are off. */
+  /** Kinds of faults that are switched off. Default: those that are off. */
   readonly without?: readonly Fault[];
   readonly print?: (line: string) => void;
 }
@@ -25,7 +25,7 @@ export interface Verdict {
 }
 
 const START = Date.UTC(2026, 0, 1);
-/** Once nothing goes wrong any more, everything must be done within this. */
+/** Once faults have ended, everything must be done within this time. */
 const BOUND_MS = 120_000;
 
 /** One run: everything in it follows from its seed. */

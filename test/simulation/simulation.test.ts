@@ -4,8 +4,8 @@ import { simulate } from './simulate.js';
 
 const FOR_MS = 15_000;
 
-describe('a simulated cluster', () => {
-  it('does exactly the same twice for one seed, and something else for another', async () => {
+describe('the simulated cluster', () => {
+  it('the simulation repeats exactly for one seed, and differs for another', async () => {
     const first = await simulate({ seed: 5, forMs: FOR_MS });
     const again = await simulate({ seed: 5, forMs: FOR_MS });
     const other = await simulate({ seed: 6, forMs: FOR_MS });
@@ -14,7 +14,7 @@ describe('a simulated cluster', () => {
     expect(other.hash).not.toBe(first.hash);
   });
 
-  it('meets every kind of fault, and work of every kind', async () => {
+  it('the simulation injects every kind of fault and runs every kind of work', async () => {
     const seen = new Set<string>();
     for (let seed = 1; seed <= 15; seed += 1)
       for (const what of (await simulate({ seed, forMs: FOR_MS })).counts.keys()) seen.add(what);
@@ -36,7 +36,7 @@ describe('a simulated cluster', () => {
       expect(seen).toContain(what);
   });
 
-  it('leaves chance and time as they were', async () => {
+  it('the simulation restores Math.random, Date.now and setImmediate', async () => {
     const before = [Math.random, Date.now, setImmediate];
     await simulate({ seed: 1, forMs: 100 });
     expect([Math.random, Date.now, setImmediate]).toEqual(before);

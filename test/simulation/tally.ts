@@ -11,7 +11,7 @@ interface State {
 const isState = (value: unknown): value is State =>
   typeof value === 'object' && value !== null && 'counts' in value;
 
-/** What many runs came to. */
+/** The totals of many runs. */
 export class Tally {
   readonly #began = process.cpuUsage();
   readonly #counts = new Map<string, number>();
@@ -31,7 +31,7 @@ export class Tally {
     for (const [what, count] of counts) this.#count(what, count);
   }
 
-  /** What a worker has counted. */
+  /** Adds the counts of a worker. */
   merge(state: unknown): void {
     if (!isState(state)) throw new Error(`A worker sent ${JSON.stringify(state)}.`);
     this.#seeds += state.seeds;

@@ -1,4 +1,4 @@
-/** What happened, as one number that tells two runs apart; the last lines are kept for people. */
+/** What happened, as one number that distinguishes two runs; the last lines are kept for people. */
 const KEPT = 400;
 
 export class Trace {

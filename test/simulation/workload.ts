@@ -26,10 +26,10 @@ export const WATCHED: ReadonlyMap<string, number> = new Map([
 const RETRY = { type: 'fixed', interval: 400, maxAttempts: 1_000 } as const;
 export const LEASE_MS = 3_000;
 const LOCK_MS = 2_000;
-/** So slow that a pass through a collection takes several pages, and longer than its progress may go unsaved. */
+/** So slow that a pass through a collection takes several pages, and longer than its progress may stay unsaved. */
 const REACTIVE = { reconcileRate: 8, cleanupInterval: 3_000 } as const;
 
-/** What handlers have done, as the world outside sees it. */
+/** What handlers have done, as seen from outside. */
 export class Workload {
   readonly #store: MemoryStore;
   readonly #judge: Judge;
@@ -38,8 +38,8 @@ export class Workload {
   isRough = true;
   readonly completed = new Set<string>();
   /**
-   * By task and document: the values that were handled. A process that comes back from a pause may still handle an older one
-   * after the last.
+   * By task and document: the values that were handled. A process that resumes from a pause may still handle an older
+   * one after the last.
    */
   readonly handled = new Map<string, Set<number>>();
   readonly reminded = new Map<unknown, number>();
@@ -89,7 +89,8 @@ export class Workload {
         }),
       );
     mill.job('single', { retryPolicy: { ...RETRY, maxAttempts: 1 } }, async ({ id, signal }) => {
-      // A stop, or a lost lease that nobody took, hands it back without an attempt; its signal has told it so.
+      // A stop, or a lost lease that no instance took over, hands it back without using an attempt; its signal has
+      // aborted then.
       if (this.#singles.get(id)?.aborted === false)
         this.#judge.violated(`single ${id} may start once, and starts again on ${process.name}`);
       this.#singles.set(id, signal);
@@ -125,7 +126,7 @@ export class Workload {
       });
   }
 
-  /** The judge knows of every failure: only for one of them may an attempt be charged. */
+  /** The judge knows every failure: an attempt may be charged only for one of them. */
   async #noting(id: string, process: SimulatedProcess, work: () => Promise<void>): Promise<void> {
     try {
       await work();
@@ -135,7 +136,7 @@ export class Workload {
     }
   }
 
-  /** Takes a while, may fail, and notices its signal or not. */
+  /** Takes a while, may fail, and may or may not notice its signal. */
   async #run(id: string, process: SimulatedProcess, signal: AbortSignal, byTime = false): Promise<void> {
     const ended = this.#judge.began(id, process, signal, byTime);
     try {
@@ -155,7 +156,9 @@ type Definition = Pick<
   'collection' | 'filter' | 'watchProjection' | 'cleanupPolicy' | 'evolution'
 >;
 
-/** One task is run again by newer versions, one has a filter that deployments differ in, one is gone with its document. */
+/**
+ * One task is run again by newer versions, one has a filter that deployments differ in, one is gone with its document.
+ */
 function definitionOf(task: string, { least, version }: Deployment): Definition {
   if (task === 'copy')
     return {

@@ -33,7 +33,7 @@ export class World {
   readonly judge: Judge;
   readonly store: MemoryStore;
   readonly workload: Workload;
-  /** Jobs whose `enqueue` said that they are stored. */
+  /** Jobs whose `enqueue` reported that they are stored. */
   readonly accepted = new Set<string>();
   readonly reminders = new Set<string>();
   readonly #scheduler: Scheduler;
@@ -78,7 +78,7 @@ export class World {
     });
   }
 
-  /** Work comes, and things go wrong, for as long as `forMs`. */
+  /** Work comes, and faults happen, for `forMs`. */
   begin(forMs: number): void {
     for (const [collection, size] of WATCHED) for (let id = 1; id <= size; id += 1) this.#put(collection, id);
     const count = this.#random.between(2, 4);
@@ -88,7 +88,7 @@ export class World {
     this.#repeat(until, 300, 4_000, () => this.#strike());
   }
 
-  /** Nothing goes wrong from here on; whoever is gone is replaced. */
+  /** No fault happens from here on, and processes that are gone are replaced. */
   heal(): void {
     this.#isHealed = true;
     this.workload.isRough = false;
@@ -105,12 +105,12 @@ export class World {
     this.#launch({ ...EVERYTHING, version: this.#version });
   }
 
-  /** Everything that was accepted has come to its end. */
+  /** Everything that was accepted has ended. */
   get isDone(): boolean {
     return this.unfinished().length === 0;
   }
 
-  /** What has not come to its end, in words. */
+  /** What has not ended, in words. */
   unfinished(): readonly string[] {
     const { handled, reminded } = this.workload;
     const left: string[] = [];
@@ -180,7 +180,7 @@ export class World {
     process.deliver(() => {
       member.mill.start().then(
         () => (member.isStarted = true),
-        // As a process whose start fails would: it exits, and is started again.
+        // Like a process whose start fails: it exits, and is started again.
         () => this.#end(member),
       );
     });
@@ -193,7 +193,7 @@ export class World {
       if (!tasks.includes(task) && this.#random.chance(0.3)) this.#rights.deny(task, Infinity, process);
   }
 
-  /** It is gone, and another one comes in its place. */
+  /** It is gone, and another one replaces it. */
   #end(member: Member): void {
     member.process.kill();
     this.#members = this.#members.filter((one) => one !== member);
@@ -234,7 +234,7 @@ export class World {
     });
   }
 
-  /** Somebody writes to a collection that tasks watch. */
+  /** Writes to a collection that tasks watch. */
   #write(): void {
     const collection = this.#random.chance(0.4) ? 'others' : 'things';
     const highest = this.#ids.get(collection) ?? 0;
@@ -246,7 +246,7 @@ export class World {
     else this.#put(collection, known);
   }
 
-  /** Makes a document, or changes it. */
+  /** Creates or changes a document. */
   #put(collection: string, id: number): void {
     const documents = this.store.collection(collection);
     const n = this.#random.between(0, 20);
@@ -284,7 +284,7 @@ export class World {
       process.deliver(() => void member.mill.tasks.reconcile().catch(() => undefined));
   }
 
-  /** A task cannot be prepared, by one process or by any; often somebody else has to lead just then. */
+  /** A task cannot be prepared, by one process or by any; often another process has to lead just then. */
   #deny(forMs: number): void {
     const task = this.#random.pick(EVERYTHING.tasks) ?? '';
     const denied = this.#random.chance(0.5) ? this.#random.pick(this.#members) : undefined;
@@ -306,7 +306,7 @@ export class World {
     if (id !== undefined) this.#poisoned.add(id);
   }
 
-  /** The store is away for everybody. */
+  /** The store is down for all processes. */
   #outage(forMs: number): void {
     const { now } = this.#scheduler;
     this.#network.downUntil = now + forMs;

@@ -12,7 +12,7 @@ it.each([
   ['a cancelled statement', '57014', false],
   ['a server that shuts down', '57P01', true],
   ['a connection that broke', undefined, true],
-])('says whether a write may exist after %s', async (_what, code, outcomeUnknown) => {
+])('says whether a write may have happened after %s', async (_what, code, outcomeUnknown) => {
   await expect(run('enqueue', failing(code), true)).rejects.toMatchObject({
     transient: true,
     outcomeUnknown,

@@ -18,7 +18,7 @@ interface Ground {
   readonly ask: Ask;
 }
 
-/** Two watched rows, two rows with schedules, and a table that is none of Tidemill's business. */
+/** Two watched rows, two rows with schedules, and a table that does not concern Tidemill. */
 async function ground(store: Store, ask: Ask, column = 'note'): Promise<Ground> {
   const id = randomBytes(6).toString('hex');
   const [table, places, secrets] = [`orders_${id}`, `places_${id}`, `secrets_${id}`];
@@ -53,7 +53,7 @@ function attacks(open: () => Store, ask: () => Ask): void {
     `(select 1 from tidemill.pinned('update public.${secrets} set v = ''owned'' returning v', '{}')) is null`,
   ];
 
-  it('refuses SQL in the field filter of the dashboard', async () => {
+  it('the dashboard rejects SQL in its field filter', async () => {
     const at = await ground(open(), ask());
     const client = aClient(at.mill, { readOnly: true, authorize: () => ['view', 'payload'] });
     for (const text of hostile(at)) {
@@ -67,7 +67,7 @@ function attacks(open: () => Store, ask: () => Ask): void {
     expect((await at.ask(`select v from public.${at.secrets}`)).rows).toEqual([{ v: 'sk_live' }]);
   });
 
-  it('refuses SQL in fields of tasks.find and of documents.find', async () => {
+  it('tasks.find and documents.find reject SQL in fields', async () => {
     const at = await ground(open(), ask());
     const schedule = at.mill.documentSchedules()[0]?.schedule;
     for (const text of hostile(at)) {
@@ -84,7 +84,7 @@ function attacks(open: () => Store, ask: () => Ask): void {
     expect((await at.ask(`select v from public.${at.secrets}`)).rows).toEqual([{ v: 'sk_live' }]);
   });
 
-  it('refuses a plain object of SQL as sourceDocFilter, condition and filter, and names the tag', async () => {
+  it('rejects a plain object of SQL as sourceDocFilter, condition and filter, and names the tag', async () => {
     const { mill, table, places } = await ground(open(), ask());
     const plain = { sql: 'true', values: [] };
     const message = /must not be a plain object \{ sql, values \}.* sql`total > \$\{100\}`/u;
@@ -104,12 +104,12 @@ function attacks(open: () => Store, ask: () => Ask): void {
     );
   });
 
-  it('makes no fragment of JSON that looks like a template', () => {
+  it('the sql tag rejects JSON that looks like a template', () => {
     for (const text of ['{"raw":["1=0"]}', '["1=0"]', '{"raw":["1=0"],"length":1,"0":"1=0"}'])
       expect(() => sql(JSON.parse(text) as never), text).toThrow(/sql is a tag of templates/u);
   });
 
-  it('filters by a column that is called sql', async () => {
+  it('filters by a column named sql', async () => {
     const at = await ground(open(), ask(), 'sql');
     const client = aClient(at.mill, { authorize: () => ['view', 'payload'] });
     const schedule = at.mill.documentSchedules()[0]?.schedule;
@@ -125,7 +125,7 @@ function attacks(open: () => Store, ask: () => Ask): void {
     expect(await schedule?.count({ data: { sql: 'true' } })).toBe(0);
   });
 
-  it('takes SQL from the tag as sourceDocFilter', async () => {
+  it('accepts SQL from the sql tag as sourceDocFilter', async () => {
     const { mill } = await ground(open(), ask());
     const page = await mill.tasks.find({ sourceDocFilter: sql`total > ${100} and note = ${'b'}` });
     expect(page.items.map((task) => task.sourceDocId)).toEqual([2]);
@@ -133,12 +133,12 @@ function attacks(open: () => Store, ask: () => Ask): void {
   });
 }
 
-describe('injection (embedded)', () => {
+describe('SQL injection (embedded)', () => {
   useEmbedded();
   attacks(freshEmbedded, () => (text) => sharedEmbedded().query(text));
 });
 
-describe('injection (postgres)', () => {
+describe('SQL injection (postgres)', () => {
   const pool = rawPool();
   attacks(freshPostgres, () => (text) => pool.query(text));
 });

@@ -1,4 +1,4 @@
-/** Reads statements as PostgreSQL does, to tell what of their text is neither a quoted name nor a quoted constant. */
+/** Reads statements as PostgreSQL does, to tell which text is neither a quoted name nor a quoted constant. */
 
 const QUOTED =
   /(?<name>"(?:[^"]|"")*")|(?<constant>[eE]'(?:[^'\\]|\\[\s\S]|'')*'|'(?:[^']|'')*')|--[^\n]*|\/\*[\s\S]*?\*\/|[A-Za-z_][\w$]*/gu;
@@ -9,12 +9,12 @@ function textOfConstant(token: string): string {
 }
 
 export interface Reading {
-  /** All that is not quoted, comments included. */
+  /** Everything that is not quoted, including comments. */
   readonly bare: string;
   readonly constants: readonly string[];
 }
 
-/** A name, or a constant, that does not end leaves its quote behind, and all that follows it. */
+/** An unterminated name or constant leaves its quote behind, and everything that follows it. */
 export function readStatement(text: string): Reading {
   const constants: string[] = [];
   const bare = text.replaceAll(QUOTED, (token, ...rest) => {

@@ -13,12 +13,12 @@ import { aMill, until } from '../support/mills.js';
 import { sharedEmbedded, useEmbedded } from '../support/stores.js';
 import { readStatement } from './statement-text.js';
 
-/** Stands in every text from outside, and in nothing that the library writes. */
+/** Part of every text from outside, and of nothing that the library writes. */
 const MARK = 'zqx';
 
 interface Statement {
   readonly text: string;
-  /** A trigger or a function: it takes no parameters, so names stand in constants. */
+  /** A trigger or a function: it takes no parameters, so names are in constants. */
   readonly isDefinition: boolean;
 }
 
@@ -58,7 +58,7 @@ class Tapped {
   }
 }
 
-/** Statements in which a text from outside stands bare, or in a constant that `allowed` does not expect. */
+/** Statements that contain a text from outside unquoted, or in a constant that `allowed` does not expect. */
 function exposed(statements: readonly Statement[], allowed: readonly string[]): string[] {
   return statements.flatMap(({ text, isDefinition }) => {
     if (!text.includes(MARK)) return [];
@@ -101,7 +101,7 @@ const hostile = fc
     fc.array(fc.constantFrom(...PIECES), { minLength: 1, maxLength: 5 }),
   )
   .map(([before, after]) => `${before.join('')}${MARK}${after.join('')}`)
-  // A definition refuses a text that looks like a variable of MongoDB's.
+  // A definition rejects a text that looks like a variable of MongoDB.
   .filter((text) => Buffer.byteLength(text) < 50 && !text.startsWith('$$'));
 
 let runs = 0;
@@ -110,11 +110,11 @@ const fresh = (text: string): string => `${text}${String((runs += 1))}`;
 /** A name as `collection` takes it. */
 const inName = (name: string): string => `"${name.replaceAll('"', '""')}"`;
 
-describe('text from outside', () => {
+describe('untrusted text in SQL statements', () => {
   useEmbedded();
   beforeAll(() => sharedEmbedded().exec('set check_function_bodies = on'));
 
-  it('reads what stands bare in a statement', () => {
+  it('readStatement finds the unquoted text of a statement', () => {
     expect(readStatement(`select "a;""zqx" from b where c = 'it''s zqx' and d = E'\\'zqx' -- zqx`)).toEqual({
       bare: `select   from b where c =   and d =   -- zqx`,
       constants: [`it's zqx`, `'zqx`],
@@ -123,7 +123,7 @@ describe('text from outside', () => {
   });
 
   it(
-    'is a parameter or a quoted name in every statement of every kind of work, and each statement runs',
+    'untrusted text is a parameter or a quoted name in every statement, and each statement runs',
     { timeout: 180_000 },
     async () => {
       await fc.assert(
@@ -132,7 +132,7 @@ describe('text from outside', () => {
           const found = await useEverything(tap, {
             schema: fresh(one),
             data: fresh(other),
-            // What begins with a dollar sign is an operator in a filter, and refused in a path.
+            // What begins with a dollar sign is an operator in a filter, and is rejected in a path.
             column: fresh(`c${one}`),
             key: `k${other}`,
             value: one,
@@ -155,7 +155,7 @@ describe('text from outside', () => {
   );
 });
 
-/** A table of which every name means mischief. */
+/** A table with only hostile names. */
 async function hostileShape(): Promise<Shape> {
   const name = fresh(`"; drop table ${MARK}; --'`);
   const [key, text, json] = [`id"${MARK}`, `it's ${MARK}$1`, `{"${MARK}":`].map(quoted);
@@ -165,10 +165,10 @@ async function hostileShape(): Promise<Shape> {
   return (await readShape(sharedEmbedded(), 'none', { table: name })) as Shape;
 }
 
-describe('a filter and a projection', () => {
+describe('untrusted text in filters and projections', () => {
   useEmbedded();
 
-  it('bring values and paths as parameters, and columns as quoted names', async () => {
+  it('filters and projections send values and paths as parameters, and columns as quoted names', async () => {
     const shape = await hostileShape();
     const [key, text, json] = shape.columns.map(({ name }) => name) as [string, string, string];
     const compared = fc.oneof(
@@ -210,7 +210,7 @@ interface Names {
   readonly schema: string;
   readonly data: string;
   readonly column: string;
-  /** Inside JSON; a dot would be a way further in. */
+  /** Inside JSON; a dot would lead further in. */
   readonly key: string;
   readonly value: string;
 }
@@ -223,7 +223,7 @@ async function makeTables({ data, column }: Names): Promise<void> {
   );
 }
 
-/** Runs each kind of work on tables, columns, keys, names and values that mean mischief. */
+/** Runs each kind of work on hostile tables, columns, keys, names and values. */
 async function useEverything(
   tap: Tapped,
   names: Names,
@@ -282,7 +282,7 @@ async function useEverything(
   };
 }
 
-/** Everything by which people look for work. */
+/** Every way in which people look for work. */
 async function look(
   mill: Tidemill,
   schedule: ReturnType<Tidemill['documents']>,
@@ -322,7 +322,7 @@ async function look(
   };
 }
 
-/** Sorts and places that mean mischief are refused, or read as usual ones; answers what else came of them. */
+/** Hostile sorts and cursors are rejected, or read as usual ones; returns any other result. */
 async function sortBy(
   mill: Tidemill,
   schedule: ReturnType<Tidemill['documents']>,

@@ -30,7 +30,7 @@ const { value } = fc.letrec((tie) => ({
 }));
 
 describe('stored values', () => {
-  it('come back as they went in, whatever they look like', () => {
+  it('any value survives the round trip through storage', () => {
     fc.assert(
       fc.property(value, (given) => {
         expect(fromStored(JSON.parse(JSON.stringify(toStored(given))))).toEqual(given);
@@ -39,7 +39,7 @@ describe('stored values', () => {
     );
   });
 
-  it('need a second look wherever something in them is marked', () => {
+  it('a stored text that mayBeMarked rules out parses to the same value', () => {
     fc.assert(
       fc.property(value, (given) => {
         const text = JSON.stringify(toStored(given));
@@ -49,14 +49,14 @@ describe('stored values', () => {
     );
   });
 
-  it('show dates as people write them', () => {
+  it('stores dates in a readable form', () => {
     expect(toStored({ at: new Date(0) })).toEqual({ at: { $date: '1970-01-01T00:00:00.000Z' } });
     expect(toStored({ $date: 1 })).toEqual({ $$date: 1 });
   });
 });
 
-describe('texts', () => {
-  it('that PostgreSQL cannot hold are known, and can be made readable', () => {
+describe('texts for PostgreSQL', () => {
+  it('detects texts that PostgreSQL cannot hold, and makes them readable', () => {
     for (const text of ['a\0b', '\ud800', 'x\udc00y']) {
       expect(isStorable(text)).toBe(false);
       expect(isStorable(readable(text))).toBe(true);
@@ -65,7 +65,7 @@ describe('texts', () => {
     expect(readable('👩‍👩‍👧')).toBe('👩‍👩‍👧');
   });
 
-  it('of times have years as PostgreSQL writes them', () => {
+  it('formats times with years as PostgreSQL writes them', () => {
     expect(timeText(new Date('2026-01-02T03:04:05.678Z'))).toBe('2026-01-02T03:04:05.678Z');
     expect(timeText(new Date('+012345-01-01T00:00:00Z'))).toBe('12345-01-01T00:00:00.000Z');
     expect(timeText(new Date('-000400-01-01T00:00:00Z'))).toBe('0001-01-01T00:00:00.000Z');

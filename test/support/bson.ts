@@ -18,11 +18,11 @@ import {
 const BYTES = Buffer.from('000102030405060708090a0b0c0d0e0f', 'hex');
 const BEYOND = Long.fromString('9007199254740993');
 
-/** A subdocument whose keys an object would bring into another order. */
+/** A subdocument whose keys an object would reorder. */
 const ordered = (...entries: readonly (readonly [string, unknown])[]): Map<string, unknown> =>
   new Map(entries);
 
-/** Every type that MongoDB takes for an `_id`. */
+/** Every type that MongoDB accepts as an `_id`. */
 export const ids: readonly (readonly [string, unknown])[] = [
   ['an ObjectId', new ObjectId()],
   ['a text', 'text'],
@@ -63,7 +63,7 @@ export const ids: readonly (readonly [string, unknown])[] = [
   ['a number as a later key, in a list', { list: [ordered(['b', 1], ['0', 2]), 3] }],
 ];
 
-/** Values of a payload with what comes back, where that is not the same. */
+/** Payload values, with what comes back if that differs. */
 export const values: readonly (readonly [string, unknown, unknown?])[] = [
   ['an ObjectId', new ObjectId()],
   ['a UUID', new UUID()],

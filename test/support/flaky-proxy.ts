@@ -5,20 +5,20 @@ import { freshUri } from './stores.js';
 /** One connection through the proxy. */
 interface Joint {
   frozen: boolean;
-  /** It has carried a statement on a collection or table of ours. */
+  /** It has carried a statement on one of our collections or tables. */
   works: boolean;
 }
 
 /**
- * Stands between a driver and a server, and loses answers: the request arrives, is carried out, and the connection
- * breaks before the reply. What a real network does, when it is asked to.
+ * Stands between a driver and a server, and loses responses on demand, as a real network does: the request arrives, is
+ * carried out, and the connection breaks before the response.
  */
 export class FlakyProxy {
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
-  /** How many of the next replies are lost; Infinity cuts the server off. */
+  /** How many of the next responses are lost; Infinity cuts the server off. */
   lose = 0;
-  /** Called with each request; true loses its reply. */
+  /** Called with each request; true loses its response. */
   picky: ((request: Buffer) => boolean) | undefined;
   lost = 0;
   readonly #joined = new Set<Joint>();
@@ -27,7 +27,7 @@ export class FlakyProxy {
     this.#server = createServer((client) => this.#join(client, target));
   }
 
-  /** Stands before the server of that address; answers where it is to be reached itself. */
+  /** Stands before the server at that address; returns its own address. */
   static async before(address: string): Promise<{ proxy: FlakyProxy; at: URL }> {
     const at = new URL(address);
     const proxy = new FlakyProxy({ host: at.hostname, port: Number(at.port) });
@@ -37,12 +37,12 @@ export class FlakyProxy {
     return { proxy, at };
   }
 
-  /** Nothing passes on the connections that there are, and no end tells of it; new ones work. */
+  /** Existing connections carry nothing any more, without being closed; new ones work. */
   freeze(): void {
     for (const one of this.#joined) one.frozen = true;
   }
 
-  /** The same, for connections that carried statements only: those by which a driver watches its server go on. */
+  /** The same, only for connections that carried statements: those by which a driver monitors its server continue. */
   freezeWorking(): void {
     for (const one of this.#joined) one.frozen ||= one.works;
   }
@@ -87,7 +87,7 @@ export class FlakyProxy {
 
 const proxies: FlakyProxy[] = [];
 
-/** A database of the caller's own, and the way to it through a proxy that is closed after all tests of the file. */
+/** A new database, and the way to it through a proxy that is closed after all tests of the file. */
 export async function behindProxy(): Promise<{ proxy: FlakyProxy; uri: string; direct: string }> {
   const direct = freshUri();
   const { proxy, at } = await FlakyProxy.before(direct);
@@ -95,13 +95,13 @@ export async function behindProxy(): Promise<{ proxy: FlakyProxy; uri: string; d
   return { proxy, uri: at.href, direct };
 }
 
-/** The shared PostgreSQL through a proxy of the caller's own. */
+/** The shared PostgreSQL through a new proxy. */
 export async function behindPostgresProxy(): Promise<{ proxy: FlakyProxy; url: string }> {
   const { proxy, at } = await FlakyProxy.before(inject('postgresStoreUrl'));
   return { proxy, url: at.href };
 }
 
-// After all of them: a mill that is stopped after its test still needs its way to the server.
+// After all tests: a mill that is stopped after its test still needs its way to the server.
 afterAll(async () => {
   await Promise.all(proxies.splice(0).map((proxy) => proxy.close()));
 });

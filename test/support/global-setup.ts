@@ -11,17 +11,17 @@ import { prepareMongodb, preparePostgres } from './rights.js';
 
 declare module 'vitest' {
   interface ProvidedContext {
-    /** A one-node replica set that all test files share; each takes a database of its own. */
+    /** A one-node replica set that all test files share; each test takes its own database. */
     mongoUri: string;
-    /** The same, for tests that look in or write data of an application: with every right. */
+    /** The same with every right, for tests that inspect or write an application's data. */
     mongoAdminUri: string;
-    /** A PostgreSQL that all test files share; each store takes a schema of its own. With every right. */
+    /** A PostgreSQL that all test files share, with every right; each store takes its own schema. */
     postgresUrl: string;
     /** The same, as stores connect to it. */
     postgresStoreUrl: string;
-    /** A file with a new embedded database, to be loaded: making one takes five times as long. */
+    /** A file with a new embedded database, to be loaded: creating one takes five times as long. */
     embeddedDump: string;
-    /** With LEAST_RIGHTS: a folder of names of schemas that are there for stores to take. Otherwise empty. */
+    /** With LEAST_RIGHTS: a folder with the names of schemas that exist for stores to take. Otherwise empty. */
     schemas: string;
   }
 }
@@ -39,10 +39,10 @@ function pageIsUpToDate(): boolean {
   return [...files, resolve(root, 'src/dashboard/contract.ts')].every((file) => changedAt(file) < builtAt);
 }
 
-/** Builds the dashboard's page into dist/dashboard, where the server finds it, unless it is there already. */
+/** Builds the dashboard's page into dist/dashboard, where the server finds it, unless it is up to date. */
 async function buildPage(): Promise<void> {
   if (pageIsUpToDate()) return;
-  // As it is shipped: the test runner's own NODE_ENV would make another page.
+  // As it is shipped: the test runner's own NODE_ENV would produce another page.
   const env = { ...process.env, NODE_ENV: 'production' };
   await promisify(execFile)(resolve(root, 'node_modules/.bin/vite'), ['build', 'dashboard'], {
     cwd: root,

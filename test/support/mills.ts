@@ -2,7 +2,7 @@ import { afterEach } from 'vitest';
 import { Tidemill, type TidemillOptions } from '../../src/index.js';
 import type { Store } from '../../src/store/port.js';
 
-/** The poll finds nothing while a test lasts: whatever runs was woken. */
+/** The poll finds nothing during a test: whatever runs was woken. */
 export const rarely = { min: '1h', max: '1h' } as const;
 
 const open: Tidemill[] = [];
@@ -25,7 +25,7 @@ export function gate<T = void>(): { readonly promise: Promise<T>; readonly open:
   return { promise, open: resolve };
 }
 
-/** Asks until the answer is there; `what` may be a function that says what was seen instead. */
+/** Polls until the condition holds; `what` may be a function that says what was seen instead. */
 export async function until<T>(
   what: string | (() => string),
   ask: () => Promise<T | false | undefined> | T | false | undefined,

@@ -3,7 +3,7 @@ import type { Store } from '../../src/store/port.js';
 
 type Reach = 'up' | 'down' | 'read-only';
 
-/** What a database that takes no writes still answers. */
+/** What a database that accepts no writes still answers. */
 const READS: ReadonlySet<string> = new Set([
   'look',
   'list',
@@ -16,7 +16,7 @@ const READS: ReadonlySet<string> = new Set([
 ]);
 const PORTS: ReadonlySet<PropertyKey> = new Set(['jobs', 'instances', 'locks']);
 
-/** A store that its users cannot reach for a while: calls are refused before they get to the database. */
+/** A store that its users cannot reach for a while: calls fail before they reach the database. */
 export class Outage {
   reach: Reach = 'up';
   readonly store: Store;

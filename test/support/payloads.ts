@@ -1,4 +1,4 @@
-/** Values that broke somebody's queue once. All of them must come back equal from every store and every transition. */
+/** Values that have broken queues before. All of them must come back equal from every store and every transition. */
 export const nasty: Readonly<Record<string, unknown>> = {
   'a field path as text': { note: '$secret', other: '$$ROOT', now: '$$NOW' },
   'an operator as key': { $set: { status: 'completed' }, $where: 'sleep(1000)', $literal: 1 },

@@ -3,11 +3,11 @@ import type { Tidemill } from '../../src/index.js';
 import type { Store } from '../../src/store/port.js';
 import { until } from './mills.js';
 
-/** The method that single enqueues are written with. The two differ in what they answer for a job that has to wait. */
+/** The method that writes single enqueues. The two differ in what they return for a job that has to wait. */
 export const insertion = ({ jobs }: Store): 'insert' =>
   jobs.insertFree === undefined ? 'insert' : ('insertFree' as 'insert');
 
-/** Jobs of the name run until one of them neither queues nor meets a claim: the instance is at rest. */
+/** Runs jobs of the name until one of them neither queues nor meets a claim: the instance is at rest. */
 export async function atRest(store: Store, mill: Tidemill, name: string): Promise<void> {
   await mill.start();
   const insert = vi.spyOn(store.jobs, insertion(store));

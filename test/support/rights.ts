@@ -12,7 +12,7 @@ const SCHEMAS = 1_000;
 const script = (name: string): string =>
   readFileSync(resolve(import.meta.dirname, '../../privileges', name), 'utf8');
 
-/** One part of the script, with the variables that psql would put in. */
+/** One part of the script, with the variables that psql would substitute. */
 export function postgresScript(part: 1 | 2 | 3, variables: Readonly<Record<string, string>>): string {
   const text = script('postgres.sql').split(/^-- \d\. /mu)[part] ?? '';
   const role = { role: ROLE, ...variables } as Record<string, string | undefined>;
@@ -27,7 +27,7 @@ export function postgresScript(part: 1 | 2 | 3, variables: Readonly<Record<strin
     });
 }
 
-/** A schema is made for each store ahead of time: a store has no right to make one. */
+/** Creates a schema for each store in advance: a store has no right to create one. */
 export async function preparePostgres(
   url: string,
 ): Promise<{ readonly url: string; readonly schemas: string }> {
@@ -42,7 +42,7 @@ export async function preparePostgres(
   return { url: url.replace('postgres@', `${ROLE}@`), schemas: folder };
 }
 
-/** What a handler needs that writes to a table in the store's transactions; no part of the script. */
+/** What a handler needs that writes to a table in the store's transactions; not part of the script. */
 export const handlerGrant = (table: string): string => `grant insert on table ${table} to ${ROLE}`;
 
 /** A schema that no other store of the run has. */
@@ -69,7 +69,7 @@ type MongoshScript = (
   scheduled: readonly string[],
 ) => void;
 
-/** The commands that the script gives. */
+/** The commands of the script. */
 function mongodbCommands(...names: [database: string, watched: string[], scheduled: string[]]): Document[] {
   const commands: Document[] = [];
   const db: Shell = {
@@ -83,7 +83,7 @@ function mongodbCommands(...names: [database: string, watched: string[], schedul
   return commands;
 }
 
-/** Every test has a database of its own: the same rights on whichever it is, for the collections that tests use. */
+/** Every test has its own database: the same rights on any of them, for the collections that tests use. */
 export async function prepareMongodb(uri: string): Promise<string> {
   const client = await MongoClient.connect(uri);
   const admin = client.db('admin');

@@ -1,4 +1,4 @@
-/** Scripts that tests run in processes of their own. */
+/** Scripts that tests run in separate processes. */
 import { fork, type ChildProcess, type ForkOptions } from 'node:child_process';
 import { createHash, randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, renameSync, writeFileSync } from 'node:fs';

@@ -13,7 +13,7 @@ import { postgresScript, takeSchema } from './rights.js';
 
 const unique = (): string => `test_${randomBytes(6).toString('hex')}`;
 
-/** The shared server with a database of this caller's own. */
+/** The shared server with a new database. */
 export function freshUri(server: string = inject('mongoUri')): string {
   return server.replace('/?', `/${unique()}?`);
 }
@@ -36,7 +36,7 @@ export async function grantTable(
   if (inject('schemas') !== '') await ask(postgresScript(part, { tables, watched: name, scheduled: name }));
 }
 
-/** The shared server with a schema of this store's own. */
+/** The shared server with a new schema for this store. */
 export function freshPostgres(options: Partial<PostgresOptions> = {}): PostgresStore {
   return postgres({
     ...(options.pool === undefined ? { url: inject('postgresStoreUrl'), connections: 4 } : {}),
@@ -47,18 +47,18 @@ export function freshPostgres(options: Partial<PostgresOptions> = {}): PostgresS
 
 let shared: PGlite | undefined;
 
-/** To be called where tests are described: starts the one embedded database of this file. */
+/** Call this where tests are described: starts the one embedded database of this file. */
 export function useEmbedded(): void {
   beforeAll(async () => {
     shared ??= await newEmbedded();
   });
 }
 
-/** An embedded database with nothing in it. */
+/** An empty embedded database. */
 export const newEmbedded = async (): Promise<PGlite> =>
   PGlite.create({ loadDataDir: new Blob([await readFile(inject('embeddedDump'))]) });
 
-/** The embedded database of this file with a schema of this store's own. */
+/** The embedded database of this file with a new schema for this store. */
 export function freshEmbedded(options: Partial<EmbeddedOptions> = {}): EmbeddedStore {
   return embedded({ database: sharedEmbedded(), schema: unique(), ...options });
 }
@@ -70,7 +70,7 @@ export function sharedEmbedded(): PGlite {
 
 export interface StoreCase {
   readonly name: 'memory' | 'mongodb' | 'postgres' | 'embedded';
-  /** A store with nothing in it. */
+  /** An empty store. */
   readonly open: () => Store;
 }
 
@@ -81,7 +81,7 @@ const stores: readonly (StoreCase & { readonly prepare?: () => void })[] = [
   { name: 'embedded', open: () => freshEmbedded(), prepare: useEmbedded },
 ];
 
-/** Runs the same facts on every store. */
+/** Runs the same tests on every store. */
 export function eachStore(what: string, facts: (store: StoreCase) => void): void {
   for (const store of stores) {
     describe(`${what} (${store.name})`, () => {
@@ -97,14 +97,14 @@ export function asAdmin(uri: string): string {
   return admin === undefined ? uri : uri.replace(/\/\/[^@/]*@/u, `//${admin}@`);
 }
 
-/** A client for looking at a test's own database. */
+/** A client for inspecting a test's own database. */
 export function rawClient(uri: string): MongoClient {
   const client = new MongoClient(asAdmin(uri));
   afterAll(() => client.close());
   return client;
 }
 
-/** A pool for looking at what a test has written to PostgreSQL. */
+/** A pool for inspecting what a test has written to PostgreSQL. */
 export function rawPool(options: pg.PoolConfig = {}): pg.Pool {
   const pool = new pg.Pool({ connectionString: inject('postgresUrl'), max: 4, ...options });
   // Tests end connections on purpose.

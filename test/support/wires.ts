@@ -4,7 +4,7 @@ import type { Store } from '../../src/store/port.js';
 import { behindPostgresProxy, behindProxy, type FlakyProxy } from './flaky-proxy.js';
 import { freshPostgres } from './stores.js';
 
-/** A database of the caller's own at the end of a wire that loses what it is told to. */
+/** A new database behind a wire that loses what it is told to. */
 export interface Wire {
   readonly proxy: FlakyProxy;
   readonly store: Store;
@@ -21,7 +21,7 @@ const wires: Readonly<Record<string, () => Promise<Wire>>> = {
   },
 };
 
-/** Runs the same facts on every store that is reached over a network. */
+/** Runs the same tests on every store that is reached over a network. */
 export function eachWire(what: string, facts: (wire: () => Promise<Wire>) => void): void {
   for (const [name, wire] of Object.entries(wires)) describe(`${what} (${name})`, () => facts(wire));
 }

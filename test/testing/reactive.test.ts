@@ -29,7 +29,7 @@ function aShop(options: Parameters<typeof testMill>[0] = {}) {
 const stop = (mill: TestMill): Promise<void> => mill.stop({ timeout: 0 });
 
 describe('reactive tasks of a test mill', () => {
-  it('run when their documents come to match, after the debounce', async () => {
+  it('a test mill runs a task after the debounce when its document comes to match', async () => {
     const { mill, orders, invoiced, define } = aShop();
     await define();
     orders.insert({ _id: 'a', total: 5, status: 'paid' });
@@ -46,7 +46,7 @@ describe('reactive tasks of a test mill', () => {
     ]);
   });
 
-  it('run at once without a debounce, and again when a watched field changes', async () => {
+  it('a test mill runs a task at once without a debounce, and again when a watched field changes', async () => {
     const { mill, orders, invoiced, define } = aShop();
     await define({ debounce: 0 });
     orders.insert({ _id: 'a', total: 5, status: 'paid' });
@@ -61,7 +61,7 @@ describe('reactive tasks of a test mill', () => {
     ]);
   });
 
-  it('see the writes of a transaction when it commits, and complete inside one', async () => {
+  it("tasks of a test mill see a transaction's writes after its commit, and complete inside one", async () => {
     const { mill, orders } = aShop();
     const invoices = mill.store.collection('invoices');
     await mill.reactiveTask<Order>({
@@ -82,7 +82,7 @@ describe('reactive tasks of a test mill', () => {
     expect(await mill.tasks.get('invoice', 'a')).toMatchObject({ status: 'completed' });
   });
 
-  it('are retried on the clock, and counted', async () => {
+  it('a test mill retries tasks on its clock, and counts them', async () => {
     const { mill, orders } = aShop();
     let tries = 0;
     await mill.reactiveTask({
@@ -100,7 +100,7 @@ describe('reactive tasks of a test mill', () => {
     expect(await mill.drain({ scheduled: true })).toEqual({ completed: 1, failed: 0, retried: 1 });
   });
 
-  it('work by themselves after start, driven by the clock', async () => {
+  it('a started test mill runs tasks by itself, driven by its clock', async () => {
     const { mill, orders, invoiced, define } = aShop();
     await define();
     await mill.start();
@@ -110,7 +110,7 @@ describe('reactive tasks of a test mill', () => {
     await stop(mill);
   });
 
-  it('are refused with filters that memory cannot evaluate, and on another database', () => {
+  it('a test mill rejects filters that memory cannot evaluate, and another database', () => {
     const { define } = aShop();
     expect(() => define({ filter: { status: { $regex: '^p' } } })).toThrow(
       'does not know the condition "$regex"',

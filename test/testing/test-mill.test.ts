@@ -23,8 +23,8 @@ function aTestMill(options: TestMillOptions = {}): TestMill {
   return mill;
 }
 
-describe('a test mill', () => {
-  it('runs nothing by itself', async () => {
+describe('testMill', () => {
+  it('a test mill runs nothing by itself', async () => {
     const mill = aTestMill();
     let runs = 0;
     const job = mill.job('count', () => void (runs += 1));
@@ -35,7 +35,7 @@ describe('a test mill', () => {
     expect(runs).toBe(1);
   });
 
-  it('runs what is due, and leaves to the next call what its handlers ask for', async () => {
+  it('runDue runs what is due, and leaves what handlers enqueue to the next call', async () => {
     const mill = aTestMill();
     const ran: string[] = [];
     mill.job('first', async () => {
@@ -53,7 +53,7 @@ describe('a test mill', () => {
     expect(ran).toEqual(['first', 'second']);
   });
 
-  it('drains what handlers ask for as well, and leaves the future and retries alone', async () => {
+  it('drain also runs what handlers enqueue, but neither delayed jobs nor retries', async () => {
     const mill = aTestMill();
     const ran: number[] = [];
     const chain = mill.job<{ left: number }>('chain', async ({ data }) => {
@@ -70,7 +70,7 @@ describe('a test mill', () => {
     expect(ran).toHaveLength(13);
   });
 
-  it('drains the future, too, where it is asked to, each job at its own time', async () => {
+  it('drain with scheduled: true also runs delayed jobs and retries, each at its own time', async () => {
     const mill = aTestMill();
     const at: string[] = [];
     mill.job('late', () => void at.push(new Date(mill.clock.now()).toISOString()));
@@ -85,7 +85,7 @@ describe('a test mill', () => {
     expect(at).toEqual(['2026-03-02T12:00:00.000Z', '2026-03-03T12:00:00.000Z']);
   });
 
-  it('moves on, and runs what falls due on the way', async () => {
+  it('advance moves the clock and runs what comes due on the way', async () => {
     const mill = aTestMill();
     const at: string[] = [];
     mill.job('nightly', () => void at.push(new Date(mill.clock.now()).toISOString()));
@@ -94,7 +94,7 @@ describe('a test mill', () => {
     expect(at).toEqual(['2026-03-02T03:00:00.000Z', '2026-03-03T03:00:00.000Z']);
   });
 
-  it('works like any other once it is started', async () => {
+  it('a started test mill works like any other', async () => {
     const mill = aTestMill();
     let runs = 0;
     mill.job('count', () => void (runs += 1));
@@ -109,7 +109,7 @@ describe('a test mill', () => {
     expect(runs).toBe(2);
   });
 
-  it('waits for handlers that need real time', async () => {
+  it('drain waits for handlers that need real time', async () => {
     const mill = aTestMill();
     let ended = false;
     mill.job('slow', async () => {
@@ -121,7 +121,7 @@ describe('a test mill', () => {
     expect(ended).toBe(true);
   });
 
-  it('says what it waited for in vain', async () => {
+  it('drain names the job it waited for in vain', async () => {
     const mill = aTestMill();
     const { promise, open } = gate();
     mill.job('stuck', () => promise);
@@ -132,7 +132,7 @@ describe('a test mill', () => {
     await expect(call).rejects.toThrow(`stuck ${id} (processing)`);
   });
 
-  it('does not wait for names that are paused, or that have no handler', async () => {
+  it('drain does not wait for names that are paused or have no handler', async () => {
     const mill = aTestMill();
     let runs = 0;
     mill.job('rests', () => void (runs += 1));
@@ -143,7 +143,7 @@ describe('a test mill', () => {
     expect(runs).toBe(0);
   });
 
-  it('runs documents that are due', async () => {
+  it('drain and advance run documents that are due', async () => {
     const mill = aTestMill();
     const seen: unknown[] = [];
     const letters = mill.store.collection('letters');
@@ -156,14 +156,14 @@ describe('a test mill', () => {
     expect(seen).toEqual([1, 2]);
   });
 
-  it('refuses options that it does not know', () => {
+  it('testMill rejects unknown and invalid options', () => {
     expect(() => testMill({ inlined: true } as TestMillOptions)).toThrow(OptionError);
     expect(() => testMill({ inline: 'yes' as never })).toThrow('inline');
   });
 });
 
-describe('inline', () => {
-  it('runs a job before its enqueue resolves, and answers it as it ended', async () => {
+describe('inline mode of a test mill', () => {
+  it('inline mode runs a job before its enqueue resolves, and returns it as it ended', async () => {
     const mill = aTestMill({ inline: true });
     const double = mill.job<{ n: number }>('double', ({ data }) => data.n * 2);
     const job = await double.enqueue({ n: 4 });
@@ -172,7 +172,7 @@ describe('inline', () => {
     expect(many.map(({ result }) => result)).toEqual([2, 4, 6]);
   });
 
-  it('runs what handlers ask for inside of them', async () => {
+  it('inline mode runs what a handler enqueues inside that handler', async () => {
     const mill = aTestMill({ inline: true });
     const order: string[] = [];
     mill.job('outer', async () => {
@@ -185,7 +185,7 @@ describe('inline', () => {
     expect(order).toEqual(['outer begins', 'inner', 'outer ends']);
   });
 
-  it('rejects with what the handler threw', async () => {
+  it('inline mode rejects with what the handler threw', async () => {
     const mill = aTestMill({ inline: true });
     mill.job('broken', () => {
       throw new RangeError('too far');
@@ -194,7 +194,7 @@ describe('inline', () => {
     await expectEnqueued(mill, 'broken', {}, { status: 'pending', times: 1 });
   });
 
-  it('leaves jobs for later, and those without a handler, where they are', async () => {
+  it('inline mode leaves delayed jobs and jobs without a handler pending', async () => {
     const mill = aTestMill({ inline: true });
     mill.job('later', () => 1);
     expect((await mill.enqueue('later', {}, { delay: '1m' })).status).toBe('pending');
@@ -202,7 +202,7 @@ describe('inline', () => {
     expect(await mill.advance('1m')).toMatchObject({ completed: 1 });
   });
 
-  it('runs nothing that was asked for in a transaction which did not commit', async () => {
+  it('inline mode runs nothing that was enqueued in a transaction that did not commit', async () => {
     const mill = aTestMill({ inline: true });
     let runs = 0;
     mill.job('count', () => void (runs += 1));
@@ -216,12 +216,12 @@ describe('inline', () => {
   });
 });
 
-describe('expectations', () => {
+describe('expectEnqueued and expectNotEnqueued', () => {
   const sendEmail = defineJob<{ to: string; tags?: string[]; meta?: { lang: string; beta?: boolean } }>(
     'send-email',
   );
 
-  it('find jobs whose data contains what is asked for', async () => {
+  it('expectEnqueued finds jobs whose data contains the expected values', async () => {
     const mill = aTestMill();
     await mill.enqueue(sendEmail, { to: 'a@example.com', meta: { lang: 'cs', beta: true } });
     await mill.enqueue(sendEmail, { to: 'b@example.com', tags: ['x'] }, { uniqueKey: 'b', delay: '1h' });
@@ -237,7 +237,7 @@ describe('expectations', () => {
     await mill.expectNotEnqueued('other');
   });
 
-  it('tell what was asked for instead', async () => {
+  it('a failed expectation shows what was enqueued instead', async () => {
     const mill = aTestMill();
     await mill.enqueue(sendEmail, { to: 'a@example.com' });
     const error: unknown = await expectEnqueued(mill, sendEmail, { to: 'b@example.com' }).catch(
@@ -252,8 +252,8 @@ describe('expectations', () => {
   });
 });
 
-eachStore('drain and runDue', ({ open }) => {
-  it('wait for the jobs of any mill, and start it for that where nobody did', async () => {
+eachStore('drain and runDue of any mill', ({ open }) => {
+  it('drain and runDue wait for the jobs of any mill, and start it if needed', async () => {
     const mill = new Tidemill({ store: open(), logger: false });
     onTestFinished(() => mill.stop({ timeout: 0 }));
     let runs = 0;
@@ -273,8 +273,8 @@ eachStore('drain and runDue', ({ open }) => {
   });
 });
 
-describe('drain', () => {
-  it('follows the clock of a memory store', async () => {
+describe('drain with a clock', () => {
+  it("drain leaves delayed jobs of a memory store's clock alone, and rejects unknown options", async () => {
     const clock = virtualClock(0);
     const mill = new Tidemill({ store: memory({ clock }), logger: false });
     onTestFinished(() => mill.stop({ timeout: 0 }));

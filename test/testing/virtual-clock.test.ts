@@ -7,8 +7,8 @@ import { aMill, gate } from '../support/mills.js';
 const START = '2025-01-01T00:00:00Z';
 const iso = (clock: VirtualClock): string => new Date(clock.now()).toISOString();
 
-describe('the clock by itself', () => {
-  it('stands still until it is told to move', async () => {
+describe('virtualClock', () => {
+  it('a virtual clock stands still until it is advanced', async () => {
     const clock = virtualClock(START);
     const before = clock.now();
     await new Promise((resolve) => setTimeout(resolve, 15));
@@ -20,14 +20,14 @@ describe('the clock by itself', () => {
     expect(iso(clock)).toBe('2025-01-01T01:30:00.001Z');
   });
 
-  it('begins at any date, text or number, and in 1970 by default', () => {
+  it('a virtual clock begins at any date, text or number, and in 1970 by default', () => {
     expect(virtualClock().now()).toBe(0);
     expect(virtualClock(5).now()).toBe(5);
     expect(virtualClock(new Date(7)).now()).toBe(7);
     expect(virtualClock('1970-01-01T00:00:01Z').now()).toBe(1_000);
   });
 
-  it('refuses to begin at what is no date, or to move by what is no duration', async () => {
+  it('a virtual clock rejects an invalid start and an invalid duration', async () => {
     expect(() => virtualClock('yesterday')).toThrow('virtualClock: start must be a valid Date');
     const clock = virtualClock();
     await expect(clock.advance('soon')).rejects.toThrow('clock.advance: duration must be a duration');
@@ -35,7 +35,7 @@ describe('the clock by itself', () => {
     expect(clock.now()).toBe(0);
   });
 
-  it('fires timers in the order of their times, those of the same time in the order they were set', async () => {
+  it('a virtual clock fires timers in the order of their times, then in the order they were set', async () => {
     const clock = virtualClock();
     const fired: string[] = [];
     clock.timer(20, () => fired.push(`late at ${String(clock.now())}`));
@@ -47,7 +47,7 @@ describe('the clock by itself', () => {
     expect(fired).toEqual(['now at 0', 'first at 10', 'second at 10', 'late at 20']);
   });
 
-  it('fires timers that timers set, where they fall due on the way', async () => {
+  it('a virtual clock fires timers that timers set, if they come due on the way', async () => {
     const clock = virtualClock();
     const fired: number[] = [];
     const again = (): void => {
@@ -59,7 +59,7 @@ describe('the clock by itself', () => {
     expect(fired).toEqual([10, 20, 30]);
   });
 
-  it('never fires a timer that was cancelled, nor one without an end', async () => {
+  it('a virtual clock never fires a cancelled or an infinite timer', async () => {
     const clock = virtualClock();
     const fired: string[] = [];
     const timer = clock.timer(10, () => fired.push('cancelled'));
@@ -69,7 +69,7 @@ describe('the clock by itself', () => {
     expect(fired).toEqual([]);
   });
 
-  it('fires every timer once, at its own time and in order, whatever was set', async () => {
+  it('a virtual clock fires every timer once, on time and in order, whatever was set', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(fc.integer({ min: 0, max: 1_000 }), { maxLength: 12 }),
@@ -92,7 +92,7 @@ describe('the clock by itself', () => {
     );
   });
 
-  it('waits for work that goes on in real time before it moves', async () => {
+  it('a virtual clock waits for tracked work in real time before it moves on', async () => {
     const clock = virtualClock();
     let done = false;
     clock.timer(10, () => {
@@ -107,7 +107,7 @@ describe('the clock by itself', () => {
     expect(done).toBe(true);
   });
 
-  it('does not wait for ever for work that waits for the test itself', async () => {
+  it('a virtual clock does not wait forever for work that waits for the test itself', async () => {
     const clock = virtualClock();
     const end = gate();
     clock.track?.(end.promise);
@@ -118,7 +118,7 @@ describe('the clock by itself', () => {
 });
 
 describe('a mill on a virtual clock', () => {
-  it('runs everything that falls due on the way, in order, each at its own due time', async () => {
+  it('runs everything that comes due on the way, in order, each at its own time', async () => {
     const clock = virtualClock(START);
     const mill = aMill(memory({ clock }));
     const ran: string[] = [];
@@ -138,7 +138,7 @@ describe('a mill on a virtual clock', () => {
     expect(ran[3]).toBe('later 2025-01-01T02:30:00.000Z');
   });
 
-  it('runs a job that is due at the very end of the way', async () => {
+  it('runs a job that is due at the very end of an advance', async () => {
     const clock = virtualClock(START);
     const mill = aMill(memory({ clock }));
     const type = mill.job('exact', () => iso(clock));
@@ -153,7 +153,7 @@ describe('a mill on a virtual clock', () => {
     });
   });
 
-  it('runs what a handler asks for on the way, too', async () => {
+  it('runs what a handler enqueues on the way', async () => {
     const clock = virtualClock(START);
     const mill = aMill(memory({ clock }));
     const ran: string[] = [];
@@ -171,7 +171,7 @@ describe('a mill on a virtual clock', () => {
     ]);
   });
 
-  it('lets a handler wait in real time without moving on under its feet', async () => {
+  it('does not move the clock while a handler waits in real time', async () => {
     const clock = virtualClock(START);
     const mill = aMill(memory({ clock }));
     const ends: string[] = [];
@@ -186,7 +186,7 @@ describe('a mill on a virtual clock', () => {
     expect(ends).toEqual(['2025-01-01T00:01:00.000Z', '2025-01-01T00:02:00.000Z']);
   });
 
-  it('gives each of several slow handlers its own patience before time moves on', async () => {
+  it('waits for each of several slow handlers before time moves on', async () => {
     const clock = virtualClock(START);
     const mill = aMill(memory({ clock }));
     const ran: string[] = [];
@@ -201,7 +201,7 @@ describe('a mill on a virtual clock', () => {
     expect(await mill.jobs.count({ status: 'completed' })).toBe(5);
   });
 
-  it('stamps everything with its own time', async () => {
+  it('stamps jobs with the time of the virtual clock', async () => {
     const clock = virtualClock(START);
     const mill = aMill(memory({ clock }));
     mill.job('stamped', () => 1);

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { parseCron } from '../../src/time/cron.js';
 
-/** Runs after `from`, for as long as they are before `to`. */
+/** Runs after `from` and before `to`. */
 function runs(text: string, timezone: string, from: string, to: string): string[] {
   const cron = parseCron('here', text, timezone);
   const found: string[] = [];
@@ -48,14 +48,14 @@ const SPRING: Readonly<Record<string, Change>> = {
   },
 };
 
-describe('a local time that does not exist', () => {
+describe('local times that do not exist', () => {
   it.each([
     ['prague', '30 2 * * *', ['2025-03-29T01:30Z', '2025-03-30T01:00Z', '2025-03-31T00:30Z']],
     ['newYork', '30 2 * * *', ['2025-03-08T07:30Z', '2025-03-09T07:00Z', '2025-03-10T06:30Z']],
     ['lordHowe', '15 2 * * *', ['2025-10-03T15:45Z', '2025-10-04T15:30Z', '2025-10-05T15:15Z']],
     ['santiago', '30 0 * * *', ['2025-09-06T04:30Z', '2025-09-07T04:00Z', '2025-09-08T03:30Z']],
     ['santiago', '@daily', ['2025-09-07T04:00Z', '2025-09-08T03:00Z']],
-  ])('runs at the end of the gap (%s, %s)', (change, text, expected) => {
+  ])('a missing local time runs at the end of the gap (%s, %s)', (change, text, expected) => {
     const { zone, from, to } = SPRING[change]!;
     expect(runs(text, zone, from, to)).toEqual(expected);
   });
@@ -65,13 +65,13 @@ describe('a local time that does not exist', () => {
     ['prague', '*/10 2 * * *', '2025-03-30T01:00Z'],
     ['newYork', '*/20 2 * * *', '2025-03-09T07:00Z'],
     ['lordHowe', '0,10,20 2 * * *', '2025-10-04T15:30Z'],
-  ])('runs once, however many of its times fall into the gap (%s, %s)', (change, text, end) => {
+  ])('several local times in one gap run once, at its end (%s, %s)', (change, text, end) => {
     const { zone, what } = SPRING[change]!;
     const around = [new Date(Date.parse(what) - 3_600_000), new Date(Date.parse(what) + 1_800_000)] as const;
     expect(runs(text, zone, around[0].toISOString(), around[1].toISOString())).toEqual([end]);
   });
 
-  it('runs once where the end of the gap is a time of its own', () => {
+  it('a missing local time runs once if the end of the gap is a scheduled time itself', () => {
     expect(runs('30 2,3 * * *', 'Europe/Prague', '2025-03-30T00:00:00Z', '2025-03-30T03:00:00Z')).toEqual([
       '2025-03-30T01:00Z',
       '2025-03-30T01:30Z',
@@ -87,13 +87,13 @@ describe('a local time that does not exist', () => {
     ]);
   });
 
-  it('runs once where seconds are counted', () => {
+  it('a missing local time with seconds runs once', () => {
     expect(runs('*/20 30 2 * * *', 'Europe/Prague', '2025-03-30T00:00:00Z', '2025-03-30T03:00:00Z')).toEqual([
       '2025-03-30T01:00Z',
     ]);
   });
 
-  it('runs at the first moment after a day that was left out', () => {
+  it('a missing day runs at the first moment after it', () => {
     expect(runs('0 3 * * *', 'Pacific/Apia', '2011-12-28T14:00:00Z', '2011-12-31T00:00:00Z')).toEqual([
       '2011-12-29T13:00Z',
       '2011-12-30T10:00Z',
@@ -101,13 +101,13 @@ describe('a local time that does not exist', () => {
     ]);
   });
 
-  it('is asked for from inside the hour before it, and from the change itself', () => {
+  it('a missing local time runs once, whether asked from before the gap or from its end', () => {
     const cron = parseCron('here', '30 2 * * *', 'Europe/Prague');
     expect(cron.next(new Date('2025-03-30T00:59:59.999Z'))).toEqual(new Date('2025-03-30T01:00:00Z'));
     expect(cron.next(new Date('2025-03-30T01:00:00.000Z'))).toEqual(new Date('2025-03-31T00:30:00Z'));
   });
 
-  it('leaves times outside of the gap alone', () => {
+  it('a gap does not affect times outside of it', () => {
     expect(runs('30 1,3 * * *', 'Europe/Prague', '2025-03-30T00:00:00Z', '2025-03-30T12:00:00Z')).toEqual([
       '2025-03-30T00:30Z',
       '2025-03-30T01:30Z',
@@ -115,7 +115,7 @@ describe('a local time that does not exist', () => {
   });
 });
 
-describe('a local time that comes twice', () => {
+describe('local times that come twice', () => {
   it.each([
     // 03:00 -> 02:00 at 01:00Z
     [
@@ -149,11 +149,11 @@ describe('a local time that comes twice', () => {
       '2025-04-07T12:00:00Z',
       ['2025-04-06T02:30Z', '2025-04-07T03:30Z'],
     ],
-  ])('runs once, the first time (%s)', (zone, text, from, to, expected) => {
+  ])('a repeated local time runs once, the first time (%s)', (zone, text, from, to, expected) => {
     expect(runs(text, zone, from, to)).toEqual(expected);
   });
 
-  it('runs once at each end of the doubled hour', () => {
+  it('each end of the repeated hour runs once', () => {
     expect(runs('0,59 2,3 * * *', 'Europe/Prague', '2025-10-25T12:00:00Z', '2025-10-26T12:00:00Z')).toEqual([
       '2025-10-26T00:00Z',
       '2025-10-26T00:59Z',
@@ -162,14 +162,14 @@ describe('a local time that comes twice', () => {
     ]);
   });
 
-  it('is not run again for somebody who asks between the two', () => {
+  it('a repeated local time does not run again when asked for between the two', () => {
     const cron = parseCron('here', '30 2 * * *', 'Europe/Prague');
     for (const moment of ['00:30:00.000', '00:59:59.999', '01:00:00.000', '01:15:00.000', '01:30:00.000']) {
       expect(cron.next(new Date(`2025-10-26T${moment}Z`))).toEqual(new Date('2025-10-27T01:30:00Z'));
     }
   });
 
-  it('runs twice where its minutes are a step: such a text follows elapsed time', () => {
+  it('a repeated hour runs twice if its minutes are a step, which follows elapsed time', () => {
     expect(runs('*/20 2 * * *', 'Europe/Prague', '2025-10-25T12:00:00Z', '2025-10-26T12:00:00Z')).toEqual([
       '2025-10-26T00:00Z',
       '2025-10-26T00:20Z',
@@ -181,7 +181,7 @@ describe('a local time that comes twice', () => {
   });
 });
 
-describe('a text that names no hour', () => {
+describe('expressions without an hour', () => {
   const CHANGES = [
     ['Europe/Prague', '2025-03-30T01:00:00Z'],
     ['Europe/Prague', '2025-10-26T01:00:00Z'],
@@ -205,13 +205,13 @@ describe('a text that names no hour', () => {
     return gaps;
   };
 
-  it.each(CHANGES)('runs every 15 minutes through the change of %s at %s', (zone, change) => {
+  it.each(CHANGES)('runs every 15 minutes through the clock change of %s at %s', (zone, change) => {
     expect(new Set(gapsAround('*/15 * * * *', zone, change))).toEqual(new Set([15]));
     expect(new Set(gapsAround('7-59/15 * * * *', zone, change))).toEqual(new Set([15]));
   });
 
   it.each(CHANGES)(
-    'runs every minute, and every 10 seconds, through the change of %s at %s',
+    'runs every minute and every 10 seconds through the clock change of %s at %s',
     (zone, change) => {
       expect(new Set(gapsAround('* * * * *', zone, change))).toEqual(new Set([1]));
       const cron = parseCron('here', '*/10 * * * * *', zone);
@@ -225,7 +225,7 @@ describe('a text that names no hour', () => {
   );
 
   it.each(CHANGES.filter(([zone]) => zone !== 'Australia/Lord_Howe'))(
-    'runs every hour through the change of %s at %s',
+    'runs every hour through the clock change of %s at %s',
     (zone, change) => {
       expect(new Set(gapsAround('5 * * * *', zone, change))).toEqual(new Set([60]));
       expect(new Set(gapsAround('@hourly', zone, change))).toEqual(new Set([60]));
@@ -234,7 +234,7 @@ describe('a text that names no hour', () => {
     },
   );
 
-  it('keeps to the minute it names where clocks change by half an hour, and never waits two hours', () => {
+  it('keeps its minute through a clock change of half an hour, and never waits two hours', () => {
     for (const [zone, change] of CHANGES.filter(([name]) => name === 'Australia/Lord_Howe')) {
       for (const text of ['5 * * * *', '45 * * * *']) {
         for (const gap of gapsAround(text, zone, change)) expect([30, 60, 90]).toContain(gap);
@@ -243,9 +243,9 @@ describe('a text that names no hour', () => {
   });
 });
 
-describe('over a whole year', () => {
+describe('expressions over a whole year', () => {
   it.each(['Europe/Prague', 'America/New_York', 'Australia/Lord_Howe', 'America/Santiago', 'Asia/Tehran'])(
-    'a daily text runs once on each of its 365 days in %s',
+    'a daily expression runs once on each of 365 days in %s',
     (zone) => {
       for (const text of [
         '30 0 * * *',

@@ -19,7 +19,7 @@ const times = (text: string, from: string, count: number, timezone?: string): st
 const next = (text: string, from: string, timezone?: string): string | undefined =>
   times(text, from, 1, timezone)[0];
 
-describe('cron texts', () => {
+describe('cron expressions', () => {
   it.each([
     ['* * * * *', '2025-01-01T00:00:30Z', '2025-01-01T00:01:00Z'],
     ['*/15 * * * *', '2025-01-01T00:16:00Z', '2025-01-01T00:30:00Z'],
@@ -35,7 +35,7 @@ describe('cron texts', () => {
     expect(next(text, from)).toBe(expected);
   });
 
-  it('reads six fields with the seconds first', () => {
+  it('six fields begin with seconds', () => {
     expect(times('*/20 59 23 * * *', '2025-01-01T00:00:00Z', 4)).toEqual([
       '2025-01-01T23:59:00Z',
       '2025-01-01T23:59:20Z',
@@ -44,7 +44,7 @@ describe('cron texts', () => {
     ]);
   });
 
-  it('knows L, the last day of a month', () => {
+  it('L is the last day of a month', () => {
     expect(times('0 0 L * *', '2024-01-31T12:00:00Z', 3)).toEqual([
       '2024-02-29T00:00:00Z',
       '2024-03-31T00:00:00Z',
@@ -52,7 +52,7 @@ describe('cron texts', () => {
     ]);
   });
 
-  it('does not lose the first of March to a day that February lacks', () => {
+  it('does not skip the first of March for a day that February lacks', () => {
     expect(times('0 0 */5 * *', '2025-02-25T12:00:00Z', 3)).toEqual([
       '2025-02-26T00:00:00Z',
       '2025-03-01T00:00:00Z',
@@ -62,7 +62,7 @@ describe('cron texts', () => {
     expect(next('0 6 2,30 * *', '2024-02-10T00:00:00Z', 'Europe/Prague')).toBe('2024-03-02T05:00:00Z');
   });
 
-  it('knows #, the n-th weekday of a month, and #L, the last one', () => {
+  it('# is the n-th weekday of a month, and #L the last one', () => {
     expect(times('0 0 * * FRI#2', '2025-01-01T00:00:00Z', 2)).toEqual([
       '2025-01-10T00:00:00Z',
       '2025-02-14T00:00:00Z',
@@ -71,7 +71,7 @@ describe('cron texts', () => {
       '2025-01-31T00:00:00Z',
       '2025-02-28T00:00:00Z',
     ]);
-    // Most months have no fifth Monday: those are passed over.
+    // Most months have no fifth Monday: those are skipped.
     expect(times('0 0 * * MON#5', '2025-01-01T00:00:00Z', 2)).toEqual([
       '2025-03-31T00:00:00Z',
       '2025-06-30T00:00:00Z',
@@ -87,11 +87,11 @@ describe('cron texts', () => {
     ['@midnight', '2025-02-12T00:00:00Z'],
     ['@hourly', '2025-02-11T11:00:00Z'],
     ['@Daily', '2025-02-12T00:00:00Z'],
-  ])('%s stands for its five fields', (name, expected) => {
+  ])('the cron name %s stands for its five fields', (name, expected) => {
     expect(next(name, '2025-02-11T10:30:00Z')).toBe(expected);
   });
 
-  it('minds neither blanks around nor several between fields', () => {
+  it('ignores extra white space around and between fields', () => {
     expect(next('  0   3 *\t* * ', '2025-01-01T00:00:00Z')).toBe('2025-01-01T03:00:00Z');
   });
 
@@ -103,7 +103,7 @@ describe('cron texts', () => {
     expect(parseCron('here', '* * * * *').timezone).toBe('UTC');
   });
 
-  it('answers a time strictly after the given one, to the millisecond', () => {
+  it('next returns a time strictly after the given one, to the millisecond', () => {
     expect(next('0 3 * * *', '2025-01-01T02:59:59.999Z')).toBe('2025-01-01T03:00:00Z');
     expect(next('0 3 * * *', '2025-01-01T03:00:00.000Z')).toBe('2025-01-02T03:00:00Z');
     expect(next('0 3 * * *', '2025-01-01T03:00:00.001Z')).toBe('2025-01-02T03:00:00Z');
@@ -111,8 +111,8 @@ describe('cron texts', () => {
   });
 });
 
-describe('cron texts that are refused', () => {
-  it.each(['', '   ', undefined, null, 5, {}, ['* * * * *']])('%j is not a text', (text) => {
+describe('rejected cron expressions', () => {
+  it.each(['', '   ', undefined, null, 5, {}, ['* * * * *']])('rejects %j as a cron expression', (text) => {
     expect(() => parseCron('schedule', text)).toThrow(OptionError);
     expect(() => parseCron('schedule', text)).toThrow(/^schedule: cron must be a text such as/);
   });
@@ -123,7 +123,7 @@ describe('cron texts that are refused', () => {
     ['0 3 *', 3],
     ['0 3 * *', 4],
     ['0 0 3 * * * *', 7],
-  ])('%s has %i fields', (text, count) => {
+  ])('rejects the cron expression %s because it has %i fields', (text, count) => {
     expect(() => parseCron('schedule', text)).toThrow(`has ${String(count)}.`);
     expect(() => parseCron('schedule', text)).toThrow(/needs 5 fields .* or 6 with seconds first/);
   });
@@ -143,21 +143,21 @@ describe('cron texts that are refused', () => {
     '* * * FOO *',
     '* * * * MON#6',
     '60 * * * * *',
-  ])('%s is wrong', (text) => {
+  ])('rejects the invalid cron expression %s', (text) => {
     expect(() => parseCron('schedule', text)).toThrow(OptionError);
     expect(() => parseCron('schedule', text)).toThrow(`schedule: cron "${text}" is not valid: `);
   });
 
-  it.each(['0 0 30 2 *', '0 0 31 4,6,9,11 *', '0 0 0 31 2 *'])('%s never matches', (text) => {
+  it.each(['0 0 30 2 *', '0 0 31 4,6,9,11 *', '0 0 0 31 2 *'])('rejects the cron expression %s, which never matches a date', (text) => {
     expect(() => parseCron('schedule', text)).toThrow(`cron "${text}" never matches a date`);
     expect(() => parseCron('schedule', text, 'Europe/Prague')).toThrow('never matches a date');
   });
 
-  it('names the names it knows', () => {
+  it('lists the known names when it rejects an unknown one', () => {
     expect(() => parseCron('schedule', '@nightly')).toThrow(/not a known cron name; use one of @yearly, /);
   });
 
-  it.each(['Europe/Praha', '', 'Mars/Olympus', 5, null])('%j is not a time zone', (zone) => {
+  it.each(['Europe/Praha', '', 'Mars/Olympus', 5, null])('rejects %j as a time zone', (zone) => {
     expect(() => parseCron('schedule', '* * * * *', zone as string)).toThrow(OptionError);
     expect(() => parseCron('schedule', '* * * * *', zone as string)).toThrow(/timezone must be an IANA name/);
   });
@@ -192,10 +192,10 @@ const instants = fc
   .integer({ min: Date.UTC(2020, 0, 1), max: Date.UTC(2030, 0, 1) })
   .map((time) => new Date(time));
 
-describe('cron times, whatever the text, the zone and the moment', () => {
+describe('random cron expressions in random zones', () => {
   const anything = [texts, fc.constantFrom(...ZONES), instants] as const;
 
-  it('only move forward', () => {
+  it('cron times only move forward', () => {
     fc.assert(
       fc.property(...anything, (text, zone, from) => {
         const cron = parseCron('here', text, zone);
@@ -211,14 +211,14 @@ describe('cron times, whatever the text, the zone and the moment', () => {
     );
   });
 
-  it('are the same however often, and from whichever earlier moment, they are asked for', () => {
+  it('the next cron time is the same from every earlier moment, and on every call', () => {
     fc.assert(
       fc.property(...anything, fc.double({ min: 0, max: 1, noNaN: true }), (text, zone, from, share) => {
         const cron = parseCron('here', text, zone);
         const at = cron.next(from)!;
         expect(cron.next(from)).toEqual(at);
         expect(parseCron('here', text, zone).next(from)).toEqual(at);
-        // Nothing lies between: asking from anywhere on the way gives the same answer.
+        // Nothing lies between: every moment on the way gives the same answer.
         const between = from.getTime() + Math.floor((at.getTime() - 1 - from.getTime()) * share);
         expect(cron.next(new Date(between))).toEqual(at);
         expect(cron.next(new Date(at.getTime() - 1))).toEqual(at);
@@ -227,7 +227,7 @@ describe('cron times, whatever the text, the zone and the moment', () => {
     );
   });
 
-  it('are those that a scan of every minute finds, where no clock changes', () => {
+  it('cron times equal those found by a scan of every minute, if no clock changes', () => {
     fc.assert(
       fc.property(texts, fc.constantFrom(...ZONES), quietDays, (text, zone, day) => {
         const cron = parseCron('here', text, zone);

@@ -58,24 +58,24 @@ describe('durations', () => {
     {},
     ['5s'],
     new Date(0),
-  ])('refuses %s', (value) => {
+  ])('rejects %s as a duration', (value) => {
     expect(() => ms(value)).toThrow(OptionError);
     expect(() => ms(value)).toThrow(/^here: delay must be a duration/);
   });
 
-  it('names the least that is allowed', () => {
+  it('names the minimum when it rejects a shorter duration', () => {
     expect(ms(500, 500)).toBe(500);
     expect(() => ms(499, 500)).toThrow('here: delay must be a duration of at least 500 ms');
     expect(() => ms('0s', 1)).toThrow('of at least 1 ms');
   });
 
-  it('refuses a duration so long that no date could hold its end', () => {
+  it('rejects a duration so long that no date could hold its end', () => {
     expect(() => ms(1e300)).toThrow(OptionError);
     expect(() => ms(`${'9'.repeat(40)}d`)).toThrow(OptionError);
     expect(ms('100000d')).toBe(100_000 * DAY);
   });
 
-  it('gives back every number of milliseconds, written in any unit', () => {
+  it('reads any whole number of each unit exactly', () => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 10_000 }), fc.constantFrom(...unitNames()), (count, unit) => {
         expect(ms(`${String(count)}${unit}`)).toBe(count * UNITS[unit]);
@@ -84,7 +84,7 @@ describe('durations', () => {
     );
   });
 
-  it('adds up the parts of a text, so that what was written comes back', () => {
+  it('adds up the parts of a duration text', () => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 400 * DAY }), fc.constantFrom('', ' '), (total, space) => {
         expect(ms(written(total, space))).toBe(total);
@@ -92,7 +92,7 @@ describe('durations', () => {
     );
   });
 
-  it('takes a date as it is, and anything else as a wait from now', () => {
+  it('toInstant returns a date unchanged, and adds a duration to now', () => {
     const at = new Date('2025-03-01T12:00:00Z');
     expect(toInstant('here', 'when', at, 0)).toBe(at);
     expect(toInstant('here', 'when', '1h', at.getTime())).toEqual(new Date('2025-03-01T13:00:00Z'));

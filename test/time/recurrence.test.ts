@@ -17,49 +17,49 @@ const hourly = (given: Partial<Recurrence> = {}): Recurrence => ({
   ...given,
 });
 
-describe('a run that lasted past the next time', () => {
-  it('stands for that time, too, where it was one of the schedule', () => {
+describe('runs that last past the next time', () => {
+  it('a scheduled run that lasted past the next times covers them', () => {
     expect(runAfter(hourly(), at('10:00:00'), at('12:30:00')).at).toEqual(at('13:00:00'));
   });
 
-  it('does not where it was asked for by hand', () => {
+  it('a manual run that lasted past the next time does not cover it', () => {
     expect(runAfter(hourly(), at('09:59:00'), at('12:30:00')).at).toEqual(at('10:00:00'));
     expect(runAfter(hourly({ missed: 'skip' }), at('09:59:00'), at('12:30:00')).at).toEqual(at('10:00:00'));
     expect(runAfter(hourly(), at('09:58:00'), at('09:59:00')).at).toEqual(at('10:00:00'));
   });
 });
 
-describe('the times of a schedule', () => {
-  it('begin with startAt, which counts where it is a time itself', () => {
+describe('slots of a schedule', () => {
+  it('slots begin with startAt, inclusive', () => {
     expect(slotAfter(hourly({ startAt: at('10:00:00') }), at('06:30:00'))).toEqual(at('10:00:00'));
     expect(slotAfter(hourly({ startAt: at('10:00:00.001') }), at('06:30:00'))).toEqual(at('11:00:00'));
     expect(slotAfter(hourly({ startAt: at('09:30:00') }), at('06:30:00'))).toEqual(at('10:00:00'));
   });
 
-  it('go on as usual once startAt has passed', () => {
+  it('slots continue as usual once startAt has passed', () => {
     const recurrence = hourly({ startAt: at('10:00:00') });
     expect(slotAfter(recurrence, at('10:00:00'))).toEqual(at('11:00:00'));
     expect(slotAfter(recurrence, at('12:15:00'))).toEqual(at('13:00:00'));
   });
 
-  it('end with repeatUntil, which counts where it is a time itself', () => {
+  it('slots end with repeatUntil, inclusive', () => {
     const recurrence = hourly({ repeatUntil: at('10:00:00') });
     expect(slotAfter(recurrence, at('09:30:00'))).toEqual(at('10:00:00'));
     expect(slotAfter(recurrence, at('10:00:00'))).toBeNull();
     expect(slotAfter(hourly({ repeatUntil: at('09:59:59.999') }), at('09:30:00'))).toBeNull();
   });
 
-  it('may be a single one, where startAt is repeatUntil', () => {
+  it('there is a single slot if startAt equals repeatUntil', () => {
     const recurrence = hourly({ startAt: at('10:00:00'), repeatUntil: at('10:00:00') });
     expect(preview(recurrence, at('06:00:00'), 5)).toEqual([at('10:00:00')]);
   });
 
-  it('are none where startAt is after repeatUntil', () => {
+  it('there is no slot if startAt is after repeatUntil', () => {
     const recurrence = hourly({ startAt: at('11:00:00'), repeatUntil: at('10:00:00') });
     expect(slotAfter(recurrence, at('06:00:00'))).toBeNull();
   });
 
-  it('can be looked at in advance, no more than there are', () => {
+  it('preview returns at most the slots that are left', () => {
     const recurrence = hourly({ repeatUntil: at('12:00:00') });
     expect(preview(recurrence, at('10:00:00'), 1)).toEqual([at('11:00:00')]);
     expect(preview(recurrence, at('10:00:00'), 9)).toEqual([at('11:00:00'), at('12:00:00')]);
@@ -67,7 +67,7 @@ describe('the times of a schedule', () => {
 });
 
 describe('after a run that was on time', () => {
-  it.each(['once', 'skip', 'all'] as const)('the next time follows (%s)', (missed) => {
+  it.each(['once', 'skip', 'all'] as const)('the next slot follows a run that was on time (%s)', (missed) => {
     expect(runAfter(hourly({ missed }), at('10:00:00'), at('10:05:00'))).toEqual({
       at: at('11:00:00'),
       dropped: false,
@@ -75,36 +75,36 @@ describe('after a run that was on time', () => {
   });
 
   it.each(['once', 'skip', 'all'] as const)(
-    'the same time never comes again, even if the clock is behind it (%s)',
+    'the same slot never comes again, even if the clock is behind it (%s)',
     (missed) => {
       expect(runAfter(hourly({ missed }), at('10:00:00'), at('09:59:59.990')).at).toEqual(at('11:00:00'));
     },
   );
 
-  it.each(['once', 'skip', 'all'] as const)('nothing follows the last one (%s)', (missed) => {
+  it.each(['once', 'skip', 'all'] as const)('nothing follows the last slot (%s)', (missed) => {
     const recurrence = hourly({ missed, repeatUntil: at('10:00:00') });
     expect(runAfter(recurrence, at('10:00:00'), at('10:00:01')).at).toBeNull();
   });
 });
 
-describe('after times that nobody ran', () => {
-  it("'once' goes on with the first time after now", () => {
+describe('after missed slots', () => {
+  it('missed "once" continues with the first slot after now', () => {
     expect(runAfter(hourly(), at('10:00:00'), at('15:30:00'))).toEqual({
       at: at('16:00:00'),
       dropped: false,
     });
   });
 
-  it("'once' does not run again where repeatUntil has passed meanwhile", () => {
+  it('missed "once" ends if repeatUntil has passed meanwhile', () => {
     const recurrence = hourly({ repeatUntil: at('12:00:00') });
     expect(runAfter(recurrence, at('10:00:00'), at('15:30:00')).at).toBeNull();
   });
 
-  it("'skip' goes on with the first time after now", () => {
+  it('missed "skip" continues with the first slot after now', () => {
     expect(runAfter(hourly({ missed: 'skip' }), at('10:00:00'), at('15:30:00')).at).toEqual(at('16:00:00'));
   });
 
-  it("'skip' calls a run too late a minute after its time, or when the next one is due", () => {
+  it('missed "skip" treats a run as too late after a minute, or when the next one is due', () => {
     const recurrence = hourly({ missed: 'skip' });
     expect(isTooLate(recurrence, at('10:00:00'), at('10:00:00'))).toBe(false);
     expect(isTooLate(recurrence, at('10:00:00'), at('10:01:00'))).toBe(false);
@@ -114,7 +114,7 @@ describe('after times that nobody ran', () => {
     expect(isTooLate(often, at('10:00:00'), at('10:00:10'))).toBe(true);
   });
 
-  it("'skip' allows for what delays a look, and for a turn that had to be waited for", () => {
+  it('missed "skip" allows for the delay of a poll, and for a turn that had to be waited for', () => {
     const recurrence = hourly({ missed: 'skip' });
     const slow = { delayMs: 300_000 };
     expect(isTooLate(recurrence, at('10:00:00'), at('10:05:00'), slow)).toBe(false);
@@ -128,11 +128,11 @@ describe('after times that nobody ran', () => {
     expect(isTooLate(recurrence, at('08:00:00'), at('08:59:59'), attentive)).toBe(true);
   });
 
-  it.each(['once', 'all'] as const)("'%s' never calls a run too late", (missed) => {
+  it.each(['once', 'all'] as const)('missed "%s" never treats a run as too late', (missed) => {
     expect(isTooLate(hourly({ missed }), at('10:00:00'), at('23:00:00'))).toBe(false);
   });
 
-  it("'all' makes up for each of them, in order, and then goes on", () => {
+  it('missed "all" catches up slot by slot, and then continues', () => {
     const recurrence = hourly({ missed: 'all' });
     const made: Date[] = [];
     for (let slot = at('10:00:00'), step = 0; step < 5; step += 1) {
@@ -144,17 +144,17 @@ describe('after times that nobody ran', () => {
     expect(made).toEqual(['11:00', '12:00', '13:00', '14:00', '15:00'].map((time) => at(`${time}:00`)));
   });
 
-  it("'all' makes up for a time that is now", () => {
+  it('missed "all" catches up a slot that is due right now', () => {
     expect(runAfter(hourly({ missed: 'all' }), at('10:00:00'), at('11:00:00')).at).toEqual(at('11:00:00'));
   });
 
-  it("'all' stops at repeatUntil", () => {
+  it('missed "all" stops at repeatUntil', () => {
     const recurrence = hourly({ missed: 'all', repeatUntil: at('12:00:00') });
     expect(runAfter(recurrence, at('11:00:00'), at('20:00:00')).at).toEqual(at('12:00:00'));
     expect(runAfter(recurrence, at('12:00:00'), at('20:00:00')).at).toBeNull();
   });
 
-  it("'all' makes up for the last hundred, and says that it dropped others", () => {
+  it('missed "all" catches up the last 100 slots, and reports that it dropped others', () => {
     const recurrence = { cron: parseCron('here', '* * * * *'), missed: 'all' } as const;
     expect(CATCH_UP_LIMIT).toBe(100);
     // 10:01 to 13:00: 180 times.
@@ -174,7 +174,7 @@ describe('after times that nobody ran', () => {
     });
   });
 
-  it("'all' finds its place after a year of missed minutes without walking through each of them", () => {
+  it('missed "all" finds its place after a year of minutes without visiting each', () => {
     const cron = parseCron('here', '* * * * *');
     let asked = 0;
     const counting = { ...cron, next: (after: Date) => ((asked += 1), cron.next(after)) };

@@ -15,7 +15,7 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-/** Waits after the first failure, the second, and so on, until the sequence ends. */
+/** The waits after the first failure, the second, and so on, until the sequence ends. */
 function waits(policy: RetryPolicy | undefined, most = 20): number[] {
   const rule = retryRule('here', policy);
   const found: number[] = [];
@@ -39,13 +39,13 @@ const facts = (given: Partial<FailureFacts>): FailureFacts => ({
 const decide = (policy: RetryPolicy, given: Partial<FailureFacts>): number | null =>
   decideRetry(retryRule('here', policy), facts(given))?.getTime() ?? null;
 
-describe('without a policy', () => {
-  it('waits 2 s, 4 s, 8 s and so on, and gives up after ten attempts', () => {
+describe('the default retry policy', () => {
+  it('waits 2 s, 4 s, 8 s and so on by default, and gives up after ten attempts', () => {
     expect(waits(undefined)).toEqual([2, 4, 8, 16, 32, 64, 128, 256, 512].map((s) => s * SECOND));
     expect(waits(DEFAULT_JOB_RETRY)).toEqual(waits(undefined));
   });
 
-  it('never waits longer than a day', () => {
+  it('never waits longer than a day by default', () => {
     const all = waits({ ...DEFAULT_JOB_RETRY, maxAttempts: -1 }, 40);
     expect(all).toHaveLength(40);
     expect(all[15]).toBe(65_536 * SECOND);
@@ -53,7 +53,7 @@ describe('without a policy', () => {
   });
 });
 
-describe('the five policies', () => {
+describe('the five retry policies', () => {
   it('fixed waits the same each time', () => {
     expect(waits({ type: 'fixed', interval: '10s', maxAttempts: 4 })).toEqual([10_000, 10_000, 10_000]);
   });
@@ -69,7 +69,7 @@ describe('the five policies', () => {
     expect(waits(policy)).toEqual([1, 3, 9, 27, 60, 60].map((s) => s * SECOND));
   });
 
-  it('exponential starts at 10 s, doubles and ends at a day where nothing is said', () => {
+  it('exponential starts at 10 s, doubles and ends at a day by default', () => {
     const all = waits({ type: 'exponential', maxAttempts: -1 });
     expect(all.slice(0, 3)).toEqual([10_000, 20_000, 40_000]);
     expect(Math.max(...all)).toBe(DAY);
@@ -86,7 +86,7 @@ describe('the five policies', () => {
     ]);
   });
 
-  it('cron waits for the next time of its text, in its zone', () => {
+  it('cron waits for the next time of its expression, in its zone', () => {
     expect(waits({ type: 'cron', expression: '*/30 * * * *', maxAttempts: 3 })).toEqual([
       30 * MINUTE,
       30 * MINUTE,
@@ -97,7 +97,7 @@ describe('the five policies', () => {
     ).toEqual([23 * HOUR]);
   });
 
-  it('cron goes by the time of the failure, not of the first one', () => {
+  it('cron goes by the time of the latest failure, not of the first one', () => {
     const later = NOW + 7 * MINUTE;
     expect(decide({ type: 'cron', expression: '*/5 * * * *' }, { failures: 3, now: later })).toBe(
       NOW + 10 * MINUTE,
@@ -105,13 +105,13 @@ describe('the five policies', () => {
   });
 });
 
-describe('limits', () => {
+describe('limits of retries', () => {
   it('maxAttempts counts the first attempt too', () => {
     expect(waits({ type: 'fixed', interval: 1, maxAttempts: 1 })).toEqual([]);
     expect(waits({ type: 'fixed', interval: 1, maxAttempts: 2 })).toEqual([1]);
   });
 
-  it('is ten attempts where nothing is said', () => {
+  it('maxAttempts is ten by default', () => {
     expect(waits({ type: 'fixed', interval: 1 })).toHaveLength(9);
     expect(waits({ type: 'series', intervals: [1] })).toHaveLength(9);
   });
@@ -132,7 +132,7 @@ describe('limits', () => {
     expect(decide(policy, since(HOUR + 1))).toBeNull();
   });
 
-  it('whichever of maxAttempts and maxDuration is reached first ends it', () => {
+  it('retries end with whichever of maxAttempts and maxDuration is reached first', () => {
     const policy = { type: 'fixed', interval: 1, maxDuration: '1h', maxAttempts: 3 } as const;
     expect(decide(policy, { failures: 2 })).toBe(NOW + 1);
     expect(decide(policy, { failures: 3 })).toBeNull();
@@ -144,7 +144,7 @@ describe('jitter', () => {
   const waited = (jitter: number | boolean, random: number): number =>
     decide({ type: 'fixed', interval: '10s', jitter }, { random: () => random })! - NOW;
 
-  it('takes off at most its share of the delay', () => {
+  it('jitter takes off at most its share of the delay', () => {
     expect(waited(0.2, 0)).toBe(10_000);
     expect(waited(0.2, 0.5)).toBe(9_000);
     expect(waited(0.2, 1)).toBe(8_000);
@@ -154,7 +154,7 @@ describe('jitter', () => {
     expect(waited(0, 1)).toBe(10_000);
   });
 
-  it('stays between (1 - jitter) × delay and delay', () => {
+  it('jitter keeps the wait between (1 - jitter) × delay and delay', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 0, max: DAY }),
@@ -169,7 +169,7 @@ describe('jitter', () => {
     );
   });
 
-  it('is really random where no source is given', () => {
+  it('jitter is random by default', () => {
     const rule = retryRule('here', { type: 'fixed', interval: '1d', jitter: true });
     const { random: _random, ...rest } = facts({});
     const times = Array.from({ length: 20 }, () => decideRetry(rule, rest)?.getTime());
@@ -177,28 +177,28 @@ describe('jitter', () => {
   });
 });
 
-describe('what the error says', () => {
+describe('errors that influence retries', () => {
   const policy = { type: 'fixed', interval: '10s', maxAttempts: 3 } as const;
   const withRetryAfter = (retryAfter: unknown): Error => Object.assign(new Error('later'), { retryAfter });
 
-  it('retryAfter as a duration is waited from now', () => {
+  it('retryAfter as a duration counts from now', () => {
     expect(decide(policy, { error: withRetryAfter('90s') })).toBe(NOW + 90_000);
     expect(decide(policy, { error: withRetryAfter(250) })).toBe(NOW + 250);
     expect(decide(policy, { error: withRetryAfter(0) })).toBe(NOW);
   });
 
-  it('retryAfter as a Date is kept as it is', () => {
+  it('retryAfter as a Date is used unchanged', () => {
     const at = new Date('2025-05-06T00:00:00Z');
     expect(decide(policy, { error: withRetryAfter(at) })).toBe(at.getTime());
   });
 
-  it('retryAfter is never touched by jitter', () => {
+  it('jitter does not affect retryAfter', () => {
     const jittered = { ...policy, jitter: 1 } as const;
     expect(decide(jittered, { error: withRetryAfter('90s'), random: () => 0.9 })).toBe(NOW + 90_000);
   });
 
   it.each(['soon', -5, Number.NaN, null, undefined, {}, new Date(Number.NaN), 1e300])(
-    'retryAfter %s is not usable, so the policy decides',
+    'ignores an unusable retryAfter of %s in favor of the policy',
     (retryAfter) => {
       expect(decide(policy, { error: withRetryAfter(retryAfter) })).toBe(NOW + 10_000);
     },
@@ -208,7 +208,7 @@ describe('what the error says', () => {
     expect(decide(policy, { error: withRetryAfter('90s'), failures: 3 })).toBeNull();
   });
 
-  it('a FatalError, and whatever extends it, is not tried again', () => {
+  it('a FatalError and its subclasses are not retried', () => {
     class NoSuchUser extends FatalError {}
     const endless = { type: 'fixed', interval: 1, maxAttempts: -1 } as const;
     expect(decide(endless, { error: new FatalError('no') })).toBeNull();
@@ -216,12 +216,12 @@ describe('what the error says', () => {
     expect(decide(endless, { error: Object.assign(new FatalError('no'), { retryAfter: '1s' }) })).toBeNull();
   });
 
-  it.each(['text', 5, null, undefined, Symbol('odd')])('anything else that was thrown is (%s)', (error) => {
+  it.each(['text', 5, null, undefined, Symbol('odd')])('any other thrown value is retried (%s)', (error) => {
     expect(decide(policy, { error })).toBe(NOW + 10_000);
   });
 });
 
-describe('whatever the policy and the number of failures', () => {
+describe('any retry policy and any number of failures', () => {
   const intervals = fc.oneof(fc.integer({ min: 0, max: 30 * DAY }), fc.constantFrom('0s', '1m', '7d'));
   const limits = { maxAttempts: fc.constant(-1), jitter: fc.option(fc.boolean(), { nil: undefined }) };
   const policies = fc.oneof(
@@ -240,7 +240,7 @@ describe('whatever the policy and the number of failures', () => {
     }),
   );
 
-  it('the answer is a date that is not in the past', () => {
+  it('the next retry is a valid date that is not in the past', () => {
     fc.assert(
       fc.property(policies, fc.integer({ min: 1, max: 10_000 }), (policy, failures) => {
         const given = Object.entries(policy).filter(([, value]) => value !== undefined);
@@ -252,7 +252,7 @@ describe('whatever the policy and the number of failures', () => {
   });
 });
 
-describe('policies that are refused', () => {
+describe('rejected retry policies', () => {
   it.each<[string, unknown, string]>([
     ['no object', 'fixed', 'retryPolicy must be an object such as'],
     ['null', null, 'retryPolicy must be an object such as'],
@@ -296,7 +296,7 @@ describe('policies that are refused', () => {
       { type: 'fixed', interval: 1, resetRetriesOnDataChange: true },
       'resetRetriesOnDataChange is for reactive tasks',
     ],
-  ])('%s', (_what, policy, message) => {
+  ])('rejects a retry policy with %s', (_what, policy, message) => {
     expect(() => retryRule('enqueue', policy as RetryPolicy)).toThrow(OptionError);
     expect(() => retryRule('enqueue', policy as RetryPolicy)).toThrow(message);
     expect(() => retryRule('enqueue', policy as RetryPolicy)).toThrow(/^enqueue: retryPolicy/);

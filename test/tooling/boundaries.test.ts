@@ -50,7 +50,7 @@ const offences: [rule: string, file: string, statement: string][] = [
   ['no-cycles', 'src/core/cycle-a.ts', `import type {} from './cycle-b.js';`],
 ];
 
-/** None of these is reported; a cycle is, once, at its first file. */
+/** None of these is reported; a cycle is reported once, at its first file. */
 const allowed: [file: string, statement: string][] = [
   ['src/index.ts', `import './jobs/target.js'; export const open = () => import('./mongodb/target.js');`],
   ['src/mongodb/good.ts', `import 'mongodb'; import '../store/target.js'; import '../time/target.js';`],
@@ -91,12 +91,12 @@ function cruise(folder: string): { status: number | null; report: string } {
 }
 
 describe('import boundaries', () => {
-  it('hold in the real tree', () => {
+  it('the source tree respects the import boundaries', () => {
     const { status, report } = cruise(root);
     expect(status, report).toBe(0);
   });
 
-  it('report every import that points the wrong way, and no other', () => {
+  it('the import rules report every import that points the wrong way, and no other', () => {
     const targets = offences.map(([, file]) => [join(dirname(file), 'target.ts'), 'export {};'] as const);
     const bad = offences.map(([, file, statement]) => [file, statement] as const);
     const folder = writeTree([...targets, ['test/target.ts', 'export {};'], ...allowed, ...bad]);
@@ -108,7 +108,7 @@ describe('import boundaries', () => {
     expect(reported.sort()).toEqual(offences.map(([rule, file]) => `${rule}: ${file}`).sort());
   });
 
-  it('have no rule that the test above does not trip', () => {
+  it('every import rule is tripped by the test above', () => {
     const tripped = new Set(offences.map(([rule]) => rule));
     expect(forbidden.map(({ name }) => name).filter((name) => !tripped.has(name))).toEqual([]);
   });

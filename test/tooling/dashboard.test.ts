@@ -3,7 +3,7 @@ import { join, resolve } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 
-/** What a viewer loads, compressed. Raise it only for something that they would miss. */
+/** What a viewer loads, compressed. Raise it only for something that viewers would miss. */
 const BUDGET_BYTES = 60_000;
 const built = resolve(import.meta.dirname, '../../dist/dashboard');
 
@@ -19,7 +19,7 @@ async function files(): Promise<{ name: string; text: string }[]> {
 }
 
 describe('the built page of the dashboard', () => {
-  it('stays within its budget', async () => {
+  it('the dashboard page stays within its size budget', async () => {
     const loaded = (await files()).filter(({ name }) => /\.(js|css)$/u.test(name));
     const sizes = loaded.map(({ name, text }) => [name, gzipSync(text, { level: 9 }).length] as const);
     const total = sizes.reduce((sum, [, size]) => sum + size, 0);
@@ -27,25 +27,25 @@ describe('the built page of the dashboard', () => {
     expect(total, JSON.stringify(sizes)).toBeLessThan(BUDGET_BYTES);
   });
 
-  it('has no inline script, style or handler', async () => {
+  it('the dashboard page has no inline script, style or handler', async () => {
     const html = (await files()).find(({ name }) => name === 'index.html')!.text;
     expect(html).not.toMatch(/<script(?![^>]*\ssrc=)/u);
     expect(html).not.toMatch(/<style|\sstyle=|\son[a-z]+=/u);
   });
 
-  it('names no other host in what runs, but for the namespaces of its markup', async () => {
+  it('the dashboard page names no other host, except the namespaces of its markup', async () => {
     const running = (await files()).filter(({ name }) => /\.(html|js|css)$/u.test(name));
     const hosts = running.flatMap(({ text }) => [...text.matchAll(/https?:\/\/[\w.-]+/gu)].map(String));
     expect(hosts.filter((host) => host !== 'http://www.w3.org')).toEqual([]);
   });
 
-  it('brings the licences of what is built into it', async () => {
+  it('the dashboard page includes the licenses of its dependencies', async () => {
     const text = (await files()).find(({ name }) => name === 'licenses.txt')!.text;
     for (const part of ['preact', 'uplot', 'lucide', '@fontsource-variable/inter'])
       expect(text).toContain(part);
   });
 
-  it('loads its parts by relative addresses, so that it can live below any path', async () => {
+  it('the dashboard page loads its assets by relative URLs, so that it works below any path', async () => {
     const html = (await files()).find(({ name }) => name === 'index.html')!.text;
     const addresses = [...html.matchAll(/(?:src|href)="([^"]*)"/gu)].map(([, address]) => address!);
     expect(addresses.length).toBeGreaterThan(1);

@@ -8,7 +8,7 @@ const root = resolve(import.meta.dirname, '../..');
 const pool = rawPool();
 const client = rawClient(inject('mongoUri'));
 
-/** Work of each kind is done: a job, a task on data that changed, a document whose time had come. */
+/** Work of each kind is done: a job, a task on data that changed, and a document that was due. */
 const ALL_KINDS = /send-email [1-9].*ship-order [1-9].*send-digest [1-9]/u;
 const LINK = /http:\/\/127\.0\.0\.1:\d+\/\?token=\S+/u;
 
@@ -19,7 +19,7 @@ interface Ran {
   readonly session?: unknown;
 }
 
-/** Runs the demo until it has done work of each kind and presses Ctrl-C then; answers all that it wrote, and its exit code. */
+/** Runs the demo until it has done work of each kind, then presses Ctrl-C; returns its output and its exit code. */
 async function demo(store: string): Promise<Ran> {
   const args = ['--import', 'tsx', 'examples/demo/main.ts', '--store', store, '--port', '0'];
   const child = spawn(process.execPath, args, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] });
@@ -44,7 +44,7 @@ async function visit(link: string): Promise<unknown> {
 }
 
 describe('the demo', () => {
-  it('shows all three kinds of work in one process, and on the dashboard', async () => {
+  it('the demo runs all three kinds of work in one process, and shows them on the dashboard', async () => {
     const { text, code, session } = await demo('embedded');
     expect(text).toContain('parts of this one process');
     expect(text).toMatch(/Stopped after \d+ s: [1-9]/u);
@@ -52,7 +52,7 @@ describe('the demo', () => {
     expect(code, text).toBe(0);
   });
 
-  it('works in processes on a PostgreSQL server, and takes its schemas away', async () => {
+  it('the demo runs in processes on a PostgreSQL server, and removes its schemas', async () => {
     const { text, code } = await demo(inject('postgresUrl'));
     expect(text).toContain('each a process of its own');
     expect(text).toMatch(/Stopped after \d+ s: [1-9]/u);
@@ -61,7 +61,7 @@ describe('the demo', () => {
     expect((await pool.query(schemas)).rows).toEqual([]);
   });
 
-  it('works in processes on a MongoDB server, and takes its database away', async () => {
+  it('the demo runs in processes on a MongoDB server, and removes its database', async () => {
     const { text, code } = await demo(inject('mongoUri'));
     expect(text).toContain('each a process of its own');
     expect(text).toMatch(/Stopped after \d+ s: [1-9]/u);

@@ -35,8 +35,8 @@ afterAll(async () => {
 });
 
 /**
- * An application with the built package, its dependencies and the named drivers installed, and nothing else.
- * The package is copied, not linked: what it imports must be found from the application, not from here.
+ * An application with the built package, its dependencies and the named drivers installed, and nothing else. The
+ * package is copied, not linked: what it imports must be found from the application, not from here.
  */
 async function makeApplication(
   name: string,
@@ -76,7 +76,7 @@ async function compileAndRun(folder: string): Promise<void> {
   await exec(process.execPath, [join(folder, 'out/main.cjs')]);
 }
 
-/** What the lines print in an ES module, and after that in a CommonJS one. */
+/** What the lines print in an ES module, and then in a CommonJS one. */
 async function runBoth(folder: string, use: string): Promise<string[]> {
   const said: string[] = [];
   for (const [type, load] of [
@@ -89,24 +89,24 @@ async function runBoth(folder: string, use: string): Promise<string[]> {
   return said;
 }
 
-// Checking every declaration, Node's own too, takes its time on a busy machine.
+// Checking every declaration, also Node's own, takes its time on a busy machine.
 describe('the built package', () => {
-  it('compiles and loads without any driver, but for the stores that need one', async () => {
+  it('the package compiles and loads without any driver, except for the stores that need one', async () => {
     const entries = ['tidemill', 'tidemill/documents', 'tidemill/memory', 'tidemill/testing'];
     await compileAndRun(await makeApplication('without-driver', [], entries));
   });
 
-  it('compiles and loads the mongodb store with only its driver', async () => {
+  it('the mongodb store compiles and loads with only its driver', async () => {
     const entries = ['tidemill', 'tidemill/mongodb'];
     await compileAndRun(await makeApplication('with-mongodb', ['mongodb'], entries));
   });
 
-  it('compiles and loads the PostgreSQL store with only its driver, and without the types of it', async () => {
+  it('the PostgreSQL store compiles and loads with only its driver, and without its types', async () => {
     const entries = ['tidemill', 'tidemill/postgres'];
     await compileAndRun(await makeApplication('with-pg', ['pg'], entries));
   });
 
-  it('compiles and loads the embedded store with only PGlite', async () => {
+  it('the embedded store compiles and loads with only PGlite', async () => {
     const entries = ['tidemill', 'tidemill/embedded'];
     await compileAndRun(await makeApplication('with-pglite', ['@electric-sql/pglite'], entries));
   });
@@ -115,20 +115,20 @@ describe('the built package', () => {
     ['mongodb://localhost/app', 'mongodb'],
     ['postgres://localhost/app', 'pg'],
     ['file:./data', '@electric-sql/pglite'],
-  ])('says what to install where %s needs a driver that is missing', async (url, driver) => {
+  ])('the package says what to install if %s needs a missing driver', async (url, driver) => {
     const folder = await makeApplication(`without-${basename(driver)}`, [], []);
     const use = `new Tidemill({ store: '${url}' }).enqueue('x').catch(({ message }) => console.log(message));`;
     for (const said of await runBoth(folder, use)) expect(said).toContain(`npm install ${driver}\n`);
   });
 
-  it('opens the store that a URL names', async () => {
+  it('the package opens the store that a URL names', async () => {
     const folder = await makeApplication('by-url', ['@electric-sql/pglite'], []);
     const use = `const mill = new Tidemill({ store: 'file:./data' });
       mill.enqueue('x').then(() => mill.jobs.count()).then(console.log).then(() => mill.stop());`;
     expect(await runBoth(folder, use)).toEqual(['1\n', '2\n']);
   });
 
-  it('measures and traces nothing where prom-client and OpenTelemetry are missing, and says so when asked', async () => {
+  it('metrics and traces are off without prom-client and OpenTelemetry', async () => {
     const folder = await makeApplication('unmeasured', [], []);
     const use = `const mill = new Tidemill({ store: 'memory:' });
       mill.enqueue('x').then((job) => mill.getPrometheusMetrics().then((none) => console.log(none, 'trace' in job)))
@@ -136,7 +136,7 @@ describe('the built package', () => {
     expect(await runBoth(folder, use)).toEqual(['null false\n', 'null false\n']);
   });
 
-  it('measures and traces with them, in both formats', async () => {
+  it('metrics and traces work with prom-client and OpenTelemetry, in both module formats', async () => {
     const sdk = '@opentelemetry/sdk-trace-base';
     const folder = await makeApplication('measured', ['prom-client', '@opentelemetry/api', sdk], []);
     const use = `const main = async () => {
@@ -154,7 +154,7 @@ describe('the built package', () => {
     expect(await runBoth(folder, use)).toEqual(['true enqueue x\n', 'true enqueue x\n']);
   });
 
-  it('has a command that runs without any driver, and says which one a store needs', async () => {
+  it('the command runs without any driver, and says which one a store needs', async () => {
     const folder = await makeApplication('command', [], []);
     const { bin: bins, version } = JSON.parse(await readFile(join(built, 'package.json'), 'utf8')) as {
       bin: { tidemill: string };
@@ -169,7 +169,7 @@ describe('the built package', () => {
     });
   });
 
-  it.each(['mjs', 'cjs'])('holds each source file once in its %s files', async (extension) => {
+  it.each(['mjs', 'cjs'])('the package contains each source file once in its %s files', async (extension) => {
     const dist = join(built, 'dist');
     const maps = (await readdir(dist)).filter(
       (file) => file.endsWith(`.${extension}.map`) && !file.includes('.d.'),

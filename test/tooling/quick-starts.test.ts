@@ -55,7 +55,7 @@ async function follow(name: string, env: NodeJS.ProcessEnv): Promise<string> {
       commands.push(`cp ${source} ${file ?? ''}`);
     }
   }
-  // The package as it is here stands in for the one of the registry.
+  // The local package stands in for the one of the registry.
   const script = commands.join('\n').replace('npm install tidemill ', `npm install ${tarball} `);
   const { stdout } = await exec('bash', ['-c', script], { cwd: folder, env: { ...process.env, ...env } });
   return stdout;

@@ -8,8 +8,8 @@ import { ended, idOf, linksOf, spans, useTracing, within } from './spans.js';
 
 useTracing();
 
-eachStore('the trace of a job', ({ open }) => {
-  it('leads from whoever asked for it to its handler, and to what that asks for', async () => {
+eachStore('traces of jobs', ({ open }) => {
+  it('a trace leads from the caller to the handler, and to the jobs that it enqueues', async () => {
     const mill = aMill(open());
     const seen: unknown[] = [];
     mill.job('second', () => undefined);
@@ -23,7 +23,7 @@ eachStore('the trace of a job', ({ open }) => {
       await mill.enqueue('first', { to: 'ada' }),
     ]);
     await mill.start();
-    // The second one may end before the handler that asked for it.
+    // The second one may end before the handler that enqueued it.
     await Promise.all([ended('run first'), ended('run second')]);
     const only = (name: string): ReadableSpan | undefined => spans(name)[0];
     const [asked, ran] = [only('enqueue first'), only('run first')];
@@ -41,7 +41,7 @@ eachStore('the trace of a job', ({ open }) => {
     expect(stored?.data).toEqual({ to: 'ada' });
   });
 
-  it('is one of its own for each of many that were asked for together, linked to the call', async () => {
+  it('jobs of one enqueueMany have separate traces, linked to the call', async () => {
     const mill = aMill(open());
     mill.job('one', () => undefined);
     mill.job('other', () => undefined);
@@ -59,7 +59,7 @@ eachStore('the trace of a job', ({ open }) => {
 });
 
 describe('the span of an attempt', () => {
-  it('says what became of it, and why it failed', async () => {
+  it('the span of an attempt records its outcome and its error', async () => {
     const mill = aMill(memory());
     mill.job('fragile', { retryPolicy: { type: 'fixed', interval: 1, maxAttempts: 2 } }, (job) => {
       if (job.attempt === 1) throw new TypeError('no paper');
@@ -84,7 +84,7 @@ describe('the span of an attempt', () => {
     expect(done?.status.code).toBe(SpanStatusCode.UNSET);
   });
 
-  it('ends at the timeout, whatever the handler does', async () => {
+  it('the span of an attempt ends at the timeout, even if the handler ignores it', async () => {
     const mill = aMill(memory());
     mill.job(
       'deaf',
@@ -97,7 +97,7 @@ describe('the span of an attempt', () => {
     expect(run?.attributes['tidemill.outcome']).toBe('timedOut');
   });
 
-  it('is a root where what was kept cannot be read', async () => {
+  it('an attempt with an unreadable trace context is a root span', async () => {
     const store = memory();
     const mill = aMill(store);
     mill.job('odd', () => undefined);
@@ -117,16 +117,16 @@ describe('the span of an attempt', () => {
   });
 });
 
-describe('a request that is refused', () => {
-  it('is an error of its span', async () => {
+describe('rejected calls', () => {
+  it('a rejected enqueue sets its span to an error', async () => {
     const mill = aMill(memory());
     await expect(mill.enqueue('mail', { no: () => undefined })).rejects.toThrow('data');
     expect(spans('enqueue mail')[0]?.status.code).toBe(SpanStatusCode.ERROR);
   });
 });
 
-describe('with tracing: false', () => {
-  it('there are no spans, and nothing is kept', async () => {
+describe('tracing: false', () => {
+  it('tracing: false creates no spans and stores no trace context', async () => {
     const mill = aMill(memory(), { tracing: false });
     mill.job('mail', () => undefined);
     await mill.start();

@@ -6,8 +6,8 @@ import { ended, idOf, linksOf, spans, useTracing } from './spans.js';
 
 useTracing();
 
-eachYard('the trace of a task', (aYard) => {
-  it('points from its run to the planning of the change that caused it, the last one', async () => {
+eachYard('traces of tasks', (aYard) => {
+  it('the span of a run links to the planning of the change that caused it', async () => {
     const { mill, docs, reaches } = await aYard();
     const worker = mill();
     await worker.reactiveTask({ task: 'sync', collection: 'things', debounce: 0, handler: () => undefined });

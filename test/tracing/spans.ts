@@ -11,7 +11,7 @@ import { until } from '../support/mills.js';
 
 const exporter = new InMemorySpanExporter();
 
-/** To be called once in a file: an application that traces, as far as this process is concerned. */
+/** Call this once in a file: sets up tracing as an application would. */
 export function useTracing(): void {
   beforeAll(() => {
     context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
@@ -33,7 +33,7 @@ export const spans = (name: string): readonly ReadableSpan[] =>
 export const ended = (name: string, count = 1): Promise<readonly ReadableSpan[]> =>
   until(`${String(count)} spans of ${name} have ended`, () => spans(name).length >= count && spans(name));
 
-/** What the application does itself, in a span of its own. */
+/** The application's own work, in a span of its own. */
 export function within<T>(name: string, work: (span: Span) => Promise<T>): Promise<T> {
   return trace.getTracer('application').startActiveSpan(name, async (span) => {
     try {

@@ -48,7 +48,7 @@ expectTypeOf(checked).toEqualTypeOf<JobDefinition<Email, Email>>();
 expectTypeOf(changed).toEqualTypeOf<JobDefinition<{ at: string }, { at: Date }>>();
 expectTypeOf(open).toEqualTypeOf<JobDefinition>();
 
-// The producer gives what goes in.
+// The producer gives the input type.
 expectTypeOf(mill.enqueue(plain, { to: 'ada' })).toEqualTypeOf<Promise<EnqueuedJob<Email>>>();
 expectTypeOf(mill.enqueue(checked, { to: 'ada' }))
   .resolves.toHaveProperty('data')
@@ -77,7 +77,7 @@ void mill.now(plain, { to: 5 });
 // @ts-expect-error -- a number is not a text
 void mill.schedule('@daily', plain, { to: 5 });
 
-// The worker gets what comes out.
+// The worker gets the output type.
 mill.work(plain, (job) => {
   expectTypeOf(job.data).toEqualTypeOf<Email>();
 });
@@ -198,7 +198,7 @@ expectTypeOf(mill.on('job:start', () => undefined)).toEqualTypeOf<typeof mill>()
 // @ts-expect-error -- no such event
 mill.on('job:done', () => undefined);
 
-// A payload may be left out only where its type allows that.
+// A payload may be left out only if its type allows that.
 declare const typed: JobDefinition<Email>;
 declare const untyped: JobDefinition;
 void mill.enqueue(typed, { to: 'ada@example.com' });

@@ -5,7 +5,7 @@ import { memory } from 'tidemill/memory';
 
 const mill = new Tidemill({ store: memory() });
 
-// The answer is the function's own, whether it is asynchronous or not.
+// The result is the function's own, whether it is asynchronous or not.
 expectTypeOf(mill.withLock('k', () => Promise.resolve(5))).resolves.toEqualTypeOf<number>();
 expectTypeOf(mill.withLock('k', () => 'text')).resolves.toEqualTypeOf<string>();
 expectTypeOf(mill.withLock('k', () => undefined)).resolves.toEqualTypeOf<undefined>();

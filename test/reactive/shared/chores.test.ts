@@ -6,11 +6,11 @@ import { eachPlanner, type Yard } from './yards.js';
 
 const numbers = (count: number) => Array.from({ length: count }, (_, _id) => ({ _id, n: 1 }));
 
-/** A mill whose reconciliation of `things` takes long, with what its handlers were called for. */
+/** A mill whose reconciliation of `things` takes long, with a record of its handlers' calls. */
 function aMill(yard: Yard, reactive: TidemillOptions['reactive'] = {}) {
   const mill = yard.mill({
     pollInterval: { min: 10, max: 1_000 },
-    // Slow enough not to end before what it must not hold up, on a busy machine too.
+    // Slow enough not to end before what it must not hold up, also on a busy machine.
     reactive: { reconcileRate: 100, ...reactive },
   });
   const [runs, reconciled]: string[][] = [[], []];
@@ -31,8 +31,8 @@ const begun = (mill: Tidemill): Promise<unknown> =>
     (await mill.tasks.planning()).reconciling.some(({ processed }) => processed > 0),
   );
 
-eachPlanner('a reconciliation that takes long', (aYard) => {
-  it('does not hold up the first look at a smaller collection', async () => {
+eachPlanner('a long reconciliation', (aYard) => {
+  it('a long reconciliation does not hold up the first one of a smaller collection', async () => {
     const yard = await aYard();
     await yard.docs.insertMany(numbers(5_000));
     await yard.others.insertOne({ _id: 1 });
@@ -45,7 +45,7 @@ eachPlanner('a reconciliation that takes long', (aYard) => {
     expect(reconciled).not.toContain('large');
   });
 
-  it('does not hold up what was written since the start', async () => {
+  it('a long reconciliation does not hold up documents that were written since the start', async () => {
     const yard = await aYard();
     await yard.docs.insertMany(numbers(5_000));
     const { mill, runs, reconciled, define } = aMill(yard);
@@ -54,15 +54,15 @@ eachPlanner('a reconciliation that takes long', (aYard) => {
     await yard.docs.insertOne({ _id: 1_000_000, n: 2 });
     await until('the new document is handled', () => runs.includes('large 1000000'));
     expect(reconciled).toEqual([]);
-    // A pass meets it last.
+    // A pass visits it last.
     const { reconciling } = await mill.tasks.planning();
     expect(reconciling).toMatchObject([{ task: 'large' }]);
     expect(reconciling[0]?.processed).toBeLessThan(4_000);
   });
 });
 
-eachPlanner('a cleanup that another leader has begun', (aYard) => {
-  it('goes on from where that had come', async () => {
+eachPlanner('a cleanup begun by another leader', (aYard) => {
+  it('a new leader continues a cleanup from where the previous one stopped', async () => {
     const yard = await aYard();
     const { mill: first, define } = aMill(yard);
     await define('t', 'things', {});

@@ -15,7 +15,7 @@ async function cleanedAgain({ state }: Yard, task: string): Promise<void> {
   }
 }
 
-/** A task as it is stored, of a document that never was. */
+/** A stored task of a document that never existed. */
 function orphan(task: string, id: number, fields: Partial<StoredTask> = {}): StoredTask {
   const old = new Date(Date.now() - 2 * HOUR_MS);
   return {
@@ -34,7 +34,7 @@ interface Absence {
   readonly comeBack: (yard: Yard) => Promise<unknown>;
 }
 
-eachPlanner('deleteWhen, with keepFor 0', (aYard) => {
+eachPlanner('deleteWhen with keepFor 0', (aYard) => {
   const deleted: Absence = {
     go: ({ docs }) => docs.deleteOne({ _id: 1 }),
     comeBack: ({ docs }) => docs.insertOne({ _id: 1, status: 'on' }),
@@ -52,7 +52,7 @@ eachPlanner('deleteWhen, with keepFor 0', (aYard) => {
     ['never', 'deleted', deleted, true],
     ['never', 'out of the filter', left, true],
   ] as const)(
-    '%s: the task of a document that is %s goes as soon as that is planned, or stays',
+    'deleteWhen %s deletes or keeps the task of a document that is %s, and its return runs again',
     async (...given) => {
       const [deleteWhen, , absence, stays] = given;
       const shop = await aYard();
@@ -74,7 +74,7 @@ eachPlanner('deleteWhen, with keepFor 0', (aYard) => {
       const kept = await shop.raw('t', 1);
       if (stays) expect(kept).toMatchObject({ status: 'completed' });
       else expect(kept).toBeUndefined();
-      // Whatever became of the task, the document that comes back as it was runs again.
+      // Whether the task was deleted or not, the document runs again when it returns unchanged.
       await absence.comeBack(shop);
       await until('it ran again', () => runs === 2);
       const back = await shop.reaches(mill, 't', 1, 'completed');
@@ -84,7 +84,7 @@ eachPlanner('deleteWhen, with keepFor 0', (aYard) => {
 });
 
 eachPlanner('keepFor', (aYard) => {
-  it('counts from the later of updatedAt and lastFinalizedAt', async () => {
+  it('keepFor counts from the later of updatedAt and lastFinalizedAt', async () => {
     const shop = await aYard();
     const mill = shop.mill({ reactive: { cleanupInterval: 200 } });
     await mill.reactiveTask({
@@ -112,7 +112,7 @@ eachPlanner('keepFor', (aYard) => {
     expect(await idsOf(shop)).toEqual([2, 3, 6, 7, 9]);
   });
 
-  it('is a day by default', async () => {
+  it('keepFor is a day by default', async () => {
     const shop = await aYard();
     const mill = shop.mill({ reactive: { cleanupInterval: 200 } });
     await mill.reactiveTask({ ...AT_ONCE, task: 't', handler: () => undefined });
@@ -126,7 +126,7 @@ eachPlanner('keepFor', (aYard) => {
     expect(await idsOf(shop)).toEqual([1]);
   });
 
-  it('lets a document that disappears and returns keep its task and history, and runs it again', async () => {
+  it('a document that disappears and returns within keepFor keeps its history and runs again', async () => {
     const shop = await aYard();
     const mill = shop.mill({ reactive: { cleanupInterval: 200 } });
     let runs = 0;
@@ -149,13 +149,13 @@ eachPlanner('keepFor', (aYard) => {
     const second = await shop.reaches(mill, 't', 1, 'completed');
     expect(second.createdAt).toEqual(first.createdAt);
     expect(statusesOf(second)).toEqual(['completed', 'completed']);
-    // It is there: however old its task is, it stays.
+    // Its document exists: however old its task is, it stays.
     await shop.amendTasks('t', { updatedAt: new Date(0), lastFinalizedAt: new Date(0) });
     await cleanedAgain(shop, 't');
     expect(await shop.raw('t', 1)).toBeDefined();
   });
 
-  it('does not delete a task that runs; it goes when it has ended', async () => {
+  it('a cleanup deletes a running task only after it has ended', async () => {
     const shop = await aYard();
     const mill = shop.mill({ reactive: { cleanupInterval: 200 } });
     const [started, go] = [gate(), gate()];
@@ -183,7 +183,7 @@ eachPlanner('keepFor', (aYard) => {
     expect(ended).toBe(true);
   });
 
-  it('deletes what left a filter by the passing of time alone', async () => {
+  it('a cleanup deletes the task of a document that left the filter by the passing of time alone', async () => {
     const shop = await aYard();
     const mill = shop.mill({ reactive: { cleanupInterval: 200 } });
     const ran: unknown[] = [];
@@ -197,7 +197,7 @@ eachPlanner('keepFor', (aYard) => {
     await mill.start();
     await shop.docs.insertOne({ _id: 0, until: new Date(Date.now() + HOUR_MS) });
     await shop.reaches(mill, 't', 0, 'completed');
-    // On a slow machine its time may be over before it was planned: then one that has more time takes its place.
+    // On a slow machine its time may be over before it was planned; then one with more time takes its place.
     const passing = async (_id: number, leftMs: number): Promise<number> => {
       const over = Date.now() + leftMs;
       await shop.docs.insertOne({ _id, until: new Date(over) });
@@ -207,7 +207,7 @@ eachPlanner('keepFor', (aYard) => {
     const id = await passing(1, 1_000);
     await until('its time is over', async () => (await shop.raw('t', id)) === undefined);
     expect(await shop.raw('t', 0)).toBeDefined();
-    // One whose place was taken may have run after all, too late to be waited for.
+    // A replaced document may still have run, too late to be waited for.
     expect(ran.filter((one) => one === 0 || one === id)).toEqual([0, id]);
   });
 });
@@ -217,7 +217,7 @@ eachPlanner('cleanupInterval', (aYard) => {
     ['a duration', '300ms'],
     ['milliseconds', 300],
     ['cron', 'CRON * * * * * *'],
-  ])('is kept to: %s', async (_what, cleanupInterval) => {
+  ])('cleans up repeatedly with a cleanupInterval given as %s', async (_what, cleanupInterval) => {
     const shop = await aYard();
     const mill = shop.mill({ reactive: { cleanupInterval } });
     await mill.reactiveTask({
@@ -233,7 +233,7 @@ eachPlanner('cleanupInterval', (aYard) => {
     }
   });
 
-  it('is a day by default, from the first registration on: until then nothing is deleted', async () => {
+  it('the first cleanup comes a day after the first registration by default', async () => {
     const shop = await aYard();
     const mill = shop.mill();
     await mill.reactiveTask({
@@ -253,7 +253,7 @@ eachPlanner('cleanupInterval', (aYard) => {
     expect(await shop.raw('t', 2)).toBeDefined();
   });
 
-  it('deletes in batches, and nothing else', async () => {
+  it('a cleanup deletes orphaned tasks in batches, and nothing else', async () => {
     const shop = await aYard();
     const mill = shop.mill({ reactive: { cleanupInterval: 200 } });
     await mill.reactiveTask({
@@ -262,7 +262,7 @@ eachPlanner('cleanupInterval', (aYard) => {
       cleanupPolicy: { keepFor: '1h' },
       handler: () => undefined,
     });
-    // Opens the store, which makes what tasks are kept in.
+    // Opens the store, which creates what tasks are kept in.
     await mill.countReactiveTasks();
     const ids = Array.from({ length: 2_500 }, (_, id) => id);
     await shop.putTasks(ids.map((id) => orphan('t', id)));

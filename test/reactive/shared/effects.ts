@@ -3,7 +3,7 @@ import { MemoryTransaction } from '../../../src/memory/index.js';
 import type { Queryable } from '../../../src/postgres/index.js';
 import { insertOther } from './memory-database.js';
 
-/** Writes to `others` inside a transaction of whatever store. */
+/** Writes to `others` inside a transaction of any store. */
 export async function effect(transaction: unknown, _id: number): Promise<void> {
   if (transaction instanceof MemoryTransaction) insertOther(transaction, _id);
   else if (isQueryable(transaction)) await transaction.query('insert into others (_id) values ($1)', [_id]);

@@ -9,8 +9,8 @@ import { eachServedYard, eachPlanner, type Thing } from './yards.js';
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 const rows = (count: number): Thing[] => Array.from({ length: count }, (_, _id) => ({ _id }));
 
-eachPlanner('a task with a timeout', (aYard) => {
-  it('aborts its signal, fails the attempt and is tried again, also if the handler does not listen', async () => {
+eachPlanner('timeouts of tasks', (aYard) => {
+  it('a timeout aborts the signal and fails the attempt, also if the handler ignores it', async () => {
     const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     const reasons: unknown[] = [];
@@ -25,7 +25,7 @@ eachPlanner('a task with a timeout', (aYard) => {
         signal.addEventListener('abort', () => reasons.push(signal.reason));
         if (attempt === 1) {
           await late.promise;
-          // Too late: nobody waits for it any more.
+          // Too late: nothing waits for it any more.
           deferCurrent('1h');
           return;
         }
@@ -48,8 +48,8 @@ eachPlanner('a task with a timeout', (aYard) => {
   });
 });
 
-eachPlanner('stop', (aYard) => {
-  it('waits for running tasks, and starts no more', async () => {
+eachPlanner('stop with running tasks', (aYard) => {
+  it('stop() waits for running tasks and starts no more', async () => {
     const { docs, count, mill: aMill } = await aYard();
     const mill = aMill({ reactive: { concurrency: 2 } });
     const go = gate();
@@ -76,8 +76,8 @@ eachPlanner('stop', (aYard) => {
 
   it.each([
     ['that listens to its signal', true],
-    ['that does not', false],
-  ])('hands back a task %s, without using an attempt', async (_what, listens) => {
+    ['that ignores its signal', false],
+  ])('stop() hands back a task %s without using an attempt', async (_what, listens) => {
     const { docs, mill: aMill, raw } = await aYard();
     const [first, second] = [aMill(), aMill()];
     const started = gate<AbortSignal>();
@@ -110,8 +110,8 @@ eachPlanner('stop', (aYard) => {
   });
 });
 
-eachServedYard('a worker that is killed with SIGKILL', (aYard) => {
-  /** Long enough that it does not lose it before. */
+eachServedYard('workers killed with SIGKILL', (aYard) => {
+  /** Long enough that it does not expire before the kill. */
   const LEASE_MS = 3_000;
 
   function worker(address = ''): { child: ChildProcess; started: { docId: unknown; attempt: number }[] } {
@@ -131,7 +131,7 @@ eachServedYard('a worker that is killed with SIGKILL', (aYard) => {
     retryPolicy: { type: 'fixed', interval: '1h', maxAttempts: 2 },
   } as const;
 
-  it('has its tasks run elsewhere, and a crash is counted', async () => {
+  it('the tasks of a killed worker run elsewhere, and the crash counts as an attempt', async () => {
     const { address, docs, mill: aMill, reaches } = await aYard();
     const mill = aMill({ instanceId: 'survivor', leaseDuration: 3_000 });
     const { child, started } = worker(address);
@@ -139,7 +139,7 @@ eachServedYard('a worker that is killed with SIGKILL', (aYard) => {
     const recovered: number[] = [];
     mill.on('stale:recovered', ({ count }) => recovered.push(count));
     await mill.reactiveTask({ ...LONG, handler: ({ attempt }) => attempts.push(attempt) });
-    // It does not work yet: the child has to get them.
+    // It does not work yet: the child must get the tasks.
     await mill.start({ roles: ['plan'] });
     await docs.insertMany(rows(3));
     await until('the child runs all of them', () => started.length === 3);
@@ -156,7 +156,7 @@ eachServedYard('a worker that is killed with SIGKILL', (aYard) => {
     expect(sum()).toBe(3);
   });
 
-  it('again and again ends in failed: work that kills its process comes to an end', async () => {
+  it('a task that kills its worker repeatedly ends as failed', async () => {
     const { address, docs, mill: aMill, reaches } = await aYard();
     const mill = aMill({ leaseDuration: 3_000 });
     await mill.reactiveTask({ ...LONG, handler: () => undefined });

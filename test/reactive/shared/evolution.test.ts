@@ -56,7 +56,7 @@ async function handledOnce(yard: Yard): Promise<Deployment> {
   return first;
 }
 
-/** When the leader has taken note of a version. */
+/** Waits until the leader has taken note of a version. */
 async function acknowledged({ state }: Yard, version: number): Promise<void> {
   await until(
     `version ${String(version)} is known`,
@@ -69,7 +69,7 @@ eachPlanner('a raised handlerVersion', (aYard) => {
     ['none', []],
     ['reprocess_failed', [0, 1, 2]],
     ['reprocess_all', count(10)],
-  ] as const)('with %s runs again what it says, once only', async (onHandlerVersionChange, again) => {
+  ] as const)('a raised handlerVersion with %s reruns what the policy says, once', async (onHandlerVersionChange, again) => {
     const yard = await aYard();
     await (await handledOnce(yard)).mill.stop();
     const evolution = { handlerVersion: 2, onHandlerVersionChange };
@@ -89,7 +89,7 @@ eachPlanner('a raised handlerVersion', (aYard) => {
     expect(third.runs).toEqual([10]);
   });
 
-  it('begins a fresh sequence of attempts, and keeps the history', async () => {
+  it('a raised handlerVersion restarts the attempts and keeps the history', async () => {
     const yard = await aYard();
     await (await handledOnce(yard)).mill.stop();
     const second = await deploy(
@@ -105,7 +105,7 @@ eachPlanner('a raised handlerVersion', (aYard) => {
     expect(task?.executionHistory?.map(({ status }) => status)).toEqual(['failed', 'completed']);
   });
 
-  it('makes those that run at that moment run again', async () => {
+  it('a raised handlerVersion reruns tasks that are running at that moment', async () => {
     const yard = await aYard();
     await yard.docs.insertOne({ _id: 5 });
     const hold = gate();
@@ -125,7 +125,7 @@ eachPlanner('a raised handlerVersion', (aYard) => {
     expect(first.runs.length + second.runs.length).toBe(2);
   });
 
-  it('is seen while the older deployment leads and goes on', async () => {
+  it('a raised handlerVersion takes effect while the older deployment leads', async () => {
     const yard = await aYard();
     const first = await handledOnce(yard);
     const { length: before } = first.runs;
@@ -143,7 +143,7 @@ eachPlanner('a raised handlerVersion', (aYard) => {
 });
 
 eachPlanner('two deployments at once', (aYard) => {
-  it('do not fight: an older one that comes later undoes nothing and runs nothing again', async () => {
+  it('an older deployment that starts later undoes nothing and reruns nothing', async () => {
     const yard = await aYard();
     await (await handledOnce(yard)).mill.stop();
     const newer = await deploy(
@@ -155,7 +155,7 @@ eachPlanner('two deployments at once', (aYard) => {
     await acknowledged(yard, 2);
     await until('all ran again', () => newer.runs.length >= 10);
     await ended(newer.mill);
-    // Each comes and goes; whoever leads, the version stays and nothing is run again.
+    // Each comes and goes; whichever leads, the version stays and nothing runs again.
     for (let round = 0; round < 3; round += 1) {
       const older = await deploy(yard, { handlerVersion: 1, onHandlerVersionChange: 'reprocess_all' });
       const again = await deploy(
@@ -179,7 +179,7 @@ eachPlanner('two deployments at once', (aYard) => {
     expect(newer.runs).toHaveLength(10);
   });
 
-  it('plan by the newer filter while both live, and by the older one when the newer are gone', async () => {
+  it('plans by the newer filter while both deployments live, and by the older one after a rollback', async () => {
     const yard = await aYard();
     const { docs } = yard;
     const { logger, lines } = keepLines();
@@ -202,14 +202,14 @@ eachPlanner('two deployments at once', (aYard) => {
     );
     expect(await older.mill.tasks.get('work', 10)).toBeUndefined();
     await newer.mill.stop();
-    // The rollback: what the older filter takes in is found by looking, without a change.
+    // The rollback: a reconciliation finds what the older filter matches, without a change.
     await until('the older filter counts', () => older.runs.includes(10));
     await docs.insertOne({ _id: 12, status: 'old' });
     await until('it is planned by', () => older.runs.includes(12));
     expect(lines.filter(({ level }) => level === 'error')).toEqual([]);
   });
 
-  it('reprocess once where a rolled back version is deployed again', async () => {
+  it('a version that is deployed again after a rollback reprocesses nothing', async () => {
     const yard = await aYard();
     await (await handledOnce(yard)).mill.stop();
     const evolution = { handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' } as const;
@@ -231,7 +231,7 @@ eachPlanner('two deployments at once', (aYard) => {
     expect(again.runs).toEqual([11]);
   });
 
-  it('reprocess once, also where a long reconciliation of the older definition ends afterwards', async () => {
+  it('reprocesses once, even if a long reconciliation of the older definition ends afterwards', async () => {
     const yard = await aYard();
     await yard.docs.insertMany(count(3_000).map((n) => ({ _id: n + 3 })));
     const { logger, lines } = keepLines();
@@ -284,7 +284,7 @@ eachPlanner('a task that moves to another collection', (aYard) => {
     return sorted(runs);
   };
 
-  it('runs for every document there, whatever its namesakes came to', async () => {
+  it('a task that moves to another collection runs for every document there', async () => {
     const yard = await aYard();
     const paid = (n: number): Thing[] => count(n).map((_id) => ({ _id, status: 'paid' }));
     await yard.docs.insertMany(paid(5));
@@ -296,7 +296,7 @@ eachPlanner('a task that moves to another collection', (aYard) => {
     expect(await move(yard, 'others', 1)).toEqual([8]);
   });
 
-  it('runs for every document there, even if changes of its filter ask for no reconciliation', async () => {
+  it('a task that moves runs for every document there, even without reconcileOnTriggerChange', async () => {
     const yard = await aYard();
     await yard.docs.insertOne({ _id: 1, status: 'paid' });
     await yard.others.insertMany([1, 2].map((_id) => ({ _id, status: 'paid' })));

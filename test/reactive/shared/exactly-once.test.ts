@@ -9,7 +9,7 @@ const AT_ONCE = { collection: 'things', debounce: 0, task: 't' } as const;
 const QUICK = { type: 'fixed', interval: 10, maxAttempts: 5 } as const;
 
 eachYard('markCompleted', (aYard) => {
-  it('completes the task with the commit of the transaction, once, and nothing touches it afterwards', async () => {
+  it('markCompleted completes the task with the commit, and nothing changes it afterwards', async () => {
     const { docs, raw, ids, mill: aMill } = await aYard();
     const mill = aMill();
     const [committed, end] = [gate(), gate()];
@@ -27,7 +27,7 @@ eachYard('markCompleted', (aYard) => {
         await end.promise;
       },
     });
-    // The first look at all documents would be one more write.
+    // The initial reconciliation would be one more write.
     await startedUp(mill, 't');
     await docs.insertOne({ _id: 1 });
     await committed.promise;
@@ -43,7 +43,7 @@ eachYard('markCompleted', (aYard) => {
     expect(await ids('others')).toEqual([1]);
   });
 
-  it('leaves a task that another change made pending alone, when its handler ends late', async () => {
+  it('a handler that ends late after markCompleted does not touch a task that has run again', async () => {
     const { docs, raw, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     const [committed, end] = [gate(), gate()];
@@ -71,7 +71,7 @@ eachYard('markCompleted', (aYard) => {
     expect(await raw('t', 1)).toEqual(before);
   });
 
-  it('makes a task that changed meanwhile run again', async () => {
+  it('markCompleted lets a task that changed meanwhile run again', async () => {
     const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     const [started, go] = [gate(), gate()];
@@ -102,7 +102,7 @@ eachYard('markCompleted', (aYard) => {
     ['returns', 'failed', 'was not committed'],
     ['defers', 'deferred', ''],
   ] as const)(
-    'after a transaction that came to nothing the attempt is judged by its outcome: one that %s is %s',
+    'after an aborted markCompleted transaction, a handler that %s ends as %s',
     async (what, status, message) => {
       const { docs, ids, mill: aMill, reaches } = await aYard();
       const mill = aMill();
@@ -134,7 +134,7 @@ eachYard('markCompleted', (aYard) => {
     },
   );
 
-  it('takes part in every try of a transaction that is tried again', async ({ skip }) => {
+  it('markCompleted takes part in every retry of a transaction', async ({ skip }) => {
     const { docs, ids, conflict, mill: aMill, reaches } = await aYard();
     if (conflict === undefined) return skip('a transaction in memory is not tried again by itself');
     const mill = aMill();
@@ -163,7 +163,7 @@ eachYard('markCompleted', (aYard) => {
     ['nothing', undefined],
     ['an empty object', {}],
     ['something that is no handle', { transaction: {} }],
-  ])('refuses %s in the place of a transaction', async (_what, argument) => {
+  ])('markCompleted rejects %s in place of a transaction', async (_what, argument) => {
     const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     await mill.reactiveTask({
@@ -178,7 +178,7 @@ eachYard('markCompleted', (aYard) => {
 });
 
 eachServedYard('markCompleted', (aYard) => {
-  it('refuses a handle on which no transaction was begun: the task would be completed before its effects', async () => {
+  it('markCompleted rejects a handle on which no transaction was begun', async () => {
     const { docs, bare, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     await mill.reactiveTask({
@@ -191,7 +191,7 @@ eachServedYard('markCompleted', (aYard) => {
     expect((await reaches(mill, 't', 1, 'failed')).lastError).toMatch(/transaction/u);
   });
 
-  it('does not hold up the planner while its transaction is open', async () => {
+  it('an open markCompleted transaction does not hold up the planner', async () => {
     const { docs, mill: aMill, reaches, planned } = await aYard();
     const mill = aMill();
     const [marked, commit] = [gate(), gate()];
@@ -220,16 +220,16 @@ eachServedYard('markCompleted', (aYard) => {
   });
 });
 
-eachServedYard('a process that is killed at one step of a transactional handler', (aYard) => {
-  /** Of the one that is killed; long enough that it does not lose it before. */
+eachServedYard('a process killed at one step of a transactional handler', (aYard) => {
+  /** The lease of the process that is killed; long enough that it does not expire before. */
   const LEASE_MS = 3_000;
   const BEFORE_THE_SERVER_MS = 40_000;
 
   it.each(['before the transaction', 'before markCompleted', 'before the commit', 'after the commit'])(
-    'has its effect exactly once: %s',
+    'a transactional handler has its effect exactly once if its process is killed %s',
     async (step) => {
       const { address = '', docs, others, ids, endSession, mill: aMill, reaches, raw, lives } = await aYard();
-      // A collection must be there before a transaction of MongoDB writes to it.
+      // A collection must exist before a MongoDB transaction writes to it.
       await others.insertOne({ _id: 0 });
       const script = new URL('../exactly-once-worker.ts', import.meta.url);
       const child = forkScript(script, [address, step, String(LEASE_MS)], {
@@ -242,7 +242,8 @@ eachServedYard('a process that is killed at one step of a transactional handler'
       const dead = new Promise((resolve) => child.once('exit', resolve));
       child.kill('SIGKILL');
       await dead;
-      // From markCompleted on, whoever takes over knows the session and ends it; before, only the server's minute does.
+      // From markCompleted on, the instance that takes over knows the session and ends it; before, only the server
+      // does, after a minute.
       if (session !== undefined && step !== 'before the commit') await endSession?.(session);
       const mill = aMill({ leaseDuration: LEASE_MS });
       const attempts: number[] = [];
@@ -270,7 +271,7 @@ eachServedYard('a process that is killed at one step of a transactional handler'
       expect(statusesOf(task)).toEqual(committed ? ['completed'] : ['crashed', 'completed']);
       expect(attempts).toEqual(committed ? [] : [2]);
       expect(await ids('others')).toEqual(committed ? [0, 1] : [0, 101]);
-      // The dead one's lease ends: nothing of it touches what is completed.
+      // The dead process's lease ends: nothing of it changes what is completed.
       const before = await raw('exact', 1);
       await until('the dead instance was buried', async () => (await lives()) === 1);
       expect(await raw('exact', 1)).toEqual(before);

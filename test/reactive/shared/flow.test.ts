@@ -12,7 +12,7 @@ const inAnHour = (at: Date | undefined): boolean =>
   Math.abs((at?.getTime() ?? 0) - Date.now() - HOUR_MS) < 600_000;
 
 eachPlanner('deferCurrent', (aYard) => {
-  it('uses no attempt, and leaves the time that the task was first due at', async () => {
+  it('deferCurrent uses no attempt and keeps the time at which the task was first due', async () => {
     const { docs, raw, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     const attempts: number[] = [];
@@ -43,7 +43,7 @@ eachPlanner('deferCurrent', (aYard) => {
     ['milliseconds', HOUR_MS],
     ['a text', '1h'],
     ['a date', new Date(Date.now() + HOUR_MS)],
-  ])('takes %s', async (_what, delay) => {
+  ])('deferCurrent accepts %s', async (_what, delay) => {
     const { docs, mill: aMill } = await aYard();
     const mill = aMill();
     await mill.reactiveTask({ ...AT_ONCE, task: 't', handler: ({ deferCurrent }) => deferCurrent(delay) });
@@ -58,7 +58,7 @@ eachPlanner('deferCurrent', (aYard) => {
     expect(task.lastFinalizedAt).toBeUndefined();
   });
 
-  it('is dropped when the handler throws after it: that is a failure', async () => {
+  it('deferCurrent followed by a throw is a failure', async () => {
     const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     await mill.reactiveTask({
@@ -77,7 +77,7 @@ eachPlanner('deferCurrent', (aYard) => {
     expect(statusesOf(task)).toEqual(['failed']);
   });
 
-  it.each([-1, 'soon', Number.NaN, new Date(Number.NaN)])('refuses %s', async (delay) => {
+  it.each([-1, 'soon', Number.NaN, new Date(Number.NaN)])('deferCurrent rejects %s', async (delay) => {
     const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     await mill.reactiveTask({
@@ -95,7 +95,7 @@ eachPlanner('deferCurrent', (aYard) => {
     ['the deferral', 0, '1h'],
     ['the debounce of the change', '1h', 10],
   ] as const)(
-    'keeps the later time where the document changed meanwhile: %s',
+    'keeps the later due time if the document changed before deferCurrent: %s',
     async (_what, debounce, delay) => {
       const { docs, makeDue, raw, mill: aMill, reaches } = await aYard();
       const mill = aMill();
@@ -117,7 +117,7 @@ eachPlanner('deferCurrent', (aYard) => {
       await mill.retryReactiveTasks({ task: 't' });
       await started.promise;
       await docs.updateOne({ _id: 1 }, { $set: { n: 2 } });
-      // The retry makes it dirty as well, where it ran already: what counts is the change.
+      // The retry makes it dirty as well if it was running already: what counts is the change.
       await until('the change is planned', async () => {
         const values = (await raw('t', 1))?.['lastObservedValues'] as { n?: number } | undefined;
         return values?.n === 2;
@@ -130,7 +130,7 @@ eachPlanner('deferCurrent', (aYard) => {
     },
   );
 
-  it('holds although the document changes afterwards; the wait counts from where it began', async () => {
+  it('a deferral holds although the document changes afterwards', async () => {
     const { docs, mill: aMill, planned } = await aYard();
     const mill = aMill();
     let runs = 0;
@@ -156,12 +156,12 @@ eachPlanner('deferCurrent', (aYard) => {
     expect(task?.scheduledAt).toEqual(before.scheduledAt);
     expect(task?.initialScheduledAt).toEqual(before.initialScheduledAt);
     expect(runs).toBe(1);
-    // Somebody who asks for it gets it at once.
+    // A manual retry runs it at once.
     await mill.retryReactiveTasks({ task: 't' });
     await until('it ran', () => runs === 2);
   });
 
-  it('comes back without the poll, and so does a document that changed while its task ran', async () => {
+  it('deferred and dirty tasks run again without waiting for the poll', async () => {
     const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill({ pollInterval: rarely });
     const [started, go] = [gate<number>(), gate()];
@@ -191,7 +191,7 @@ eachPlanner('deferCurrent', (aYard) => {
 });
 
 eachPlanner('throttleAll', (aYard) => {
-  it('holds back its task on this instance only, never the running ones, and counts before a throw', async () => {
+  it('throttleAll holds back its task on this instance only, not running ones, even after a throw', async () => {
     const { docs, mill: aMill, reaches } = await aYard();
     const [a, b] = [aMill({ instanceId: 'a' }), aMill({ instanceId: 'b' })];
     const [both, throttled, end] = [gate(), gate(), gate()];
@@ -229,7 +229,7 @@ eachPlanner('throttleAll', (aYard) => {
     expect(ran.filter((one) => one === 'a')).toHaveLength(2);
   });
 
-  it('gives back what was taken ahead', async () => {
+  it('throttleAll hands back prefetched tasks', async () => {
     const { docs, mill: aMill, count } = await aYard();
     const mill = aMill({ reactive: { concurrency: 1 } });
     const ran: unknown[] = [];
@@ -249,7 +249,7 @@ eachPlanner('throttleAll', (aYard) => {
     expect(ran).toHaveLength(30);
   });
 
-  it('ends by itself', async () => {
+  it('throttleAll ends by itself', async () => {
     const { docs, mill: aMill } = await aYard();
     const mill = aMill({ reactive: { concurrency: 1 } });
     const ran: unknown[] = [];
@@ -266,7 +266,7 @@ eachPlanner('throttleAll', (aYard) => {
     expect(new Set(ran).size).toBe(100);
   });
 
-  it('leaves other tasks alone', async () => {
+  it('throttleAll does not affect other tasks', async () => {
     const { docs, mill: aMill } = await aYard();
     const mill = aMill();
     const ran: string[] = [];
@@ -288,7 +288,7 @@ eachPlanner('throttleAll', (aYard) => {
     expect(ran.filter((task) => task === 'slow')).toHaveLength(1);
   });
 
-  it('of several wishes the longest counts', async () => {
+  it('the longest of several throttleAll calls counts', async () => {
     const { docs, mill: aMill, planned, reaches } = await aYard();
     const mill = aMill();
     let runs = 0;
@@ -315,7 +315,7 @@ eachPlanner('throttleAll', (aYard) => {
     expect(runs).toBe(1);
   });
 
-  /** One of two instances holds back the cluster; then come fifty more documents. Answers when each run began. */
+  /** One of two instances throttles the cluster; then fifty more documents come. Returns when each run began. */
   const heldCluster = async ({ docs, mill: aMill, planned, paused }: Yard, heldMs: number) => {
     const ran: number[] = [];
     for (const instanceId of ['a', 'b']) {
@@ -339,7 +339,7 @@ eachPlanner('throttleAll', (aYard) => {
     return ran;
   };
 
-  it('holds back the whole cluster where that is asked for', async () => {
+  it('throttleAll with scope cluster holds back the task on all instances', async () => {
     const yard = await aYard();
     const ran = await heldCluster(yard, HOUR_MS);
     // An instance that has not heard of the pause claims some, and hands them back.
@@ -347,15 +347,15 @@ eachPlanner('throttleAll', (aYard) => {
     expect(ran).toHaveLength(1);
   });
 
-  it('of the cluster ends by itself', async () => {
+  it('throttleAll with scope cluster ends by itself', async () => {
     const HELD_MS = 1_500;
     const ran = await heldCluster(await aYard(), HELD_MS);
     await until('all have run', () => ran.length === 51);
-    // By the database's clock, of which the process has an estimate.
+    // By the database's clock, which the process only estimates.
     expect((ran[1] ?? 0) - (ran[0] ?? 0)).toBeGreaterThan(HELD_MS / 2);
   });
 
-  it('of the cluster does not end a pause that somebody asked for', async () => {
+  it('throttleAll with scope cluster does not end a manual pause', async () => {
     const { docs, mill: aMill, planned } = await aYard();
     const mill = aMill();
     const [started, go, ended] = [gate(), gate(), gate()];
@@ -386,7 +386,7 @@ eachPlanner('throttleAll', (aYard) => {
     await until('it goes on', () => runs === 2);
   });
 
-  it('refuses a scope that it does not know, before it holds anything back', async () => {
+  it('throttleAll rejects an unknown scope and holds back nothing', async () => {
     const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     await mill.reactiveTask({

@@ -5,8 +5,8 @@ import { eachYard } from './yards.js';
 
 const FAST = { pollInterval: { min: 10, max: 1_000 } } as const;
 
-eachYard('what people ask about tasks', (aYard) => {
-  it('counts, failures, sources, single tasks, pauses and why one does not run', async () => {
+eachYard('reading tasks', (aYard) => {
+  it('tasks.stats, errors, find, document, paused, planning and why agree on the state of tasks', async () => {
     const yard = await aYard();
     const mill = yard.mill(FAST);
     await mill.reactiveTask({
@@ -69,7 +69,7 @@ eachYard('what people ask about tasks', (aYard) => {
     expect(await mill.instances()).toMatchObject([{ tasks: ['sync'], leader: true, alive: true }]);
   });
 
-  it('pages by due time are complete and without repeats, whatever the tasks and states', async () => {
+  it('pages of tasks by due time are complete, ordered and without repeats', async () => {
     const yard = await aYard();
     const mill = yard.mill(FAST);
     for (const [task, collection] of [

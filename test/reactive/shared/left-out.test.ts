@@ -38,7 +38,7 @@ function twoServices(yard: Yard) {
   };
 }
 
-/** The first service was there and has gone; the second leads, and cannot prepare the task of the first. */
+/** The first service has left; the second leads, and cannot prepare the task of the first. */
 async function leftOut(aYard: () => Promise<Yard>) {
   const yard = await aYard();
   const services = twoServices(yard);
@@ -57,7 +57,7 @@ async function leftOut(aYard: () => Promise<Yard>) {
 }
 
 eachPlanner('a task that the leader cannot prepare', (aYard) => {
-  it('is reconciled by the next leader that can', async () => {
+  it('the next leader that can prepare a left-out task reconciles it', async () => {
     const { yard, mend, ours, theirs, ran, runs } = await leftOut(aYard);
     expect(await yard.state('theirs')).toMatchObject({ leftOutSince: expect.any(Date) as Date });
     await mend();
@@ -68,7 +68,7 @@ eachPlanner('a task that the leader cannot prepare', (aYard) => {
     expect(runs.filter((run) => run === 'theirs 1')).toHaveLength(1);
   });
 
-  it('is reconciled by the same leader as soon as it can', async () => {
+  it('the same leader reconciles a left-out task as soon as it can prepare it', async () => {
     const { yard, mend, ours, theirs, ran } = await leftOut(aYard);
     await mend();
     const service = await theirs();
@@ -78,7 +78,7 @@ eachPlanner('a task that the leader cannot prepare', (aYard) => {
     expect(await yard.state('theirs')).toMatchObject({ leftOutSince: null, leftOutReason: null });
   });
 
-  it('is a trouble of the leader, and one that the doctor finds', async () => {
+  it('a left-out task is a trouble of the leader, and the doctor reports it', async () => {
     const { mend, ours } = await leftOut(aYard);
     await until('the trouble is told', () =>
       ours.health().troubles.some((one) => one.startsWith('theirs: ')),

@@ -14,7 +14,7 @@ function things(store: MemoryStore, name: string): Things {
   };
 }
 
-/** A row by the names that the documentation uses; what is not there is left out, as in a database. */
+/** A row by the names that the documentation uses; absent values are left out, as in a database. */
 const stored = (row: TaskRow): StoredTask =>
   Object.fromEntries(
     Object.entries(row).filter(
@@ -22,7 +22,7 @@ const stored = (row: TaskRow): StoredTask =>
     ),
   ) as unknown as StoredTask;
 
-/** The store of the test that runs: a transaction of it does not say whose it is. */
+/** The store of the current test: its transactions do not say which store they belong to. */
 let current: MemoryStore | undefined;
 
 export const insertOther = (transaction: MemoryTransaction, _id: number): void =>

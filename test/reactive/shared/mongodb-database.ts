@@ -8,7 +8,7 @@ export function mongodbDatabase(): Promise<Database> {
   const uri = freshUri();
   const own = new MongoClient(uri);
   onTestFinished(() => own.close());
-  // What an application does, and what a test looks at, may need more rights than a store has.
+  // An application, and a test that inspects it, may need more rights than a store has.
   const client = asAdmin(uri) === uri ? own : new MongoClient(asAdmin(uri));
   onTestFinished(() => client.close());
   const stored = client.db().collection('things_tasks');
@@ -63,7 +63,7 @@ export function mongodbDatabase(): Promise<Database> {
     amendTasks: (task, fields) => stored.updateMany({ task }, { $set: fields }),
     fragile: {
       filter: { status: 'go' },
-      // A document of somebody else's, where the tasks should be.
+      // A foreign document in the collection of tasks.
       spoil: async () => {
         await stored.insertOne({ _id: -1 as never });
         return () => stored.deleteOne({ _id: -1 as never });

@@ -18,7 +18,7 @@ interface Runs {
   readonly ran: (id: number, times?: number) => Promise<void>;
 }
 
-/** A mill with one task that keeps a record of its runs. */
+/** A mill with one task that records its runs. */
 async function started(
   yard: Yard,
   definition: Partial<ReactiveTaskDefinition> = {},
@@ -51,7 +51,7 @@ async function started(
   };
 }
 
-/** All that was written before is planned, and has run. */
+/** Everything that was written before is planned and has run. */
 async function quiet({ planned, count }: Yard): Promise<void> {
   await planned();
   // A later batch than that of the first.
@@ -64,8 +64,8 @@ async function quiet({ planned, count }: Yard): Promise<void> {
   });
 }
 
-eachYard('a change becomes a run', (aYard) => {
-  it('when a document comes to match, and not before', async () => {
+eachYard('planning of changes', (aYard) => {
+  it('runs a document when it comes to match, and not before', async () => {
     const yard = await aYard();
     const { of, ran } = await started(yard);
     await yard.docs.insertMany([
@@ -80,7 +80,7 @@ eachYard('a change becomes a run', (aYard) => {
     await ran(2);
   });
 
-  it('when watched fields change, and not when others do or they are written as they were', async () => {
+  it('runs a document when watched fields change, not when others do or values stay the same', async () => {
     const yard = await aYard();
     const { of, ran } = await started(yard);
     await yard.docs.insertOne({ _id: 1, status: 'paid', n: 1, other: 1 });
@@ -96,7 +96,7 @@ eachYard('a change becomes a run', (aYard) => {
     expect(of(1)[1]?.watchedValues).toMatchObject({ n: 9 });
   });
 
-  it('when any field changes, where no projection is given', async () => {
+  it('runs a document when any field changes if there is no projection', async () => {
     const yard = await aYard();
     const { of, ran } = await started(yard, { watchProjection: undefined } as never);
     await yard.docs.insertOne({ _id: 1, status: 'paid', n: 1 });
@@ -106,7 +106,7 @@ eachYard('a change becomes a run', (aYard) => {
     await ran(1, 2);
   });
 
-  it('again, with the same values, when a document that left or was deleted comes back', async () => {
+  it('runs a document again when it returns with the same values after it left or was deleted', async () => {
     const yard = await aYard();
     const { ran } = await started(yard);
     await yard.docs.insertOne({ _id: 1, status: 'paid', n: 1 });
@@ -123,7 +123,7 @@ eachYard('a change becomes a run', (aYard) => {
     await ran(1, 3);
   });
 
-  it('when a watched path through arrays, also arrays in arrays, finds another value', async () => {
+  it('runs a document when a watched path through nested arrays finds another value', async () => {
     const yard = await aYard();
     const documents: unknown[] = [];
     const { of, ran } = await started(
@@ -147,7 +147,7 @@ eachYard('a change becomes a run', (aYard) => {
     expect(of(1)).toHaveLength(2);
   });
 
-  it('of documents that were there before the task was defined', async () => {
+  it('runs documents that existed before the task was defined', async () => {
     const yard = await aYard();
     await yard.docs.insertMany([
       { _id: 1, status: 'paid' },
@@ -159,7 +159,7 @@ eachYard('a change becomes a run', (aYard) => {
     expect(of(2)).toEqual([]);
   });
 
-  it('of a burst: one, with the last values', async () => {
+  it('a burst of updates leads to one run with the last values', async () => {
     const yard = await aYard();
     const { of } = await started(yard, { debounce: '1h' });
     await yard.docs.insertOne({ _id: 1, status: 'paid', n: 0 });
@@ -171,7 +171,7 @@ eachYard('a change becomes a run', (aYard) => {
     expect(of(1).map(({ watchedValues }) => watchedValues['n'])).toEqual([20]);
   });
 
-  it('once its debounce is over, and not before', async () => {
+  it('debounce schedules a task exactly its wait after the change', async () => {
     const yard = await aYard();
     const { mill, ran } = await started(yard, { debounce: 300 });
     await yard.docs.insertOne({ _id: 1, status: 'paid' });
@@ -181,8 +181,8 @@ eachYard('a change becomes a run', (aYard) => {
   });
 });
 
-eachYard('a document that changes while its task runs', (aYard) => {
-  it('makes it dirty, and gives it exactly one more run, however many changes there were', async () => {
+eachYard('changes while a task runs', (aYard) => {
+  it('any number of changes while a task runs leads to exactly one more run', async () => {
     const yard = await aYard();
     const [inside, go] = [gate(), gate()];
     const { mill, of, ran } = await started(yard, {}, async ({ watchedValues }) => {
@@ -201,7 +201,7 @@ eachYard('a document that changes while its task runs', (aYard) => {
     expect(of(1).map(({ watchedValues }) => watchedValues['n'])).toEqual([1, 5]);
   });
 
-  it('is not answered by getDocument: the attempt is skipped, and the change runs', async () => {
+  it('getDocument skips the attempt if the document changed, and the change runs', async () => {
     const yard = await aYard();
     const [inside, go] = [gate(), gate()];
     const seen: unknown[] = [];
@@ -224,8 +224,8 @@ eachYard('a document that changes while its task runs', (aYard) => {
   });
 });
 
-eachYard('a document that leaves', (aYard) => {
-  it('is not handled if it left before its task was claimed, and is when it comes back', async () => {
+eachYard('documents that leave the filter', (aYard) => {
+  it('skips a document that left before its task was claimed, and runs it when it returns', async () => {
     const yard = await aYard();
     const { mill, of, ran } = await started(yard);
     await mill.tasks.pause('t');
@@ -245,7 +245,7 @@ eachYard('a document that leaves', (aYard) => {
     ['sourceDocumentDeleted', [1, 3]],
     ['sourceDocumentDeletedOrNoLongerMatching', [3]],
     ['never', [1, 2, 3]],
-  ] as const)('loses its task at once with keepFor 0: %s', async (deleteWhen, kept) => {
+  ] as const)('with keepFor 0, cleanup of tasks follows deleteWhen %s at once', async (deleteWhen, kept) => {
     const yard = await aYard();
     const { ran } = await started(yard, { cleanupPolicy: { deleteWhen, keepFor: 0 } });
     await yard.docs.insertMany([1, 2, 3].map((_id) => ({ _id, status: 'paid' })));
@@ -259,8 +259,8 @@ eachYard('a document that leaves', (aYard) => {
   });
 });
 
-eachYard('managing tasks', (aYard) => {
-  it('finds, counts and retries by task, status, error, document and id', async () => {
+eachYard('finding and retrying tasks', (aYard) => {
+  it('finds, counts and retries tasks by task, status, error, document and id', async () => {
     const yard = await aYard();
     const { mill, ran } = await started(
       yard,
@@ -289,7 +289,7 @@ eachYard('managing tasks', (aYard) => {
     await ran(2, 2);
   });
 
-  it('pages through all of them in order, forwards and back', async () => {
+  it('pages through all tasks in order, forwards and backwards', async () => {
     const yard = await aYard();
     const { mill } = await started(yard);
     await yard.docs.insertMany(Array.from({ length: 25 }, (_, _id) => ({ _id, status: 'paid' })));
@@ -313,7 +313,7 @@ eachYard('managing tasks', (aYard) => {
 });
 
 eachYard('markCompleted', (aYard) => {
-  it('completes with the transaction, or not at all', async () => {
+  it('markCompleted completes the task with its transaction, or not at all', async () => {
     const yard = await aYard();
     let tries = 0;
     const { mill } = await started(

@@ -9,7 +9,7 @@ const HOUR_MS = 3_600_000;
 
 const numbers = (to: number): Thing[] => count(to).map((n) => ({ _id: n, n }));
 
-/** A mill with the task `pay` on `things`; what it handled is noted as (id, n). */
+/** A mill with the task `pay` on `things`; what it handled is recorded as (id, n). */
 async function aPayer(
   yard: Yard,
   handled: Handled,
@@ -32,7 +32,7 @@ async function aPayer(
 const ids = (handled: Handled): number[] => handled.runs.map(({ id }) => Number(id)).sort((a, b) => a - b);
 const count = (n: number, from = 0): number[] => Array.from({ length: n }, (_, index) => from + index);
 
-/** When every request made so far has been served. */
+/** Waits until every request made so far has been served. */
 async function reconciled({ state }: Yard, times: number, task = 'pay'): Promise<void> {
   await until(
     `${task} was reconciled ${String(times)} times`,
@@ -40,8 +40,8 @@ async function reconciled({ state }: Yard, times: number, task = 'pay'): Promise
   );
 }
 
-eachPlanner('the first registration', (aYard) => {
-  it('runs for every document that was there before, once', async () => {
+eachPlanner('the first registration of a task', (aYard) => {
+  it('a new task runs once for every existing document that matches', async () => {
     const yard = await aYard();
     await yard.docs.insertMany(numbers(2_500));
     const handled = new Handled();
@@ -55,7 +55,7 @@ eachPlanner('the first registration', (aYard) => {
     expect(completed).toMatchObject([{ tasks: ['pay'], processed: 2_500 }]);
   });
 
-  it('is the only one: a restart looks at nothing again', async () => {
+  it('a restart does not reconcile a known task again', async () => {
     const yard = await aYard();
     await yard.docs.insertMany(numbers(10));
     const handled = new Handled();
@@ -74,8 +74,8 @@ eachPlanner('the first registration', (aYard) => {
   });
 });
 
-eachPlanner('a changed trigger', (aYard) => {
-  it('that is wider runs for what it takes in now, and for nothing else', async () => {
+eachPlanner('a changed filter', (aYard) => {
+  it('a wider filter runs only for documents that it newly matches', async () => {
     const yard = await aYard();
     await yard.docs.insertMany(numbers(100));
     const handled = new Handled();
@@ -93,7 +93,7 @@ eachPlanner('a changed trigger', (aYard) => {
     expect(ids(handled)).toEqual(count(70, 30));
   });
 
-  it('that is narrower skips what waits, without its handler', async () => {
+  it('a narrower filter skips waiting tasks without calling their handler', async () => {
     const yard = await aYard();
     await yard.docs.insertMany(numbers(20));
     const handled = new Handled();
@@ -116,7 +116,7 @@ eachPlanner('a changed trigger', (aYard) => {
     expect(task?.executionHistory?.map(({ status }) => status)).toEqual(['skipped']);
   });
 
-  it('looks at nothing where the definition says so', async () => {
+  it('reconcileOnTriggerChange: false does not reconcile after a filter change', async () => {
     const yard = await aYard();
     await yard.docs.insertMany(numbers(20));
     const handled = new Handled();
@@ -138,8 +138,8 @@ eachPlanner('a changed trigger', (aYard) => {
   });
 });
 
-eachPlanner('on demand', (aYard) => {
-  it('brings back records that were deleted by hand, and runs nothing else', async () => {
+eachPlanner('tasks.reconcile', (aYard) => {
+  it('reconcile restores tasks that were deleted by hand, and reruns nothing else', async () => {
     const yard = await aYard();
     await yard.docs.insertMany(numbers(30));
     const handled = new Handled();
@@ -158,7 +158,7 @@ eachPlanner('on demand', (aYard) => {
     expect(ids(handled)).toEqual([...count(10), ...count(30)].sort((a, b) => a - b));
   });
 
-  it('may be asked for as soon as the mill has started', async () => {
+  it('reconcile can be called as soon as the mill has started, and rejects unknown tasks', async () => {
     const yard = await aYard();
     const mill = await aPayer(yard, new Handled());
     await mill.start();
@@ -166,7 +166,7 @@ eachPlanner('on demand', (aYard) => {
     await expect(mill.tasks.reconcile('other')).rejects.toThrow('other');
   });
 
-  it('looks at all tasks where none is named, in one pass per collection', async () => {
+  it('reconcile without a name covers all tasks, in one pass per collection', async () => {
     const yard = await aYard();
     await yard.docs.insertMany(numbers(5));
     const mill = yard.mill(fast);
@@ -190,11 +190,11 @@ eachPlanner('on demand', (aYard) => {
   });
 });
 
-eachPlanner('now and then', (aYard) => {
+eachPlanner('periodic reconciliation', (aYard) => {
   it.each([
     ['every', 300],
     ['by a CRON', 'CRON * * * * * *'],
-  ] as const)('finds %s what comes to match by time alone', async (_, reconcileEvery) => {
+  ] as const)('reconcileEvery (%s) finds documents that come to match by time alone', async (_, reconcileEvery) => {
     const yard = await aYard();
     const handled = new Handled();
     const mill = await aPayer(yard, handled, { filter: yard.filters.over, reconcileEvery });
@@ -211,8 +211,8 @@ eachPlanner('now and then', (aYard) => {
   });
 });
 
-eachPlanner('the way of a pass', (aYard) => {
-  it('begins anew where another task joins', async () => {
+eachPlanner('passes of a reconciliation', (aYard) => {
+  it('a reconciliation starts over if another task joins', async () => {
     const yard = await aYard();
     await yard.docs.insertMany(numbers(6_000));
     const first = await aPayer(yard, new Handled(), {}, { reactive: { reconcileRate: 500 } });
@@ -230,7 +230,7 @@ eachPlanner('the way of a pass', (aYard) => {
     for (const task of ['more', 'pay']) expect(await second.countReactiveTasks({ task })).toBe(6_000);
   });
 
-  it('keeps to its rate, and tells how far it has come', async () => {
+  it('a reconciliation keeps to its rate and reports its progress', async () => {
     const yard = await aYard();
     await yard.docs.insertMany(numbers(7_000));
     const { logger, lines } = keepLines();
@@ -262,7 +262,7 @@ eachPlanner('the way of a pass', (aYard) => {
     expect(lines.some(({ text }) => /\d+ documents so far/u.test(text))).toBe(true);
   });
 
-  it('loses and doubles nothing beside live writes', async () => {
+  it('a reconciliation beside live writes loses no state and runs none twice', async () => {
     const yard = await aYard();
     await yard.docs.insertMany(numbers(1_500));
     const handled = new Handled();
@@ -275,7 +275,7 @@ eachPlanner('the way of a pass', (aYard) => {
       written += 1;
       await yard.docs.updateOne({ _id: id }, { $set: { n: 100_000 + written } });
       latest.set(String(id), 100_000 + written);
-      // An embedded database answers without the event loop: nobody else would ever have a turn.
+      // An embedded database answers without the event loop, so nothing else would ever run.
       await new Promise((resolve) => setImmediate(resolve));
     }
     let left: string[] = [];
@@ -293,7 +293,7 @@ eachPlanner('the way of a pass', (aYard) => {
     expect(states.length - new Set(states).size).toBe(0);
   });
 
-  it('does not hold up the tasks that are due meanwhile, nor the start', async () => {
+  it('a reconciliation holds up neither due tasks nor the start', async () => {
     const yard = await aYard();
     await yard.docs.insertMany(numbers(5_000));
     const handled = new Handled();

@@ -14,7 +14,7 @@ const HOUR_MS = 3_600_000;
 
 type Policy = NonNullable<ReactiveTaskDefinition['retryPolicy']>;
 
-/** Fails one document until it is failed for good, or `successAt` is reached; answers the delays that were chosen. */
+/** Fails one document until it has failed for good, or until `successAt`; records the chosen delays. */
 async function failing(aYard: () => Promise<Yard>, policy: Policy | undefined, successAt = Infinity) {
   const shop = await aYard();
   const mill = shop.mill();
@@ -38,13 +38,13 @@ async function failing(aYard: () => Promise<Yard>, policy: Policy | undefined, s
   return { ...shop, instance: mill, attempts, runAts, fails };
 }
 
-eachPlanner('a task that fails', (aYard) => {
+eachPlanner('retries of tasks', (aYard) => {
   it.each([
     ['fixed', { type: 'fixed', interval: 30, maxAttempts: 4 }, [30, 30, 30]],
     ['linear', { type: 'linear', interval: '20ms', maxAttempts: 4 }, [20, 40, 60]],
     ['exponential', { type: 'exponential', min: 10, max: 50, factor: 3, maxAttempts: 5 }, [10, 30, 50, 50]],
     ['series', { type: 'series', intervals: [10, '20ms'], maxAttempts: 5 }, [10, 20, 20, 20]],
-  ] as const)('is tried again by its policy: %s', async (_type, policy, delays) => {
+  ] as const)('retries a failed task by its %s policy', async (_type, policy, delays) => {
     const { instance, attempts, runAts, fails, reaches } = await failing(aYard, policy);
     const task = await reaches(instance, 't', 1, 'failed');
     // Events follow the record.
@@ -55,15 +55,15 @@ eachPlanner('a task that fails', (aYard) => {
     expect(fails).toEqual([...delays.map(() => true), false]);
   });
 
-  it('is not tried again before its time', async () => {
+  it('does not retry a failed task before its time', async () => {
     const policy = { type: 'fixed', interval: '1s', maxAttempts: 2 } as const;
     const { instance, reaches } = await failing(aYard, policy);
     const [first, second] = (await reaches(instance, 't', 1, 'failed')).executionHistory ?? [];
-    // By the database's clock, of which the process has an estimate.
+    // By the database's clock, which the process only estimates.
     expect((second?.startedAt.getTime() ?? 0) - (first?.finishedAt.getTime() ?? 0)).toBeGreaterThan(500);
   });
 
-  it('is tried again by its policy: cron', async () => {
+  it('retries a failed task by its cron policy', async () => {
     const policy = { type: 'cron', expression: '* * * * * *', maxAttempts: 3 } as const;
     const { instance, runAts, reaches } = await failing(aYard, policy);
     await reaches(instance, 't', 1, 'failed');
@@ -71,14 +71,14 @@ eachPlanner('a task that fails', (aYard) => {
     expect(new Set(runAts.map(Number)).size).toBe(2);
   });
 
-  it('has five attempts in all where its policy does not say', async () => {
+  it('a task has five attempts if its policy does not say', async () => {
     const { instance, attempts, reaches } = await failing(aYard, { type: 'fixed', interval: 1 });
     const task = await reaches(instance, 't', 1, 'failed');
     expect(attempts).toEqual([1, 2, 3, 4, 5]);
     expect(task).toMatchObject({ attempts: 5, lastError: 'failure 5' });
   });
 
-  it('waits ten seconds first where it has no policy', async () => {
+  it('a task without a policy waits ten seconds before its first retry', async () => {
     const { instance, runAts } = await failing(aYard, undefined);
     await until('it has failed once', () => runAts.length === 1);
     const task = await instance.tasks.get('t', 1);
@@ -87,7 +87,7 @@ eachPlanner('a task that fails', (aYard) => {
     expect(task).toMatchObject({ status: 'pending', attempts: 1, lastError: 'failure 1' });
   });
 
-  it('is tried for ever with maxAttempts -1', async () => {
+  it('a task with maxAttempts -1 is retried without a limit', async () => {
     const policy = { type: 'fixed', interval: 1, maxAttempts: -1 } as const;
     const { instance, attempts, reaches } = await failing(aYard, policy, 20);
     const task = await reaches(instance, 't', 1, 'completed');
@@ -97,14 +97,14 @@ eachPlanner('a task that fails', (aYard) => {
     expect(task.lastError).toBeUndefined();
   });
 
-  it('is tried as often as it takes where its policy has a maxDuration alone', async () => {
+  it('a policy with maxDuration alone does not limit the attempts', async () => {
     const policy = { type: 'fixed', interval: 1, maxDuration: '1h' } as const;
     const { instance, attempts, reaches } = await failing(aYard, policy, 8);
     await reaches(instance, 't', 1, 'completed');
     expect(attempts).toHaveLength(8);
   });
 
-  it('is tried until maxDuration after its first failure', async () => {
+  it('retries a failed task until maxDuration after its first failure', async () => {
     const policy = { type: 'fixed', interval: 20, maxDuration: 500 } as const;
     const { instance, reaches } = await failing(aYard, policy);
     const task = await reaches(instance, 't', 1, 'failed');
@@ -116,7 +116,7 @@ eachPlanner('a task that fails', (aYard) => {
     expect(since(-2)).toBeLessThanOrEqual(500);
   });
 
-  it('measures maxDuration anew after a success', async () => {
+  it('a success resets maxDuration', async () => {
     const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     let runs = 0;
@@ -145,7 +145,7 @@ eachPlanner('a task that fails', (aYard) => {
     ]);
   });
 
-  it('is not tried again after a FatalError', async () => {
+  it('does not retry a task after a FatalError', async () => {
     const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     await mill.reactiveTask({
@@ -165,7 +165,7 @@ eachPlanner('a task that fails', (aYard) => {
     ['milliseconds', HOUR_MS],
     ['a text', '1h'],
     ['a date', new Date(Date.now() + HOUR_MS)],
-  ])('is tried again when its error says so: retryAfter as %s', async (_what, retryAfter) => {
+  ])('retries a task when its error says so: retryAfter as %s', async (_what, retryAfter) => {
     const { docs, mill: aMill } = await aYard();
     const mill = aMill();
     const retried = gate<Date>();
@@ -201,7 +201,7 @@ eachPlanner('a task that fails', (aYard) => {
     ['undefined', undefined, 'not an Error'],
     ['an error with $ in its message', new Error('$status $$NOW'), '$status $$NOW'],
     ['an error whose message is no text', Object.assign(new Error(), { message: { a: 1 } }), 'object'],
-  ])('records whatever was thrown: %s', async (_what, thrown, message) => {
+  ])('records any thrown value as lastError: %s', async (_what, thrown, message) => {
     const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     await mill.reactiveTask({
@@ -217,7 +217,7 @@ eachPlanner('a task that fails', (aYard) => {
     expect((await reaches(mill, 't', 1, 'failed')).lastError).toContain(message);
   });
 
-  it('says when it last succeeded and how long that took', async () => {
+  it('lastSuccess says when a task last succeeded and how long that took', async () => {
     const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     await mill.reactiveTask({
@@ -262,7 +262,7 @@ eachPlanner('a task that fails', (aYard) => {
     expect(task).toMatchObject({ lastError: 'again', attempts: 8 });
   });
 
-  it('moves updatedAt only with its watched values: not by claims, retries, deferrals or its end', async () => {
+  it('updatedAt moves only with watched values, not with claims, retries, deferrals or the end', async () => {
     const { docs, raw, mill: aMill, reaches, planned } = await aYard();
     const mill = aMill();
     let runs = 0;
@@ -295,7 +295,7 @@ eachPlanner('a task that fails', (aYard) => {
   });
 });
 
-/** A document that changes while its task runs for the first time, which ends only then. */
+/** A document that changes during the first run of its task, which ends only after that. */
 async function changedMeanwhile(
   { docs, mill: aMill, reaches }: Yard,
   definition: Partial<ReactiveTaskDefinition>,
@@ -322,12 +322,12 @@ async function changedMeanwhile(
   return mill;
 }
 
-eachPlanner('a document that changes between attempts', (aYard) => {
+eachPlanner('changes between the attempts of a task', (aYard) => {
   it.each([
     ['waits for its retry', '1h', 5, 'pending'],
     ['has failed', 1, 1, 'failed'],
   ] as const)(
-    'begins a new sequence of attempts by default: one that %s',
+    'a change restarts the attempts by default of a task that %s',
     async (_what, interval, max, status) => {
       const { docs, mill: aMill, reaches } = await aYard();
       const mill = aMill();
@@ -354,7 +354,7 @@ eachPlanner('a document that changes between attempts', (aYard) => {
     },
   );
 
-  it('keeps attempts, first failure and delay where the policy says so', async () => {
+  it('resetRetriesOnDataChange: false keeps attempts, first failure and delay', async () => {
     const { docs, mill: aMill, planned } = await aYard();
     const mill = aMill();
     const attempts: number[] = [];
@@ -383,7 +383,7 @@ eachPlanner('a document that changes between attempts', (aYard) => {
     expect(attempts).toEqual([1]);
   });
 
-  it('gets one more attempt for each change after it has failed, where the policy keeps its attempts', async () => {
+  it('resetRetriesOnDataChange: false gives a failed task one more attempt per change', async () => {
     const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
     const attempts: number[] = [];
@@ -408,7 +408,7 @@ eachPlanner('a document that changes between attempts', (aYard) => {
 
   const KEEPING = { type: 'fixed', interval: 1, maxAttempts: 2 } as const;
 
-  it('counts the attempt during which it changed, where the policy keeps attempts', async () => {
+  it('resetRetriesOnDataChange: false counts the attempt during which the document changed', async () => {
     const yard = await aYard();
     const attempts: number[] = [];
     const retryPolicy = { ...KEEPING, resetRetriesOnDataChange: false };
@@ -421,7 +421,7 @@ eachPlanner('a document that changes between attempts', (aYard) => {
   });
 
   it.each([true, false])(
-    'runs with attempt 1 after a success during which it changed (resetRetriesOnDataChange: %s)',
+    'a change during a successful run leads to attempt 1 (resetRetriesOnDataChange: %s)',
     async (resetRetriesOnDataChange) => {
       const yard = await aYard();
       const attempts: number[] = [];
@@ -432,7 +432,7 @@ eachPlanner('a document that changes between attempts', (aYard) => {
     },
   );
 
-  it('runs again although its last attempt has failed for good meanwhile', async () => {
+  it('a change during an attempt that fails for good leads to another run', async () => {
     const yard = await aYard();
     const mill = await changedMeanwhile(yard, {}, ({ watchedValues }) => {
       if (watchedValues['n'] === 1) throw new FatalError('for good');
@@ -444,7 +444,7 @@ eachPlanner('a document that changes between attempts', (aYard) => {
 });
 
 eachPlanner('a dead letter that could not be planned', (aYard) => {
-  it('is left alone by a retry and by a new version, and runs when it can be planned', async () => {
+  it('an unplannable dead letter ignores retries and new versions, and runs once it can be planned', async () => {
     const yard = await aYard();
     const deploy = async (handlerVersion: number): Promise<{ mill: Tidemill; runs: unknown[] }> => {
       const mill = yard.mill();
@@ -489,7 +489,7 @@ eachPlanner('a dead letter that could not be planned', (aYard) => {
     expect(second.runs).toContain(1);
   });
 
-  it('is cleared by a retry once its document does not match: there is nothing to do', async () => {
+  it('a retry clears an unplannable dead letter whose document no longer matches', async () => {
     const yard = await aYard();
     const mill = yard.mill();
     const runs: unknown[] = [];

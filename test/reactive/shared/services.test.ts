@@ -6,7 +6,7 @@ import { eachPlanner, type Yard } from './yards.js';
 
 const FAST = { pollInterval: { min: 10, max: 1_000 } } as const;
 
-/** Which tasks ran for which documents, whoever ran them. */
+/** Which tasks ran for which documents, on any instance. */
 class Ledger {
   readonly runs: string[] = [];
   readonly errors: Error[] = [];
@@ -40,7 +40,7 @@ class Ledger {
     expect(this.times(task, id)).toBe(times);
   }
 
-  /** All that was written before is planned, and has run. */
+  /** Everything that was written before is planned and has run. */
   async quiet(): Promise<void> {
     const { planned, tasks } = this.#yard;
     await planned();
@@ -52,8 +52,8 @@ class Ledger {
 
 const leads = (mill: Tidemill): Promise<unknown> => until('it leads', () => mill.health().leader);
 
-eachPlanner('several tasks', (aYard) => {
-  it('on one collection are planned each by its own filter and projection', async () => {
+eachPlanner('several tasks on one collection', (aYard) => {
+  it('plans each of several tasks on one collection by its own filter and projection', async () => {
     const yard = await aYard();
     const ledger = new Ledger(yard);
     const mill = ledger.mill();
@@ -80,7 +80,7 @@ eachPlanner('several tasks', (aYard) => {
     expect(await yard.count({ sourceDocId: 1 })).toBe(3);
   });
 
-  it('of which one cannot be planned at all do not wait for it', async () => {
+  it('a task that cannot be planned at all does not hold up others on the same collection', async () => {
     const yard = await aYard();
     const ledger = new Ledger(yard);
     const mill = ledger.mill();
@@ -98,7 +98,7 @@ eachPlanner('several tasks', (aYard) => {
 });
 
 eachPlanner('two services with different tasks on one database', (aYard) => {
-  it('share the planner, and neither misses a change, whoever leads', async () => {
+  it('two services share the planner, and neither misses a change, whichever leads', async () => {
     const yard = await aYard();
     const ledger = new Ledger(yard);
     const service = async (task: string, collection: string): Promise<Tidemill> => {
@@ -120,7 +120,7 @@ eachPlanner('two services with different tasks on one database', (aYard) => {
     expect(second.health().leader).toBe(false);
     await first.stop();
     await leads(second);
-    // The first is away: what it missed is planned for it by the other, and waits.
+    // The first service is away: the other one plans what it missed, and its tasks wait.
     await write(SECOND_LEADS);
     await ledger.ran('b', SECOND_LEADS);
     await until('planned for the absent', async () => (await yard.raw('a', SECOND_LEADS)) !== undefined);
@@ -140,7 +140,7 @@ eachPlanner('two services with different tasks on one database', (aYard) => {
     expect(ledger.errors).toEqual([]);
   });
 
-  it('may watch one collection, and a planner alone may serve workers that never plan', async () => {
+  it('a dedicated planner serves workers that never plan, also two on one collection', async () => {
     const yard = await aYard();
     const ledger = new Ledger(yard);
     const [planner, worker, other] = [ledger.mill(), ledger.mill(), ledger.mill()];

@@ -6,7 +6,7 @@ import { eachServedYard, type Yard } from './yards.js';
 
 const FAST = { pollInterval: { min: 10, max: 1_000 }, leaseDuration: 3_000 } as const;
 
-/** A worker whose handler keeps its transaction open after `markCompleted`, and a leader apart from it. */
+/** A worker whose handler keeps its transaction open after `markCompleted`, and a separate leader. */
 async function anOpenTransaction(aYard: () => Promise<Yard>) {
   const yard = await aYard();
   const handled: string[] = [];
@@ -50,7 +50,7 @@ async function anOpenTransaction(aYard: () => Promise<Yard>) {
 }
 
 eachServedYard("a user's open transaction on one task", (aYard) => {
-  it('holds up neither other documents, nor reconciliation, nor the resume point, and is a trouble', async () => {
+  it('an open transaction on a task holds up no other document, no reconciliation and no resume point', async () => {
     const { yard, worker, first, commit, handled, has } = await anOpenTransaction(aYard);
     await yard.docs.insertOne({ _id: 2, n: 1 });
     await yard.others.insertOne({ _id: 3 });
@@ -70,7 +70,7 @@ eachServedYard("a user's open transaction on one task", (aYard) => {
     await until('the trouble is over', () => first.health().troubles.length === 0);
   });
 
-  it('loses no change of its document where the leader goes meanwhile', async () => {
+  it('a change of a document with an open transaction survives a change of leader', async () => {
     const { yard, first, leader, commit, has } = await anOpenTransaction(aYard);
     await yard.planned();
     await first.stop();

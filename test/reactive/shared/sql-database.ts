@@ -51,7 +51,7 @@ function things(ask: Ask, table: string): Things {
   };
 }
 
-/** Three tables in a schema that is first on the search path, and a schema of Tidemill's own. */
+/** Three tables in a schema that is first on the search path, and a separate schema for Tidemill. */
 async function sqlDatabase(ask: Ask, data: string, tidemill: string, store: () => Store): Promise<Database> {
   await ask(`create schema ${data}`);
   for (const table of ['things', 'others'])

@@ -11,14 +11,14 @@ const ONCE = { type: 'fixed', interval: 1, maxAttempts: 1 } as const;
 const rows = (count: number, from = 0): Thing[] =>
   Array.from({ length: count }, (_, at) => ({ _id: from + at }));
 
-eachPlanner('how many tasks run at once', (aYard) => {
+eachPlanner('concurrency of tasks', (aYard) => {
   it.each([
     ['five by default', undefined, undefined, 5],
     ['reactive.concurrency', 3, undefined, 3],
     ['more than the tasks of one claim', 30, undefined, 30],
     ['the concurrency of the task', 10, 2, 2],
     ['no more than the instance allows, whatever the task says', 4, 100, 4],
-  ])('%s', async (_what, concurrency, ofTask, expected) => {
+  ])('the number of concurrent tasks is %s', async (_what, concurrency, ofTask, expected) => {
     const { docs, mill: aMill } = await aYard();
     const mill = aMill(concurrency === undefined ? {} : { reactive: { concurrency } });
     const go = gate();
@@ -46,7 +46,7 @@ eachPlanner('how many tasks run at once', (aYard) => {
     expect(most).toBe(expected);
   });
 
-  it('the concurrency of the mill is one limit over jobs and tasks', async () => {
+  it('the concurrency of the mill limits jobs and tasks together', async () => {
     const { docs, mill: aMill } = await aYard();
     const mill = aMill({ concurrency: 3, reactive: { concurrency: 10 } });
     let [running, most, tasks] = [0, 0, 0];
@@ -65,7 +65,7 @@ eachPlanner('how many tasks run at once', (aYard) => {
     expect(most).toBe(3);
   });
 
-  it('a task with a limit of its own leaves the other slots to others', async () => {
+  it('a task with its own concurrency leaves the other slots to others', async () => {
     const { docs, count, mill: aMill } = await aYard();
     const mill = aMill();
     const go = gate();
@@ -95,7 +95,7 @@ eachPlanner('how many tasks run at once', (aYard) => {
 });
 
 eachPlanner('reactive.filter', (aYard) => {
-  it('is asked again: what it refuses stays pending, and runs when it does not any more', async () => {
+  it('reactive.filter keeps a task pending until it lets it run', async () => {
     const { docs, mill: aMill, planned } = await aYard();
     let open = false;
     const mill = aMill({
@@ -118,7 +118,7 @@ eachPlanner('reactive.filter', (aYard) => {
     await until('it ran', () => ran.length === 10);
   });
 
-  it('is asked again while there is always something else to do', async () => {
+  it('reactive.filter is asked again even while other work never ends', async () => {
     const { docs, others, mill: aMill } = await aYard();
     let open = false;
     const mill = aMill({ reactive: { filter: ({ task }) => task !== 'shut' || open } });
@@ -148,7 +148,7 @@ eachPlanner('reactive.filter', (aYard) => {
     over = true;
   });
 
-  it('that throws refuses, and is heard of', async () => {
+  it('a reactive.filter that throws refuses the task, and the error is reported', async () => {
     const { docs, mill: aMill, planned } = await aYard();
     let broken = true;
     const mill = aMill({
@@ -175,7 +175,7 @@ eachPlanner('reactive.filter', (aYard) => {
 });
 
 eachPlanner('reactive.caller', (aYard) => {
-  it('wraps each run', async () => {
+  it('reactive.caller wraps each run', async () => {
     const { docs, mill: aMill, reaches } = await aYard();
     const storage = new AsyncLocalStorage<string>();
     const seen: string[] = [];
@@ -205,7 +205,7 @@ eachPlanner('reactive.caller', (aYard) => {
   it.each([
     ['before the run', false, 0],
     ['after the run', true, 1],
-  ])('may throw: %s, and the attempt has failed', async (_what, call, expected) => {
+  ])('a reactive.caller that throws %s fails the attempt', async (_what, call, expected) => {
     const { docs, mill: aMill, reaches } = await aYard();
     let runs = 0;
     const mill = aMill({
@@ -223,7 +223,7 @@ eachPlanner('reactive.caller', (aYard) => {
     expect(runs).toBe(expected);
   });
 
-  it('sees what the handler throws, and a skipped document stays a skipped one', async () => {
+  it('reactive.caller sees what the handler throws, and a skipped document stays skipped', async () => {
     const { docs, mill: aMill, reaches } = await aYard();
     const caught: string[] = [];
     const mill = aMill({
@@ -249,18 +249,18 @@ eachPlanner('reactive.caller', (aYard) => {
     await mill.start();
     await docs.insertOne({ _id: 1 });
     const task = await reaches(mill, 't', 1, 'completed');
-    // Twice, where the first reconciliation looked at the document while its task ran.
+    // Twice, if the first reconciliation visited the document while its task ran.
     expect(new Set(statusesOf(task))).toEqual(new Set(['skipped']));
     expect(new Set(caught)).toEqual(new Set(['TaskConditionFailedError']));
   });
 });
 
-eachPlanner('fairness', (aYard) => {
+eachPlanner('fairness between tasks', (aYard) => {
   it.each([
     ['of the same collection', 'things', 'docs'],
     ['of another collection', 'others', 'others'],
   ] as const)(
-    'a flood of one task does not keep another one %s waiting',
+    'a flood of one task does not delay another one %s',
     async (_what, collection, where) => {
       const yard = await aYard();
       const mill = yard.mill();
@@ -302,8 +302,8 @@ eachPlanner('fairness', (aYard) => {
   );
 });
 
-eachPlanner('an instance that does not lead', (aYard) => {
-  it('is woken when something was planned elsewhere', async () => {
+eachPlanner('wake-ups of workers that do not plan', (aYard) => {
+  it('a worker is woken when another instance has planned a task', async () => {
     const { docs, mill: aMill } = await aYard();
     const [planner, worker] = [aMill(), aMill({ pollInterval: rarely })];
     const seen = new Set<unknown>();
@@ -317,7 +317,7 @@ eachPlanner('an instance that does not lead', (aYard) => {
     }
   });
 
-  it('is woken for what a leader planned before its wake-up channel was open', async () => {
+  it("a worker is woken for tasks planned before the leader's wake-up channel was open", async () => {
     const { docs, store, mill: aMillOfYard, count } = await aYard();
     const channel = gate();
     const planner = aMill(opensLate(store(), channel.promise));
@@ -328,7 +328,7 @@ eachPlanner('an instance that does not lead', (aYard) => {
     await planner.start({ roles: ['plan', 'maintain'] });
     await until('it leads', async () => (await planner.instances()).some(({ leader }) => leader));
     await worker.start({ roles: ['work'] });
-    // The worker's first look may find some of them; the last ones are there for nobody but the bell.
+    // The worker's first look may find some of them; only the bell announces the last ones.
     for (const thing of rows(5)) {
       await docs.insertOne(thing);
       await until('it is planned', async () => (await count({ task: 't' })) > thing._id);
@@ -337,7 +337,7 @@ eachPlanner('an instance that does not lead', (aYard) => {
     await until('all have run', () => seen.size === 5);
   });
 
-  it('runs its tasks as soon as its definition is in force, however rarely it polls', async () => {
+  it('a worker that rarely polls runs its tasks as soon as its definition is in force', async () => {
     const { docs, mill: aMill } = await aYard();
     const seen = new Set<unknown>();
     const handler = ({ docId }: { readonly docId: unknown }): void => void seen.add(docId);
@@ -366,7 +366,7 @@ eachPlanner('an instance that does not lead', (aYard) => {
   });
 });
 
-/** A store whose wake-up channel opens when it may. */
+/** A store whose wake-up channel opens when told. */
 function opensLate(store: Store, mayOpen: Promise<void>): Store {
   const watch = store.watch.bind(store);
   return Object.assign(store, {

@@ -1,4 +1,6 @@
-/** Facts about reactive tasks that hold on every store whose data can be watched: each yard is a database of a test's own. */
+/**
+ * Tests of reactive tasks that hold on every store whose data can be watched: each yard is the database of one test.
+ */
 import { describe } from 'vitest';
 import type { TaskStatus, Tidemill, TidemillOptions } from '../../../src/index.js';
 import type { Store } from '../../../src/store/port.js';
@@ -27,10 +29,10 @@ export interface Things {
   deleteOne(which: { readonly _id: number }): Promise<unknown>;
 }
 
-/** A stored task by the names of its fields in the documentation, with what only the stores use. */
+/** A stored task by the names of its fields in the documentation, with internal fields of the stores. */
 export type StoredTask = Record<string, unknown> & { readonly status: TaskStatus };
 
-/** What is particular to a store. */
+/** What differs between stores. */
 export interface Database {
   /** The collections `things` and `others`. */
   readonly docs: Things;
@@ -38,16 +40,16 @@ export interface Database {
   readonly store: () => Store;
   /** What the planner calls `things`. */
   readonly sourceName: string;
-  /** Where another process finds the store: see store-at.ts. Left out where none can. */
+  /** Where another process finds the store, see store-at.ts; absent if none can. */
   readonly address?: string;
   readonly beacon: (id: string) => Promise<unknown>;
-  /** The ids that are there, in order. */
+  /** The existing ids, in order. */
   readonly ids: (collection: 'things' | 'others') => Promise<number[]>;
-  /** What a driver sees when its transaction met another one. Left out if such a transaction is not tried again. */
+  /** The error of a driver whose transaction conflicts with another; absent if such a transaction is not retried. */
   readonly conflict?: () => Error;
-  /** With a handle of the driver's on which no transaction was begun. */
+  /** Passes a driver's handle on which no transaction was begun. */
   readonly bare?: (work: (handle: unknown) => Promise<void>) => Promise<void>;
-  /** The server ends what a dead process left open; that of MongoDB only after a minute, unless it is told to. */
+  /** Ends what a dead process left open; the MongoDB server does so only after a minute. */
   readonly endSession?: (session: string) => Promise<unknown>;
   readonly tasks: () => Promise<readonly StoredTask[]>;
   /** How many changes of the thing `1`, or on MongoDB of any, the resume point has not passed. */
@@ -55,9 +57,11 @@ export interface Database {
   readonly putTasks: (tasks: readonly StoredTask[]) => Promise<unknown>;
   readonly deleteTasks: (task: string, ids: readonly number[]) => Promise<unknown>;
   readonly amendTasks: (task: string, fields: Readonly<Record<string, Date>>) => Promise<unknown>;
-  /** A filter of tasks on `things`, and how to make such tasks impossible to prepare; returns how to mend that. */
+  /**
+   * A filter of tasks on `things`, and a way to make such tasks impossible to prepare, which returns how to undo that.
+   */
   readonly fragile: { readonly filter: object; readonly spoil: () => Promise<() => Promise<unknown>> };
-  /** Filters that the store words in its own way. */
+  /** Filters that each store expresses in its own way. */
   readonly filters: {
     /** The time in `until` has not come, or has. */
     readonly notOver: object;
@@ -68,7 +72,7 @@ export interface Database {
 }
 
 export interface Yard extends Omit<Database, 'beacon' | 'sourceName'> {
-  /** An instance of its own. */
+  /** A new instance. */
   readonly mill: (options?: Partial<TidemillOptions>) => Tidemill;
   /** The stored task of one document, as it is. */
   readonly raw: (task: string, id: unknown) => Promise<StoredTask | undefined>;
@@ -81,7 +85,7 @@ export interface Yard extends Omit<Database, 'beacon' | 'sourceName'> {
   readonly paused: () => Promise<ReadonlySet<string>>;
   /** How far a pass over `things` has come. */
   readonly checkpoint: () => Promise<Checkpoint | undefined>;
-  /** A leader that is gone had cleaned up after so many tasks of this name, long after the time for it had come. */
+  /** As if a leader that is gone had cleaned up after so many tasks of this name, long after its time had come. */
   readonly begunCleanup: (task: string, count: number) => Promise<unknown>;
   /** How many instances are registered. */
   readonly lives: () => Promise<number>;
@@ -138,7 +142,7 @@ async function open(made: () => Promise<Database>): Promise<Yard> {
 
 type Facts = (yard: () => Promise<Yard>) => void;
 
-/** Runs the same facts on every store whose data can be watched. */
+/** Runs the same tests on every store whose data can be watched. */
 export function eachYard(what: string, facts: Facts): void {
   eachPlanner(what, facts);
   describe(`${what} (embedded)`, () => {
@@ -147,13 +151,13 @@ export function eachYard(what: string, facts: Facts): void {
   });
 }
 
-/** Once for each way of planning: for facts of several instances, where the embedded store only repeats PostgreSQL. */
+/** Once for each way of planning: for tests of several instances, where the embedded store only repeats PostgreSQL. */
 export function eachPlanner(what: string, facts: Facts): void {
   eachServedYard(what, facts);
   describe(`${what} (memory)`, () => facts(() => open(memoryDatabase)));
 }
 
-/** Only where several processes can use a store. */
+/** Only on stores that several processes can use. */
 export function eachServedYard(what: string, facts: Facts): void {
   describe(`${what} (mongodb)`, () => facts(() => open(mongodbDatabase)));
   describe(`${what} (postgres)`, () => facts(() => open(postgresDatabase)));

@@ -4,11 +4,11 @@ import { Tables } from './tables.js';
 
 const ORDERS = 'create table orders (id integer primary key, status text, total numeric)';
 const PAID = { collection: 'orders', filter: { status: 'paid' } } as const;
-/** Of an instance that has thousands of rows to handle. */
+/** For an instance that has thousands of rows to handle. */
 const MANY = { reactive: { concurrency: 50 } } as const;
 
-describe('a change and its task', () => {
-  it('come with the same commit, and with no rollback', async () => {
+describe('captured changes and transactions', () => {
+  it('a change is planned when its transaction commits, and never after a rollback', async () => {
     const tables = await Tables.make(ORDERS);
     await tables.started(PAID);
     const [kept, dropped] = [await tables.connection(), await tables.connection()];
@@ -26,7 +26,7 @@ describe('a change and its task', () => {
     expect(tables.runs.map(({ id }) => id).sort()).toEqual([1, 3]);
   });
 
-  it('are not lost where a transaction with a lower number commits late', async () => {
+  it('a change is not lost if its transaction commits after later ones were planned', async () => {
     const tables = await Tables.make(ORDERS);
     await tables.started(PAID, MANY);
     const slow = await tables.connection();
@@ -42,7 +42,7 @@ describe('a change and its task', () => {
     expect(tables.runs).toHaveLength(1_500);
   });
 
-  it('are planned again by the next leader, harmlessly, where the last one had not deleted them', async () => {
+  it('the next leader plans changes that the previous one had not deleted, without extra runs', async () => {
     const tables = await Tables.make(ORDERS);
     const mill = await tables.started(PAID);
     await tables.ask(`insert into orders values (1, 'paid', 1)`);
@@ -63,8 +63,8 @@ describe('a change and its task', () => {
   });
 });
 
-describe('the numbers of changes', () => {
-  it('may go back, as after a failover, and nothing is passed over', async () => {
+describe('the sequence of changes', () => {
+  it('changes are planned even after their sequence went back, as after a failover', async () => {
     const tables = await Tables.make(ORDERS);
     await tables.started(PAID);
     for (let id = 1; id <= 5; id += 1) {
@@ -78,8 +78,8 @@ describe('the numbers of changes', () => {
   });
 });
 
-describe('writes of every kind are noted:', () => {
-  it('update, upsert, merge, copy of many, delete, and one that changes nothing', async () => {
+describe('capture of every kind of write', () => {
+  it('captures updates, upserts, merges and deletes, and ignores writes that change nothing', async () => {
     const tables = await Tables.make(ORDERS);
     const mill = await tables.started(PAID);
     await tables.ask(`insert into orders select n, 'new', n from generate_series(1, 50) n`);
@@ -108,7 +108,7 @@ describe('writes of every kind are noted:', () => {
     expect(await mill.tasks.count({ sourceDocFilter: { status: 'paid' } })).toBe(10);
   });
 
-  it('a key that changes ends one task and begins another', async () => {
+  it('a changed primary key ends one task and begins another', async () => {
     const tables = await Tables.make(ORDERS);
     await tables.started({ ...PAID, cleanupPolicy: { keepFor: 0 } });
     await tables.ask(`insert into orders values (1, 'paid', 1)`);
@@ -122,7 +122,7 @@ describe('writes of every kind are noted:', () => {
     });
   });
 
-  it('a truncation: everything is looked at again', async () => {
+  it('a truncation deletes the tasks of its rows', async () => {
     const tables = await Tables.make(ORDERS);
     await tables.started({ ...PAID, cleanupPolicy: { keepFor: 0 } });
     await tables.ask(`insert into orders values (1, 'paid', 1), (2, 'paid', 1)`);
@@ -138,7 +138,7 @@ describe('writes of every kind are noted:', () => {
   });
 
   it.each(['partitions', 'a partition by itself'])(
-    'of %s, written through the whole or directly',
+    'captures writes to %s, through the parent table or directly',
     async (which) => {
       const tables = await Tables.make(
         'create table orders (id integer, region text, status text, primary key (id, region)) partition by list (region)',
@@ -160,7 +160,7 @@ describe('writes of every kind are noted:', () => {
     },
   );
 
-  it('by a role that has no rights on the schema of Tidemill', async () => {
+  it("captures writes by a role without rights on Tidemill's schema", async () => {
     const tables = await Tables.make(ORDERS);
     const role = `writer_${tables.data}`;
     await tables.started(PAID);
@@ -177,7 +177,7 @@ describe('writes of every kind are noted:', () => {
   });
 });
 
-describe('keys', () => {
+describe('primary keys of watched tables', () => {
   it.each([
     ['uuid', `'6f1c2d3e-0000-4000-8000-00000000abcd'`, '6f1c2d3e-0000-4000-8000-00000000abcd'],
     ['text', `'it''s "quoted", \\ and [1]'`, 'it\'s "quoted", \\ and [1]'],
@@ -191,7 +191,7 @@ describe('keys', () => {
     ['interval', `'1 day 02:00'`, '1 day 02:00:00'],
     ['bytea', `'\\xdeadbeef'`, '\\xdeadbeef'],
     ['double precision', '0.1', 0.1],
-  ])('of type %s are exact: %s', async (type, sql, id) => {
+  ])('a primary key of type %s with the value %s is exact', async (type, sql, id) => {
     const tables = await Tables.make(`create table things (id ${type} primary key, n integer)`);
     // The session of a writer may have any settings.
     const writer = await tables.connection();
@@ -201,7 +201,7 @@ describe('keys', () => {
     const mill = await tables.started({ collection: 'things', filter: { n: { $lt: 3 } } });
     await writer.query(`insert into things values (${sql}, 1)`);
     const [run] = await tables.ran(id);
-    // A time of the document is a date.
+    // A time in the document is a date.
     expect(run?.document).toMatchObject({ id: type === 'timestamptz' ? new Date(id as string) : id, n: 1 });
     expect(await tables.settled(mill, id)).toMatchObject({ sourceDocId: id, _id: { task: 'task', id } });
     await writer.query(`update things set n = 2`);
@@ -213,7 +213,7 @@ describe('keys', () => {
     });
   });
 
-  it('of several columns are an object of them, in any order of columns', async () => {
+  it('a composite primary key is an object of its columns', async () => {
     const tables = await Tables.make(
       'create table lines (note text, line integer, "order" bigint, primary key ("order", line))',
     );
@@ -232,11 +232,11 @@ describe('keys', () => {
   });
 });
 
-describe('a table that changes under a running mill', () => {
+describe('tables that change under a running mill', () => {
   it.each([
     ['dropped and made anew', [`drop table orders`, ORDERS]],
     ['renamed, and another takes its name', [`alter table orders rename to old_orders`, ORDERS]],
-  ])('is watched again when it was %s', async (_how, statements) => {
+  ])('a table is watched again after it was %s', async (_how, statements) => {
     const tables = await Tables.make(ORDERS);
     await tables.started(PAID);
     await tables.ask(`insert into orders values (1, 'paid', 1)`);
@@ -248,7 +248,7 @@ describe('a table that changes under a running mill', () => {
     await tables.ran(2, 2);
   });
 
-  it('runs what is pending although a column came in between: nothing is skipped for good', async () => {
+  it('a pending task runs although a column was added in between', async () => {
     const tables = await Tables.make(ORDERS);
     const mill = await tables.started(PAID);
     await mill.tasks.pause('task');
@@ -260,7 +260,7 @@ describe('a table that changes under a running mill', () => {
     expect(run?.document).toEqual({ id: 1, status: 'paid', total: 1, note: 'x' });
   });
 
-  it('gets its triggers again where somebody took them away or turned them off', async () => {
+  it('restores triggers that were dropped or disabled', async () => {
     const tables = await Tables.make(ORDERS);
     await tables.started(PAID);
     await tables.ask(`alter table orders disable trigger user`);
@@ -271,8 +271,8 @@ describe('a table that changes under a running mill', () => {
   });
 });
 
-describe('a task that somebody holds in a transaction', () => {
-  it('does not hold up others, and is planned when that has ended', async () => {
+describe('a task held by a transaction', () => {
+  it('an open transaction on a task holds up no other, and its row is planned when it ends', async () => {
     const tables = await Tables.make(ORDERS);
     const [inside, go] = [gate(), gate()];
     let held = 0;

@@ -5,13 +5,13 @@ import { ChangeReader } from '../../../src/sql/reactive/feed/changes.js';
 import { SequenceGaps } from '../../../src/sql/reactive/feed/sequence-gaps.js';
 import { Tables } from './tables.js';
 
-/** The tables of Tidemill, and nobody who reads them but the test. */
+/** The tables of Tidemill, read by nothing but the test. */
 async function aReader(): Promise<{ tables: Tables; reader: ChangeReader; gaps: SequenceGaps }> {
   const tables = await Tables.make();
   const [store, holder] = [tables.store(), {}];
   await store.acquire(holder);
   await store.release(holder);
-  // Time flies: each look is one at which a mark has waited for long.
+  // Time flies: at each look, a mark has waited for long.
   let now = 0;
   const clock = { monotonic: () => (now += 10_000) };
   const sql = { names: namesIn(tables.schema), driver: tables.pool, clock } as unknown as Sql;
@@ -19,13 +19,13 @@ async function aReader(): Promise<{ tables: Tables; reader: ChangeReader; gaps: 
   return { tables, gaps, reader: new ChangeReader(sql, gaps, 1_000) };
 }
 
-it('a number is asked for until its transaction has ended, however many looks that takes', async () => {
+it('a gap in the sequence is read until its transaction has ended, however many looks that takes', async () => {
   const { tables, reader } = await aReader();
   const [writer, other] = [await tables.connection(), await tables.connection()];
   const note = `insert into ${tables.schema}.changes (source, key, kind) values ('x', $1, 'insert')`;
-  // Other tests' transactions end as well; several rounds, so that there is one with none.
+  // Transactions of other tests end as well; several rounds make sure that there is one with none.
   for (let round = 1; round <= 10; round += 1) {
-    // As with a table that is watched, whose rows are written before the change is noted.
+    // As with a watched table, whose rows are written before the change is recorded.
     for (const client of [writer, other]) await client.query('begin; select pg_current_xact_id()');
     await writer.query(note, [`early ${String(round)}`]);
     for (let look = 0; look < 4; look += 1) expect(await reader.read()).toEqual([]);
@@ -38,7 +38,7 @@ it('a number is asked for until its transaction has ended, however many looks th
   }
 });
 
-it('numbers that were rolled back are given up although a transaction elsewhere stays open; those of open ones are not', async () => {
+it('gives up numbers that were rolled back, but not those of open transactions', async () => {
   const { tables, reader, gaps } = await aReader();
   const [elsewhere, writer, idle] = [
     await tables.connection(),
@@ -57,7 +57,7 @@ it('numbers that were rolled back are given up although a transaction elsewhere 
   expect(gaps.gaps()).toHaveLength(21);
   for (let look = 0; look < 3; look += 1) await reader.read();
   expect(gaps.gaps()).toHaveLength(1);
-  // Below a savepoint: the number is taken, and nobody sees it yet.
+  // Below a savepoint: the number is taken, but not visible yet.
   await writer.query('begin; savepoint s');
   await writer.query(note, ['early']);
   await idle.query(note, ['late']);

@@ -9,11 +9,11 @@ const RAISES = `create function raises(code text) returns boolean language plpgs
     if code <> 'ok' then raise exception 'a fault of this row' using errcode = code; end if;
     return true;
   end $$`;
-/** Codes that mostly are about the server, and here are about a row. */
+/** Codes that are usually about the server, and here are about a row. */
 const CODES = ['XX000', '53200', '53400', '58030', '58P01', '57014', '57P01', '40001', '42704', '08006'];
 
-describe('a row on which the filter raises an error', () => {
-  it('ends as failed with the message, whatever its code; other rows, tasks and tables go on meanwhile', async () => {
+describe('rows on which the filter raises an error', () => {
+  it('a row on which the filter raises any error fails with the message, and blocks no other', async () => {
     const tables = await Tables.make(
       RAISES,
       'create table places (id integer primary key, code text)',

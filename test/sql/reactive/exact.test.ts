@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { parseExact } from '../../../src/sql/tables/exact.js';
 
-describe('numbers that JSON brings', () => {
+describe('numbers in JSON', () => {
   it.each([
     ['9007199254740991', 9_007_199_254_740_991],
     ['9007199254740993', '9007199254740993'],
@@ -13,7 +13,7 @@ describe('numbers that JSON brings', () => {
     ['1234567890123456.789', '1234567890123456.789'],
     ['0.000000000000000000001', 1e-21],
     ['100000000000000000000', '100000000000000000000'],
-  ])('%s', (json, value) => {
+  ])('parses the number %s without loss', (json, value) => {
     expect(parseExact(json)).toBe(value);
     expect(parseExact(`{"a":[${json}],"b":"${json} and \\"${json}\\""}`)).toEqual({
       a: [value],
@@ -21,7 +21,7 @@ describe('numbers that JSON brings', () => {
     });
   });
 
-  it('are as JSON.parse has them, wherever a number can hold them', () => {
+  it('parses numbers like JSON.parse wherever a JavaScript number can hold them', () => {
     fc.assert(
       fc.property(fc.double({ noDefaultInfinity: true, noNaN: true }), fc.string(), (number, key) => {
         fc.pre(!Number.isInteger(number) || Number.isSafeInteger(number));

@@ -13,7 +13,7 @@ const plan = (collection: string): TaskPlan => ({
   evolution: { handlerVersion: 1, onHandlerVersionChange: 'none', reconcileOnTriggerChange: true },
 });
 
-/** A watched table, and nobody who plans but the test. */
+/** A watched table, planned by nothing but the test. */
 async function aTable() {
   const tables = await Tables.make('create table orders (id integer primary key)');
   const [store, holder] = [tables.store(), {}];
@@ -39,7 +39,7 @@ async function opened(store: PostgresStore, term: Term): Promise<Feed> {
   return feed;
 }
 
-it('a resume point passes no change that was read and has not arrived', async () => {
+it('a resume point passes no change that was read but not delivered', async () => {
   const { tables, store, noted } = await aTable();
   const term = await leads(store, 'a');
   await tables.ask('insert into orders select generate_series(1, 3)');
@@ -56,7 +56,7 @@ it('a resume point passes no change that was read and has not arrived', async ()
   await until('the rest has arrived', async () => (await save()) && (await noted()) === 0);
 });
 
-it('a leader that wakes late leaves the wake-up flag of its successor alone', async () => {
+it('a leader that wakes late does not clear the wake-up flag of its successor', async () => {
   const { store, isArmed } = await aTable();
   const late = await opened(store, await leads(store, 'a'));
   void late.next().catch(() => undefined);

@@ -21,7 +21,7 @@ beforeAll(async () => {
   shape = (await readShape(sharedEmbedded(), 'none', { table: 'facts' })) as Shape;
 });
 
-/** The ids of the rows that the server says match. */
+/** The ids of the rows that match according to the server. */
 async function matching(rows: readonly Row[], filter: unknown): Promise<number[]> {
   checkFilter('here', filter);
   const args = new Arguments();
@@ -122,8 +122,8 @@ const { filter: filterOf } = fc.letrec<{ filter: Row }>((tie) => {
   return { filter: fc.oneof({ maxDepth: 3 }, leaf, group) };
 });
 
-describe('a filter in comparisons', () => {
-  it('means on the server what it means in JavaScript', async () => {
+describe('filters of comparisons', () => {
+  it('a random filter means the same on the server as in JavaScript', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(rowOf, { minLength: 1, maxLength: 8 }), filterOf, async (rows, filter) => {
         const all = rows.map((row, at) => ({ id: at + 1, ...row }));
@@ -158,7 +158,7 @@ describe('a filter in comparisons', () => {
     [{ info: [1, 2] }, { info: 2 }, true],
     [{ plain: { a: 5 } }, { 'plain.a': { $gt: 4 } }, true],
     [{ id: 7 }, { _id: 7 }, true],
-  ])('%j matches %o: %s', async (row, filter, expected) => {
+  ])('whether %j matches the filter %o is %s', async (row, filter, expected) => {
     expect(await only(row, filter)).toBe(expected);
   });
 
@@ -177,13 +177,13 @@ describe('a filter in comparisons', () => {
     [{ n: { $exists: 1 } }, /true or false/u],
     [{ n: { $not: 5 } }, /needs a comparison/u],
     ['status', /must be comparisons/u],
-  ])('%o is refused with the reason', async (filter, message) => {
+  ])('rejects the filter %o with the reason', async (filter, message) => {
     await expect(matching([], filter)).rejects.toThrow(message);
     await expect(matching([], filter)).rejects.toThrow(OptionError);
   });
 });
 
-describe('a filter in SQL', () => {
+describe('filters in SQL', () => {
   const big = sql`n > ${4}`;
 
   it.each<readonly [Row, SqlFragment, boolean]>([
@@ -200,7 +200,7 @@ describe('a filter in SQL', () => {
     [{ name: 'a', n: 5 }, sql`name = ${'a'} and ${big}`, true],
     [{ name: 'a', n: 5 }, sql`not ${sql`n = ${1} or n = ${5}`} and name = ${'a'}`, false],
     [{ name: 'a', n: 5 }, sql`${sql`n = 5 -- five`} and ${sql`${big} and name = ${'a'}`}`, true],
-  ])('%j matches %o: %s', async (row, filter, expected) => {
+  ])('whether %j matches the SQL filter %o is %s', async (row, filter, expected) => {
     expect(await only(row, filter)).toBe(expected);
   });
 
@@ -220,7 +220,7 @@ describe('a filter in SQL', () => {
     [() => sql`n = ${1} and name = ${'\0'}`, /value 2 has U\+0000/u],
     [() => sql('n = 1' as never), /sql is a tag of templates/u],
     [() => sql(['n = 1'] as never), /sql is a tag of templates/u],
-  ])('%s is refused with the reason', (make, message) => {
+  ])('the sql tag rejects %s with the reason', (make, message) => {
     expect(make).toThrow(message);
     expect(make).toThrow(OptionError);
   });
@@ -237,11 +237,11 @@ describe('a filter in SQL', () => {
     [structuredClone(big), /no column "text"/u],
     [JSON.parse(JSON.stringify(big)), /no column "text"/u],
     [{ n: big }, /which no column holds/u],
-  ])('the plain object %o is never taken for SQL', async (filter, message) => {
+  ])('never takes the plain object %o for SQL', async (filter, message) => {
     await expect(matching([{ id: 1 }], filter)).rejects.toThrow(message);
   });
 
-  it('a fragment of another copy of the package is one, too', async () => {
+  it('accepts a fragment made by another copy of the package', async () => {
     vi.resetModules();
     const other = await import('../../../src/postgres/index.js');
     expect(other.sql).not.toBe(sql);

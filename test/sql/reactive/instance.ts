@@ -1,4 +1,4 @@
-/** An instance in a process of its own, to be killed. Arguments: url, schema, instanceId. */
+/** An instance in its own process, to be killed. Arguments: url, schema, instanceId. */
 import { Tidemill } from '../../../src/index.js';
 import { postgres } from '../../../src/postgres/index.js';
 

@@ -6,7 +6,7 @@ import { Suspects } from '../../../src/sql/reactive/plan/suspects.js';
 const failure = (code: string): Error => Object.assign(new Error(`code ${code}`), { code });
 const keys = (count: number): string[] => Array.from({ length: count }, (_, at) => String(at));
 
-/** A server that fails by what it is asked; time passes only when a test says so. */
+/** A server that fails depending on the statement; time passes only when a test says so. */
 class Scene {
   now = 0;
   asked = 0;
@@ -25,8 +25,8 @@ class Scene {
 const on = (bad: readonly string[], code: string) => (some: readonly string[]) =>
   some.some((key) => bad.includes(key)) ? failure(code) : undefined;
 
-describe('a row to blame is found', () => {
-  it('at once, where the error will not pass', async () => {
+describe('isolating a bad row', () => {
+  it('isolates bad rows at once if the error is permanent', async () => {
     const scene = new Scene();
     scene.fails = on(['7', '500'], '22012');
     const choked = await scene.run(keys(1_000));
@@ -37,7 +37,7 @@ describe('a row to blame is found', () => {
     expect(scene.asked).toBeLessThan(60);
   });
 
-  it('and waits where the error may pass, until it has lasted', async () => {
+  it('treats a row with a transient error as blocked until the error has lasted five seconds', async () => {
     const scene = new Scene();
     scene.fails = on(['7'], 'XX000');
     for (let second = 0; second < 5; second += 1) {
@@ -52,13 +52,13 @@ describe('a row to blame is found', () => {
     expect(await scene.run(['7'])).toMatchObject([{ blocked: true }]);
   });
 
-  it('once, where it was given twice', async () => {
+  it('isolates a row that was given twice once', async () => {
     const scene = new Scene();
     scene.fails = on(['7'], 'XX000');
     expect(await scene.run(['7', '8', '7'])).toHaveLength(1);
   });
 
-  it('also where its error looks like one of the connection, after several tries of the batch', async () => {
+  it('isolates a row whose error looks like a connection error after several tries of the batch', async () => {
     const scene = new Scene();
     scene.fails = on(['7'], '08006');
     for (let second = 0; second < 5; second += 1) {
@@ -70,9 +70,9 @@ describe('a row to blame is found', () => {
   });
 });
 
-describe('no row is blamed', () => {
+describe("errors that are no row's fault", () => {
   it.each(['08006', '57P01', '53300', 'ECONNRESET', 'EPIPE'])(
-    'for an outage, however long: %s',
+    'blames no row for an outage, however long: %s',
     async (code) => {
       const scene = new Scene();
       scene.fails = () => failure(code);
@@ -80,14 +80,14 @@ describe('no row is blamed', () => {
         scene.now += 1_000;
         await expect(scene.run(['7'])).rejects.toMatchObject({ code });
       }
-      // It ends between a statement and the next one.
+      // It ends between one statement and the next.
       let times = 1;
       scene.fails = () => ((times -= 1) < 0 ? undefined : failure(code));
       expect(await scene.run(['7'])).toEqual([]);
     },
   );
 
-  it('for a deadlock: the whole batch is tried again', async () => {
+  it('blames no row for a deadlock, and retries the whole batch', async () => {
     const scene = new Scene();
     scene.fails = (some) => (some.length > 0 ? failure('40P01') : undefined);
     for (let tries = 0; tries < 4; tries += 1) {
@@ -97,14 +97,14 @@ describe('no row is blamed', () => {
     expect(scene.asked).toBe(4);
   });
 
-  it('where the statement fails without any row', async () => {
+  it('blames no row if the statement fails without any row', async () => {
     const scene = new Scene();
     scene.fails = () => failure('42703');
     await expect(scene.run(keys(1_000))).rejects.toThrow('42703');
     expect(scene.asked).toBe(2);
   });
 
-  it('where none works, in batches of any size: each is tried again, and then the task is refused', async () => {
+  it('blames no row if every row fails, and then rejects the task as a whole', async () => {
     const scene = new Scene();
     scene.fails = (some) => (some.length > 0 ? failure('53100') : undefined);
     for (let second = 0; second < 5; second += 1) {

@@ -8,8 +8,8 @@ const read = (seqs: readonly number[]): SequenceGaps => {
   return gaps;
 };
 
-describe('the ledger of changes', () => {
-  it('asks for exactly what was not read, in any order of reading', () => {
+describe('sequence gaps', () => {
+  it('gaps are exactly the numbers that were not read, in any order of reading', () => {
     fc.assert(
       fc.property(fc.uniqueArray(fc.integer({ min: 1, max: 60 })), fc.nat({ max: 60 }), (seqs, low) => {
         const gaps = read(seqs);
@@ -20,14 +20,14 @@ describe('the ledger of changes', () => {
     );
   });
 
-  it('keeps few spans of many numbers', () => {
+  it('keeps few spans for many numbers', () => {
     const gaps = read(Array.from({ length: 10_000 }, (_, at) => at + 1).filter((seq) => seq !== 5_000));
     expect(gaps.gaps()).toHaveLength(2);
     gaps.add(5_000);
     expect(gaps.gaps()).toEqual([{ lo: 10_001, hi: Number.MAX_SAFE_INTEGER }]);
   });
 
-  it('answers what is to be deleted up to a place, once', () => {
+  it('returns what to delete up to a position, once', () => {
     const gaps = read([3, 1, 2]);
     const [second, third] = [new Position(gaps, 2), new Position(gaps, 3)];
     expect(second.unsaved).toEqual([3, 1]);

@@ -6,7 +6,7 @@ useEmbedded();
 
 const EVERY_MS = 5_000;
 
-it('changes of a table whose task has retired cause no inspection of the others, however many come', async () => {
+it('changes of a table whose task has retired trigger at most one inspection per interval', async () => {
   const database = sharedEmbedded();
   await database.exec(
     'create table gone (id serial primary key); create table kept (id integer primary key)',
@@ -27,7 +27,7 @@ it('changes of a table whose task has retired cause no inspection of the others,
   );
   const mill = await start('kept');
   let written = 0;
-  /** A change of each, in one look; the second tells that it is over. */
+  /** One change of each, in one look; the second shows that it is over. */
   const write = async (): Promise<void> => {
     written += 1;
     await database.exec(`insert into gone default values; insert into kept values (${String(written)})`);

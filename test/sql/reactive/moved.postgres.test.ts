@@ -5,7 +5,7 @@ import { Tables } from './tables.js';
 const TABLES = ['y24', 'y25'].map((name) => `create table ${name} (id integer primary key, kind text)`);
 const ROWS = ['y24', 'y25'].map((name) => `insert into ${name} values (1, 'new'), (2, 'new')`);
 
-/** Deploys the task on a table, and says what ran until that was looked at. */
+/** Deploys the task on a table, and waits for the given number of runs. */
 async function deployed(tables: Tables, collection: string, runs: number): Promise<void> {
   const before = tables.runs.length;
   const mill = tables.mill();
@@ -16,13 +16,13 @@ async function deployed(tables: Tables, collection: string, runs: number): Promi
   await mill.stop();
 }
 
-/** As an instance left it that knows nothing of the table of a task. */
+/** As if left by an instance that does not record the table of a task. */
 const asBefore = async (tables: Tables): Promise<void> => {
   await tables.ask(`update ${tables.schema}.tasks set source = null`);
   await tables.ask(`update ${tables.schema}.task_states set origin = $1`, [`${tables.data}.y24`]);
 };
 
-it('tasks of an earlier version belong to the table that theirs had then: nothing runs again, unless it moves', async () => {
+it('tasks of an earlier version run again only if their task moves to another table', async () => {
   const tables = await Tables.make(...TABLES, ...ROWS);
   await deployed(tables, 'y24', 2);
   await asBefore(tables);
@@ -33,14 +33,14 @@ it('tasks of an earlier version belong to the table that theirs had then: nothin
   await deployed(tables, 'y25', 2);
 });
 
-it('the name of a table with its schema is the same table', async () => {
+it('a table name with its schema means the same table', async () => {
   const tables = await Tables.make(...TABLES, ...ROWS);
   await deployed(tables, 'y24', 2);
   await tables.ask(`insert into y24 values (3, 'new')`);
   await deployed(tables, `${tables.data}.y24`, 1);
 });
 
-it('a task that failed for a row of another table has nothing of that failure left', async () => {
+it('a task that moves to another table keeps nothing of an earlier failure', async () => {
   const tables = await Tables.make(...TABLES, ...ROWS);
   const mill = tables.mill();
   void tables.define(mill, {

@@ -5,7 +5,7 @@ import { Tables } from './tables.js';
 const ORDERS = 'create table orders (id integer primary key)';
 const OTHERS = 'create table others (id integer primary key)';
 
-/** Two tables under one leader, both looked at once. */
+/** Two tables under one leader, both reconciled once. */
 async function watched(): Promise<{ tables: Tables; troubles: () => readonly string[] }> {
   const tables = await Tables.make(ORDERS, OTHERS);
   const mill = tables.mill(tables.store(), { leaseDuration: 1_000 });
@@ -22,8 +22,8 @@ const ranOn = (tables: Tables, task: string, id: number): Promise<true> =>
     () => tables.runs.some((run) => run.task === task && run.id === id),
   );
 
-describe('a table whose triggers are gone', () => {
-  it('holds up no other table while an open transaction keeps them from being made', async () => {
+describe('a table whose triggers are missing', () => {
+  it('a table whose triggers cannot be created because of an open transaction holds up no other', async () => {
     const { tables } = await watched();
     const holder = await tables.connection();
     await tables.ask('alter table orders disable trigger user');
@@ -41,10 +41,10 @@ describe('a table whose triggers are gone', () => {
     await ranOn(tables, 'orders', 1);
   });
 
-  it('is a trouble for as long as they cannot be made, and is looked at afterwards', async () => {
+  it('a table without a primary key is a trouble until it has one, and is then planned', async () => {
     const { tables, troubles } = await watched();
     await tables.ask('drop table orders');
-    // Without a key its rows cannot be told apart.
+    // Without a key its rows cannot be distinguished.
     await tables.ask('create table orders (id integer)');
     await tables.ask('insert into orders values (1)');
     const told = (): boolean => troubles().some((trouble) => trouble.includes('no primary key'));

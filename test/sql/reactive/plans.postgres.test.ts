@@ -62,7 +62,7 @@ async function scene(): Promise<Scene> {
   };
 }
 
-/** Tables under a sequential scan, wherever in the plan. */
+/** Tables under a sequential scan, anywhere in the plan. */
 function scanned(plan: unknown): string[] {
   if (Array.isArray(plan)) return plan.flatMap(scanned);
   if (typeof plan !== 'object' || plan === null) return [];
@@ -75,8 +75,8 @@ const KEYS = Array.from({ length: 100 }, (_, at) => JSON.stringify([String(at * 
 const LARGE = ['orders', 'tasks', 'changes'];
 const inline = (text: string): string => text.replaceAll('$1[', '($1::text[])[');
 
-describe('on a table of many rows no statement reads all of them:', () => {
-  it('planning, claiming, reading changes and keys, settling, counting for a scrape', async () => {
+describe('query plans of reactive tasks on a large PostgreSQL table', () => {
+  it('planning, claiming, settling, reading changes and counting scan no large table', async () => {
     const { sql, shape, scans } = await scene();
     const planned = planStatement(sql, shape, PLAN, KEYS, false);
     const around = planStatement(sql, shape, PLAN, KEYS, true);

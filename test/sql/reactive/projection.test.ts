@@ -65,13 +65,13 @@ const facts = fc
 const path = fc
   .array(fc.constantFrom('a', 'b', '0'), { minLength: 1, maxLength: 3 })
   .map((keys) => ['info', ...keys].join('.'));
-/** MongoDB refuses a path into one that is wanted whole. */
+/** MongoDB rejects a path into one that is requested whole. */
 const paths = fc
   .uniqueArray(path, { minLength: 1, maxLength: 3 })
   .filter((all) => !all.some((one) => all.some((other) => other.startsWith(`${one}.`))));
 
-describe('a projection', () => {
-  it('takes from JSON what MongoDB takes from the same document', async () => {
+describe('projections of JSON columns', () => {
+  it('a random projection of JSON returns the same as on MongoDB', async () => {
     await fc.assert(
       fc.asyncProperty(facts, paths, async (documents, wanted) => {
         expect(await ours(documents, wanted)).toEqual(await theirs(documents, wanted));
@@ -80,7 +80,7 @@ describe('a projection', () => {
     );
   });
 
-  it('that names a part and a part of that takes the larger one', async () => {
+  it('a projection of a path and its parent returns the parent', async () => {
     const fact = { _id: 1, info: { a: { b: 1, c: 2 }, d: 3 } };
     expect(await ours([fact], ['info.a.b', 'info.a'])).toEqual([{ info: { a: { b: 1, c: 2 } } }]);
   });

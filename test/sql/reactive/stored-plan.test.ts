@@ -34,14 +34,14 @@ it.each([
   expect(again(aPlan(filter))).toEqual(aPlan(filter));
 });
 
-it('keeps a fragment in a field of its own, beside the form that older instances read', () => {
+it('stores an SQL fragment in its own field, beside the form that older instances read', () => {
   expect(stored(aPlan(sql`total > ${100}`))).toMatchObject({
     filterSql: { text: 'total > $1', values: [100] },
     filter: { sql: 'total > $1', values: [100] },
   });
 });
 
-it('stores comparisons with a column called sql so that no instance takes them for a fragment', () => {
+it('stores a comparison with a column named sql so that no instance takes it for a fragment', () => {
   expect(stored(aPlan({ sql: '1=0' }))['filter']).toEqual({ $and: [{ sql: '1=0' }] });
   expect(again(aPlan({ sql: '1=0' })).filter).toEqual({ $and: [{ sql: '1=0' }] });
 });

@@ -5,7 +5,7 @@ import { Tables } from './tables.js';
 
 const ORDERS = 'create table orders (id integer primary key, status text, total numeric, info jsonb)';
 
-describe('a task is refused with the reason', () => {
+describe('reactiveTask on PostgreSQL: bad definitions', () => {
   it.each([
     [
       'a view',
@@ -68,7 +68,7 @@ describe('a task is refused with the reason', () => {
       { collection: 'orders', filter: sql`total > ${'x'}` },
       /refuses filter/u,
     ],
-  ])('where there is %s', async (_what, statements, definition, message) => {
+  ])('start rejects a task on a table with a problem: %s', async (_what, statements, definition, message) => {
     const tables = await Tables.make(...statements);
     const mill = tables.mill();
     void tables.define(mill, definition);
@@ -82,13 +82,13 @@ describe('a task is refused with the reason', () => {
     [{ collection: 'orders', watchProjection: { total: { $add: [1, 2] } } }, /must not compute "total"/u],
     [{ collection: 'orders', watchProjection: {} }, /must name columns/u],
     [{ collection: 'orders', filter: { total: { $regex: 'a' } } }, /\$regex, which has no translation/u],
-  ])('at once: %o', async (definition, message) => {
+  ])('reactiveTask on PostgreSQL rejects %o', async (definition, message) => {
     const tables = await Tables.make(ORDERS);
     const mill = tables.mill();
     expect(() => mill.reactiveTask({ task: 't', handler: () => undefined, ...definition })).toThrow(message);
   });
 
-  it('where the store may not make triggers: the error says what to run, and then it runs', async () => {
+  it('createTriggers: false rejects with the statements to run, and works after they ran', async () => {
     const tables = await Tables.make(ORDERS);
     const careful = tables.mill(tables.store({ createTriggers: false }));
     void tables.define(careful, { collection: 'orders' });
@@ -106,14 +106,14 @@ describe('a task is refused with the reason', () => {
   });
 });
 
-describe('names that mean mischief', () => {
+describe('hostile names of tables and columns', () => {
   it.each([
     [`it's`, `id"; drop table x; --`],
     [`a.b"c`, `"`],
     ['$1', `') or true; --`],
     ['ORDER', 'select'],
     ['ünï $$ code', `\\'`],
-  ])('are names: table %s, column %s', async (table, column) => {
+  ])('watches a table named %s with a column named %s', async (table, column) => {
     const quote = (name: string): string => `"${name.replaceAll('"', '""')}"`;
     const tables = new Tables(`Odd "schema" 'of' ${Math.random().toString(36).slice(2)}`);
     await tables.ask(`create schema ${tables.data}`);
@@ -136,8 +136,8 @@ describe('names that mean mischief', () => {
   });
 });
 
-describe('a row on which the filter errors', () => {
-  it('is parked with the reason, and the others of its batch run', async () => {
+describe('rows on which the SQL filter errors', () => {
+  it('parks a row on which the SQL filter errors, and runs the rest of the batch', async () => {
     const tables = await Tables.make(ORDERS);
     const mill = await tables.started({ collection: 'orders', filter: sql`100 / total > 1` });
     await tables.ask(`insert into orders select n, 'x', n - 5 from generate_series(1, 20) n`);
@@ -161,8 +161,8 @@ async function functionsOf(tables: Tables): Promise<unknown> {
   return row?.['n'];
 }
 
-describe('triggers that nobody needs any more', () => {
-  it('are listed and taken away on request, and not while a task runs on the table', async () => {
+describe('leftover triggers', () => {
+  it('leftoverTables lists unused triggers, and dropTriggers drops them unless a task runs', async () => {
     const tables = await Tables.make(ORDERS);
     const mill = await tables.started({ collection: 'orders' });
     const store = tables.store();
@@ -182,7 +182,7 @@ describe('triggers that nobody needs any more', () => {
     await store.release(holder);
   });
 
-  it('take their function along also where the key of the table has changed, and leave one that a renamed table uses', async () => {
+  it('dropTriggers drops the function as well, unless a renamed table still uses it', async () => {
     const tables = await Tables.make(ORDERS);
     const mill = await tables.started({ collection: 'orders' });
     await mill.stop();
@@ -207,7 +207,7 @@ describe('triggers that nobody needs any more', () => {
     await store.release(holder);
   });
 
-  it('are not made again by a planner that planned for an absent service', async () => {
+  it('a planner does not recreate dropped triggers of an absent service', async () => {
     const tables = await Tables.make(ORDERS, 'create table items (id integer primary key)');
     const planner = await tables.started({ collection: 'orders' });
     const service = tables.mill();
@@ -221,7 +221,7 @@ describe('triggers that nobody needs any more', () => {
     await store.acquire(holder);
     await until('it is a leftover', async () => (await store.leftoverTables()).length === 1);
     expect(await store.dropTriggers('items')).toBe(true);
-    // The planner looks at all tables from time to time: when it has mended one, it has seen the other.
+    // The planner inspects all tables from time to time: when it has repaired one, it has seen the other.
     const triggers = (table: string): Promise<Record<string, unknown>[]> =>
       tables.ask(`select tgname from pg_trigger where tgrelid = $1::regclass and not tgisinternal`, [table]);
     for (const { tgname } of await triggers('orders'))
@@ -233,7 +233,7 @@ describe('triggers that nobody needs any more', () => {
     await store.release(holder);
   });
 
-  it('that are dropped while an instance is about to say that it needs them are made again, and nothing is missed', async () => {
+  it('triggers dropped while an instance registers are recreated, and no change is missed', async () => {
     const tables = await Tables.make(ORDERS);
     await (await tables.started({ collection: 'orders' })).stop();
     const other = tables.store();
@@ -258,8 +258,8 @@ describe('triggers that nobody needs any more', () => {
   });
 });
 
-describe('values', () => {
-  it('come as JSON has them, times with a zone as dates, long numbers as text', async () => {
+describe('values of watched rows', () => {
+  it('rows arrive as JSON values, with zoned times as dates and long numbers as text', async () => {
     const tables = await Tables.make(
       `create table wide (id integer primary key, big bigint, small bigint, money numeric, at timestamptz, local timestamp,
         day date, never timestamptz, list integer[], info jsonb, raw bytea, nothing text)`,

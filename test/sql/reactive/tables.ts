@@ -1,4 +1,4 @@
-/** Tables of one test, in a schema of their own that is first on the search path, with mills that watch them. */
+/** The tables of one test, in their own schema that is first on the search path, with mills that watch them. */
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { inject, onTestFinished } from 'vitest';
@@ -64,7 +64,7 @@ export class Tables {
     return mill;
   }
 
-  /** Defines a task that keeps a record of its runs. */
+  /** Defines a task that records its runs. */
   define(mill: Tidemill<PostgresStore>, { handler, ...definition }: Definition): Promise<void> {
     return mill.reactiveTask({
       task: 'task',
@@ -78,7 +78,7 @@ export class Tables {
     });
   }
 
-  /** One mill with one task, started, and its rows looked at once. */
+  /** One started mill with one task, whose rows were reconciled once. */
   async started(
     definition: Definition,
     options: Partial<TidemillOptions> = {},

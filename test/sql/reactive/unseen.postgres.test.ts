@@ -20,7 +20,7 @@ async function visited(tables: Tables): Promise<void> {
   tables.reconciled.length = 0;
 }
 
-describe('rows that changed without a trigger are found', () => {
+describe('changes that no trigger captured', () => {
   it.each([
     [
       'in a partition that was attached with rows in it',
@@ -83,7 +83,7 @@ describe('rows that changed without a trigger are found', () => {
       ['alter table orders alter column status set expression as (lower(given))'],
       2,
     ],
-  ])('%s', async (_what, before, during, id) => {
+  ])('finds rows that changed without a trigger: %s', async (_what, before, during, id) => {
     const tables = await Tables.make(...before);
     const first = await tables.started(PAID);
     await first.stop();
@@ -104,7 +104,7 @@ describe('rows that changed without a trigger are found', () => {
         'alter table orders add past feelings',
       ],
     ],
-  ])('where the label of %s was renamed', async (_what, statements) => {
+  ])('reconciles after a label of %s was renamed', async (_what, statements) => {
     const tables = await Tables.make(
       `create type mood as enum ('bad', 'paid')`,
       `create table orders (id integer primary key, status ${statements.length === 0 ? 'mood' : 'text'})`,
@@ -116,7 +116,7 @@ describe('rows that changed without a trigger are found', () => {
     expect(tables.reconciled).toHaveLength(1);
   });
 
-  it('in a partition that was truncated by itself: its rows are gone, and run when they come back', async () => {
+  it('finds a partition that was truncated by itself, and its rows run when they return', async () => {
     const tables = await Tables.make(WHOLE, PART);
     await visited(tables);
     await tables.ask('truncate orders_1');
@@ -126,7 +126,7 @@ describe('rows that changed without a trigger are found', () => {
     await tables.ran(1, 2);
   });
 
-  it('while a leader plans, also when it happens again as soon as it was noticed', async () => {
+  it('finds uncaptured changes while a leader plans, also repeatedly', async () => {
     const tables = await Tables.make(PLAIN);
     await tables.started(PAID);
     const unseen = async (id: number): Promise<void> => {
@@ -141,7 +141,7 @@ describe('rows that changed without a trigger are found', () => {
     expect(tables.errors).toEqual([]);
   });
 
-  it('and nothing is looked at again where nothing happened, or the table was rewritten as it was', async () => {
+  it('does not reconcile after VACUUM FULL, a new index or ANALYZE', async () => {
     const tables = await Tables.make(PLAIN);
     await visited(tables);
     await tables.ask('vacuum full orders');
@@ -155,7 +155,7 @@ describe('rows that changed without a trigger are found', () => {
     expect(tables.reconciled).toEqual([]);
   });
 
-  it('from then on in a table that an older version has prepared, without looking at all of it', async () => {
+  it('records a fingerprint for a table of an older version without reconciling it', async () => {
     const tables = await Tables.make(PLAIN);
     await visited(tables);
     await tables.ask(`update ${tables.schema}.sources set fingerprint = null`);
@@ -170,7 +170,7 @@ describe('rows that changed without a trigger are found', () => {
 });
 
 describe('row-level security that hides rows from the store', () => {
-  /** A role of its own for the store, which owns neither the table nor everything. */
+  /** A separate role for the store, which owns neither the table nor everything. */
   async function secured(): Promise<{ tables: Tables; role: string; url: string }> {
     const tables = await Tables.make(PLAIN);
     const role = `worker_${tables.data}`;
@@ -184,7 +184,7 @@ describe('row-level security that hides rows from the store', () => {
     return { tables, role, url: url.href };
   }
 
-  it('is refused at the start, with the fix', async () => {
+  it('start rejects a table whose row-level security hides rows, with the fix', async () => {
     const { tables, role, url } = await secured();
     await tables.ask('alter table orders enable row level security');
     const mill = tables.mill(tables.store({ url }));
@@ -198,7 +198,7 @@ describe('row-level security that hides rows from the store', () => {
     await tables.ran(1);
   });
 
-  it('that is switched on later stops the task with the reason; nothing is taken for deleted, and all runs afterwards', async () => {
+  it('row-level security that is enabled later stops the task with the reason, and loses nothing', async () => {
     const { tables, url } = await secured();
     const mill = tables.mill(tables.store({ url }));
     void tables.define(mill, PAID);
