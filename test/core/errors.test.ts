@@ -65,9 +65,12 @@ describe('error classes', () => {
     expect(JSON.stringify(new here.FatalError('m'))).not.toContain('brand');
   });
 
-  it.each([null, undefined, 'text', 5, {}, new Error('x'), () => 1])('%s is not an instance of any Tidemill error class', (value) => {
-    for (const type of Object.values(classes(here))) expect(value instanceof type).toBe(false);
-  });
+  it.each([null, undefined, 'text', 5, {}, new Error('x'), () => 1])(
+    '%s is not an instance of any Tidemill error class',
+    (value) => {
+      for (const type of Object.values(classes(here))) expect(value instanceof type).toBe(false);
+    },
+  );
 });
 
 describe('two copies of the package in one process', () => {

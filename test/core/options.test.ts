@@ -31,9 +31,12 @@ describe('unknown options', () => {
     );
   });
 
-  it.each(['zzz', 'colour', 'x'])('rejects the unknown option %s without a suggestion, as no known option resembles it', (given) => {
-    expect(() => keys({ [given]: 1 })).toThrow(`unknown option "${given}". Known options: `);
-  });
+  it.each(['zzz', 'colour', 'x'])(
+    'rejects the unknown option %s without a suggestion, as no known option resembles it',
+    (given) => {
+      expect(() => keys({ [given]: 1 })).toThrow(`unknown option "${given}". Known options: `);
+    },
+  );
 
   it('accepts known options, an empty object and no object at all', () => {
     expect(() => keys({ id: 'x', timeout: undefined })).not.toThrow();

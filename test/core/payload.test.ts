@@ -169,13 +169,18 @@ describe('rejected payloads', () => {
     expect(() => check(value)).toThrow(/^enqueue: data/);
   });
 
-  it.each(REFUSED)('enqueue, enqueueMany and schedule reject a payload with %s and write nothing', async (_what, value, message) => {
-    const mill = aMill(memory());
-    await expect(mill.enqueue('carry', value)).rejects.toThrow(message);
-    await expect(mill.enqueueMany([{ name: 'ok' }, { name: 'carry', data: value }])).rejects.toThrow(message);
-    await expect(mill.schedule('@daily', 'carry', value)).rejects.toThrow(message);
-    expect(await mill.jobs.count()).toBe(0);
-  });
+  it.each(REFUSED)(
+    'enqueue, enqueueMany and schedule reject a payload with %s and write nothing',
+    async (_what, value, message) => {
+      const mill = aMill(memory());
+      await expect(mill.enqueue('carry', value)).rejects.toThrow(message);
+      await expect(mill.enqueueMany([{ name: 'ok' }, { name: 'carry', data: value }])).rejects.toThrow(
+        message,
+      );
+      await expect(mill.schedule('@daily', 'carry', value)).rejects.toThrow(message);
+      expect(await mill.jobs.count()).toBe(0);
+    },
+  );
 
   it('rejects texts and keys that the store cannot hold', () => {
     const rules: PayloadRules = {

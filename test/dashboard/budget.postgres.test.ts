@@ -131,14 +131,17 @@ async function costOf(work: () => Promise<unknown>): Promise<{ rows: number; sca
 }
 
 describe(`the cost of pages among ${String(JOBS)} jobs and ${String(3 * ROWS)} tasks on PostgreSQL`, () => {
-  it.each(BUDGETS)('the page %s and its next page read at most %i rows each on PostgreSQL', async (page, most) => {
-    let next: string | undefined;
-    const first = await costOf(async () => (next = await turned(client, page)));
-    expect(first.rows, first.scans).toBeLessThanOrEqual(most);
-    if (next === undefined) return;
-    const second = await costOf(() => client.get(next!));
-    expect(second.rows, second.scans).toBeLessThanOrEqual(most);
-  });
+  it.each(BUDGETS)(
+    'the page %s and its next page read at most %i rows each on PostgreSQL',
+    async (page, most) => {
+      let next: string | undefined;
+      const first = await costOf(async () => (next = await turned(client, page)));
+      expect(first.rows, first.scans).toBeLessThanOrEqual(most);
+      if (next === undefined) return;
+      const second = await costOf(() => client.get(next!));
+      expect(second.rows, second.scans).toBeLessThanOrEqual(most);
+    },
+  );
 
   it('the overview counts up to its cap, once for all viewers, on PostgreSQL', async () => {
     const { rows, scans } = await costOf(() =>

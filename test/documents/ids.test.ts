@@ -10,19 +10,22 @@ describe('documents with ids that JSON cannot represent', () => {
   circular.self = circular;
   const odd = [5n, { n: 7n }, Symbol('id'), circular, undefined, Object.create(null) as object];
 
-  it.each([1, 10])('runs documents with unserializable ids in a three-method store, %i at a time', async (concurrency) => {
-    const seen: unknown[] = [];
-    const { store, scheduler, clock, errors } = aBench({
-      concurrency,
-      onDocument: (_document, { job }) => void seen.push(job.id),
-    });
-    for (const id of odd) store.insert({ id });
-    await scheduler.start();
-    await clock.advance('1s');
-    expect(seen).toEqual(odd);
-    expect([...store.jobs.values()].map(({ sleepUntil }) => sleepUntil)).toEqual(odd.map(() => null));
-    expect(errors).toEqual([]);
-  });
+  it.each([1, 10])(
+    'runs documents with unserializable ids in a three-method store, %i at a time',
+    async (concurrency) => {
+      const seen: unknown[] = [];
+      const { store, scheduler, clock, errors } = aBench({
+        concurrency,
+        onDocument: (_document, { job }) => void seen.push(job.id),
+      });
+      for (const id of odd) store.insert({ id });
+      await scheduler.start();
+      await clock.advance('1s');
+      expect(seen).toEqual(odd);
+      expect([...store.jobs.values()].map(({ sleepUntil }) => sleepUntil)).toEqual(odd.map(() => null));
+      expect(errors).toEqual([]);
+    },
+  );
 
   it('runs, lists and makes due documents with bigint ids in the memory store', async () => {
     const clock = virtualClock('2026-03-02T12:00:00.000Z');

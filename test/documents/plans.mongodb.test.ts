@@ -85,17 +85,23 @@ describe('polls among 100,000 waiting and 100,000 parked documents on MongoDB', 
     ['a plain index', { sleepUntil: 1 }, {}, undefined],
     ['a sparse index, as mongodb-cron advises', { sleepUntil: 1 }, { sparse: true }, undefined],
     ['an index that begins with the condition', { kind: 1, sleepUntil: 1 }, {}, { kind: 'mail' }],
-  ] as const)('a poll on MongoDB examines at most five keys with %s', async (_what, key, options, condition) => {
-    await opened(store);
-    const collection = db().collection('plain');
-    await collection.dropIndexes();
-    await collection.createIndexes([{ key: { ...key }, ...options }]);
-    const jobs = store.documents({ collection: 'plain', ...(condition === undefined ? {} : { condition }) });
-    expect(await jobs.indexFaults?.()).toEqual([]);
-    const keys = await keysOf('plain', () => polls(jobs));
-    expect(keys).toHaveLength(3);
-    expect(Math.max(...keys)).toBeLessThanOrEqual(MOST_KEYS);
-  });
+  ] as const)(
+    'a poll on MongoDB examines at most five keys with %s',
+    async (_what, key, options, condition) => {
+      await opened(store);
+      const collection = db().collection('plain');
+      await collection.dropIndexes();
+      await collection.createIndexes([{ key: { ...key }, ...options }]);
+      const jobs = store.documents({
+        collection: 'plain',
+        ...(condition === undefined ? {} : { condition }),
+      });
+      expect(await jobs.indexFaults?.()).toEqual([]);
+      const keys = await keysOf('plain', () => polls(jobs));
+      expect(keys).toHaveLength(3);
+      expect(Math.max(...keys)).toBeLessThanOrEqual(MOST_KEYS);
+    },
+  );
 
   it('a poll on MongoDB examines at most five keys if sleepUntil is nested in an object', async () => {
     await opened(store);

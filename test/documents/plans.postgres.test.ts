@@ -58,36 +58,45 @@ describe('polls among 100,000 waiting and 100,000 parked rows on PostgreSQL', ()
     await pool.query(`vacuum analyze ${table}`);
   });
 
-  it.each(places)('names the index that a document schedule lacks on PostgreSQL (%s)', async (_what, fields) => {
-    const rows = await rowsOf(freshPostgres(), { collection: table, fields });
-    const [fault, ...others] = await rows.indexFaults();
-    expect([fault, others]).toEqual([expect.stringContaining('CREATE INDEX CONCURRENTLY ON'), []]);
-    await pool.query(fault!.slice(fault!.indexOf('CREATE INDEX')));
-    await pool.query(`analyze ${table}`);
-    expect(await rows.indexFaults()).toEqual([]);
-    await rows.close?.();
-  });
+  it.each(places)(
+    'names the index that a document schedule lacks on PostgreSQL (%s)',
+    async (_what, fields) => {
+      const rows = await rowsOf(freshPostgres(), { collection: table, fields });
+      const [fault, ...others] = await rows.indexFaults();
+      expect([fault, others]).toEqual([expect.stringContaining('CREATE INDEX CONCURRENTLY ON'), []]);
+      await pool.query(fault!.slice(fault!.indexOf('CREATE INDEX')));
+      await pool.query(`analyze ${table}`);
+      expect(await rows.indexFaults()).toEqual([]);
+      await rows.close?.();
+    },
+  );
 
-  it.each(places)('polls on PostgreSQL read at most 20 pages and scan no table (%s)', async (_what, fields) => {
-    const at = await read(fields);
-    const statements = [
-      lookStatement(at, { withinMs: 1_000, known: [] }),
-      lookStatement(at, { withinMs: 1_000, known: [1, 2], turn: 6 }),
-      lockStatement(at, { lockUntil: future(60_000), limit: 1, guarded: true }),
-      lockStatement(at, { lockUntil: future(60_000), limit: 100, guarded: true }),
-    ];
-    for (const statement of statements) {
-      const { nodes, pages } = await cost(statement);
+  it.each(places)(
+    'polls on PostgreSQL read at most 20 pages and scan no table (%s)',
+    async (_what, fields) => {
+      const at = await read(fields);
+      const statements = [
+        lookStatement(at, { withinMs: 1_000, known: [] }),
+        lookStatement(at, { withinMs: 1_000, known: [1, 2], turn: 6 }),
+        lockStatement(at, { lockUntil: future(60_000), limit: 1, guarded: true }),
+        lockStatement(at, { lockUntil: future(60_000), limit: 100, guarded: true }),
+      ];
+      for (const statement of statements) {
+        const { nodes, pages } = await cost(statement);
+        expect(nodes).not.toContain('Seq Scan');
+        expect(pages).toBeLessThanOrEqual(MOST_PAGES);
+      }
+    },
+  );
+
+  it.each(places)(
+    'writes of document schedules on PostgreSQL find rows by primary key (%s)',
+    async (_what, fields) => {
+      const at = await read(fields);
+      const writes = [5, 6].map((id) => ({ id, ifSleepUntil: future(1), changes: { sleepUntil: null } }));
+      const { nodes, pages } = await cost(writeStatement(at, writes, false));
       expect(nodes).not.toContain('Seq Scan');
       expect(pages).toBeLessThanOrEqual(MOST_PAGES);
-    }
-  });
-
-  it.each(places)('writes of document schedules on PostgreSQL find rows by primary key (%s)', async (_what, fields) => {
-    const at = await read(fields);
-    const writes = [5, 6].map((id) => ({ id, ifSleepUntil: future(1), changes: { sleepUntil: null } }));
-    const { nodes, pages } = await cost(writeStatement(at, writes, false));
-    expect(nodes).not.toContain('Seq Scan');
-    expect(pages).toBeLessThanOrEqual(MOST_PAGES);
-  });
+    },
+  );
 });

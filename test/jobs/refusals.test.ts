@@ -116,14 +116,17 @@ describe('enqueueMany: bad input', () => {
     ENQUEUE_OPTIONS.filter(
       ([, options]) => typeof options === 'object' && options !== null && !Array.isArray(options),
     ),
-  )('enqueueMany rejects the whole call for one item with bad options: %s', async (_what, options, message) => {
-    const items = [{ name: 'good' }, { name: 'bad', ...(options as object) }, { name: 'good' }];
-    // There is one transaction for all items.
-    await refused(
-      (mill) => mill.enqueueMany(items),
-      /session|transaction/u.test(message) ? 'transaction' : message,
-    );
-  });
+  )(
+    'enqueueMany rejects the whole call for one item with bad options: %s',
+    async (_what, options, message) => {
+      const items = [{ name: 'good' }, { name: 'bad', ...(options as object) }, { name: 'good' }];
+      // There is one transaction for all items.
+      await refused(
+        (mill) => mill.enqueueMany(items),
+        /session|transaction/u.test(message) ? 'transaction' : message,
+      );
+    },
+  );
 
   it('enqueueMany names the index of a bad item', async () => {
     const items = [{ name: 'a' }, { name: 'b', data: { n: Number.NaN } }];
@@ -131,12 +134,15 @@ describe('enqueueMany: bad input', () => {
     await refused((mill) => mill.enqueueMany([{ name: 'a' }, { name: '' }]), 'enqueueMany[1]: name must be');
   });
 
-  it.each([undefined, null, 'a', {}, [null], ['a'], [undefined]])('enqueueMany rejects %j as a list of jobs', async (items) => {
-    await refused(
-      (mill) => mill.enqueueMany(items as never),
-      'expected a list of { name, data, ...options }',
-    );
-  });
+  it.each([undefined, null, 'a', {}, [null], ['a'], [undefined]])(
+    'enqueueMany rejects %j as a list of jobs',
+    async (items) => {
+      await refused(
+        (mill) => mill.enqueueMany(items as never),
+        'expected a list of { name, data, ...options }',
+      );
+    },
+  );
 
   it('enqueueMany rejects items with different transactions', async () => {
     const { mill, untouched } = aUntouchedMill();
@@ -151,12 +157,15 @@ describe('enqueueMany: bad input', () => {
     await untouched();
   });
 
-  it.each([undefined, null, 'a', {}, [null], ['a'], [5]])('enqueueMany of a job type rejects %j as a list of items', async (items) => {
-    await refused(
-      (mill) => mill.job('a', () => 1).enqueueMany(items as never),
-      'enqueueMany: expected a list of',
-    );
-  });
+  it.each([undefined, null, 'a', {}, [null], ['a'], [5]])(
+    'enqueueMany of a job type rejects %j as a list of items',
+    async (items) => {
+      await refused(
+        (mill) => mill.job('a', () => 1).enqueueMany(items as never),
+        'enqueueMany: expected a list of',
+      );
+    },
+  );
 
   it('enqueueMany accepts an empty list and writes nothing', async () => {
     const { mill, untouched } = aUntouchedMill();

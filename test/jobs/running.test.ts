@@ -160,10 +160,13 @@ describe('retries of jobs', () => {
     expect(job).toMatchObject({ status: 'failed', failCount: 1, failReason: 'pointless' });
   });
 
-  it.each(['text', undefined, null, 5, { code: 1 }])('fails a job whose handler throws %j', async (thrown) => {
-    const { job } = await failures(once, '1m', () => thrown);
-    expect(job).toMatchObject({ status: 'failed', failCount: 1, failReason: expect.any(String) as string });
-  });
+  it.each(['text', undefined, null, 5, { code: 1 }])(
+    'fails a job whose handler throws %j',
+    async (thrown) => {
+      const { job } = await failures(once, '1m', () => thrown);
+      expect(job).toMatchObject({ status: 'failed', failCount: 1, failReason: expect.any(String) as string });
+    },
+  );
 
   it('a retry policy given with the job overrides that of its definition', async () => {
     const { clock, mill, seconds } = aVirtualMill();

@@ -213,20 +213,23 @@ describe('schedules', () => {
   it.each([
     ['succeeds', 1],
     ['fails for good', 2],
-  ])('a schedule still runs its regular time after a manual run whose retry %s after it', async (_end, failures) => {
-    const { clock, mill, runs, note } = aYear();
-    const retryPolicy = { type: 'fixed', interval: '70m', maxAttempts: 2 } as const;
-    const type = mill.job('a', { retryPolicy }, () => {
-      note();
-      if (runs.length <= failures) throw new Error('not yet');
-    });
-    await mill.start();
-    await type.schedule('0 3 * * *', {});
-    await clock.advance('2h');
-    await mill.schedules.runNow('a');
-    await clock.advance('30h');
-    expect(runs).toEqual(['2025-01-01T02:00', '2025-01-01T03:10', '2025-01-01T03:10', '2025-01-02T03:00']);
-  });
+  ])(
+    'a schedule still runs its regular time after a manual run whose retry %s after it',
+    async (_end, failures) => {
+      const { clock, mill, runs, note } = aYear();
+      const retryPolicy = { type: 'fixed', interval: '70m', maxAttempts: 2 } as const;
+      const type = mill.job('a', { retryPolicy }, () => {
+        note();
+        if (runs.length <= failures) throw new Error('not yet');
+      });
+      await mill.start();
+      await type.schedule('0 3 * * *', {});
+      await clock.advance('2h');
+      await mill.schedules.runNow('a');
+      await clock.advance('30h');
+      expect(runs).toEqual(['2025-01-01T02:00', '2025-01-01T03:10', '2025-01-01T03:10', '2025-01-02T03:00']);
+    },
+  );
 
   it('a manual run that starts late covers the scheduled times that passed before', async () => {
     const { clock, mill, runs, note } = aYear();

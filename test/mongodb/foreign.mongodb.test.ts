@@ -167,42 +167,45 @@ describe("the user's own MongoClient", () => {
     },
   );
 
-  it.each(Object.entries(odd))("reactive tasks on the user's client ignore its options (%s)", async (_what, options) => {
-    const client = oddClient(options);
-    const mill = aMill(mongodb({ client }), { concurrency: 1 });
-    const errors: Error[] = [];
-    mill.on('error', ({ error }) => errors.push(error));
-    const seen: unknown[] = [];
-    await mill.reactiveTask({
-      task: 'sync',
-      collection: 'things',
-      debounce: 0,
-      handler: async ({ docId, watchedValues, getDocument }) => {
-        seen.push([docId, watchedValues, await getDocument()]);
-      },
-    });
-    await mill.start();
-    const things = client.db().collection<{ _id: Long; n: Long; at: Date }>('things');
-    const at = new Date();
-    for (const n of [1, 2]) {
-      await things.updateOne(
-        { _id: Long.fromNumber(7) },
-        { $set: { n: Long.fromNumber(n), at } },
-        { upsert: true },
+  it.each(Object.entries(odd))(
+    "reactive tasks on the user's client ignore its options (%s)",
+    async (_what, options) => {
+      const client = oddClient(options);
+      const mill = aMill(mongodb({ client }), { concurrency: 1 });
+      const errors: Error[] = [];
+      mill.on('error', ({ error }) => errors.push(error));
+      const seen: unknown[] = [];
+      await mill.reactiveTask({
+        task: 'sync',
+        collection: 'things',
+        debounce: 0,
+        handler: async ({ docId, watchedValues, getDocument }) => {
+          seen.push([docId, watchedValues, await getDocument()]);
+        },
+      });
+      await mill.start();
+      const things = client.db().collection<{ _id: Long; n: Long; at: Date }>('things');
+      const at = new Date();
+      for (const n of [1, 2]) {
+        await things.updateOne(
+          { _id: Long.fromNumber(7) },
+          { $set: { n: Long.fromNumber(n), at } },
+          { upsert: true },
+        );
+        await until('it has run', () => seen.length === n);
+        const document = { _id: 7, n, at };
+        expect(seen[n - 1]).toEqual([7, document, document]);
+      }
+      await until(
+        'it is recorded',
+        async () => (await mill.tasks.get('sync', Long.fromNumber(7)))?.status === 'completed',
       );
-      await until('it has run', () => seen.length === n);
-      const document = { _id: 7, n, at };
-      expect(seen[n - 1]).toEqual([7, document, document]);
-    }
-    await until(
-      'it is recorded',
-      async () => (await mill.tasks.get('sync', Long.fromNumber(7)))?.status === 'completed',
-    );
-    expect(errors).toEqual([]);
-    await mill.stop();
-    await client.db().dropDatabase();
-    await client.close();
-  });
+      expect(errors).toEqual([]);
+      await mill.stop();
+      await client.db().dropDatabase();
+      await client.close();
+    },
+  );
 
   it('rejects a URI without a database', async () => {
     const uri = freshUri().replace(/\/test_\w+\?/u, '/?');

@@ -72,22 +72,25 @@ describe('responses of PostgreSQL lost after the write succeeded', () => {
   it.each([
     ['jobs that are asked for together', insert],
     ['single ones that share a write', insertFree],
-  ])('an enqueue without a connection for its rest says that a part may be stored: %s', async (_what, ask) => {
-    const jobs = ['first', 'second'].map((id) => ({
-      id,
-      ownId: true,
-      name: 'x',
-      data: null,
-      status: 'pending' as const,
-      priority: 0,
-      nextRunAt: new Date(0),
-      createdAt: new Date(0),
-    }));
-    await expect(ask(thenExhausted(), jobs)).rejects.toMatchObject({
-      code: 'STORE',
-      transient: true,
-      outcomeUnknown: true,
-      message: expect.stringContaining('a part of this call may have been stored') as string,
-    });
-  });
+  ])(
+    'an enqueue without a connection for its rest says that a part may be stored: %s',
+    async (_what, ask) => {
+      const jobs = ['first', 'second'].map((id) => ({
+        id,
+        ownId: true,
+        name: 'x',
+        data: null,
+        status: 'pending' as const,
+        priority: 0,
+        nextRunAt: new Date(0),
+        createdAt: new Date(0),
+      }));
+      await expect(ask(thenExhausted(), jobs)).rejects.toMatchObject({
+        code: 'STORE',
+        transient: true,
+        outcomeUnknown: true,
+        message: expect.stringContaining('a part of this call may have been stored') as string,
+      });
+    },
+  );
 });

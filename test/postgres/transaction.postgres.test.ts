@@ -98,7 +98,10 @@ describe("a user's own PostgreSQL transaction", () => {
 
   it.each([
     ['a client of pg', (client: pg.PoolClient): Queryable => client],
-    ['another object with query()', (client: pg.PoolClient): Queryable => ({ query: client.query.bind(client) })],
+    [
+      'another object with query()',
+      (client: pg.PoolClient): Queryable => ({ query: client.query.bind(client) }),
+    ],
   ])('complete() rejects a client on which BEGIN was not called: %s', async (_what, handle) => {
     const mill = aMill(freshPostgres());
     const client = await pool.connect();

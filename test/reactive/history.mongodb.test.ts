@@ -209,7 +209,8 @@ describe('an unusable resume point', () => {
       return token;
     }));
 
-  it('discards a malformed resume point and reconciles', () => spoiled(() => Promise.resolve({ _data: 'nonsense' })));
+  it('discards a malformed resume point and reconciles', () =>
+    spoiled(() => Promise.resolve({ _data: 'nonsense' })));
 
   it('retries the request to reconcile after an unusable resume point if it fails at first', async () => {
     const uri = freshUri();

@@ -282,38 +282,41 @@ describe('getReactiveTasks', () => {
     ['numbers, oldest first', numbers, { createdAt: 1 }],
     ['ids of several types', mixed, { updatedAt: 1 }],
     ['object ids', numbers.map(() => new ObjectId() as never), { scheduledAt: 1 }],
-  ] as const)('getReactiveTasks pages by cursor in both directions without gaps or repeats: %s', async (_what, ids, sort) => {
-    const mill = await manyTasks(ids);
-    const filter = { task: ['a', 'b', 'c'] };
-    const pages: Task[][] = [];
-    let cursor: string | null = null;
-    let last: string | null;
-    do {
-      const page = await mill.getReactiveTasks(filter, {
-        limit: 7,
-        sort,
-        ...(cursor === null ? {} : { cursor }),
-      });
-      expect(page.previous === null).toBe(pages.length === 0);
-      pages.push([...page.items]);
-      cursor = page.next;
-      last = page.previous;
-    } while (cursor !== null);
-    const forward = idsOf(pages.flat());
-    expect(forward).toHaveLength(3 * ids.length);
-    expect(new Set(forward).size).toBe(3 * ids.length);
-    const back: Task[][] = [];
-    while (last !== null) {
-      const page = await mill.getReactiveTasks(filter, { limit: 7, sort, cursor: last });
-      expect(page.next).not.toBeNull();
-      back.unshift([...page.items]);
-      last = page.previous;
-    }
-    expect(back).toEqual(pages.slice(0, -1));
-    const [field, direction] = Object.entries(sort)[0] as ['scheduledAt', 1 | -1];
-    const times = pages.flat().map((task) => task[field].getTime() * direction);
-    expect(times).toEqual([...times].sort((a, b) => a - b));
-  });
+  ] as const)(
+    'getReactiveTasks pages by cursor in both directions without gaps or repeats: %s',
+    async (_what, ids, sort) => {
+      const mill = await manyTasks(ids);
+      const filter = { task: ['a', 'b', 'c'] };
+      const pages: Task[][] = [];
+      let cursor: string | null = null;
+      let last: string | null;
+      do {
+        const page = await mill.getReactiveTasks(filter, {
+          limit: 7,
+          sort,
+          ...(cursor === null ? {} : { cursor }),
+        });
+        expect(page.previous === null).toBe(pages.length === 0);
+        pages.push([...page.items]);
+        cursor = page.next;
+        last = page.previous;
+      } while (cursor !== null);
+      const forward = idsOf(pages.flat());
+      expect(forward).toHaveLength(3 * ids.length);
+      expect(new Set(forward).size).toBe(3 * ids.length);
+      const back: Task[][] = [];
+      while (last !== null) {
+        const page = await mill.getReactiveTasks(filter, { limit: 7, sort, cursor: last });
+        expect(page.next).not.toBeNull();
+        back.unshift([...page.items]);
+        last = page.previous;
+      }
+      expect(back).toEqual(pages.slice(0, -1));
+      const [field, direction] = Object.entries(sort)[0] as ['scheduledAt', 1 | -1];
+      const times = pages.flat().map((task) => task[field].getTime() * direction);
+      expect(times).toEqual([...times].sort((a, b) => a - b));
+    },
+  );
 
   it('getReactiveTasks pages by skip and limit in the same order', async () => {
     const mill = await manyTasks(numbers);

@@ -49,15 +49,19 @@ it('the servers command prints the URL of its server, and stops it on SIGINT', {
   expect(await readdir(temporary).then(serverFolders)).toEqual([]);
 });
 
-it('the servers command leaves no server and no folder behind, even when it is killed', { timeout }, async () => {
-  const cli = runCli('mongodb');
-  const port = await portIn(cli);
-  cli.kill('SIGKILL');
-  await vi.waitFor(async () => {
-    expect(await listens(port)).toBe(false);
-    expect(await readdir(temporary).then(serverFolders)).toEqual([]);
-  }, 40_000);
-});
+it(
+  'the servers command leaves no server and no folder behind, even when it is killed',
+  { timeout },
+  async () => {
+    const cli = runCli('mongodb');
+    const port = await portIn(cli);
+    cli.kill('SIGKILL');
+    await vi.waitFor(async () => {
+      expect(await listens(port)).toBe(false);
+      expect(await readdir(temporary).then(serverFolders)).toEqual([]);
+    }, 40_000);
+  },
+);
 
 it('the servers command exits with code 2 for an unknown server', { timeout }, async () => {
   const cli = runCli('oracle');

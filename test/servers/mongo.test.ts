@@ -26,23 +26,27 @@ it('startMongo accepts writes at once and reports them in a change stream', { ti
   expect(seen).toMatchObject({ operationType: 'insert', fullDocument: { text: 'hello' } });
 });
 
-it('startMongo keeps the data of a named folder when it starts again on another port', { timeout }, async () => {
-  const dbPath = await mkdtemp(join(tmpdir(), 'tidemill-test-'));
-  try {
-    const ports = [];
-    for (const round of [1, 2]) {
-      await using server = await startMongo({ dbPath });
-      await using client = await MongoClient.connect(server.uri);
-      const rounds = client.db('kept').collection('rounds');
-      await rounds.insertOne({ round });
-      expect(await rounds.countDocuments()).toBe(round);
-      ports.push((await server.primary()).port);
+it(
+  'startMongo keeps the data of a named folder when it starts again on another port',
+  { timeout },
+  async () => {
+    const dbPath = await mkdtemp(join(tmpdir(), 'tidemill-test-'));
+    try {
+      const ports = [];
+      for (const round of [1, 2]) {
+        await using server = await startMongo({ dbPath });
+        await using client = await MongoClient.connect(server.uri);
+        const rounds = client.db('kept').collection('rounds');
+        await rounds.insertOne({ round });
+        expect(await rounds.countDocuments()).toBe(round);
+        ports.push((await server.primary()).port);
+      }
+      expect(new Set(ports).size).toBe(2);
+    } finally {
+      await rm(dbPath, { recursive: true });
     }
-    expect(new Set(ports).size).toBe(2);
-  } finally {
-    await rm(dbPath, { recursive: true });
-  }
-});
+  },
+);
 
 it('startMongo with auth rejects clients that are not signed in', { timeout }, async () => {
   await using server = await startMongo({ auth: true });
@@ -69,12 +73,8 @@ it('startMongo uses the server that MONGODB_URI names, and leaves it running', a
   await server.stop();
 });
 
-it(
-  'startMongo with special options starts its own server despite MONGODB_URI',
-  { timeout },
-  async () => {
-    vi.stubEnv('MONGODB_URI', 'mongodb://somewhere.example:27017/');
-    await using server = await startMongo({ standalone: true });
-    expect(server.uri).toContain('127.0.0.1');
-  },
-);
+it('startMongo with special options starts its own server despite MONGODB_URI', { timeout }, async () => {
+  vi.stubEnv('MONGODB_URI', 'mongodb://somewhere.example:27017/');
+  await using server = await startMongo({ standalone: true });
+  expect(server.uri).toContain('127.0.0.1');
+});

@@ -14,21 +14,24 @@ const allDone = async (place: Place, ids: readonly string[]): Promise<boolean> =
   (await Promise.all(ids.map((id) => place.get(id)))).every((one) => one?.['sleepUntil'] === null);
 
 eachPlace('many documents', ({ open }) => {
-  it.each([1, 8])('several schedulers run each document exactly once with a concurrency of %i', async (concurrency) => {
-    const place = await open();
-    const schedulers = [place.store, place.another(), place.another()].map((store) =>
-      watched(
-        place,
-        { concurrency, onDocument: () => new Promise((resolve) => setImmediate(resolve)) },
-        store,
-      ),
-    );
-    const ids = await insertMany(place);
-    await Promise.all(schedulers.map(({ schedule }) => schedule.start()));
-    await until('all are done', () => allDone(place, ids));
-    expect(schedulers.flatMap(({ ran }) => ran).sort()).toEqual([...ids].sort());
-    expect(schedulers.flatMap(({ errors }) => errors)).toEqual([]);
-  });
+  it.each([1, 8])(
+    'several schedulers run each document exactly once with a concurrency of %i',
+    async (concurrency) => {
+      const place = await open();
+      const schedulers = [place.store, place.another(), place.another()].map((store) =>
+        watched(
+          place,
+          { concurrency, onDocument: () => new Promise((resolve) => setImmediate(resolve)) },
+          store,
+        ),
+      );
+      const ids = await insertMany(place);
+      await Promise.all(schedulers.map(({ schedule }) => schedule.start()));
+      await until('all are done', () => allDone(place, ids));
+      expect(schedulers.flatMap(({ ran }) => ran).sort()).toEqual([...ids].sort());
+      expect(schedulers.flatMap(({ errors }) => errors)).toEqual([]);
+    },
+  );
 
   it('runs 20 documents at once, and settles each according to its own schedule', async () => {
     const place = await open();

@@ -69,25 +69,28 @@ eachPlanner('a raised handlerVersion', (aYard) => {
     ['none', []],
     ['reprocess_failed', [0, 1, 2]],
     ['reprocess_all', count(10)],
-  ] as const)('a raised handlerVersion with %s reruns what the policy says, once', async (onHandlerVersionChange, again) => {
-    const yard = await aYard();
-    await (await handledOnce(yard)).mill.stop();
-    const evolution = { handlerVersion: 2, onHandlerVersionChange };
-    const second = await deploy(yard, evolution, { healed: true });
-    await second.mill.start();
-    await acknowledged(yard, 2);
-    await until('they ran', () => second.runs.length >= again.length);
-    await ended(second.mill);
-    await second.mill.stop();
-    const third = await deploy(yard, evolution, { healed: true });
-    const gained = collect(third.mill, 'leader:gained');
-    await third.mill.start();
-    await until('it leads', () => gained.length > 0);
-    await yard.docs.insertOne({ _id: 10 });
-    await until('a new document was handled', () => third.runs.length > 0);
-    expect(sorted(second.runs)).toEqual([...again]);
-    expect(third.runs).toEqual([10]);
-  });
+  ] as const)(
+    'a raised handlerVersion with %s reruns what the policy says, once',
+    async (onHandlerVersionChange, again) => {
+      const yard = await aYard();
+      await (await handledOnce(yard)).mill.stop();
+      const evolution = { handlerVersion: 2, onHandlerVersionChange };
+      const second = await deploy(yard, evolution, { healed: true });
+      await second.mill.start();
+      await acknowledged(yard, 2);
+      await until('they ran', () => second.runs.length >= again.length);
+      await ended(second.mill);
+      await second.mill.stop();
+      const third = await deploy(yard, evolution, { healed: true });
+      const gained = collect(third.mill, 'leader:gained');
+      await third.mill.start();
+      await until('it leads', () => gained.length > 0);
+      await yard.docs.insertOne({ _id: 10 });
+      await until('a new document was handled', () => third.runs.length > 0);
+      expect(sorted(second.runs)).toEqual([...again]);
+      expect(third.runs).toEqual([10]);
+    },
+  );
 
   it('a raised handlerVersion restarts the attempts and keeps the history', async () => {
     const yard = await aYard();

@@ -194,21 +194,24 @@ eachPlanner('periodic reconciliation', (aYard) => {
   it.each([
     ['every', 300],
     ['by a CRON', 'CRON * * * * * *'],
-  ] as const)('reconcileEvery (%s) finds documents that come to match by time alone', async (_, reconcileEvery) => {
-    const yard = await aYard();
-    const handled = new Handled();
-    const mill = await aPayer(yard, handled, { filter: yard.filters.over, reconcileEvery });
-    await mill.start();
-    await reconciled(yard, 1);
-    const now = Date.now();
-    await yard.docs.insertMany([
-      { _id: 1, n: 1, until: new Date(now + 1_500) },
-      { _id: 2, n: 1, until: new Date(now + HOUR_MS) },
-    ]);
-    await until('it was handled when its time came', () => handled.times(1) === 1);
-    expect(Date.now() - now).toBeGreaterThanOrEqual(1_400);
-    expect(ids(handled)).toEqual([1]);
-  });
+  ] as const)(
+    'reconcileEvery (%s) finds documents that come to match by time alone',
+    async (_, reconcileEvery) => {
+      const yard = await aYard();
+      const handled = new Handled();
+      const mill = await aPayer(yard, handled, { filter: yard.filters.over, reconcileEvery });
+      await mill.start();
+      await reconciled(yard, 1);
+      const now = Date.now();
+      await yard.docs.insertMany([
+        { _id: 1, n: 1, until: new Date(now + 1_500) },
+        { _id: 2, n: 1, until: new Date(now + HOUR_MS) },
+      ]);
+      await until('it was handled when its time came', () => handled.times(1) === 1);
+      expect(Date.now() - now).toBeGreaterThanOrEqual(1_400);
+      expect(ids(handled)).toEqual([1]);
+    },
+  );
 });
 
 eachPlanner('passes of a reconciliation', (aYard) => {

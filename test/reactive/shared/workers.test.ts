@@ -259,47 +259,44 @@ eachPlanner('fairness between tasks', (aYard) => {
   it.each([
     ['of the same collection', 'things', 'docs'],
     ['of another collection', 'others', 'others'],
-  ] as const)(
-    'a flood of one task does not delay another one %s',
-    async (_what, collection, where) => {
-      const yard = await aYard();
-      const mill = yard.mill();
-      const planned = gate();
-      const FLOOD = 1_500;
-      let flood = 0;
-      let rare = 0;
-      let floodWhenDone = Infinity;
-      await mill.reactiveTask({
-        ...AT_ONCE,
-        task: 'flood',
-        filter: { status: 'flood' },
-        handler: async () => {
-          flood += 1;
-          if (flood > 100) await planned.promise;
-          await new Promise((resolve) => setTimeout(resolve, 5));
-        },
-      });
-      await mill.reactiveTask({
-        task: 'rare',
-        collection,
-        filter: { status: 'rare' },
-        debounce: 0,
-        handler: () => {
-          rare += 1;
-          if (rare === 20) floodWhenDone = flood;
-        },
-      });
-      await mill.start();
-      await yard.docs.insertMany(rows(FLOOD).map((row) => ({ ...row, status: 'flood' })));
-      await until('the flood runs', () => flood > 100);
-      await yard[where].insertMany(rows(20, 10_000).map((row) => ({ ...row, status: 'rare' })));
-      // However long planning takes, the flood must not be over before that.
-      await until('the rare ones are planned', async () => (await mill.tasks.count({ task: 'rare' })) === 20);
-      planned.open();
-      await until('the rare ones ran', () => rare === 20);
-      expect(floodWhenDone).toBeLessThan(FLOOD * 0.8);
-    },
-  );
+  ] as const)('a flood of one task does not delay another one %s', async (_what, collection, where) => {
+    const yard = await aYard();
+    const mill = yard.mill();
+    const planned = gate();
+    const FLOOD = 1_500;
+    let flood = 0;
+    let rare = 0;
+    let floodWhenDone = Infinity;
+    await mill.reactiveTask({
+      ...AT_ONCE,
+      task: 'flood',
+      filter: { status: 'flood' },
+      handler: async () => {
+        flood += 1;
+        if (flood > 100) await planned.promise;
+        await new Promise((resolve) => setTimeout(resolve, 5));
+      },
+    });
+    await mill.reactiveTask({
+      task: 'rare',
+      collection,
+      filter: { status: 'rare' },
+      debounce: 0,
+      handler: () => {
+        rare += 1;
+        if (rare === 20) floodWhenDone = flood;
+      },
+    });
+    await mill.start();
+    await yard.docs.insertMany(rows(FLOOD).map((row) => ({ ...row, status: 'flood' })));
+    await until('the flood runs', () => flood > 100);
+    await yard[where].insertMany(rows(20, 10_000).map((row) => ({ ...row, status: 'rare' })));
+    // However long planning takes, the flood must not be over before that.
+    await until('the rare ones are planned', async () => (await mill.tasks.count({ task: 'rare' })) === 20);
+    planned.open();
+    await until('the rare ones ran', () => rare === 20);
+    expect(floodWhenDone).toBeLessThan(FLOOD * 0.8);
+  });
 });
 
 eachPlanner('wake-ups of workers that do not plan', (aYard) => {
