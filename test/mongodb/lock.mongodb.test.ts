@@ -157,7 +157,7 @@ describe('withLock on MongoDB', () => {
     expect(await mill.withLock('old-7', ({ fence }) => fence)).toBeGreaterThan(7);
   });
 
-  it('a TTL index removes locks a week after their last lease', async () => {
+  it('locks have a TTL index that expires them a week after their lease', async () => {
     const uri = freshUri();
     await opened(mongodb({ uri }));
     const indexes = await rawClient(uri).db().collection('_tidemill_globals').indexes();
