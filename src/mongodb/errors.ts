@@ -33,6 +33,9 @@ const BAD_VALUE = 2;
 /** The collection does not exist. */
 const NO_NAMESPACE = 26;
 
+/** Rights, unknown commands, invalid namespaces and views: no document is at fault, whatever the batch holds. */
+const STATEMENT: ReadonlySet<unknown> = new Set([13, 18, 59, 73, 115, 166]);
+
 /** The collection's validator refuses a document. */
 const VALIDATION_FAILED = 121;
 
@@ -40,6 +43,7 @@ export const isInvalid = (error: unknown): boolean =>
   codeOf(error) === VALIDATION_FAILED ||
   (error instanceof MongoClientBulkWriteError &&
     [...error.writeErrors.values()].some(({ code }) => code === VALIDATION_FAILED));
+export const isStatementFault = (error: unknown): boolean => STATEMENT.has(codeOf(error));
 export const isMissing = (error: unknown): boolean => codeOf(error) === NO_NAMESPACE;
 export const isBadValue = (error: unknown): boolean => codeOf(error) === BAD_VALUE;
 export const isOtherCollation = (error: unknown): boolean => codeOf(error) === OTHER_COLLATION;
