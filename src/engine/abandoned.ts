@@ -53,8 +53,11 @@ export class Abandoned {
       startedAt: new Date(startedAt),
     }));
     const named = handlers.map(({ name, id }) => `${name} ${id}`).join(', ');
-    const tail = this.tooMany ? '; nothing new is claimed until some of them end' : '';
-    this.#log.warn({ handlers }, `handlers past their timeout that ignore their signal: ${named}${tail}`);
+    const tail = this.tooMany ? '; this instance claims no more work until some of them end' : '';
+    this.#log.warn(
+      { handlers },
+      `handlers that ignore their signal and run past their timeout: ${named}${tail}`,
+    );
     this.#timer = this.#clock.timer(REMIND_MS, () => this.#remind());
   }
 }

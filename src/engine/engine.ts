@@ -83,7 +83,7 @@ export class Engine<W extends Work, S> implements LeaseListener {
       runner,
       lost: (work) => {
         options.meter.lost(measured(kind), work.name);
-        events.leaseLost('its outcome was refused: somebody else holds it now, or it was removed', [work]);
+        events.leaseLost('its outcome was refused: another instance holds it now, or it was removed', [work]);
       },
       error: error('settle'),
       drained: () => {
@@ -263,7 +263,7 @@ export class Engine<W extends Work, S> implements LeaseListener {
     await Promise.all([looped, reserved, this.#idle(timeoutMs)]);
     const late = [...this.#attempts.values()];
     for (const attempt of late)
-      attempt.abort(new StoppingError('The instance is stopping and could not wait any longer.'));
+      attempt.abort(new StoppingError('The instance is stopping and no longer waits for its handlers.'));
     if (late.length > 0) await this.#idle(LAST_GRACE_MS);
     const stuck = [...this.#attempts.values()].map((attempt) => attempt.work);
     for (const attempt of this.#attempts.values()) {

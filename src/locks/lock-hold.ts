@@ -19,7 +19,7 @@ export interface LockHoldOptions extends Omit<LockRequest, 'waitMs'> {
 /** Longest wait before a failed renewal is retried. */
 const RETRY_MS = 500;
 const LATE = 'it could not be renewed in time';
-const TAKEN_OVER = 'somebody else has taken it over';
+const TAKEN_OVER = 'another holder has taken it over';
 
 /**
  * One lock while its function runs. Duties: renew the lease on its own timer, abort the signal when the lock is lost,
@@ -63,12 +63,12 @@ export class LockHold {
 
   /** Aborts the function's signal. The lock is held until the function ends. */
   stop(): void {
-    this.#signal.abort(new StoppingError('The mill is stopping and could not wait any longer.'));
+    this.#signal.abort(new StoppingError('The mill is stopping and no longer waits for this function.'));
   }
 
   /** Stops renewing. The lock stays taken until its lease ends. */
   abandon(): void {
-    this.#lose('the mill was stopped before its function had ended');
+    this.#lose('the mill was stopped before its function finished');
   }
 
   #arm(): void {

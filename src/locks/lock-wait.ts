@@ -65,7 +65,7 @@ async function ask(request: LockRequest, patient: boolean): Promise<AcquiredLock
     const answer = await store.acquire(key, owner, leaseMs, { patient });
     if ('heldBy' in answer) return { error: taken(request, answer.heldBy), expired: answer.expired === true };
     if (clock.monotonic() - sentAt < leaseMs) return { fence: answer.fence, sentAt };
-    const message = `The lock ${show(key)} was given, but its lease of ${leaseMs} ms was over before the answer came. A longer \`lease\` helps.`;
+    const message = `The lock ${show(key)} was acquired, but its lease of ${leaseMs} ms ended before the store answered. Set a longer \`lease\`.`;
     return { error: new StoreError(message, { transient: true }), expired: false };
   } catch (error) {
     if (error instanceof StoreError && error.transient) return { error, expired: false };
@@ -74,11 +74,11 @@ async function ask(request: LockRequest, patient: boolean): Promise<AcquiredLock
 }
 
 function taken({ key, owner, waitMs }: LockRequest, heldBy: string): LockTakenError {
-  const waited = waitMs > 0 ? ` and did not give it back within ${waitMs} ms` : '';
+  const waited = waitMs > 0 ? ` and did not release it within ${waitMs} ms` : '';
   const fix =
     heldBy === owner.instanceId
-      ? 'That is this instance itself: a lock is not re-entrant, and its calls exclude each other too.'
-      : 'Try again later, or wait longer with the option `wait`.';
+      ? 'That is this instance: locks are not re-entrant, and calls of one instance exclude each other, too.'
+      : 'Try again later, or set a longer `wait`.';
   return new LockTakenError(`The lock ${show(key)} is taken: ${heldBy} holds it${waited}. ${fix}`, {
     key,
     heldBy,

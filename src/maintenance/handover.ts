@@ -148,7 +148,7 @@ export class Handover<W extends Work, S extends { readonly by: 'holder' | 'recla
   }
 
   #refused({ work: { name, id } }: Recovered<W, S>, reason: string): void {
-    const message = `The database refuses to hand on ${name} ${id}, whose process died: ${reason} It is tried again.`;
+    const message = `The database refuses the recovery of ${name} ${id}, whose process died: ${reason} Tidemill retries it.`;
     this.#options.error(new TidemillError('OUTCOME_REFUSED', message));
   }
 }

@@ -16,7 +16,7 @@ export const CATALOGUE: Readonly<Record<string, MetricInfo>> = {
   reactive_tasks_retries_total: {
     type: 'counter',
     labels: ['task_name'],
-    help: 'Attempts of reactive tasks that failed and are tried again',
+    help: 'Failed attempts of reactive tasks that are retried',
   },
   reactive_tasks_queue_depth: {
     type: 'gauge',
@@ -26,17 +26,17 @@ export const CATALOGUE: Readonly<Record<string, MetricInfo>> = {
   reactive_tasks_global_lag_seconds: {
     type: 'gauge',
     labels: ['task_name'],
-    help: 'For how long the oldest pending reactive task has been waiting, deferrals included',
+    help: 'How long the oldest pending reactive task has been waiting, including deferrals',
   },
   reactive_tasks_change_stream_lag_seconds: {
     type: 'gauge',
     labels: [],
-    help: 'For how long the oldest change that is not planned yet has been waiting',
+    help: 'How long the oldest change that is not planned yet has been waiting',
   },
   reactive_tasks_last_reconciliation_timestamp_seconds: {
     type: 'gauge',
     labels: [],
-    help: 'When a source was last looked at as a whole, in seconds since 1970',
+    help: 'When a source was last reconciled, in seconds since 1970',
   },
   tidemill_duration_seconds: {
     type: 'histogram',
@@ -46,18 +46,18 @@ export const CATALOGUE: Readonly<Record<string, MetricInfo>> = {
   tidemill_wait_seconds: {
     type: 'histogram',
     labels: WORK,
-    help: 'For how long work had been due when its handler was called',
+    help: 'How long work had been due when its handler was called',
   },
   tidemill_attempts_total: {
     type: 'counter',
     labels: [...WORK, 'outcome'],
-    help: 'Attempts whose end was recorded: completed, retried, failed, skipped, deferred, cancelled, released',
+    help: 'Attempts whose outcome was recorded: completed, retried, failed, skipped, deferred, cancelled, released',
   },
   tidemill_enqueued_total: { type: 'counter', labels: ['name'], help: 'Jobs that were accepted' },
   tidemill_lost_total: {
     type: 'counter',
     labels: WORK,
-    help: 'Attempts whose end was refused, because somebody else had the work by then, or it was gone',
+    help: 'Attempts whose outcome was refused, because another instance had the work by then, or it was gone',
   },
   tidemill_reclaimed_total: {
     type: 'counter',
@@ -67,20 +67,20 @@ export const CATALOGUE: Readonly<Record<string, MetricInfo>> = {
   tidemill_leases_lost_total: {
     type: 'counter',
     labels: [],
-    help: 'How often an instance lost its lease, and with it all that it ran',
+    help: 'How often an instance lost its lease, and with it the work that it ran',
   },
   tidemill_queue_depth: {
     type: 'gauge',
     labels: [...WORK, 'status'],
-    help: 'Work by status; due is the part of pending whose time has come',
+    help: 'Work by status; due is the part of pending that could start now',
   },
   tidemill_lag_seconds: {
     type: 'gauge',
     labels: WORK,
-    help: 'For how long the first of the work that is due has been due',
+    help: 'How long the work that has waited longest has been due',
   },
   tidemill_instances: { type: 'gauge', labels: [], help: 'Instances whose lease is valid' },
-  tidemill_running: { type: 'gauge', labels: [], help: 'Handlers that run' },
+  tidemill_running: { type: 'gauge', labels: [], help: 'Handlers that are running' },
   tidemill_buffered: { type: 'gauge', labels: [], help: 'Work that was claimed ahead and waits for a slot' },
   tidemill_abandoned: {
     type: 'gauge',
@@ -95,24 +95,28 @@ export const CATALOGUE: Readonly<Record<string, MetricInfo>> = {
   tidemill_planner_leaders: {
     type: 'gauge',
     labels: [],
-    help: 'Instances that plan reactive tasks: 1, or 0 where nobody does',
+    help: 'Instances that plan reactive tasks: 1, or 0 if none does',
   },
-  tidemill_planned_changes_total: { type: 'counter', labels: [], help: 'Changes of data that were planned' },
-  tidemill_planned_batches_total: { type: 'counter', labels: [], help: 'Batches in which they were planned' },
+  tidemill_planned_changes_total: { type: 'counter', labels: [], help: 'Data changes that were planned' },
+  tidemill_planned_batches_total: {
+    type: 'counter',
+    labels: [],
+    help: 'Batches in which data changes were planned',
+  },
   tidemill_history_headroom_seconds: {
     type: 'gauge',
     labels: [],
-    help: 'How much longer planning could rest before changes are missed for good',
+    help: 'How much longer planning could pause before changes are lost',
   },
   tidemill_history_lost_total: {
     type: 'counter',
     labels: [],
-    help: 'How often changes were missed for good, and everything was looked at again',
+    help: 'How often changes were lost, and every document was reconciled',
   },
   tidemill_reconciliations_total: {
     type: 'counter',
     labels: [],
-    help: 'How often a source was looked at as a whole',
+    help: 'How often a source was reconciled',
   },
   tidemill_set_aside_documents: {
     type: 'gauge',
@@ -122,6 +126,6 @@ export const CATALOGUE: Readonly<Record<string, MetricInfo>> = {
   tidemill_reconciliation_documents: {
     type: 'gauge',
     labels: ['collection'],
-    help: 'Documents that the reconciliation under way has looked at so far',
+    help: 'Documents that the current reconciliation has checked so far',
   },
 };

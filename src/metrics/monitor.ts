@@ -195,7 +195,7 @@ export class Monitor {
       this.#isTroubled = false;
     } catch (error) {
       if (!this.#isTroubled)
-        this.#options.log.warn({ error }, `what was measured could not be stored: ${reasonOf(error)}`);
+        this.#options.log.warn({ error }, `metrics could not be stored: ${reasonOf(error)}`);
       this.#isTroubled = true;
     }
   }

@@ -72,7 +72,7 @@ function checkBuckets(buckets: unknown): Bounds {
   if (bounds.length > 0 && bounds.length <= MOST_BUCKETS && ascend) return bounds;
   const shown = Array.isArray(buckets) ? `[${list.map(show).join(', ')}]` : show(buckets);
   throw new OptionError(
-    `${WHERE}: buckets must be 1 to ${String(MOST_BUCKETS)} numbers of seconds, ascending, a millisecond apart at least, ` +
+    `${WHERE}: buckets must be 1 to ${String(MOST_BUCKETS)} ascending numbers of seconds, at least a millisecond apart, ` +
       `such as [0.01, 0.1, 1, 10]; got ${shown}.`,
   );
 }

@@ -34,7 +34,7 @@ export class Prometheus {
       if (!MISSING.has((error as { code?: unknown } | undefined)?.code)) throw error;
       this.#log.warn(
         {},
-        'getPrometheusMetrics needs prom-client, and answers null without it: npm install prom-client',
+        'getPrometheusMetrics returns null, because prom-client is not installed: npm install prom-client',
       );
       return null;
     }));

@@ -103,7 +103,7 @@ eachStore('withLock', ({ open }) => {
     expect(error).toBeInstanceOf(LockTakenError);
     expect(error).toMatchObject({ code: 'LOCK_TAKEN', key: 'k', heldBy: 'first' });
     expect((error as Error).message).toBe(
-      'The lock "k" is taken: first holds it. Try again later, or wait longer with the option `wait`.',
+      'The lock "k" is taken: first holds it. Try again later, or set a longer `wait`.',
     );
     expect(ask).toHaveBeenCalledTimes(1);
     holder.leave();
@@ -117,7 +117,7 @@ eachStore('withLock', ({ open }) => {
     const began = performance.now();
     const error = await failure(other.withLock('k', () => 'never', { wait: 200 }));
     expect(error).toBeInstanceOf(LockTakenError);
-    expect((error as Error).message).toContain('did not give it back within 200 ms');
+    expect((error as Error).message).toContain('did not release it within 200 ms');
     expect(performance.now() - began).toBeGreaterThanOrEqual(199);
     holder.leave();
   });
@@ -172,7 +172,7 @@ eachStore('withLock', ({ open }) => {
     await store.locks.acquire('k', anOwner(), 60_000);
     const lost = await reason;
     expect(lost).toBeInstanceOf(LeaseLostError);
-    expect((lost as Error).message).toBe('The lock "k" was lost: somebody else has taken it over.');
+    expect((lost as Error).message).toBe('The lock "k" was lost: another holder has taken it over.');
     let ended = false;
     const end = failure(holder.call).finally(() => (ended = true));
     await turn();
@@ -336,7 +336,7 @@ eachStore('withLock', ({ open }) => {
     const inner = (): Promise<unknown> => failure(mill.withLock('k', () => 'never', { wait: 0 }));
     const error = await mill.withLock('k', inner);
     expect(error).toBeInstanceOf(LockTakenError);
-    expect((error as Error).message).toContain('a lock is not re-entrant');
+    expect((error as Error).message).toContain('locks are not re-entrant');
   });
 
   it('tells keys apart, and takes any text for one', async () => {

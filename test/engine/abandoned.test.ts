@@ -33,7 +33,7 @@ describe('handlers that ignore their timeout', () => {
       {
         level: 'warn',
         fields: { handlers: [{ name: 'slow', id: 'j1', startedAt: new Date(0) }] },
-        message: 'handlers past their timeout that ignore their signal: slow j1',
+        message: 'handlers that ignore their signal and run past their timeout: slow j1',
       },
     ]);
     const second = gate();
@@ -56,7 +56,7 @@ describe('handlers that ignore their timeout', () => {
     const end = gate();
     abandoned.add(anAttempt('j1'), end.promise);
     expect(abandoned).toMatchObject({ count: 1, tooMany: true });
-    expect(lines[0]!.message).toContain('nothing new is claimed until some of them end');
+    expect(lines[0]!.message).toContain('this instance claims no more work until some of them end');
     end.open();
     await end.promise;
     expect(abandoned).toMatchObject({ count: 0, tooMany: false });

@@ -151,7 +151,7 @@ describe('monitoring options', () => {
     [{ scrapeMode: 'global' }, 'scrapeMode must be one of cluster, local, got "global"'],
     [{ pushIntervalMs: 5 }, 'pushIntervalMs must be a duration of at least 100 ms'],
     [{ readPreference: 'secundary' }, 'Did you mean "secondary"?'],
-    [{ buckets: [1, 1] }, 'buckets must be 1 to 100 numbers of seconds, ascending'],
+    [{ buckets: [1, 1] }, 'buckets must be 1 to 100 ascending numbers of seconds'],
     [{ buckets: [] }, 'such as [0.01, 0.1, 1, 10]; got []'],
     [{ buckets: ['1'] }, 'got ["1"]'],
   ])('rejects monitoring options %j with the fix', (monitoring, message) => {

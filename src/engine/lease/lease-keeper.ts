@@ -30,7 +30,7 @@ const taken = (instanceId: string, { host, pid }: Rival): TidemillError =>
   new TidemillError(
     'INSTANCE_ID_TAKEN',
     `instanceId "${instanceId}" belongs to a live process on ${host} (pid ${String(pid)}); ` +
-      `this one is on ${hostname()} (pid ${String(process.pid)}). Give each process its own, or leave it out.`,
+      `this one is on ${hostname()} (pid ${String(process.pid)}). Give each process its own instanceId, or leave the option out.`,
   );
 
 /**
@@ -129,7 +129,7 @@ export class LeaseKeeper {
     const waitMs = detector.waitMs({ life, leftMs: 0 });
     if (waitMs === 0) return life;
     await pause(clock, Math.min(waitMs, retryAfter(leaseMs)), this.#hurry.signal);
-    if (this.#hurry.signal.aborted) throw new StoppingError('stop() was called before the start had ended.');
+    if (this.#hurry.signal.aborted) throw new StoppingError('stop() was called before start() had finished.');
     return undefined;
   }
 

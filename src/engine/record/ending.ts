@@ -63,6 +63,6 @@ export async function afterTransaction(
   if (state === 'unknown' || state === 'lost') return { kind: 'released' };
   if (state === 'settled') return { kind: 'recorded', result };
   if (outcome.kind !== 'returned') return outcome;
-  const message = `${call} was called, but its transaction was not committed when the handler returned.`;
+  const message = `${call} was called, but its transaction was not committed when the handler returned. Await the commit inside the handler.`;
   return { kind: 'threw', error: new TidemillError('NOT_COMMITTED', message) };
 }

@@ -98,7 +98,7 @@ export class Notebook {
     try {
       const choked = await bisect(notes, (part) => this.#write(part), blame);
       for (const { item, reason } of choked)
-        this.#error(new StoreError(`note on ${item.lease.id}: ${reason}`));
+        this.#error(new StoreError(`progress and log lines of ${item.lease.id} were not stored: ${reason}`));
     } catch (error) {
       this.#error(error);
     }

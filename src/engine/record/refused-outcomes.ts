@@ -59,7 +59,7 @@ export class RefusedOutcomes<W extends Work> {
     this.#entries.push({ name, id, reason, dueAt, settling: { ...settling, tries } });
     const message =
       `The database refuses the outcome of ${name} ${id}: ${reason} ` +
-      `It is kept and tried again in ${String(waitMs / 1_000)} s; other work goes on. Mend what refuses it.`;
+      `The outcome is kept and retried in ${String(waitMs / 1_000)} s; other work continues. Correct the rule or the document that causes this.`;
     return new TidemillError('OUTCOME_REFUSED', message, { cause: problem });
   }
 
