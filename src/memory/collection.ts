@@ -55,7 +55,7 @@ export class MemoryCollection<Doc extends object = MemoryDocument> {
     const _id: unknown = Reflect.get(document, '_id') ?? `document-${String((this.#serial += 1))}`;
     const key = textOf(_id);
     if (this.#documents.has(key))
-      throw new OptionError(`insert: there is a document with the _id ${show(_id)} already.`);
+      throw new OptionError(`insert: a document with the _id ${show(_id)} already exists.`);
     const kept = { ...document, _id };
     this.#write(
       options,

@@ -21,7 +21,7 @@ export class MemoryTransaction {
     if (!this.#steps.every((step) => step.check())) {
       throw new TidemillError(
         'TRANSACTION_CONFLICT',
-        'The transaction met a change made meanwhile; nothing was written.',
+        'The transaction conflicts with a change made in the meantime; nothing was written. Run it again.',
       );
     }
     for (const step of this.#steps) step.apply();

@@ -141,7 +141,7 @@ export async function faultyIndexes(
 }
 
 export const faultText = (collection: Collection, { plan, kind }: IndexFault): string =>
-  `${collection.collectionName}: index ${plan.name} is ${kind === 'missing' ? 'missing' : 'not the one that is needed'}`;
+  `${collection.collectionName}: index ${plan.name} is ${kind === 'missing' ? 'missing' : 'not as required'}`;
 
 /** Returns the indexes that are missing or different, as text; all of them if the collection does not exist. */
 export async function indexFaults(

@@ -280,7 +280,7 @@ export class MongodbStore implements Store<ClientSession> {
 
   #mongo(): Mongo {
     if (this.#open !== undefined) return this.#open.mongo;
-    throw new StoreError('The MongoDB store is closed; it opens again with the next call on a mill.', {
+    throw new StoreError('The MongoDB store is closed; the next call on a mill opens it again.', {
       transient: true,
     });
   }
@@ -372,7 +372,7 @@ function checked(options: MongodbOptions): MongodbOptions {
   checkKeys(WHERE, options, known);
   const { uri, client, database, collections, createIndexes: create, maxPayloadBytes } = options;
   if ((uri === undefined) === (client === undefined))
-    throw new OptionError(`${WHERE}: give either uri or client.`);
+    throw new OptionError(`${WHERE}: pass either uri or client.`);
   if (uri !== undefined && !/^mongodb(?:\+srv)?:\/\//u.test(checkText(WHERE, 'uri', uri))) {
     throw new OptionError(`${WHERE}: uri must begin with mongodb:// or mongodb+srv://.`);
   }

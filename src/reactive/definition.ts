@@ -112,7 +112,7 @@ export interface CompiledTask {
 export function compileTask(definition: ReactiveTaskDefinition<never>): CompiledTask {
   const where = `reactiveTask(${show((definition as { task?: unknown } | undefined)?.task)})`;
   if ((definition as unknown) === undefined)
-    throw new OptionError(`reactiveTask: a definition is needed: { task, collection, handler }.`);
+    throw new OptionError('reactiveTask: pass a definition: { task, collection, handler }.');
   checkKeys(where, definition, KEYS);
   const { task, collection, handler, database, filter, watchProjection, timeout, concurrency } = definition;
   checkFunction(where, 'handler', handler);
@@ -181,7 +181,9 @@ function debounceOf(where: string, given: ReactiveTaskDefinition['debounce'] = 1
   const maxWaitMs =
     given.maxWait === undefined ? waitMs * MAX_WAIT_FACTOR : toMs(where, 'debounce.maxWait', given.maxWait);
   if (maxWaitMs < waitMs)
-    throw new OptionError(`${where}: debounce.maxWait must not be less than debounce.wait.`);
+    throw new OptionError(
+      `${where}: debounce.maxWait (${show(given.maxWait)}) must not be less than debounce.wait (${show(given.wait)}).`,
+    );
   return { waitMs, maxWaitMs };
 }
 

@@ -20,7 +20,7 @@ export class Definitions {
     const { plan } = task;
     if (this.#tasks.has(plan.task)) {
       throw new OptionError(
-        `reactiveTask(${show(plan.task)}): this task is defined already; each task has one name and one handler.`,
+        `reactiveTask(${show(plan.task)}): this task is already defined; give each task its own name.`,
       );
     }
     this.#tasks.set(plan.task, task);

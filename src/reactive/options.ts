@@ -1,5 +1,5 @@
 import { OptionError } from '../core/errors.js';
-import { checkFunction, checkInteger, checkKeys, checkText } from '../core/options.js';
+import { checkFunction, checkInteger, checkKeys, checkText, show } from '../core/options.js';
 import type { Duration } from '../time/duration.js';
 import { everyOf } from './definition.js';
 
@@ -53,7 +53,9 @@ export function checkReactiveOptions(options: ReactiveOptions = {}): ReactiveSet
   if (caller !== undefined) checkFunction(WHERE, 'caller', caller);
   if (globalsCollection !== undefined) checkText(WHERE, 'globalsCollection', globalsCollection);
   if (typeof reconcileRate !== 'number' || !(reconcileRate > 0))
-    throw new OptionError(`${WHERE}: reconcileRate must be a number of documents per second above 0.`);
+    throw new OptionError(
+      `${WHERE}: reconcileRate must be a number of documents per second above 0, got ${show(reconcileRate)}.`,
+    );
   return {
     concurrency: checkInteger(WHERE, 'concurrency', concurrency, 1, 10_000),
     filter,

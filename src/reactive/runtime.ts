@@ -233,7 +233,7 @@ export class ReactiveRuntime implements LeaseListener {
   }
 
   leaseLost(): void {
-    this.#election.lose('the lease of its instance was lost');
+    this.#election.lose('it lost its lease');
   }
 
   /** Publishes the definitions again. The next cluster snapshot decides who leads. */
@@ -303,7 +303,7 @@ export class ReactiveRuntime implements LeaseListener {
       overtaken: () => this.#election.lose('another instance leads'),
     });
     this.#planner = planner;
-    log.info({ term: term.term }, 'this instance plans reactive tasks now');
+    log.info({ term: term.term }, 'this instance now plans reactive tasks');
     events.emit('leader:gained', { term: term.term, instanceId });
     void this.#ending.then(() => {
       if (this.#planner === planner) planner.start();
@@ -313,7 +313,7 @@ export class ReactiveRuntime implements LeaseListener {
   #lost(term: Term, reason: string): void {
     const { events, instanceId, log } = this.#options;
     this.#stopPlanner();
-    log.warn({ term: term.term }, `this instance does not plan reactive tasks any more: ${reason}`);
+    log.warn({ term: term.term }, `this instance no longer plans reactive tasks: ${reason}`);
     events.emit('leader:lost', { term: term.term, reason, instanceId });
   }
 

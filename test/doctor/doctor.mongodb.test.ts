@@ -72,7 +72,7 @@ describe('the doctor on MongoDB', () => {
         ) as string,
       },
       expect.objectContaining({
-        found: '_tidemill_globals: index tidemill_kind is not the one that is needed',
+        found: '_tidemill_globals: index tidemill_kind is not as required',
         fix: expect.stringContaining('dropIndex("tidemill_kind")') as string,
         destroys: true,
       }),

@@ -55,7 +55,11 @@ describe('reactiveTask: bad definitions', () => {
       /debounce\.wait must be a duration/u,
     ],
     ['a negative maxWait', withOption({ debounce: { wait: 0, maxWait: -1 } }), /debounce\.maxWait/u],
-    ['a maxWait below wait', withOption({ debounce: { wait: 2, maxWait: 1 } }), /maxWait must not be less/u],
+    [
+      'a maxWait below wait',
+      withOption({ debounce: { wait: 2, maxWait: 1 } }),
+      /maxWait \(1\) must not be less than debounce\.wait \(2\)/u,
+    ],
     [
       'an unknown part of debounce',
       withOption({ debounce: { wait: 1, maxwait: 5 } }),
@@ -159,7 +163,7 @@ describe('reactiveTask: bad definitions', () => {
       { place: { $nearSphere: [0, 0] } },
       { $and: [{ a: 1 }, { $or: [{ $where: 'true' }, { b: 1 }] }] },
     ])
-      expect(refusal(withOption({ filter }))).toMatch(/filter must not use \$\w+/u);
+      expect(refusal(withOption({ filter }))).toMatch(/filter cannot use \$\w+ in a reactive task/u);
   });
 
   it('reactiveTask rejects a variable in a query, where it would be a plain text', () => {
@@ -187,7 +191,7 @@ describe('reactiveTask: bad definitions', () => {
       { a: () => 1 },
       { a: Symbol('x') },
     ])
-      expect(refusal(withOption({ filter }))).toMatch(/filter\.a.* must be a value that MongoDB can hold/u);
+      expect(refusal(withOption({ filter }))).toMatch(/filter\.a.* must be a value that MongoDB can store/u);
     expect(refusal(withOption({ watchProjection: { a: undefined } }))).toContain('watchProjection');
   });
 
@@ -195,7 +199,7 @@ describe('reactiveTask: bad definitions', () => {
     const mill = aMill(mongodb({ uri: 'mongodb://127.0.0.1:1/app' }));
     void mill.reactiveTask({ task: 'sync', collection: 'orders', handler });
     expect(() => mill.reactiveTask({ task: 'sync', collection: 'users', handler })).toThrow(
-      'reactiveTask("sync"): this task is defined already',
+      'reactiveTask("sync"): this task is already defined',
     );
   });
 
@@ -303,12 +307,14 @@ describe('start: bad definitions', () => {
       'reactiveTask("sync"): "orders" is a view, whose changes cannot be watched.',
     );
     expect(await refused({}, made({ timeseries: { timeField: 'at' } }))).toContain('is a timeseries');
-    expect(await refused({}, made({ capped: true, size: 4_096 }))).toContain('"orders" is capped');
+    expect(await refused({}, made({ capped: true, size: 4_096 }))).toContain(
+      '"orders" is a capped collection',
+    );
   });
 
   it('start rejects a task collection with foreign documents, and collections.tasks avoids it', async () => {
     const text = await refused({}, (plant) => plant.collection('orders_tasks').insertOne({ title: 'mine' }));
-    expect(text).toContain('"orders_tasks" holds documents that are no tasks');
+    expect(text).toContain('"orders_tasks" contains documents that are not tasks');
     expect(text).toContain('collections: { tasks:');
     const plant = new Plant();
     await plant.collection('orders_tasks').insertOne({ title: 'mine' });

@@ -113,7 +113,7 @@ describe('reactive tasks of a test mill', () => {
   it('a test mill rejects filters that memory cannot evaluate, and another database', () => {
     const { define } = aShop();
     expect(() => define({ filter: { status: { $regex: '^p' } } })).toThrow(
-      'does not know the condition "$regex"',
+      'does not support the condition "$regex"',
     );
     expect(() => define({ database: 'other' })).toThrow('has one database only');
     expect(() => define({ watchProjection: { status: 0 } })).toThrow('must not exclude "status"');

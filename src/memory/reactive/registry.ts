@@ -77,7 +77,7 @@ export class MemoryRegistry implements PlannerStore {
     const changed = new Set(log.from(this.resumePoint ?? log.end).map(({ collection }) => collection));
     const collections = plans.map(({ source }) => source.collection).filter((name) => changed.has(name));
     return [
-      ...behind.map(({ task }) => `documents of task ${task} (not all looked at)`),
+      ...behind.map(({ task }) => `documents of task ${task} (not all checked)`),
       ...[...new Set(collections)].map((name) => `changes of ${name} (not all planned)`),
     ];
   }

@@ -31,7 +31,7 @@ export function auditStore(audit: () => Collection<AuditDocument>): AuditStore {
 
   return {
     append: ({ id, ...entry }, keepMs) =>
-      run('keep an audit entry', async () => {
+      run('save an audit entry', async () => {
         const fields = Object.entries({ ...entry, stopRequested: false }).filter(
           ([, value]) => value !== undefined,
         );

@@ -74,7 +74,7 @@ async function judgeIndexes({ mongo, sources, plans }: Inspected): Promise<reado
     return [
       warning(
         `nothing of Tidemill is in the database ${dbName} yet`,
-        'start your application once, which makes what is needed; or correct the database in the URL',
+        'start your application once, which creates the collections; or correct the database in the URL',
       ),
     ];
   const verdicts = looked.flatMap(({ collection, faults }) =>
@@ -107,7 +107,7 @@ interface History {
 }
 
 async function judgeHistory({ mongo, plans }: Inspected): Promise<Verdict> {
-  if (mongo.sharded) return skipped('each shard has its own; ask them one by one');
+  if (mongo.sharded) return skipped('each shard has its own oplog; check them one by one');
   if (!mongo.transactions) return skipped('a standalone server has none');
   const reactive = (await plans()).length > 0;
   return judgeOplog(await readHistory(mongo), reactive);
@@ -152,17 +152,17 @@ export function judgeOplog(history: History, reactive: boolean): Verdict {
   const keep = `db.adminCommand({ replSetResizeOplog: 1, minRetentionHours: ${String(2 * LEAST_WINDOW_HOURS)} })`;
   if (resumeSeconds !== undefined && resumeSeconds < firstSeconds)
     return warning(
-      `${window}, and planning stopped before that: changes are missed, and the next leader looks at every document again`,
+      `${window}, and planning stopped before that: changes were missed, and the next leader reconciles every document`,
       keep,
     );
   const behind =
     resumeSeconds === undefined
       ? ''
-      : `; planning stands ${hours(Math.max(0, lastSeconds - resumeSeconds))} behind it`;
+      : `; planning is ${hours(Math.max(0, lastSeconds - resumeSeconds))} behind`;
   if (fullShare < FULL_SHARE) return fine(`${window}, to its beginning${behind}`);
   if (windowSeconds >= LEAST_WINDOW_HOURS * 3_600 || !reactive) return fine(`${window}${behind}`);
   return warning(
-    `${window}${behind}: if all instances are down for longer, every document is looked at again`,
+    `${window}${behind}: if all instances are down for longer, every document is reconciled`,
     keep,
   );
 }

@@ -156,12 +156,12 @@ export function metricsStore(mongo: () => Mongo): MetricsStore {
     const operations = minutes.map(({ id, at, cells }) => ({
       updateOne: { filter: { _id: id }, update: { $set: { minute: at, cells: [...cells] } }, upsert: true },
     }));
-    await run('save measures', () => mongo().metrics.bulkWrite(operations, { ordered: false }));
+    await run('save metrics', () => mongo().metrics.bulkWrite(operations, { ordered: false }));
   };
 
   return {
-    push: (share) => run('push measures', () => push(mongo(), share)),
-    read: () => run('read measures', () => read(mongo())),
+    push: (share) => run('push metrics', () => push(mongo(), share)),
+    read: () => run('read metrics', () => read(mongo())),
     leave: async (id) => {
       await run('leave', () =>
         mongo().metrics.updateOne({ _id: TOTALS }, { $unset: { [`shares.${id}`]: '' } }),
@@ -171,9 +171,9 @@ export function metricsStore(mongo: () => Mongo): MetricsStore {
       save(minutes.map(({ at, cells }) => ({ id: minuteId(share, at), at, cells }))),
     saveWaiting: (at, waiting) => save([{ id: waitingId(at), at, cells: waiting }]),
     series: (query) =>
-      run('read measures', async () =>
+      run('read metrics', async () =>
         (await mongo().metrics.aggregate(seriesPipeline(query)).toArray()).map(pointOf),
       ),
-    forget: () => run('forget measures', () => forget(mongo())),
+    forget: () => run('delete old metrics', () => forget(mongo())),
   };
 }

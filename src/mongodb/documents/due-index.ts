@@ -39,6 +39,6 @@ export async function documentIndexFaults(documents: Documents): Promise<readonl
   if (stagesOf(winningPlan).some((stage) => isTight(stage, fields.sleepUntil))) return [];
   const create = `db.getCollection(${JSON.stringify(collection.collectionName)}).createIndex(${JSON.stringify(advice(documents))})`;
   return [
-    `${collection.collectionName}: no index serves the search for due documents, so each poll reads all of it; create one: ${create}`,
+    `${collection.collectionName}: no index serves the search for due documents, so each poll reads the whole collection; create one: ${create}`,
   ];
 }

@@ -126,7 +126,7 @@ export async function strays(mongo: Mongo, query: StrayQuery): Promise<readonly 
  */
 export async function insertFailedRun(mongo: Mongo, of: JobRecord, failure: FailedRun): Promise<void> {
   const { entry, historyLimit, ...fields } = failure;
-  await run('keep a failed run', async () => {
+  await run('save a failed run', async () => {
     const schedule = await mongo.jobs.findOne({ _id: of.key as Key });
     if (schedule === null) return;
     const now = failure.finishedAt;

@@ -142,7 +142,7 @@ async function insertOpen(
     );
   }
   if (open.length === 0) return;
-  throw new StoreError('enqueue: a unique key was taken and free again many times in a row; try again.', {
+  throw new StoreError('enqueue: a unique key was taken and freed again many times in a row; try again.', {
     transient: true,
     outcomeUnknown: true,
   });

@@ -39,7 +39,7 @@ async function decide<T>(
       const answer = await step(job);
       if (answer !== undefined) return answer;
     }
-    throw new Error(`job ${id} changed its state ${String(TRIES)} times in a row`);
+    throw new Error(`job ${id} changed its state ${String(TRIES)} times in a row; try again.`);
   });
 }
 

@@ -88,7 +88,7 @@ export async function putSchedule(mongo: Mongo, change: ScheduleChange): Promise
       const row = await put().catch((error: unknown) =>
         isDuplicate(error) ? put() : Promise.reject(error as Error),
       );
-      if (row === null) throw new Error('an upsert answered nothing');
+      if (row === null) throw new Error('the upsert returned no document');
       return toRecord(row);
     },
     true,

@@ -104,7 +104,7 @@ export function plannerStore(mongo: () => Mongo): PlannerStore {
     states: () =>
       run('read tasks', async () => (await globals().find({ kind: 'task' }).toArray()).map(toState)),
     saveState: (term, task, fields) =>
-      run('keep a task', () =>
+      run('save a task', () =>
         write(stateId(task), term, [
           {
             $set: {
@@ -150,7 +150,7 @@ export function plannerStore(mongo: () => Mongo): PlannerStore {
         return { tokens: Object.fromEntries(tokens.map(([key, token]) => [key.trim(), token as unknown])) };
       }),
     saveTokens: ({ life, term }, tokens) =>
-      run('keep the resume point', async () => {
+      run('save the resume point', async () => {
         const set = Object.entries(tokens).map(([database, token]) => [
           `tokens.${database || OWN_DATABASE}`,
           token,
@@ -167,7 +167,7 @@ export function plannerStore(mongo: () => Mongo): PlannerStore {
         return (row?.['checkpoint'] ?? undefined) as Checkpoint | undefined;
       }),
     saveCheckpoint: (term, source, checkpoint) =>
-      run('keep a checkpoint', () =>
+      run('save a checkpoint', () =>
         write(checkpointId(source), term, [
           { $set: { kind: 'checkpoint', checkpoint: { $literal: checkpoint ?? null } } },
         ]),

@@ -119,7 +119,9 @@ export class MongodbSources {
     if (kind === 'view' || kind === 'timeseries')
       throw new OptionError(`${where}: ${show(collection)} is a ${kind}, whose changes cannot be watched.`);
     if (options['capped'] === true)
-      throw new OptionError(`${where}: ${show(collection)} is capped; what falls out of it is not reported.`);
+      throw new OptionError(
+        `${where}: ${show(collection)} is a capped collection, which does not report the documents that it drops; use an ordinary one.`,
+      );
     await this.#prepareTasks(where, plan.source);
   }
 
@@ -136,7 +138,7 @@ export class MongodbSources {
     );
     if (ends.some((row) => row !== null && typeof row['task'] !== 'string')) {
       throw new OptionError(
-        `${where}: ${show(tasks.collectionName)} holds documents that are no tasks. Name another collection: ` +
+        `${where}: ${show(tasks.collectionName)} contains documents that are not tasks. Name another collection: ` +
           'mongodb({ collections: { tasks: (collection) => `${collection}_work` } }).',
       );
     }

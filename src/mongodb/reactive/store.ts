@@ -82,7 +82,9 @@ function taskStore(
   const sourceOf: SourceOf = (task) => {
     const source = plans().get(task)?.source ?? elsewhere.get(task);
     if (source !== undefined) return source;
-    throw new OptionError(`The reactive task ${show(task)} is not known here.`);
+    throw new OptionError(
+      `The reactive task ${show(task)} is not defined on this instance, nor known from another one.`,
+    );
   };
   const located = async (): Promise<Located> => {
     for (const { plan } of await planner.plans()) elsewhere.set(plan.task, plan.source);

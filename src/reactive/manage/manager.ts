@@ -64,7 +64,7 @@ function decode(where: string, text: unknown, sort: string): Cursor {
     // Rejected below.
   }
   throw new OptionError(
-    `${where}: cursor must be one that this query answered, with the same sort; got ${show(text)}.`,
+    `${where}: cursor must be \`next\` or \`previous\` of an earlier page with the same sort, got ${show(text)}.`,
   );
 }
 
@@ -231,7 +231,9 @@ export class Tasks {
     const { planner } = await this.#reactive();
     const tasks = await planner.request(task === undefined ? undefined : [task], 'asked for');
     if (task !== undefined && tasks.length === 0)
-      throw new OptionError(`tasks.reconcile: no task ${show(task)} is known to the database yet.`);
+      throw new OptionError(
+        `tasks.reconcile: no task ${show(task)} is known to the database yet. Start an instance that defines it first.`,
+      );
     await planner.ring(true);
     return { tasks };
   }

@@ -67,7 +67,7 @@ export function toTaskFilter(where: string, filter: TasksFilter = {}): TaskFilte
       `${where}: sourceDocFilter must be a query on the source documents, got ${show(sourceDocFilter)}.`,
     );
   if (source !== undefined && sourceDocFilter !== undefined)
-    throw new OptionError(`${where}: give source or sourceDocFilter, not both.`);
+    throw new OptionError(`${where}: pass source or sourceDocFilter, not both.`);
   return {
     ...(task === undefined ? {} : { task: listOf(task).map((name) => checkText(where, 'task', name)) }),
     ...(status === undefined
@@ -100,6 +100,6 @@ export function explicit(where: string, filter: TasksFilter | { readonly all: tr
     Object.keys({ ...(sourceDocFilter ?? {}), ...source }).length > 0;
   if (says) return wanted;
   throw new OptionError(
-    `${where}: an empty filter would mean every task; say { all: true } if that is meant.`,
+    `${where}: an empty filter would match every task; to select all of them, pass { all: true }.`,
   );
 }

@@ -62,7 +62,9 @@ export class BlockedDocuments {
     if (held.size === 0) return;
     const waiting = new Map([...(this.#waiting.get(task) ?? NONE), ...held]);
     if (waiting.size > MOST)
-      throw new StoreError(`More than ${String(MOST)} documents of "${task}" wait for open transactions.`);
+      throw new StoreError(
+        `More than ${String(MOST)} documents of "${task}" wait for open transactions to end.`,
+      );
     this.#waiting.set(task, waiting);
     this.#start();
   }

@@ -305,7 +305,7 @@ export class Planner {
     try {
       const count = await reactive.planning.reprocess(plan, which);
       const version = String(plan.evolution.handlerVersion);
-      log.info({ count }, `${task}: version ${version}, ${String(count)} tasks run again`);
+      log.info({ count }, `${task}: handlerVersion ${version}, ${String(count)} tasks run again`);
     } catch (problem) {
       if (isTransient(problem)) throw problem;
       this.#troubles.begin(task, problem);
@@ -396,7 +396,7 @@ export class Planner {
     const tasks = this.#plansOn(database).map(({ task }) => task);
     const reason = problem.message;
     await reactive.planner.request(tasks, 'history lost');
-    log.error({ tasks, error: problem }, `${reason} Everything is looked at again: ${tasks.join(', ')}`);
+    log.error({ tasks, error: problem }, `${reason} Every document is reconciled for: ${tasks.join(', ')}`);
     meter.historyLost();
     events.emit('history:lost', { reason, tasks, instanceId });
     this.nudge();

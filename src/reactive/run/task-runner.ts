@@ -102,7 +102,7 @@ export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement> {
       log.warn(
         { task },
         `${task}: another instance's definition is in force, with a newer handlerVersion or another collection, filter or ` +
-          'projection. This instance runs none of its tasks meanwhile; if this is no deployment, give one of the two another name.',
+          'projection. Until that changes, this instance runs none of its tasks. If no deployment is under way, rename one of the two tasks.',
       );
     }
   }
@@ -410,7 +410,7 @@ class Run {
     const finished = { outcome, startedAt: this.#startedAt, finishedAt: store.clock.now() };
     const answer = await tasks.settleIn(this.#hooks.conclude(finished).settlement, transaction);
     if (answer !== 'settled')
-      throw new LeaseLostError(`The task "${this.#task.name}" is not held by this attempt any more.`);
+      throw new LeaseLostError(`This attempt no longer holds the task "${this.#task.name}".`);
     this.#completed = true;
   }
 }

@@ -28,7 +28,7 @@ function variable(where: string, text: string): Expression {
   if (name === 'NOW' && keys.length === 0) return ({ now }) => now;
   if (name === 'ROOT' || name === 'CURRENT') return ({ document }) => valueAt(document, keys);
   throw new OptionError(
-    `${where}: the memory store does not know the variable ${show(text)}; use '$$NOW' or '$$ROOT'.`,
+    `${where}: the memory store does not support the variable ${show(text)}; use '$$NOW' or '$$ROOT'.`,
   );
 }
 
@@ -105,7 +105,7 @@ function operation(where: string, name: string, operand: unknown): Expression {
   const operator = OPERATORS[name];
   if (operator === undefined)
     throw new OptionError(
-      `${where}: the memory store does not know the operator ${show(name)}; it knows ${KNOWN}.`,
+      `${where}: the memory store does not support the operator ${show(name)}; it supports ${KNOWN}.`,
     );
   const operands = Array.isArray(operand) ? (operand as unknown[]) : [operand];
   if (Number.isFinite(operator.count) && operands.length !== operator.count)

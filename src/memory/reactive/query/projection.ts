@@ -49,7 +49,7 @@ function readField(
   else if (isPlain(given) && !Object.keys(given).some((key) => key.startsWith('$')))
     for (const [key, inner] of Object.entries(given)) readField(where, `${field}.${key}`, inner, into);
   else if (field.includes('.'))
-    throw new OptionError(`${where}: the memory store computes fields at the top only, got ${show(field)}.`);
+    throw new OptionError(`${where}: the memory store computes top-level fields only, got ${show(field)}.`);
   else into.computed.set(field, compileExpression(where, given));
 }
 

@@ -143,7 +143,7 @@ function conditions(where: string, given: Plain): Condition {
     const compile = CONDITIONS[name];
     if (compile !== undefined) return compile(where, operand);
     throw new OptionError(
-      `${where}: the memory store does not know the condition ${show(name)}; it knows ${Object.keys(CONDITIONS).join(', ')}.`,
+      `${where}: the memory store does not support the condition ${show(name)}; it supports ${Object.keys(CONDITIONS).join(', ')}.`,
     );
   });
   return (terminals, now) => all.every((condition) => condition(terminals, now));
@@ -173,7 +173,7 @@ function part(where: string, name: string, operand: unknown): Query {
   }
   if (!['$and', '$or', '$nor'].includes(name))
     throw new OptionError(
-      `${where}: the memory store does not know ${show(name)} at the top of a query; it knows $and, $or, $nor and $expr.`,
+      `${where}: the memory store does not support ${show(name)} at the top of a query; it supports $and, $or, $nor and $expr.`,
     );
   const all = branches(where, name, operand);
   if (name === '$and') return (scope) => all.every((one) => one(scope));

@@ -72,8 +72,7 @@ export async function fetch(table: TaskTable, { plan, lease, options }: FetchReq
   const where = `getDocument of ${plan.task}`;
   check(where, options);
   const row = table.holding(lease);
-  if (row === undefined)
-    throw new LeaseLostError(`The task "${plan.task}" is not held by this attempt any more.`);
+  if (row === undefined) throw new LeaseLostError(`This attempt no longer holds the task "${plan.task}".`);
   const look = table.look(plan, row.sourceDocId);
   if (look.outcome === 'fails') throw new OptionError(`${where}: ${look.reason}`);
   if (row.overtaken || look.outcome !== 'matches' || !isEqual(look.snapshot, row.lastObservedValues))

@@ -40,8 +40,7 @@ export function queryOf({ filter }: TaskPlan): Document {
 function refuseOperators(where: string, value: unknown): void {
   if (Array.isArray(value)) for (const item of value) refuseOperators(where, item);
   for (const [key, item] of entriesOf(value)) {
-    if (REFUSED.has(key))
-      throw new OptionError(`${where}: filter must not use ${key}: it cannot be planned by.`);
+    if (REFUSED.has(key)) throw new OptionError(`${where}: filter cannot use ${key} in a reactive task.`);
     refuseOperators(where, item);
   }
 }
@@ -50,7 +49,7 @@ function refuseOperators(where: string, value: unknown): void {
 function refuseVariables(where: string, value: unknown): void {
   if (typeof value === 'string' && value.startsWith('$$')) {
     throw new OptionError(
-      `${where}: filter compares with the text ${show(value)}; in a query that is no variable. ` +
+      `${where}: filter compares with the string ${show(value)}, which is not a variable in a query. ` +
         "Use { $expr: … }, such as { $expr: { $lte: ['$dueAt', '$$NOW'] } }.",
     );
   }
@@ -81,7 +80,7 @@ function refuseMixture(where: string, filter: unknown): void {
 /** Refuses values that the driver would silently omit or change, so that the plan would differ from the definition. */
 function refuseUnsendable(where: string, path: string, value: unknown): void {
   if (value === undefined || typeof value === 'function' || typeof value === 'symbol')
-    throw new OptionError(`${where}: ${path} must be a value that MongoDB can hold, got ${show(value)}.`);
+    throw new OptionError(`${where}: ${path} must be a value that MongoDB can store, got ${show(value)}.`);
   if (Array.isArray(value))
     for (const [index, item] of value.entries()) refuseUnsendable(where, `${path}.${index}`, item);
   else for (const [key, item] of entriesOf(value)) refuseUnsendable(where, `${path}.${key}`, item);

@@ -122,7 +122,7 @@ export class MongodbFetcher {
         ? await this.#gathering.ask(textOf([plan.task, lease.token, options]), request)
         : (await this.#read([request], transaction))[0];
     if (fetched !== undefined) return fetched;
-    throw new LeaseLostError(`The task "${plan.task}" is not held by this attempt any more.`);
+    throw new LeaseLostError(`This attempt no longer holds the task "${plan.task}".`);
   }
 
   async #read(
