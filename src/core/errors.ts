@@ -84,7 +84,7 @@ export function driverError(
 ): StoreError {
   const unknown = transient && outcomeUnknown;
   const hint = unknown
-    ? ' It may have been stored all the same; a call with the same `id` is safe to repeat.'
+    ? ' The write may have been stored; it is safe to repeat the call with the same `id`.'
     : '';
   const message = `${what}: ${hideCredentials(reasonOf(error))}.${hint}`;
   return new StoreError(message, { cause: error, transient, outcomeUnknown: unknown });
@@ -94,7 +94,7 @@ export function driverError(
 export const countTooLong = (what: string, limitMs: number, cause: unknown): TidemillError =>
   new TidemillError(
     'TIME_LIMIT',
-    `${what}: it took longer than ${String(limitMs / 1_000)} s and was ended. Narrow the filter, by name, status or time; or leave out \`limit\`, and wait.`,
+    `${what}: it took longer than ${String(limitMs / 1_000)} s and was stopped. Narrow the filter by name, status or time, or leave out \`limit\` to count without a time limit.`,
     { cause },
   );
 

@@ -35,11 +35,13 @@ const isPlainObject = (value: unknown): value is object =>
 export function checkFieldValues(where: string, option: string, given: unknown): FieldValues {
   if (!isPlainObject(given))
     throw new OptionError(
-      `${where}: ${option} must be paths and values such as { 'user.id': 5 }, got ${show(given)}.`,
+      `${where}: ${option} must map paths to values, such as { 'user.id': 5 }; got ${show(given)}.`,
     );
   const entries = Object.entries(given) as [string, unknown][];
   if (entries.length > MOST_PATHS)
-    throw new OptionError(`${where}: ${option} may compare ${String(MOST_PATHS)} paths at most.`);
+    throw new OptionError(
+      `${where}: ${option} can compare at most ${String(MOST_PATHS)} paths, got ${String(entries.length)}.`,
+    );
   for (const [path, value] of entries) {
     if (!isFieldPath(path))
       throw new OptionError(
@@ -47,7 +49,7 @@ export function checkFieldValues(where: string, option: string, given: unknown):
       );
     if (!isScalar(value))
       throw new OptionError(
-        `${where}: ${option} compares ${show(path)} with ${show(value)}; it must be a text, a number, true, false or null.`,
+        `${where}: ${option} compares ${show(path)} with ${show(value)}; the value must be a string, a number, true, false or null.`,
       );
   }
   return Object.fromEntries(entries) as FieldValues;

@@ -52,7 +52,7 @@ export function checkText(where: string, option: string, value: unknown): string
 }
 
 /** A lone surrogate is not a character: a database rejects it or stores a different text. */
-export const HALF_PAIR = 'has half of a surrogate pair, which no database can hold';
+export const HALF_PAIR = 'has half of a surrogate pair, which no database can store';
 
 /** Checks a text that will be stored: a name, a key, an id. */
 export function checkName(where: string, option: string, value: unknown): string {

@@ -33,28 +33,32 @@ class Walk {
         return this.#text(value, path);
       case 'number':
         if (Number.isFinite(value)) return value;
-        return this.#refuse(path, `${String(value)} would not come back equal`, 'use null or a string');
+        return this.#refuse(
+          path,
+          `is ${String(value)}, which would not be read back unchanged`,
+          'use null or a string',
+        );
       case 'boolean':
         return value;
       case 'bigint':
-        return this.#refuse(path, 'a bigint would not come back equal', 'use a string');
+        return this.#refuse(path, 'is a bigint, which would not be read back unchanged', 'use a string');
       case 'object':
         return value === null ? null : this.#object(value, path, depth);
       default:
-        return this.#refuse(path, `${typeof value} cannot be stored`, 'leave it out');
+        return this.#refuse(path, `is of type ${typeof value}, which cannot be stored`, 'leave it out');
     }
   }
 
   #text(text: string, path: string): string {
     this.bytes += text.length;
     const reason = text.isWellFormed() ? (this.#rules.refusesText?.(text) ?? null) : HALF_PAIR;
-    return reason === null ? text : this.#refuse(path, reason, 'encode the text, for example as base64');
+    return reason === null ? text : this.#refuse(path, reason, 'encode the string, for example as base64');
   }
 
   #object(value: object, path: string, depth: number): unknown {
     if (value instanceof Date) {
       if (!Number.isNaN(value.getTime())) return new Date(value.getTime());
-      return this.#refuse(path, 'an invalid Date cannot be stored', 'use null');
+      return this.#refuse(path, 'is an invalid Date, which cannot be stored', 'use null');
     }
     const kept = this.#rules.keeps?.(value) ?? null;
     if (kept !== null) {
@@ -75,7 +79,7 @@ class Walk {
     return Array.from(items, (item, index) => {
       const at = `${path}[${String(index)}]`;
       if (item === undefined)
-        return this.#refuse(at, 'undefined in an array would come back as null', 'use null');
+        return this.#refuse(at, 'is undefined, which would be read back as null', 'use null');
       return this.value(item, at, depth + 1);
     });
   }
@@ -83,7 +87,11 @@ class Walk {
   #plain(value: object, path: string, depth: number): object {
     const prototype: unknown = Object.getPrototypeOf(value);
     if (prototype !== Object.prototype && prototype !== null) {
-      return this.#refuse(path, `${show(value)} would not come back equal`, 'store a plain object');
+      return this.#refuse(
+        path,
+        `is ${show(value)}, which would not be read back unchanged`,
+        'store a plain object',
+      );
     }
     if (Object.getOwnPropertySymbols(value).length > 0) {
       return this.#refuse(path, 'has a symbol as a key, which cannot be stored', 'use a string');
@@ -93,7 +101,7 @@ class Walk {
       if (item === undefined) continue;
       const at = `${path}.${this.#text(key, path)}`;
       if (key === '_bsontype' && this.#rules.keeps !== undefined) {
-        return this.#refuse(at, 'is a name that BSON keeps for itself', 'use another one');
+        return this.#refuse(at, 'is a key that BSON reserves', 'use another one');
       }
       if (key.includes('\0'))
         return this.#refuse(at, 'has U+0000 in a key, which cannot be stored', 'leave it out');
@@ -130,8 +138,8 @@ export function checkPayload(
   const bytes = walk.bytes > MEASURE_ABOVE ? (rules.measure?.(copy) ?? walk.bytes) : walk.bytes;
   if (bytes > maxBytes) {
     throw new OptionError(
-      `${where}: ${root} has ${String(bytes)} bytes, more than the limit of ${String(maxBytes)} (maxPayloadBytes); ` +
-        'store the bulk elsewhere and put its id into the job.',
+      `${where}: ${root} is ${String(bytes)} bytes, more than the limit of ${String(maxBytes)} (maxPayloadBytes); ` +
+        'store the data elsewhere, and pass its id.',
     );
   }
   return copy;

@@ -58,7 +58,7 @@ function statesOf(where: string, { state, id }: DocumentsFilter): readonly Docum
   const states = listOf(state).map((one) => checkOneOf(where, 'state', one, STATES));
   if (states.every((one) => TIMED.includes(one)) || !states.some((one) => TIMED.includes(one))) return states;
   throw new OptionError(
-    `${where}: state must be of due and waiting, or of failed and parked, which have no due time to be sorted by.`,
+    `${where}: state cannot mix due or waiting with failed or parked, which have no due time to sort by; got ${states.join(', ')}.`,
   );
 }
 
@@ -91,7 +91,7 @@ function readCursor(where: string, text: unknown): Cursor {
     // Rejected below.
   }
   throw new OptionError(
-    `${where}: cursor must be \`next\` or \`previous\` of an earlier answer, got ${show(text)}.`,
+    `${where}: cursor must be \`next\` or \`previous\` of an earlier page, got ${show(text)}.`,
   );
 }
 

@@ -147,9 +147,13 @@ export interface PollMs {
 
 function pollOf(where: string, given: SchedulerOptions['pollInterval']): PollMs {
   checkKeys(`${where}: pollInterval`, given, ['min', 'max']);
-  const min = toMs(where, 'pollInterval.min', given?.min ?? '100ms', 1);
-  const max = toMs(where, 'pollInterval.max', given?.max ?? Math.max(min, 1_000), 1);
-  if (max < min) throw new OptionError(`${where}: pollInterval.max must not be less than pollInterval.min.`);
+  const { min: least = '100ms', max: most } = given ?? {};
+  const min = toMs(where, 'pollInterval.min', least, 1);
+  const max = toMs(where, 'pollInterval.max', most ?? Math.max(min, 1_000), 1);
+  if (max < min)
+    throw new OptionError(
+      `${where}: pollInterval.max (${show(most)}) must not be less than pollInterval.min (${show(least)}).`,
+    );
   return { min, max };
 }
 
@@ -161,7 +165,7 @@ export function checkJobStore(where: string, store: unknown): void {
   const missing = METHODS.filter((method) => typeof methods?.[method] !== 'function');
   if (missing.length === 0) return;
   throw new OptionError(
-    `${where}: store must have ${METHODS.join(', ')}; ${show(store)} has no ${missing.join(', no ')}.`,
+    `${where}: store must have the methods ${METHODS.join(', ')}; ${show(store)} has no ${missing.join(', no ')}.`,
   );
 }
 
@@ -172,7 +176,7 @@ export function checkScheduler<Doc>(
 ): { readonly settings: ScheduleSettings; readonly pollMs: PollMs } {
   checkKeys(where, options, ['store', 'pollInterval', 'logger', 'clock', ...SCHEDULE_KEYS]);
   if (typeof options !== 'object')
-    throw new OptionError(`${where}: options with a store and onDocument are needed.`);
+    throw new OptionError(`${where}: pass options with a store and onDocument, got ${show(options)}.`);
   if (typeof options.store !== 'function') checkJobStore(where, options.store);
   return { settings: checkSchedule(where, options), pollMs: pollOf(where, options.pollInterval) };
 }

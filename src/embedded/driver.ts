@@ -29,8 +29,8 @@ async function untilFree(database: EmbeddedDatabase): Promise<void> {
 
 const insideOwn = (): StoreError =>
   new StoreError(
-    'The store could not be opened: a transaction of your own is open on this PGlite. If this call is made inside it, ' +
-      'make one before it, such as `mill.start()` or `mill.jobs.count()`, so that the store is open by then.',
+    'The store cannot be opened while a transaction of your own is open on this PGlite. If this call is inside that ' +
+      'transaction, make one before it, such as `mill.start()` or `mill.jobs.count()`, so that the store is already open.',
     { transient: true },
   );
 
@@ -55,8 +55,8 @@ export function borrowed(database: EmbeddedDatabase): Driver {
     if (inside.getStore()?.closed !== false) return;
     throw new TidemillError(
       'INSIDE_TRANSACTION',
-      'A call inside withTransaction must be given its transaction: the embedded database has one connection, so ' +
-        'any other call would wait for the transaction, which waits for the call.',
+      'Pass `transaction` to every call inside withTransaction: the embedded database has one connection, so ' +
+        'a call without it would wait for the transaction, which waits for the call.',
     );
   };
   const query: Queryable['query'] = async (text, values) => {

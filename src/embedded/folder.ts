@@ -51,9 +51,7 @@ async function ensureDatabase(path: string, initialize: (path: string) => Promis
   const found = await readdir(path).catch((): string[] => []);
   if (found.includes('PG_VERSION')) return closeToOthers(path);
   if (found.length > 0)
-    throw new StoreError(
-      `The folder ${path} is not empty and has no database in it; choose another \`dir\`.`,
-    );
+    throw new StoreError(`The folder ${path} is not empty and contains no database; choose another \`dir\`.`);
   const fresh = join(dirname(path), `${draft}${String(process.pid)}`);
   await makePrivate(fresh);
   await initialize(fresh);
@@ -99,7 +97,7 @@ async function removeDead(file: string, folder: string): Promise<void> {
   if (owner !== undefined && (await isAlive(owner)))
     throw new StoreError(
       `The folder ${folder} is in use by process ${String(owner.pid)}. The embedded store is for one process at a ` +
-        'time: stop that one, use another `dir`, or use the PostgreSQL store.',
+        'time: stop that process, use another `dir`, or use the PostgreSQL store.',
     );
   const aside = `${file}.dead-${String(process.pid)}`;
   const moved = await rename(file, aside).then(

@@ -58,7 +58,7 @@ function checked(options: EmbeddedOptions): EmbeddedOptions {
   const { dir, database } = options;
   if (dir !== undefined) checkText(WHERE, 'dir', dir);
   if (database === undefined) return options;
-  if (dir !== undefined) throw new OptionError(`${WHERE}: give either dir or database.`);
+  if (dir !== undefined) throw new OptionError(`${WHERE}: pass either dir or database, not both.`);
   if (typeof database.query !== 'function' || typeof database.listen !== 'function')
     throw new OptionError(`${WHERE}: database must be a PGlite, got ${show(database)}.`);
   return options;

@@ -16,7 +16,7 @@ export function checkedOut<Client extends Audible>(
   return new Promise((resolve, reject) => {
     const given: Given<Client> = (error, client) => {
       if (client === undefined) {
-        reject(error ?? new Error('the pool gave no client'));
+        reject(error ?? new Error('the pool returned no client'));
         return;
       }
       client.on('error', onError);

@@ -75,7 +75,7 @@ class Line {
     const all = this.#handlers.get(channel);
     if (all?.delete(handlers) !== true) return;
     if (all.size === 0) this.#handlers.delete(channel);
-    if (this.#handlers.size === 0) this.#end(new Error('nobody listens any more'));
+    if (this.#handlers.size === 0) this.#end(new Error('the listening connection is no longer needed'));
     else if (all.size === 0) await this.#say(`unlisten ${quoted(channel)}`).catch(this.#onBroken);
   }
 

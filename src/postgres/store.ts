@@ -32,7 +32,7 @@ function checked(options: PostgresOptions): PostgresOptions {
   checkKeys(WHERE, options, ['url', 'pool', 'connections', 'listenUrl', ...SQL_OPTIONS]);
   const { url, pool, connections, listenUrl } = options;
   if ((url === undefined) === (pool === undefined))
-    throw new OptionError(`${WHERE}: give either url or pool.`);
+    throw new OptionError(`${WHERE}: pass either url or pool.`);
   for (const [option, text] of Object.entries({ url, listenUrl })) {
     if (text !== undefined && !/^postgres(?:ql)?:\/\//u.test(checkText(WHERE, option, text)))
       throw new OptionError(`${WHERE}: ${option} must begin with postgres:// or postgresql://.`);
@@ -41,7 +41,7 @@ function checked(options: PostgresOptions): PostgresOptions {
   if (connections !== undefined) {
     checkInteger(WHERE, 'connections', connections, 2, 1_000);
     if (pool !== undefined)
-      throw new OptionError(`${WHERE}: connections is for url; a pool of your own has its max.`);
+      throw new OptionError(`${WHERE}: connections applies to url only; set max on your own pool.`);
   }
   return options;
 }

@@ -86,6 +86,6 @@ async function commit(on: Queryable): Promise<void> {
   if (command === 'ROLLBACK')
     throw new TidemillError(
       'TRANSACTION_FAILED',
-      'A statement of this transaction had failed, so nothing of it was written; let its error through.',
+      'A statement of this transaction failed and its error was caught, so nothing was written; let the error through.',
     );
 }

@@ -160,7 +160,7 @@ export class SqlStore implements Store<Queryable> {
     if (typeof value !== 'object' || value === null || !('query' in value)) return false;
     if (!('totalCount' in value) && !('transaction' in value)) return typeof value.query === 'function';
     throw new OptionError(
-      'transaction: a pool or a database is not a transaction: each of its queries may go elsewhere. Give the ' +
+      'transaction: a pool or a database is not a transaction: each of its queries may use another connection. Pass the ' +
         'client on which you called BEGIN, or the argument of `mill.withTransaction`.',
     );
   }

@@ -39,7 +39,9 @@ export function checkFields(where: string, given: unknown): DocumentFields {
     paths.some((other, place) => place !== index && `${other}.`.startsWith(`${path}.`)),
   );
   if (twice !== undefined)
-    throw new OptionError(`${at}: two of them are at ${show(twice)}, or inside it; give each its own path.`);
+    throw new OptionError(
+      `${at}: two fields use the path ${show(twice)}, or one inside it; give each its own path.`,
+    );
   return fields;
 }
 
@@ -49,7 +51,7 @@ export function checkFields(where: string, given: unknown): DocumentFields {
 export function checkCounts(where: string, fields: DocumentFields, counts: boolean): void {
   if (!counts || fields.failure !== null) return;
   throw new OptionError(
-    `${where}: retryPolicy needs a place to count; give fields.failure a path, not null.`,
+    `${where}: retryPolicy needs a field in which to count failures; set fields.failure to a path, not null.`,
   );
 }
 

@@ -39,7 +39,7 @@ export async function check(
   look: () => Promise<Verdict | readonly Verdict[]>,
 ): Promise<readonly Finding[]> {
   const verdicts = await look().catch((error: unknown) =>
-    skipped(`could not be looked at: ${reasonOf(error)}`),
+    skipped(`could not be checked: ${reasonOf(error)}`),
   );
   return [verdicts].flat().map((verdict) => ({ check: name, ...verdict }));
 }
@@ -51,7 +51,7 @@ export function judgeVersion(product: string, version: string, least: readonly [
   const old = major < least[0] || (major === least[0] && minor < least[1]);
   return old
     ? failure(
-        `${product} ${version}, and ${wanted} is needed`,
+        `${product} ${version} is too old; ${wanted} or newer is required`,
         `upgrade the server to ${product} ${wanted} or newer`,
       )
     : fine(`${product} ${version}`);

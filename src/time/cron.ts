@@ -110,7 +110,7 @@ function lastTransition(zone: string, instant: number): number | null {
 function fieldsOf(where: string, text: unknown): readonly string[] {
   if (typeof text !== 'string' || text.trim() === '') {
     throw new OptionError(
-      `${where}: cron must be a text such as '0 3 * * *' or '@daily', got ${show(text)}.`,
+      `${where}: cron must be a string such as '0 3 * * *' or '@daily', got ${show(text)}.`,
     );
   }
   const trimmed = text.trim();

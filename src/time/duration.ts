@@ -18,7 +18,7 @@ export function toMs(where: string, option: string, value: unknown, min = 0): nu
   const least = min > 0 ? ` of at least ${String(min)} ms` : '';
   const most = typeof ms === 'number' && ms > MOST_MS ? ' of at most a million days' : '';
   throw new OptionError(
-    `${where}: ${option} must be a duration${least}${most}: milliseconds, or a text such as '90s' or '1h30m'; got ${show(value)}.`,
+    `${where}: ${option} must be a duration${least}${most}: milliseconds, or a string such as '90s' or '1h30m'; got ${show(value)}.`,
   );
 }
 

@@ -119,13 +119,14 @@ function exponential(
   at: string,
   policy: RetryPolicy & { type: 'exponential' },
 ): (failures: number) => number {
-  const min = toMs(at, 'min', policy.min ?? '10s');
-  const max = toMs(at, 'max', policy.max ?? '1d');
-  const factor = policy.factor ?? 2;
+  const { min: least = '10s', max: most = '1d', factor = 2 } = policy;
+  const min = toMs(at, 'min', least);
+  const max = toMs(at, 'max', most);
   if (typeof factor !== 'number' || !(factor >= 1) || !Number.isFinite(factor)) {
     throw new OptionError(`${at}: factor must be a number of at least 1, got ${show(factor)}.`);
   }
-  if (max < min) throw new OptionError(`${at}: max must not be less than min.`);
+  if (max < min)
+    throw new OptionError(`${at}: max (${show(most)}) must not be less than min (${show(least)}).`);
   // The power may overflow to Infinity, and 0 * Infinity is NaN.
   return (failures) => Math.min(max, min * Math.min(Number.MAX_VALUE, factor ** (failures - 1)));
 }

@@ -114,7 +114,7 @@ describe('accepted payloads', () => {
     const keeps = (value: object): number | null => (value instanceof Uint8Array ? value.length : null);
     const bytes = new Uint8Array(10);
     expect((check({ bytes }, { ...RULES, keeps }) as { bytes: unknown }).bytes).toBe(bytes);
-    expect(() => check({ bytes })).toThrow('data.bytes an instance of Uint8Array');
+    expect(() => check({ bytes })).toThrow('data.bytes is an instance of Uint8Array');
   });
 });
 
@@ -129,37 +129,41 @@ loop.push(loop);
 const sparse = [1, , 3];
 
 const REFUSED: readonly (readonly [string, unknown, string])[] = [
-  ['NaN', { a: { b: Number.NaN } }, 'data.a.b NaN would not come back equal'],
-  ['Infinity', [Infinity], 'data[0] Infinity would not come back equal'],
-  ['-Infinity', { deep: [{ n: -Infinity }] }, 'data.deep[0].n -Infinity would not come back equal'],
-  ['a bigint', { id: 5n }, 'data.id a bigint would not come back equal'],
+  ['NaN', { a: { b: Number.NaN } }, 'data.a.b is NaN, which would not be read back unchanged'],
+  ['Infinity', [Infinity], 'data[0] is Infinity, which would not be read back unchanged'],
+  [
+    '-Infinity',
+    { deep: [{ n: -Infinity }] },
+    'data.deep[0].n is -Infinity, which would not be read back unchanged',
+  ],
+  ['a bigint', { id: 5n }, 'data.id is a bigint, which would not be read back unchanged'],
   [
     'undefined in a list',
     { list: [1, undefined] },
-    'data.list[1] undefined in an array would come back as null',
+    'data.list[1] is undefined, which would be read back as null',
   ],
-  ['a hole in a list', sparse, 'data[1] undefined in an array'],
-  ['a function', { run: () => 1 }, 'data.run function cannot be stored'],
-  ['a method called toJSON', { toJSON: () => 1 }, 'data.toJSON function cannot be stored'],
-  ['a symbol', { s: Symbol('s') }, 'data.s symbol cannot be stored'],
+  ['a hole in a list', sparse, 'data[1] is undefined, which would be read back as null'],
+  ['a function', { run: () => 1 }, 'data.run is of type function, which cannot be stored'],
+  ['a method called toJSON', { toJSON: () => 1 }, 'data.toJSON is of type function, which cannot be stored'],
+  ['a symbol', { s: Symbol('s') }, 'data.s is of type symbol, which cannot be stored'],
   ['a symbol as a key', { a: { [Symbol('k')]: 1 } }, 'data.a has a symbol as a key'],
-  ['a Map', { m: new Map() }, 'data.m an instance of Map would not come back equal'],
-  ['a Set', { s: new Set([1]) }, 'data.s an instance of Set would not come back equal'],
-  ['an instance of a class', { price: new Money() }, 'data.price an instance of Money'],
-  ['an Error', { error: new Error('x') }, 'data.error an instance of Error'],
-  ['a RegExp', [/x/], 'data[0] an instance of RegExp'],
-  ['a Promise', { p: Promise.resolve() }, 'data.p an instance of Promise'],
-  ['a boxed number', { n: Object(1) as unknown }, 'data.n an instance of Number'],
-  ['a typed array', { bytes: new Uint8Array(2) }, 'data.bytes an instance of Uint8Array'],
-  ['an invalid date', { at: new Date(Number.NaN) }, 'data.at an invalid Date cannot be stored'],
+  ['a Map', { m: new Map() }, 'data.m is an instance of Map, which would not be read back unchanged'],
+  ['a Set', { s: new Set([1]) }, 'data.s is an instance of Set, which would not be read back unchanged'],
+  ['an instance of a class', { price: new Money() }, 'data.price is an instance of Money'],
+  ['an Error', { error: new Error('x') }, 'data.error is an instance of Error'],
+  ['a RegExp', [/x/], 'data[0] is an instance of RegExp'],
+  ['a Promise', { p: Promise.resolve() }, 'data.p is an instance of Promise'],
+  ['a boxed number', { n: Object(1) as unknown }, 'data.n is an instance of Number'],
+  ['a typed array', { bytes: new Uint8Array(2) }, 'data.bytes is an instance of Uint8Array'],
+  ['an invalid date', { at: new Date(Number.NaN) }, 'data.at is an invalid Date, which cannot be stored'],
   ['a circle through objects', circle, 'data.a[0].back refers back to itself'],
   ['a circle through lists', loop, 'data[0] refers back to itself'],
   ['too deep a nesting', nested(81), 'is nested deeper than 80 levels'],
   ['a nesting deep enough to break a naive walk', nested(100_000), 'is nested deeper than 80 levels'],
   ['U+0000 in a key', { 'a\0b': 1 }, 'has U+0000 in a key'],
-  ['a function as the whole', () => 1, 'data function cannot be stored'],
-  ['NaN as the whole', Number.NaN, 'data NaN would not come back equal'],
-  ['an instance as the whole', new Money(), 'data an instance of Money'],
+  ['a function as the whole', () => 1, 'data is of type function, which cannot be stored'],
+  ['NaN as the whole', Number.NaN, 'data is NaN, which would not be read back unchanged'],
+  ['an instance as the whole', new Money(), 'data is an instance of Money'],
 ];
 
 describe('rejected payloads', () => {
@@ -217,7 +221,9 @@ describe('results and progress', () => {
     }));
     await mill.start();
     const { id } = await type.enqueue({});
-    await expect(mill.jobs.result(id)).rejects.toThrow('result.total NaN would not come back equal');
+    await expect(mill.jobs.result(id)).rejects.toThrow(
+      'result.total is NaN, which would not be read back unchanged',
+    );
     expect(await mill.jobs.get(id)).toMatchObject({ status: 'failed', failCount: 1 });
   });
 
@@ -228,10 +234,10 @@ describe('results and progress', () => {
     const second = mill.job('log', once, (job) => job.log('x', { f: () => 1 }));
     await mill.start();
     await expect(mill.jobs.result((await first.enqueue({})).id)).rejects.toThrow(
-      'progress an instance of Map would not come back equal',
+      'progress is an instance of Map, which would not be read back unchanged',
     );
     await expect(mill.jobs.result((await second.enqueue({})).id)).rejects.toThrow(
-      'log fields.f function cannot be stored',
+      'log fields.f is of type function, which cannot be stored',
     );
   });
 });

@@ -82,7 +82,7 @@ describe('optional methods of a document store', () => {
 
 describe('bad options of a document scheduler', () => {
   it.each([
-    [{ store: undefined }, 'store must have lockNext, update, remove'],
+    [{ store: undefined }, 'store must have the methods lockNext, update, remove'],
     [{ store: { lockNext: () => null } }, 'no update, no remove'],
     [{ onDocument: undefined }, 'onDocument must be a function'],
     [{ onIdle: 'x' }, 'onIdle must be a function'],
@@ -92,7 +92,7 @@ describe('bad options of a document scheduler', () => {
     [{ missed: 'never' }, 'missed must be one of once, skip, all, seed'],
     [{ nextDely: 1 }, 'Did you mean "nextDelay"?'],
     [{ retryPolicy: { type: 'fixed' } }, 'interval must be a duration'],
-    [{ pollInterval: { min: '2s', max: '1s' } }, 'pollInterval.max must not be less'],
+    [{ pollInterval: { min: '2s', max: '1s' } }, 'pollInterval.max ("1s") must not be less than pollInterval.min ("2s")'],
   ])('a document scheduler rejects %o with the option and the fix', (options, message) => {
     const given = { store: new OwnStore(), onDocument: () => undefined, ...options };
     expect(() => new Scheduler(given as unknown as SchedulerOptions)).toThrow(message);

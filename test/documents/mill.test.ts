@@ -142,7 +142,7 @@ describe('mill.documents', () => {
     [{ fields: { sleepUntil: '$where' } }, "fields.sleepUntil must be a path such as 'cron.sleepUntil'"],
     [{ fields: { sleepUntil: 'a..b' } }, 'fields.sleepUntil must be a path'],
     [{ fields: { interval: null } }, 'fields.interval must be a path'],
-    [{ fields: { sleepUntil: 'cron', interval: 'cron.interval' } }, 'two of them are at "cron"'],
+    [{ fields: { sleepUntil: 'cron', interval: 'cron.interval' } }, 'two fields use the path "cron"'],
     [{ condition: 5 }, 'condition must be a function'],
     [{ missed: 'twice' }, 'documents("a"): missed must be one of'],
   ])('mill.documents rejects %o', (options, message) => {

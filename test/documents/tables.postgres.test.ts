@@ -160,7 +160,7 @@ describe('columns of scheduled rows', () => {
     await expect(start({ sleepUntil: 'slep_until', failure: 'day' })).rejects.toThrow('must be jsonb');
     await expect(start({}, `${table}x`)).rejects.toThrow('there is no table');
     await pool.query(`create view ${table}_view as select * from ${table}`);
-    await expect(start({}, `${table}_view`)).rejects.toThrow('is no table');
+    await expect(start({}, `${table}_view`)).rejects.toThrow('is not a table');
     expect(() => onTable(freshPostgres(), table, { database: 'x' })).toThrow(
       'an option of the MongoDB store',
     );
@@ -299,7 +299,7 @@ describe('rows locked by other transactions', () => {
     blocker.release();
     await until('all are recorded', async () => (await done()) === 4);
     expect(ran).toHaveLength(4);
-    expect(errors[0]?.error.message).toContain('transaction that is not over yet');
+    expect(errors[0]?.error.message).toContain('An open transaction holds a document');
   });
 
   it('renews the locks of other rows while a transaction blocks one of them', async () => {

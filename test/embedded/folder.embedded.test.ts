@@ -122,7 +122,7 @@ describe('the folder of an embedded database', () => {
   it('refuses a folder with other files in it, and leaves it unchanged', async () => {
     await mkdir(dir);
     await writeFile(join(dir, 'mine.txt'), 'mine');
-    await expect(opened(embedded({ dir }))).rejects.toThrow('has no database in it');
+    await expect(opened(embedded({ dir }))).rejects.toThrow('contains no database');
     expect(await readdir(base)).toEqual(['data']);
     expect(await readdir(dir)).toEqual(['mine.txt']);
   });

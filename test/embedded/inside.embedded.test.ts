@@ -16,7 +16,7 @@ describe('the single connection of an embedded store', () => {
       await mill.enqueue('x', 1, { transaction });
       await mill.enqueue('x', 2);
     });
-    await expect(forgotten).rejects.toThrow('must be given its transaction');
+    await expect(forgotten).rejects.toThrow('Pass `transaction` to every call inside withTransaction');
     expect(await mill.jobs.count()).toBe(0);
   });
 
@@ -40,7 +40,7 @@ describe('the single connection of an embedded store', () => {
     }
     outside.push(mill.enqueue('x', 3));
     full.open();
-    await expect(forgotten).rejects.toThrow('must be given its transaction');
+    await expect(forgotten).rejects.toThrow('Pass `transaction` to every call inside withTransaction');
     await Promise.all(outside);
     expect(await mill.jobs.count()).toBe(3);
   });
@@ -50,7 +50,7 @@ describe('the single connection of an embedded store', () => {
     const job = await mill.enqueue('x', 1);
     const waiting = mill.jobs.result(job.id).catch((error: unknown) => error);
     const forgotten = mill.withTransaction(() => mill.jobs.result(job.id));
-    await expect(forgotten).rejects.toThrow('must be given its transaction');
+    await expect(forgotten).rejects.toThrow('Pass `transaction` to every call inside withTransaction');
     await mill.jobs.cancel(job.id);
     expect(await waiting).toMatchObject({ message: expect.stringContaining('cancelled') as string });
   });
@@ -134,7 +134,7 @@ describe('LeaseClock', () => {
 
 it('embedded() rejects bad options with the fix', () => {
   const database = sharedEmbedded();
-  expect(() => embedded({ dir: 'x', database })).toThrow('give either dir or database');
+  expect(() => embedded({ dir: 'x', database })).toThrow('pass either dir or database, not both');
   expect(() => embedded({ database: {} as never })).toThrow('database must be a PGlite');
   expect(() => embedded({ folder: 'x' } as never)).toThrow('unknown option "folder"');
   expect(() => embedded({ dir: '' })).toThrow('dir must be a non-empty string');

@@ -100,7 +100,7 @@ describe('enqueue: bad input', () => {
     );
     await refused(
       (mill) => mill.job('a', () => 1).enqueue({ f: () => 1 }),
-      'data.f function cannot be stored',
+      'data.f is of type function, which cannot be stored',
     );
   });
 
@@ -130,7 +130,10 @@ describe('enqueueMany: bad input', () => {
 
   it('enqueueMany names the index of a bad item', async () => {
     const items = [{ name: 'a' }, { name: 'b', data: { n: Number.NaN } }];
-    await refused((mill) => mill.enqueueMany(items), 'enqueueMany[1]: data.n NaN would not come back equal');
+    await refused(
+      (mill) => mill.enqueueMany(items),
+      'enqueueMany[1]: data.n is NaN, which would not be read back unchanged',
+    );
     await refused((mill) => mill.enqueueMany([{ name: 'a' }, { name: '' }]), 'enqueueMany[1]: name must be');
   });
 
@@ -176,8 +179,8 @@ describe('enqueueMany: bad input', () => {
 
 describe('schedule: bad input', () => {
   it.each<Case>([
-    ['nothing', undefined, 'cron must be a text'],
-    ['an empty text', '', 'cron must be a text'],
+    ['nothing', undefined, 'cron must be a string'],
+    ['an empty text', '', 'cron must be a string'],
     ['four fields', '0 3 * *', 'cron needs 5 fields'],
     ['a wrong field', '99 3 * * *', 'is not valid'],
     ['what never matches', '0 0 30 2 *', 'never matches a date'],
@@ -217,7 +220,7 @@ describe('schedule: bad input', () => {
   it('schedule rejects data that would not come back equal', async () => {
     await refused(
       (mill) => mill.schedule('@daily', 'a', { n: 5n }),
-      'data.n a bigint would not come back equal',
+      'data.n is a bigint, which would not be read back unchanged',
     );
   });
 });

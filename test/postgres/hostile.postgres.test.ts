@@ -71,7 +71,7 @@ describe('hostile names, keys, ids and payloads on PostgreSQL', () => {
     const mill = aMill(freshPostgres());
     for (const bad of ['a\0b', '\ud800']) {
       await expect(mill.enqueue('x', { [`k${bad}`]: 1 })).rejects.toThrow(
-        /which (?:PostgreSQL cannot|no database can) hold/u,
+        /which (?:PostgreSQL cannot|no database can) store/u,
       );
       await expect(mill.enqueue('x', { deep: [bad] })).rejects.toThrow('data.deep[0]');
       await expect(mill.enqueue(bad, 1)).rejects.toThrow('name has');
@@ -109,7 +109,7 @@ describe('hostile names, keys, ids and payloads on PostgreSQL', () => {
       failReason: 'half \uFFFD and zero \uFFFD',
     });
     expect((await mill.jobs.get(jobs[1]?.id ?? ''))?.logs).toMatchObject([{ message: 'zero \uFFFD' }]);
-    expect((await mill.jobs.get(jobs[2]?.id ?? ''))?.failReason).toContain('PostgreSQL cannot hold');
+    expect((await mill.jobs.get(jobs[2]?.id ?? ''))?.failReason).toContain('PostgreSQL cannot store');
   });
 
   it('a handler name that PostgreSQL cannot hold does not stop other claims', async () => {

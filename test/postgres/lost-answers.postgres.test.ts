@@ -89,7 +89,7 @@ describe('responses of PostgreSQL lost after the write succeeded', () => {
         code: 'STORE',
         transient: true,
         outcomeUnknown: true,
-        message: expect.stringContaining('a part of this call may have been stored') as string,
+        message: expect.stringContaining('enqueue: part of this call may have been stored') as string,
       });
     },
   );

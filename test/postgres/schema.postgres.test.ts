@@ -28,7 +28,7 @@ describe('the PostgreSQL schema', () => {
     await opened(inSchema(schema));
     await pool.query(`insert into ${namesIn(schema).migrations} (version, name) values (99, 'later')`);
     await expect(opened(inSchema(schema))).rejects.toThrow(
-      /at version 99, which a newer version of Tidemill made/u,
+      /at version 99, which a newer version of Tidemill created/u,
     );
     await expect(opened(inSchema(schema, false))).rejects.toThrow('Update tidemill here');
   });
@@ -105,8 +105,8 @@ describe('the PostgreSQL schema', () => {
 
   it.each([
     ['x'.repeat(64), 'longer than 63 bytes'],
-    ['pg_mine', 'keeps for itself'],
-    ['a\0b', 'cannot hold'],
+    ['pg_mine', 'which PostgreSQL reserves'],
+    ['a\0b', 'cannot store'],
   ])('rejects a schema name that PostgreSQL would reject', (schema, reason) => {
     expect(() => inSchema(schema)).toThrow(reason);
   });
@@ -123,13 +123,13 @@ describe('options of the PostgreSQL store', () => {
   it('postgres() rejects bad options with the fix', () => {
     const url = 'postgres://localhost/x';
     const wrong: [unknown, string][] = [
-      [{}, 'give either url or pool'],
-      [{ url, pool: {} }, 'give either url or pool'],
+      [{}, 'pass either url or pool'],
+      [{ url, pool: {} }, 'pass either url or pool'],
       [{ url: 'mysql://x' }, 'must begin with postgres://'],
       [{ pool: {} }, 'pool must be a Pool of the pg package'],
       [{ url, shema: 'x' }, 'Did you mean "schema"?'],
       [{ url, connections: 1 }, 'connections must be a whole number from 2'],
-      [{ pool, connections: 5 }, 'connections is for url'],
+      [{ pool, connections: 5 }, 'connections applies to url only'],
       [{ url, notify: 'never' }, 'notify'],
       [{ url, migrate: 1 }, 'migrate must be true or false'],
       [{ url, listenUrl: 'x' }, 'listenUrl must begin with'],

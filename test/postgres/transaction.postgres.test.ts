@@ -132,7 +132,7 @@ describe("a user's own PostgreSQL transaction", () => {
   it('rejects a pool or another object in place of a transaction, with the fix', async () => {
     const mill = aMill(freshPostgres());
     await expect(mill.enqueue('x', 1, { transaction: pool })).rejects.toThrow(
-      'Give the client on which you called BEGIN',
+      'Pass the client on which you called BEGIN',
     );
     await expect(mill.enqueue('x', 1, { transaction: {} })).rejects.toThrow(
       'must be a handle of the postgres store',
@@ -207,7 +207,7 @@ describe('withTransaction on PostgreSQL', () => {
       await mill.enqueue('x', {}, { transaction });
       await transaction.query('select 1/0').catch(() => undefined);
     });
-    await expect(swallowing).rejects.toThrow('nothing of it was written');
+    await expect(swallowing).rejects.toThrow('its error was caught, so nothing was written');
     expect(await mill.jobs.count()).toBe(0);
   });
 

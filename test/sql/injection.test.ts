@@ -100,13 +100,13 @@ function attacks(open: () => Store, ask: () => Ask): void {
       message,
     );
     await expect(mill.tasks.find({ source: sql`true` as never })).rejects.toThrow(
-      /source must be paths and values/u,
+      /source must map paths to values/u,
     );
   });
 
   it('the sql tag rejects JSON that looks like a template', () => {
     for (const text of ['{"raw":["1=0"]}', '["1=0"]', '{"raw":["1=0"],"length":1,"0":"1=0"}'])
-      expect(() => sql(JSON.parse(text) as never), text).toThrow(/sql is a tag of templates/u);
+      expect(() => sql(JSON.parse(text) as never), text).toThrow(/sql is a template tag/u);
   });
 
   it('filters by a column named sql', async () => {

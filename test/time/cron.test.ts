@@ -114,7 +114,7 @@ describe('cron expressions', () => {
 describe('rejected cron expressions', () => {
   it.each(['', '   ', undefined, null, 5, {}, ['* * * * *']])('rejects %j as a cron expression', (text) => {
     expect(() => parseCron('schedule', text)).toThrow(OptionError);
-    expect(() => parseCron('schedule', text)).toThrow(/^schedule: cron must be a text such as/);
+    expect(() => parseCron('schedule', text)).toThrow(/^schedule: cron must be a string such as/);
   });
 
   it.each([

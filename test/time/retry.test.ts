@@ -266,11 +266,15 @@ describe('rejected retry policies', () => {
     ['no intervals', { type: 'series' }, 'intervals must be a list'],
     ['an empty series', { type: 'series', intervals: [] }, 'intervals must be a list'],
     ['a wrong item', { type: 'series', intervals: ['1m', 'x'] }, 'intervals[1] must be a duration'],
-    ['max below min', { type: 'exponential', min: '1m', max: '1s' }, 'max must not be less than min'],
+    [
+      'max below min',
+      { type: 'exponential', min: '1m', max: '1s' },
+      'max ("1s") must not be less than min ("1m")',
+    ],
     ['a factor below 1', { type: 'exponential', factor: 0.5 }, 'factor must be a number of at least 1'],
     ['an endless factor', { type: 'exponential', factor: Infinity }, 'factor must be a number'],
     ['a factor in words', { type: 'exponential', factor: '2' }, 'factor must be a number'],
-    ['no expression', { type: 'cron' }, 'cron must be a text'],
+    ['no expression', { type: 'cron' }, 'cron must be a string'],
     ['a wrong expression', { type: 'cron', expression: '* * *' }, 'cron needs 5 fields'],
     [
       'a wrong zone',

@@ -44,7 +44,7 @@ export function planOf(job: DocumentJob<unknown>, { settings, intervals, now }: 
   const interval = intervals.read(where, job.interval, timezone);
   const repeatUntil: unknown = job.repeatUntil ?? undefined;
   if (repeatUntil !== undefined && !isDate(repeatUntil))
-    throw new OptionError(`${where}: repeatUntil must be a date, or null; got ${show(repeatUntil)}.`);
+    throw new OptionError(`${where}: repeatUntil must be a date or null, got ${show(repeatUntil)}.`);
   const { missed, reprocessMs } = settings;
   return { interval, slot: slotOf(job, now), repeatUntil, missed, reprocessMs };
 }
@@ -59,7 +59,7 @@ export function misfitOf({ id, sleepUntil }: DocumentJob<unknown>): OptionError 
 
 export const misfitError = (id: unknown, value: unknown): OptionError =>
   new OptionError(
-    `document ${idText(id)}: sleepUntil must be a date, or null; got ${show(value)}. It is not run; store a date.`,
+    `document ${idText(id)}: sleepUntil must be a date or null, got ${show(value)}. The document does not run; store a date.`,
   );
 
 /** Parks a document until a person fixes it: it neither runs nor is deleted, and holds the reason. */
@@ -134,7 +134,7 @@ interface Crash {
 export function afterCrash(job: DocumentJob<unknown>, about: Circumstances): Crash | null {
   const { lockedUntil, sleepUntil } = job;
   if (!about.marks || !isDate(lockedUntil) || lockedUntil.getTime() !== sleepUntil?.getTime()) return null;
-  const error = new Error('Its process died, or stood still for longer than its lock.');
+  const error = new Error('Its process died, or was blocked for longer than its lock lasted.');
   const verdict = counted(job, error, about);
   if (verdict === null) return null;
   const { failure, retryAt } = verdict;

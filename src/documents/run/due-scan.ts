@@ -38,7 +38,7 @@ export class DueScan<Doc> {
     this.#known = [...this.#known, id];
     await this.#hooks.error(misfitError(id, value), { where: 'sleepUntil' });
     if (this.#known.length < MOST_KNOWN) return;
-    const most = `${String(MOST_KNOWN)} documents have no date in sleepUntil; further ones are not reported.`;
+    const most = `${String(MOST_KNOWN)} documents have a sleepUntil that is neither a date nor null; further ones are not reported.`;
     await this.#hooks.error(new OptionError(most), { where: 'sleepUntil' });
   }
 }

@@ -135,7 +135,7 @@ export class LockKeeper<Doc> {
     if (!locked.isOver(this.#options.clock)) locked.isForgone = true;
     this.delete(locked);
     locked.abort(
-      new LeaseLostError(`${locked.id}: its sleepUntil was changed while it ran, so its lock is gone.`),
+      new LeaseLostError(`${locked.id}: its sleepUntil was changed while it ran, so its lock is lost.`),
     );
   }
 }

@@ -112,7 +112,7 @@ export class Recorder<Doc> {
   /** Reports a lock that ran out. A change of the document within its lock was deliberate and is not reported. */
   #lost(locked: LockedDocument<Doc>): void {
     if (!locked.isDoubtful && !locked.isForgone && locked.isOver(this.#options.clock)) {
-      const message = `${locked.id}: its lock ran out before its end could be recorded; it may run twice.`;
+      const message = `${locked.id}: its lock ended before its outcome was recorded; it may run twice.`;
       this.#options.error(new LeaseLostError(message), locked);
     }
     this.#done(locked, false);

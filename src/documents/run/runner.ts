@@ -135,7 +135,7 @@ export class DocumentRunner<Doc> {
   async end(hurry: AbortSignal): Promise<void> {
     await this.#idle(Infinity, hurry);
     for (const locked of this.#running)
-      locked.abort(new StoppingError('The scheduler is stopping and could not wait any longer.'));
+      locked.abort(new StoppingError('The scheduler is stopping and no longer waits for its handlers.'));
     await this.#idle(LAST_GRACE_MS);
     const stuck = [...this.#running];
     for (const locked of stuck) {
@@ -152,12 +152,15 @@ export class DocumentRunner<Doc> {
     const { log } = this.#options;
     const documents = stuck.map(({ id }) => id);
     if (documents.length > 0)
-      log.warn({ documents }, `stopped before these had ended; they are due again: ${documents.join(', ')}`);
+      log.warn(
+        { documents },
+        `stopped before these documents finished; they are due again: ${documents.join(', ')}`,
+      );
     if (unrecorded > 0) {
       const count = String(unrecorded);
       log.error(
         { count: unrecorded },
-        `${count} documents could not be recorded; they run again when their locks end`,
+        `the outcomes of ${count} documents could not be recorded; they run again when their locks end`,
       );
     }
   }
@@ -235,7 +238,7 @@ export class DocumentRunner<Doc> {
     if (dropped === true)
       this.#options.log.warn(
         { document: locked.id },
-        `${locked.id} had missed more runs than are made up for; the older ones are dropped`,
+        `${locked.id} missed more runs than a schedule catches up on; the oldest ones are dropped`,
       );
   }
 

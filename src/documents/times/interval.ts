@@ -32,7 +32,7 @@ function everyFrom(text: string, timezone: string, ms: number, anchor: Date): Cr
 export function parseInterval(where: string, text: unknown, timezone: string): Interval {
   if (typeof text !== 'string')
     throw new OptionError(
-      `${where}: interval must be a text such as '0 3 * * *' or '@every 1h30m', got ${show(text)}.`,
+      `${where}: interval must be a string such as '0 3 * * *' or '@every 1h30m', got ${show(text)}.`,
     );
   const { zone = timezone, rest = text.trim() } = ZONE.exec(text.trim())?.groups ?? {};
   const duration = EVERY.exec(rest)?.groups?.['duration'];

@@ -39,7 +39,7 @@ export function auditStore(sql: () => Sql): AuditStore {
 
   return {
     append: ({ id, actor, action, target, outcome, details }, keepMs) =>
-      run('keep an audit entry', async () => {
+      run('save an audit entry', async () => {
         const text = `insert into ${sql().names.audit} (id, actor, action, target, outcome, details, expires_at)
           values ($1::text, $2::text, $3::text, $4::text, $5::text, $6::text::jsonb,
             statement_timestamp() + $7::double precision * interval '1 millisecond')

@@ -94,16 +94,16 @@ export function metricsStore(sql: () => Sql): MetricsStore {
       select m.at::timestamptz, $1::text, m.cells from json_to_recordset($2::text::json) as m(at text, cells jsonb)
       on conflict (minute, share) do update set cells = excluded.cells`;
     const given = minutes.map(({ at, cells }) => ({ at: timeText(at), cells }));
-    await run('save measures', () => sql().driver.query(text, [share, JSON.stringify(given)]));
+    await run('save metrics', () => sql().driver.query(text, [share, JSON.stringify(given)]));
   };
 
   return {
     push: async ({ id, number, growth, ...share }: Share) => {
       const values = [id, number, JSON.stringify(share), JSON.stringify(Object.fromEntries(growth))];
-      await run('push measures', () => sql().driver.query(pushStatement(sql()), values));
+      await run('push metrics', () => sql().driver.query(pushStatement(sql()), values));
     },
     read: async () => {
-      const [read] = await run('read measures', () => rows<Read>(sql().driver, readStatement(sql())));
+      const [read] = await run('read metrics', () => rows<Read>(sql().driver, readStatement(sql())));
       return {
         counts: new Map(read?.counts),
         shares: (read?.shares ?? []).map(([id, share, ageMs]) => ({ id, ...share, ageMs })),
@@ -117,14 +117,14 @@ export function metricsStore(sql: () => Sql): MetricsStore {
     saveWaiting: (at, waiting) => save(NOBODY, [{ at, cells: waiting }]),
     series: async ({ from, to, kind, name }: SeriesQuery) => {
       const values = [timeText(from), timeText(to), kind ?? null, name ?? null];
-      const found = await run('read measures', () =>
+      const found = await run('read metrics', () =>
         rows<SeriesRow>(sql().driver, seriesStatement(sql()), values),
       );
       return found.map(pointOf);
     },
     forget: async () => {
       const { driver, names } = sql();
-      await run('forget measures', async () => {
+      await run('delete old metrics', async () => {
         await driver.query(`delete from ${names.metricShares} where at < ${before(KEEP_SHARES_MS)}`);
         await driver.query(
           `delete from ${names.metricCounts} where day < ${TODAY} - ${String(KEEP_COUNTS_DAYS)}`,

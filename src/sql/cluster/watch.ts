@@ -13,8 +13,8 @@ import { run, classifyError } from '../connection/errors.js';
 const HEARD_WITHIN_MS = 2_000;
 
 const DEAF =
-  'a notification that this process sent itself was not heard; is there a transaction pooler in between? ' +
-  'Give `listenUrl`, a URL that goes past it';
+  'this process did not receive a notification that it sent to itself; a transaction pooler may be in between. ' +
+  'Set `listenUrl` to a URL that bypasses it';
 
 /** Listens on the channel of the schema. Sends itself a notification first, to make sure that it receives any. */
 export async function watch(

@@ -57,7 +57,7 @@ export class Connection {
 
   get sql(): Sql {
     if (this.#open !== undefined) return this.#open;
-    throw new StoreError('The store is closed; it opens again with the next call on a mill.', {
+    throw new StoreError('The store is closed; the next call on a mill opens it again.', {
       transient: true,
     });
   }

@@ -71,7 +71,7 @@ export const isAnswered = (error: unknown): boolean => {
 export function classifyError(what: string, error: unknown, outcomeUnknown = false): TidemillError {
   if (error instanceof TidemillError) return error;
   if (isUnstorable(error)) {
-    const message = `${what}: the database refused it for good: ${reasonOf(error)}`;
+    const message = `${what}: the database refused it, and a retry would not help: ${reasonOf(error)}`;
     return new OptionError(message, { cause: error });
   }
   return driverError(what, error, { transient: isTransient(error), outcomeUnknown });

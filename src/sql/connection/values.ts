@@ -54,7 +54,7 @@ export const mayBeMarked = (json: string): boolean => json.includes(HINT);
 
 /** Why PostgreSQL cannot store a text; null if it can. */
 export function refusesText(text: string): string | null {
-  if (text.includes('\0')) return 'has U+0000, which PostgreSQL cannot hold';
+  if (text.includes('\0')) return 'has U+0000, which PostgreSQL cannot store';
   return text.isWellFormed() ? null : HALF_PAIR;
 }
 

@@ -37,6 +37,6 @@ export async function documentIndexFaults({ driver }: Sql, table: DocumentTable)
   const expression = sleepUntil.kind === 'json' ? `(${sortKey(sleepUntil)})` : quoted(column.name);
   const create = `CREATE INDEX CONCURRENTLY ON ${from} (${expression.replaceAll(`${quoted(shape.table)}.`, '')})`;
   return [
-    `${shape.name}: no index serves the search for due documents, so each poll reads all of it; create one: ${create}`,
+    `${shape.name}: no index serves the search for due documents, so each poll reads the whole table; create one: ${create}`,
   ];
 }

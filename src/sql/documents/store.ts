@@ -73,7 +73,7 @@ export function sqlDocuments(home: Home, place: DocumentPlace): DocumentJobStore
         const { parts, from } = await table();
         if (!counts || parts.failure !== undefined) return;
         throw new OptionError(
-          `${where}: retryPolicy needs a place to count: ALTER TABLE ${from} ADD COLUMN "scheduleFailure" jsonb, or name one ` +
+          `${where}: retryPolicy needs a column in which to count failures: ALTER TABLE ${from} ADD COLUMN "scheduleFailure" jsonb, or name one ` +
             'with fields.failure.',
         );
       } catch (error) {
@@ -85,7 +85,9 @@ export function sqlDocuments(home: Home, place: DocumentPlace): DocumentJobStore
     close: () => home.release(holder),
     read: (row) => {
       if (known === undefined)
-        throw new OptionError(`${where}: the table was not looked at yet; start it first.`);
+        throw new OptionError(
+          `${where}: the columns of the table are not known yet; start the schedule first.`,
+        );
       return jobOfRow(known, row);
     },
     get marks() {

@@ -38,7 +38,7 @@ const TABLES = ['r', 'p'];
 function checkTable(where: string, shape: Shape): void {
   if (!TABLES.includes(shape.kind))
     throw new OptionError(
-      `${where}: ${show(shape.name)} is no table; name the table whose rows are to be run.`,
+      `${where}: ${show(shape.name)} is not a table; name the table whose rows are to run.`,
     );
   if (shape.hidesRows)
     throw new OptionError(

@@ -228,7 +228,7 @@ async function writeAll(
     left = tried.filter((_write, place) => answers.get(place) === false);
   }
   if (left.length === 0) return written;
-  throw new StoreError('A transaction that is not over yet has a document that is to be recorded.', {
+  throw new StoreError('An open transaction holds a document whose outcome is to be recorded.', {
     transient: true,
   });
 }

@@ -154,5 +154,5 @@ export async function insertFailedRun(
     JSON.stringify(history),
     of.id,
   ];
-  await run('keep a failed run', () => driver.query(text, values));
+  await run('save a failed run', () => driver.query(text, values));
 }

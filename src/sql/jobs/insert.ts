@@ -53,7 +53,7 @@ class Insertion {
       open = await this.#readWinners(writing.on, this.#unanswered(open));
     }
     if (open.length === 0) return;
-    throw new StoreError('enqueue: a unique key was taken and free again many times in a row; try again.', {
+    throw new StoreError('enqueue: a unique key was taken and freed again many times in a row; try again.', {
       transient: true,
       outcomeUnknown: this.#wrote,
     });
@@ -125,7 +125,7 @@ class Insertion {
 
 const partlyStored = (cause: StoreError): StoreError =>
   new StoreError(
-    `enqueue: a part of this call may have been stored before this error; a call with the same \`id\` is safe to repeat. ${cause.message}`,
+    `enqueue: part of this call may have been stored before this error; it is safe to repeat the call with the same \`id\`. ${cause.message}`,
     { cause, transient: cause.transient, outcomeUnknown: true },
   );
 

@@ -60,7 +60,7 @@ async function decide<T>(
       });
       if (answer !== undefined) return answer;
     }
-    throw new Error(`job ${id} changed its state ${String(TRIES)} times in a row`);
+    throw new Error(`job ${id} changed its state ${String(TRIES)} times in a row; try again.`);
   });
 }
 

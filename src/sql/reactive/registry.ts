@@ -62,7 +62,7 @@ export function plannerStore(sources: SqlSources): PlannerStore {
 
   /** A leader's writes carry its term, so that a former leader cannot undo what its successor wrote. */
   const keep = ({ term }: Term, name: string, value: object | undefined): Promise<boolean> =>
-    run('keep a checkpoint', async () => {
+    run('save a checkpoint', async () => {
       const written = await query(
         `insert into ${names().checkpoints} as c (source, checkpoint, term) values ($1::text, $2::text::jsonb, $3::bigint)
          on conflict (source) do update set checkpoint = excluded.checkpoint, term = excluded.term
@@ -110,7 +110,7 @@ export function plannerStore(sources: SqlSources): PlannerStore {
         return found.map(toState);
       }),
     saveState: ({ term }, task, { wanted, handlerVersion, ...fields }) =>
-      run('keep a task', async () => {
+      run('save a task', async () => {
         // Other instances may request a reconciliation at the same moment, and a version never goes back.
         const written = await query(
           `with whole as materialized (select $2::text::jsonb ? 'definition' as yes),

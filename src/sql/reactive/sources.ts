@@ -32,7 +32,7 @@ const NO_RIGHT = '42501';
 const occupied = (where: string, cause: unknown): StoreError =>
   new StoreError(
     `${where}: the triggers could not be changed: an open transaction has used the table for ` +
-      `${String((TRIES * LOCK_MS) / 1_000)} s. End it, or try again later.`,
+      `${String((TRIES * LOCK_MS) / 1_000)} s. End that transaction, or try again later.`,
     { cause },
   );
 
@@ -173,7 +173,7 @@ export class SqlSources {
   }
 
   #byHand(where: string, shape: Shape, cause?: unknown): OptionError {
-    const why = cause === undefined ? 'createTriggers is off' : 'this role may not make triggers on it';
+    const why = cause === undefined ? 'createTriggers is off' : 'this role may not create triggers on it';
     return new OptionError(
       `${where}: ${show(shape.name)} has no triggers yet, and ${why}. Run this as its owner, then start again:\n` +
         this.script(shape),

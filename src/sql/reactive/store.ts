@@ -30,7 +30,7 @@ function check(where: string, of: TaskPlan): TaskPlan {
   const { database, collection } = of.source;
   if (database !== undefined)
     throw new OptionError(
-      `${where}: database is for MongoDB. A store watches tables of its own database; name a schema in collection: ` +
+      `${where}: database applies to MongoDB only. This store watches tables of its own database; name a schema in collection: ` +
         "'sales.orders'.",
     );
   const fault = refusesText(of.task) ?? refusesText(collection);
@@ -67,7 +67,7 @@ export function reactiveStore(sources: SqlSources): ReactiveStore<Queryable> {
     check,
     useGlobals: (collection) => {
       throw new OptionError(
-        `reactive.globalsCollection (${show(collection)}) is for MongoDB; here everything is in the store's \`schema\`.`,
+        `reactive.globalsCollection (${show(collection)}) applies to MongoDB only; this store keeps everything in its \`schema\`.`,
       );
     },
     prepare: (plans) =>

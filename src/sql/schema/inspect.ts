@@ -53,7 +53,7 @@ const ofServer = async ({ driver }: Sql, longMs: number): Promise<readonly Findi
   ...(await check('autovacuum', async () => judgeVacuum((await rows<string>(driver, AUTOVACUUM))[0]))),
   ...(await check('connections', async () => {
     const [crowd] = await rows<Crowd>(driver, CROWD);
-    return crowd === undefined ? skipped('the server does not say') : judgeCrowd(crowd);
+    return crowd === undefined ? skipped('the server does not tell') : judgeCrowd(crowd);
   })),
 ];
 
@@ -67,25 +67,25 @@ async function judgeSchema(sql: Sql): Promise<Verdict | readonly Verdict[]> {
   if (version === 0)
     return warning(
       `nothing of Tidemill is in the schema ${schema} yet`,
-      'start your application once, which makes what is needed; or correct the database in the URL, or --schema',
+      'start your application once, which creates the tables; or correct the database in the URL, or --schema',
     );
   if (version > NEWEST && (await compatibleSince(driver, names)) <= NEWEST)
     return fine(
-      `${schema} is at version ${String(version)}, which a newer Tidemill made, and works with this one, which knows ${String(NEWEST)}`,
+      `${schema} is at version ${String(version)}, which a newer Tidemill created; this one knows ${String(NEWEST)} and works with it`,
     );
   if (version > NEWEST)
     return failure(
-      `the schema ${schema} is at version ${String(version)}, which a newer Tidemill made; this one knows ${String(NEWEST)}`,
+      `the schema ${schema} is at version ${String(version)}, which a newer Tidemill created; this one knows ${String(NEWEST)}`,
       'npm install tidemill@latest',
     );
   if (version < NEWEST)
     return failure(
       `the schema ${schema} is at version ${String(version)}, and this Tidemill needs ${String(NEWEST)}`,
-      `start an instance of this version, which migrates; or run the SQL of store.migrationScript(${String(version)})`,
+      `start an instance of this version, which migrates it; or run the SQL of store.migrationScript(${String(version)})`,
     );
   const drift = await schemaDrift(sql);
   if (drift.length === 0)
-    return fine(`${schema} is at version ${String(version)}, as the migrations made it`);
+    return fine(`${schema} is at version ${String(version)}, as the migrations create it`);
   return drift.map((one) => {
     const verdict = failure(driftText(one), mending(one, names.schema));
     return mendsByDropping(one) ? destroying(verdict) : verdict;
@@ -97,7 +97,7 @@ function judgeLeftovers(tables: readonly string[]): Verdict | readonly Verdict[]
   return tables.map((table) =>
     destroying(
       warning(
-        `changes of ${table} are noted, although no live instance runs a task on it`,
+        `changes of ${table} are captured, although no live instance runs a task on it`,
         `tidemill drop-triggers ${shellArgument(table)}`,
       ),
     ),
@@ -121,7 +121,7 @@ const LONG_TRANSACTIONS = `
   order by xact_start limit 10`;
 
 function judgeTransactions(open: readonly OpenTransaction[]): Verdict | readonly Verdict[] {
-  if (open.length === 0) return fine('none is open for more than a minute');
+  if (open.length === 0) return fine('none has been open for more than a minute');
   return open.map(({ pid, who, state, seconds }) =>
     destroying(
       warning(
@@ -155,7 +155,7 @@ export function judgeCrowd({ used, most }: Crowd): Verdict {
   const found = `${String(used)} of ${String(most)} connections are in use`;
   if (used < most * CROWDED_SHARE) return fine(found);
   return warning(
-    `${found}; an instance takes up to its \`connections\` (10) and two that listen`,
+    `${found}; an instance opens up to \`connections\` (10), and up to three more`,
     `alter system set max_connections = ${String(most * 2)};   -- and restart; or lower \`connections\`, or put a pooler in between`,
   );
 }

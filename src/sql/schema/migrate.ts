@@ -76,7 +76,7 @@ async function refuseNewer(on: Queryable, version: number, names: Names): Promis
   const since = await compatibleSince(on, names);
   if (since <= NEWEST) return;
   throw new StoreError(
-    `The schema ${quoted(names.schema)} is at version ${String(version)}, which a newer version of Tidemill made. It works with ` +
+    `The schema ${quoted(names.schema)} is at version ${String(version)}, which a newer version of Tidemill created. It works with ` +
       `versions from ${String(since)} on; this one knows ${String(NEWEST)}. Update tidemill here, or use another \`schema\`.`,
   );
 }

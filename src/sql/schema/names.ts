@@ -48,13 +48,13 @@ export function checkSchema(where: string, schema: unknown): string {
   const name = checkText(where, 'schema', schema);
   const fault = faultOf(name);
   if (fault === undefined) return name;
-  throw new OptionError(`${where}: schema ${show(name)} ${fault}.`);
+  throw new OptionError(`${where}: schema ${show(name)} ${fault}; use another name.`);
 }
 
 function faultOf(name: string): string | undefined {
   if (Buffer.byteLength(name) > LONGEST_BYTES) return `is longer than ${String(LONGEST_BYTES)} bytes`;
   if (name.includes('\0') || /\p{Surrogate}/u.test(name))
-    return 'has a character that PostgreSQL cannot hold';
-  if (name.startsWith('pg_')) return 'begins with pg_, which PostgreSQL keeps for itself';
+    return 'has a character that PostgreSQL cannot store';
+  if (name.startsWith('pg_')) return 'begins with pg_, which PostgreSQL reserves';
   return undefined;
 }

@@ -87,7 +87,7 @@ function checkValue(number: number, value: unknown): void {
   const fault = typeof value === 'string' ? refusesText(value) : null;
   if (typeOfValue(value) !== undefined && fault === null) return;
   const why =
-    fault ?? `must be a text, number, bigint, boolean, Date, null or another fragment, got ${show(value)}`;
+    fault ?? `must be a string, number, bigint, boolean, Date, null or another fragment, got ${show(value)}`;
   throw new OptionError(`sql\`…\`: value ${String(number)} ${why}.`);
 }
 
@@ -99,7 +99,7 @@ function checkText({ text, values, places }: Composition): void {
   for (const { 0: token, index, groups = {} } of text.matchAll(TOKENS)) {
     if (groups['end'] !== undefined) throw refusal('must be one condition, without a semicolon', text);
     if (groups['open'] !== undefined)
-      throw refusal('has a text, a name or a comment that does not end', text);
+      throw refusal('has a string, a quoted name or a comment that does not end', text);
     if (open.get(index) === token) open.delete(index);
     if (groups['number'] !== undefined) parameters += 1;
     if (groups['bracket'] !== undefined) depth += token === '(' ? 1 : -1;
@@ -120,9 +120,7 @@ export function sql(strings: TemplateStringsArray, ...values: readonly SqlValue[
   // Parsed JSON is never an array with a property of its own, so it cannot pass for a template.
   const raw: unknown = Array.isArray(strings) && Object.hasOwn(strings, 'raw') ? strings.raw : undefined;
   if (!Array.isArray(raw))
-    throw new OptionError(
-      `sql is a tag of templates: write sql\`total > \${100}\`, and not sql(${show(strings)}).`,
-    );
+    throw new OptionError(`sql is a template tag: write sql\`total > \${100}\`, not sql(${show(strings)}).`);
   const composition = new Composition();
   for (const [at, text] of (raw as readonly string[]).entries()) {
     composition.text += text;

@@ -181,7 +181,7 @@ export function checkShape(where: string, shape: Shape): void {
     );
   if (shape.temporary)
     throw new OptionError(
-      `${where}: ${name} is temporary, so only one session sees it; use a lasting table.`,
+      `${where}: ${name} is temporary, so only one session sees it; use a permanent table.`,
     );
   if (shape.hidesRows)
     throw new OptionError(
@@ -216,7 +216,7 @@ export async function missingTable(
   );
   const searched = schema === undefined ? 'on the search path' : `in the schema ${show(schema)}`;
   return new OptionError(
-    `${where}: there is no table ${show(table)} ${searched}.${suggestion(table, near)} Create it before the task.`,
+    `${where}: there is no table ${show(table)} ${searched}.${suggestion(table, near)} Create it before you define the task.`,
   );
 }
 

@@ -171,8 +171,8 @@ describe('filters of comparisons', () => {
     [{ n: { $mod: [2, 0] } }, /\$mod, which has no translation/u],
     [{ n: { $gtt: 2 } }, /Did you mean "\$gt"/u],
     [{ $expr: {} }, /must not use \$expr/u],
-    [{ name: /a/u }, /which no column holds/u],
-    [{ name: '$$NOW' }, /no variable here/u],
+    [{ name: /a/u }, /which no column can hold/u],
+    [{ name: '$$NOW' }, /not a variable here/u],
     [{ $and: [] }, /needs a list/u],
     [{ n: { $exists: 1 } }, /true or false/u],
     [{ n: { $not: 5 } }, /needs a comparison/u],
@@ -216,10 +216,10 @@ describe('filters in SQL', () => {
     [() => sql`name${1} = 1`, /nor touch a name or a number/u],
     [() => sql`n = ${1}0`, /nor touch a name or a number/u],
     [() => sql``, /must be a condition/u],
-    [() => sql`n = ${{} as never}`, /value 1 must be a text, .* got a plain object/u],
+    [() => sql`n = ${{} as never}`, /value 1 must be a string, .* got a plain object/u],
     [() => sql`n = ${1} and name = ${'\0'}`, /value 2 has U\+0000/u],
-    [() => sql('n = 1' as never), /sql is a tag of templates/u],
-    [() => sql(['n = 1'] as never), /sql is a tag of templates/u],
+    [() => sql('n = 1' as never), /sql is a template tag/u],
+    [() => sql(['n = 1'] as never), /sql is a template tag/u],
   ])('the sql tag rejects %s with the reason', (make, message) => {
     expect(make).toThrow(message);
     expect(make).toThrow(OptionError);
@@ -236,7 +236,7 @@ describe('filters in SQL', () => {
     [Object.assign({}, big), /no column "text"/u],
     [structuredClone(big), /no column "text"/u],
     [JSON.parse(JSON.stringify(big)), /no column "text"/u],
-    [{ n: big }, /which no column holds/u],
+    [{ n: big }, /which no column can hold/u],
   ])('never takes the plain object %o for SQL', async (filter, message) => {
     await expect(matching([{ id: 1 }], filter)).rejects.toThrow(message);
   });

@@ -76,7 +76,7 @@ describe('reactiveTask on PostgreSQL: bad definitions', () => {
   });
 
   it.each([
-    [{ collection: 'orders', database: 'other' }, /database is for MongoDB.*'sales\.orders'/u],
+    [{ collection: 'orders', database: 'other' }, /database applies to MongoDB only.*'sales\.orders'/u],
     [{ collection: 'a.b.c' }, /such as 'orders' or 'sales\.orders'/u],
     [{ collection: 'orders', watchProjection: { total: 0 } }, /must not exclude "total"/u],
     [{ collection: 'orders', watchProjection: { total: { $add: [1, 2] } } }, /must not compute "total"/u],
@@ -169,7 +169,7 @@ describe('leftover triggers', () => {
     const holder = {};
     await store.acquire(holder);
     expect(await store.leftoverTables()).toEqual([]);
-    await expect(store.dropTriggers('orders')).rejects.toThrow(/live instances run task on it/u);
+    await expect(store.dropTriggers('orders')).rejects.toThrow(/live instances run task on this table/u);
     await mill.stop();
     await until('it is a leftover', async () => (await store.leftoverTables()).length === 1);
     expect(await store.leftoverTables()).toEqual([`${tables.data}.orders`]);

@@ -113,7 +113,7 @@ export class ChangeReader {
   /** A server that was promoted may have missed the newest numbers, and hands them out again. */
   #refuseGoingBack({ last }: Answer): void {
     if (last < this.#highest)
-      throw new StoreError('the numbers of changes went back: all of them are read anew.', {
+      throw new StoreError('the sequence of change numbers went back; all changes are read again.', {
         transient: true,
       });
     this.#highest = last;

@@ -65,7 +65,7 @@ export async function dropTriggers(sources: SqlSources, collection: string): Pro
     );
     if (busy !== undefined)
       throw new OptionError(
-        `${where}: live instances run ${busy.tasks.join(', ')} on it. Deploy without these tasks first.`,
+        `${where}: live instances run ${busy.tasks.join(', ')} on this table. Deploy without these tasks first.`,
       );
     const tasks = `(select task from ${definitions} where source = $1::text)`;
     await transaction.query(`delete from ${states} where task in ${tasks}`, [shape.name]);

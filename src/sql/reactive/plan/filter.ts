@@ -93,11 +93,11 @@ function checkValue(where: string, field: string, value: unknown): void {
     const fault = refusesText(value);
     if (fault !== null) throw refuse(`${fault}.`);
     if (value.startsWith('$$'))
-      throw refuse(`compares with the text ${show(value)}, which is no variable here. ${SQL_INSTEAD}`);
+      throw refuse(`compares with the string ${show(value)}, which is not a variable here. ${SQL_INSTEAD}`);
   } else if (Array.isArray(value)) for (const item of value) checkValue(where, field, item);
   else if (isPlain(value)) for (const item of Object.values(value)) checkValue(where, field, item);
   else if (value instanceof Date ? Number.isNaN(value.getTime()) : !isScalar(value))
-    throw refuse(`is compared with ${show(value)}, which no column holds. ${SQL_INSTEAD}`);
+    throw refuse(`is compared with ${show(value)}, which no column can hold. ${SQL_INSTEAD}`);
 }
 
 const isScalar = (value: unknown): boolean =>

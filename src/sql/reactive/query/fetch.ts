@@ -88,7 +88,7 @@ export class SqlFetcher {
         ? await this.#gathering.ask(kind, request)
         : (await this.#read([request], transaction))[0];
     if (fetched !== undefined) return fetched;
-    throw new LeaseLostError(`The task "${plan.task}" is not held by this attempt any more.`);
+    throw new LeaseLostError(`This attempt no longer holds the task "${plan.task}".`);
   }
 
   async #read(requests: readonly Request[], on: Queryable): Promise<readonly (Fetched | undefined)[]> {
