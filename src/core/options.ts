@@ -1,6 +1,7 @@
 import { closest, distance } from 'fastest-levenshtein';
 import { hideCredentials } from './text/credentials.js';
 import { OptionError } from './errors.js';
+import { calledHere } from './foreign-options.js';
 
 /** Formats a value for an error message: short, recognisable, and without credentials. */
 export function show(value: unknown): string {
@@ -41,7 +42,7 @@ export function checkKeys(where: string, options: unknown, known: readonly strin
   for (const key of Object.keys(options)) {
     if (known.includes(key)) continue;
     throw new OptionError(
-      `${where}: unknown option "${key}".${suggestion(key, known)} Known options: ${known.join(', ')}.`,
+      `${where}: unknown option "${key}".${calledHere(key, known) || suggestion(key, known)} Known options: ${known.join(', ')}.`,
     );
   }
 }

@@ -11,7 +11,7 @@ import {
 import type { DeleteWhen, OnVersionChange, TaskPlan } from '../store/reactive.js';
 import { parseCron } from '../time/cron.js';
 import { toMs, type Duration } from '../time/duration.js';
-import { retryRule, type RetryPolicy, type RetryRule } from '../time/retry.js';
+import { retryRule, TASK_RETRY, type RetryPolicy, type RetryRule } from '../time/retry.js';
 import type { TaskHandler } from './run/context.js';
 
 export type TaskRetryPolicy = RetryPolicy & {
@@ -92,8 +92,6 @@ const KEYS = [
   'transactional',
 ];
 
-const DEFAULT_TASK_RETRY: RetryPolicy = { type: 'exponential', min: '10s', max: '1d', factor: 2 };
-const DEFAULT_MAX_ATTEMPTS = 5;
 const MAX_WAIT_FACTOR = 5;
 
 /** A validated definition: what the planner needs, and what this instance needs to run it. */
@@ -135,7 +133,7 @@ export function compileTask(definition: ReactiveTaskDefinition<never>): Compiled
         : { reconcileEvery: everyOf(where, 'reconcileEvery', definition.reconcileEvery) }),
     },
     handler: handler as unknown as TaskHandler,
-    retry: retryRule(where, retryPolicy, DEFAULT_MAX_ATTEMPTS),
+    retry: retryRule(where, retryPolicy, TASK_RETRY),
     retryPolicy,
     historyLimit: checkInteger(
       where,
@@ -154,7 +152,7 @@ export function compileTask(definition: ReactiveTaskDefinition<never>): Compiled
 
 function retryOf(
   where: string,
-  given: TaskRetryPolicy = DEFAULT_TASK_RETRY,
+  given: TaskRetryPolicy = { type: 'exponential' },
 ): { readonly resetRetriesOnDataChange: boolean; readonly retryPolicy: RetryPolicy } {
   const at = `${where}: retryPolicy`;
   if (typeof given !== 'object' || (given as unknown) === null)

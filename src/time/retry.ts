@@ -12,13 +12,16 @@ interface RetryLimits {
   readonly jitter?: number | boolean;
 }
 
+/** Limits without a `type`, such as `{ maxAttempts: 3 }`, keep the default delays. */
 export type RetryPolicy = RetryLimits &
   (
+    | { readonly type?: never; readonly maxAttempts: number }
+    | { readonly type?: never; readonly maxDuration: Duration }
     | { readonly type: 'fixed'; readonly interval: Duration }
     | { readonly type: 'linear'; readonly interval: Duration }
     | {
         readonly type: 'exponential';
-        /** Delay before the first retry. Default: '10s'. */
+        /** Delay before the first retry. Default: '2s' (jobs and document schedules), '10s' (reactive tasks). */
         readonly min?: Duration;
         /** Longest delay. Default: '1d'. */
         readonly max?: Duration;
@@ -29,9 +32,17 @@ export type RetryPolicy = RetryLimits &
     | { readonly type: 'cron'; readonly expression: string; readonly timezone?: string }
   );
 
-/** The policy of jobs without one: 2 s, 4 s, 8 s … up to a day; ten attempts in all. */
-export const DEFAULT_JOB_RETRY: RetryPolicy = { type: 'exponential', min: '2s', max: '1d', factor: 2 };
-const DEFAULT_MAX_ATTEMPTS = 10;
+/** What applies if a policy leaves it out. */
+export interface RetryDefaults {
+  readonly maxAttempts: number;
+  /** Delay before the first retry, of an exponential policy and of one without a type. */
+  readonly min: Duration;
+}
+
+/** Jobs without a policy: 2 s, 4 s, 8 s … up to a day; ten attempts in all. */
+export const JOB_RETRY: RetryDefaults = { maxAttempts: 10, min: '2s' };
+/** Reactive tasks without a policy: 10 s, 20 s, 40 s … up to a day; five attempts in all. */
+export const TASK_RETRY: RetryDefaults = { maxAttempts: 5, min: '10s' };
 
 /** A validated policy. */
 export interface RetryRule {
@@ -41,42 +52,57 @@ export interface RetryRule {
   readonly retryAt: (failures: number, now: number, random: () => number) => number;
 }
 
-const KEYS: Readonly<Record<RetryPolicy['type'], readonly string[]>> = {
+type Typed = Extract<RetryPolicy, { type: string }>;
+
+const LIMITS = ['maxAttempts', 'maxDuration', 'jitter'];
+const KEYS: Readonly<Record<Typed['type'], readonly string[]>> = {
   fixed: ['interval'],
   linear: ['interval'],
   exponential: ['min', 'max', 'factor'],
   series: ['intervals'],
   cron: ['expression', 'timezone'],
 };
-const TYPES = Object.keys(KEYS) as RetryPolicy['type'][];
+const TYPES = Object.keys(KEYS) as Typed['type'][];
+/** Options that mean something with a certain type only. */
+const SHAPES = Object.values(KEYS).flat();
 
 /** Validates a policy and converts it to a rule. Throws an `OptionError` that names the option if it is invalid. */
 export function retryRule(
   where: string,
-  policy: RetryPolicy = DEFAULT_JOB_RETRY,
-  defaultMaxAttempts: number = DEFAULT_MAX_ATTEMPTS,
+  given?: RetryPolicy,
+  defaults: RetryDefaults = JOB_RETRY,
 ): RetryRule {
   const at = `${where}: retryPolicy`;
-  if (typeof policy !== 'object' || (policy as unknown) === null) {
-    throw new OptionError(
-      `${at} must be an object such as { type: 'fixed', interval: '10s' }, got ${show(policy)}.`,
-    );
-  }
-  const type = checkOneOf(at, 'type', policy.type, TYPES);
+  const policy = typed(at, given);
   if ('resetRetriesOnDataChange' in policy) {
     throw new OptionError(
       `${at}: resetRetriesOnDataChange is for reactive tasks; a job has no data to watch.`,
     );
   }
-  checkKeys(at, policy, ['type', 'maxAttempts', 'maxDuration', 'jitter', ...KEYS[type]]);
-  const delay = delayOf(at, policy);
+  checkKeys(at, policy, ['type', ...LIMITS, ...KEYS[policy.type]]);
+  const delay = delayOf(at, policy, defaults);
   const jitter = jitterOf(at, policy.jitter);
   return {
-    maxAttempts: maxAttemptsOf(at, policy, defaultMaxAttempts),
+    maxAttempts: maxAttemptsOf(at, policy, defaults.maxAttempts),
     maxDurationMs:
       policy.maxDuration === undefined ? Infinity : toMs(at, 'maxDuration', policy.maxDuration, 1),
     retryAt: (failures, now, random) => now + Math.round(delay(failures, now) * (1 - jitter * random())),
   };
+}
+
+/** Checks the type. Limits alone, and no policy at all, are the exponential one of the defaults. */
+function typed(at: string, policy: RetryPolicy | undefined): Typed {
+  if (policy === undefined) return { type: 'exponential' };
+  if (typeof policy !== 'object' || (policy as unknown) === null) {
+    throw new OptionError(
+      `${at} must be an object such as { type: 'fixed', interval: '10s' } or { maxAttempts: 3 }, got ${show(policy)}.`,
+    );
+  }
+  const keys = Object.keys(policy);
+  const needsType = keys.length === 0 || keys.some((key) => key === 'type' || SHAPES.includes(key));
+  if (needsType) return { ...policy, type: checkOneOf(at, 'type', policy.type, TYPES) } as Typed;
+  checkKeys(at, policy, ['type', ...LIMITS]);
+  return { ...policy, type: 'exponential' };
 }
 
 function maxAttemptsOf(at: string, policy: RetryPolicy, otherwise: number): number {
@@ -94,7 +120,11 @@ function jitterOf(at: string, jitter: unknown): number {
 }
 
 /** Milliseconds to wait after the n-th failure. */
-function delayOf(at: string, policy: RetryPolicy): (failures: number, now: number) => number {
+function delayOf(
+  at: string,
+  policy: Typed,
+  defaults: RetryDefaults,
+): (failures: number, now: number) => number {
   switch (policy.type) {
     case 'fixed': {
       const interval = toMs(at, 'interval', policy.interval);
@@ -105,7 +135,7 @@ function delayOf(at: string, policy: RetryPolicy): (failures: number, now: numbe
       return (failures) => interval * failures;
     }
     case 'exponential':
-      return exponential(at, policy);
+      return exponential(at, policy, defaults.min);
     case 'series':
       return series(at, policy.intervals);
     case 'cron': {
@@ -117,9 +147,10 @@ function delayOf(at: string, policy: RetryPolicy): (failures: number, now: numbe
 
 function exponential(
   at: string,
-  policy: RetryPolicy & { type: 'exponential' },
+  policy: Typed & { type: 'exponential' },
+  first: Duration,
 ): (failures: number) => number {
-  const { min: least = '10s', max: most = '1d', factor = 2 } = policy;
+  const { min: least = first, max: most = '1d', factor = 2 } = policy;
   const min = toMs(at, 'min', least);
   const max = toMs(at, 'max', most);
   if (typeof factor !== 'number' || !(factor >= 1) || !Number.isFinite(factor)) {

@@ -38,6 +38,36 @@ describe('unknown options', () => {
     },
   );
 
+  it.each([
+    ['jobId', 'id, or uniqueKey to block only while the job is pending or runs,'],
+    ['attempts', 'retryPolicy: { maxAttempts }'],
+    ['max_attempts', 'retryPolicy: { maxAttempts }'],
+    ['retryLimit', 'retryPolicy: { maxAttempts }, which counts the first attempt, too,'],
+    ['maxRetries', 'retryPolicy: { maxAttempts }, which counts the first attempt, too,'],
+    ['backoff', "retryPolicy: { type: 'exponential', min }"],
+    ['retryDelay', "retryPolicy: { type: 'fixed', interval }"],
+    ['singletonKey', 'uniqueKey'],
+    ['jobKey', 'uniqueKey'],
+    ['startAfter', 'runAt (a Date) or delay (a duration)'],
+    ['expireInSeconds', 'timeout'],
+    ['removeOnComplete', 'retention: { completed }, an option of the definition and of the mill,'],
+    ['lockLifetime', 'leaseDuration, an option of new Tidemill,'],
+    ['repeat', "mill.schedule('@every 90s', name, data), or with a cron text,"],
+    ['every', "mill.schedule('@every 90s', name, data), or with a cron text,"],
+  ])('%s, a name of another library, is answered with ours', (given, here) => {
+    expect(() => keys({ [given]: 1 })).toThrow(OptionError);
+    expect(() => keys({ [given]: 1 })).toThrow(
+      `enqueue: unknown option "${given}". That is called ${here} here. Known options: id, runAt, delay,`,
+    );
+  });
+
+  it("a name of another library that has no counterpart in the call gets no hint, nor do an object's own names", () => {
+    for (const given of ['jobId', 'repeat', 'constructor', '__proto__', 'toString'])
+      expect(() => checkKeys('stop', JSON.parse(`{"${given}": 1}`), ['timeout'])).toThrow(
+        `stop: unknown option "${given}". Known options: timeout.`,
+      );
+  });
+
   it('accepts known options, an empty object and no object at all', () => {
     expect(() => keys({ id: 'x', timeout: undefined })).not.toThrow();
     expect(() => keys(undefined)).not.toThrow();

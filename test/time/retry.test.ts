@@ -2,9 +2,9 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { FatalError, OptionError } from '../../src/core/errors.js';
 import {
-  DEFAULT_JOB_RETRY,
   decideRetry,
   retryRule,
+  TASK_RETRY,
   type FailureFacts,
   type RetryPolicy,
 } from '../../src/time/retry.js';
@@ -14,6 +14,7 @@ const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
+const DEFAULT_JOB_RETRY = { type: 'exponential', min: '2s', max: '1d', factor: 2 } as const;
 
 /** The waits after the first failure, the second, and so on, until the sequence ends. */
 function waits(policy: RetryPolicy | undefined, most = 20): number[] {
@@ -53,6 +54,31 @@ describe('the default retry policy', () => {
   });
 });
 
+describe('a policy without a type', () => {
+  it('keeps the default delays, and has its own limits', () => {
+    expect(waits({ maxAttempts: 3 })).toEqual([2_000, 4_000]);
+    expect(waits({ maxAttempts: 1 })).toEqual([]);
+    expect(waits({ maxDuration: '1h' })).toHaveLength(20);
+    expect(decide({ maxAttempts: 3, jitter: 1 }, { random: () => 0.5 })).toBe(NOW + 1_000);
+    const task = retryRule('here', { maxAttempts: 3 }, TASK_RETRY);
+    expect(decideRetry(task, facts({ failures: 2 }))?.getTime()).toBe(NOW + 20_000);
+    expect(decideRetry(task, facts({ failures: 3 }))).toBeNull();
+  });
+
+  it.each([
+    [
+      "another library's name",
+      { attempts: 3 },
+      'unknown option "attempts". That is called maxAttempts here.',
+    ],
+    ['a misspelt limit', { maxAttemps: 3 }, 'unknown option "maxAttemps". Did you mean "maxAttempts"?'],
+    ['an option of a type', { interval: '5s' }, 'type must be one of fixed, linear'],
+    ['a wrong limit', { maxAttempts: 0 }, 'maxAttempts (or -1 for unlimited) must be a whole number'],
+  ])('refuses %s', (_what, policy, message) => {
+    expect(() => retryRule('here', policy as RetryPolicy)).toThrow(message);
+  });
+});
+
 describe('the five retry policies', () => {
   it('fixed waits the same each time', () => {
     expect(waits({ type: 'fixed', interval: '10s', maxAttempts: 4 })).toEqual([10_000, 10_000, 10_000]);
@@ -69,10 +95,16 @@ describe('the five retry policies', () => {
     expect(waits(policy)).toEqual([1, 3, 9, 27, 60, 60].map((s) => s * SECOND));
   });
 
-  it('exponential starts at 10 s, doubles and ends at a day by default', () => {
+  it('an exponential policy without further options starts where the default does, doubles and ends at a day', () => {
     const all = waits({ type: 'exponential', maxAttempts: -1 });
-    expect(all.slice(0, 3)).toEqual([10_000, 20_000, 40_000]);
+    expect(all.slice(0, 3)).toEqual([2_000, 4_000, 8_000]);
     expect(Math.max(...all)).toBe(DAY);
+  });
+
+  it('an exponential policy of a reactive task starts at 10 s, as the default of tasks does', () => {
+    const rule = retryRule('here', { type: 'exponential' }, TASK_RETRY);
+    expect(decideRetry(rule, facts({}))?.getTime()).toBe(NOW + 10_000);
+    expect(rule.maxAttempts).toBe(5);
   });
 
   it('series takes its intervals in order and repeats the last one', () => {

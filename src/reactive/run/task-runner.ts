@@ -12,7 +12,7 @@ import type { About, AttemptControl, Conclusion, WorkRunner } from '../../engine
 import type { Cluster, Store, TaskAdvert } from '../../store/port.js';
 import type { TaskSettlement, TaskStore } from '../../store/reactive.js';
 import { toInstant, type Duration } from '../../time/duration.js';
-import { retryRule, type RetryPolicy, type RetryRule } from '../../time/retry.js';
+import { retryRule, TASK_RETRY, type RetryPolicy, type RetryRule } from '../../time/retry.js';
 import { concludeTask } from './conclude.js';
 import type { GetDocumentOptions, TaskContext } from './context.js';
 import type { CompiledTask } from '../definition.js';
@@ -280,9 +280,9 @@ function changedFields(before: unknown, after: unknown): string[] {
 function foreignRule(policy: unknown): RetryRule {
   const usable = typeof policy === 'object' && policy !== null ? (policy as RetryPolicy) : undefined;
   try {
-    return retryRule('stored retryPolicy', usable, 5);
+    return retryRule('stored retryPolicy', usable, TASK_RETRY);
   } catch {
-    return retryRule('default', undefined, 5);
+    return retryRule('default', undefined, TASK_RETRY);
   }
 }
 
