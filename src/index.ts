@@ -8,7 +8,7 @@ export type { AuditChange, AuditEntry } from './store/audit.js';
 export type { TidemillOptions } from './mill/options.js';
 
 // Jobs
-export type { JobType, NamedItem } from './mill/job-types.js';
+export type { DefinedItem, JobType, ManyItem, NamedItem } from './mill/job-types.js';
 export {
   defineJob,
   type DefinitionOptions,
@@ -28,6 +28,7 @@ export type {
   JobStats,
   Managed,
   ManyOptions,
+  ResultOptions,
   Selection,
 } from './jobs/manager.js';
 export type { ErrorGroups, ErrorsOptions, FailureGroup } from './core/records/failure-groups.js';
@@ -77,6 +78,7 @@ export type { LockOptions } from './locks/locks.js';
 
 // Time
 export type { Duration } from './time/duration.js';
+export type { ScheduleTimes } from './time/interval.js';
 export type { RetryPolicy } from './time/retry.js';
 
 // Errors

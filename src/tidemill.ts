@@ -25,7 +25,7 @@ import { diagnose } from './mill/doctor.js';
 import { healthOf, type Health } from './mill/health.js';
 import { StoreHandle } from './mill/store-handle.js';
 import { instancesOf, type MillInstance } from './mill/instances.js';
-import { checkItems, jobType, type JobType, type NamedItem, type Payload } from './mill/job-types.js';
+import { jobType, readItems, type JobType, type ManyItem, type Payload } from './mill/job-types.js';
 import { Lifecycle, type StartOptions, type StopOptions } from './mill/lifecycle.js';
 import { Locks, type LockOptions } from './locks/locks.js';
 import { Monitor } from './metrics/monitor.js';
@@ -40,6 +40,7 @@ import type { TasksFilter } from './reactive/manage/tasks-filter.js';
 import { InstanceRuntime, type Role } from './mill/instance-runtime.js';
 import type { Finding } from './store/inspect.js';
 import type { Store, TransactionOf } from './store/port.js';
+import type { ScheduleTimes } from './time/interval.js';
 import { Tracing } from './tracing/load.js';
 import { Why, type Reason, type WhyTarget } from './mill/why.js';
 
@@ -175,29 +176,31 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   }
 
   /** Registers this instance's handler for a job that `defineJob` defined. */
-  work<Input, Output>(
-    definition: JobDefinition<Input, Output>,
-    handler: JobHandler<Output, TransactionOf<S>>,
+  work<Input, Output, Result>(
+    definition: JobDefinition<Input, Output, Result>,
+    handler: JobHandler<Output, TransactionOf<S>, NoInfer<Result>>,
   ): void;
-  work<Input, Output>(
-    definition: JobDefinition<Input, Output>,
+  work<Input, Output, Result>(
+    definition: JobDefinition<Input, Output, Result>,
     options: WorkOptions,
-    handler: JobHandler<Output, TransactionOf<S>>,
+    handler: JobHandler<Output, TransactionOf<S>, NoInfer<Result>>,
   ): void;
   work(definition: JobDefinition, second: WorkOptions | AnyHandler = {}, third?: AnyHandler): void {
     this.#work(readWork(definition, second, third));
   }
 
   /** Enqueues a job. Once the promise resolves, the job is stored and runs at least once, whatever crashes. */
-  enqueue<Input>(
-    definition: JobDefinition<Input, unknown>,
-    ...rest: Payload<Input, [options?: EnqueueOptions<TransactionOf<S>>]>
-  ): Promise<EnqueuedJob<Input>>;
   enqueue<T = unknown>(
     name: string,
     data?: T,
     options?: EnqueueOptions<TransactionOf<S>>,
   ): Promise<EnqueuedJob<T>>;
+  // Compilers report an error of the last overload. This one takes names, too, so the error is always about the argument
+  // that is wrong.
+  enqueue<Input>(
+    job: JobDefinition<Input, unknown> | string,
+    ...rest: Payload<Input, [options?: EnqueueOptions<TransactionOf<S>>]>
+  ): Promise<EnqueuedJob<Input>>;
   enqueue(
     target: JobDefinition | string,
     data?: unknown,
@@ -206,34 +209,38 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     return this.#enqueuer.enqueue(target, data, options);
   }
 
-  /** Enqueues many jobs in one write and returns them in the same order. One invalid item rejects the whole call. */
-  async enqueueMany(items: readonly NamedItem<TransactionOf<S>>[]): Promise<EnqueuedJob[]> {
-    return this.#enqueuer.enqueueMany(
-      checkItems(items).map(({ name, data, ...options }) => ({ target: name, data, options })),
-    );
+  /**
+   * Enqueues many jobs in one write and returns them in the same order. One invalid item rejects the whole call. An item
+   * names its job, `{ name, data, ...options }`, or has its definition, `{ job: definition, data, ...options }`.
+   */
+  async enqueueMany<const Inputs extends readonly unknown[]>(items: {
+    readonly [K in keyof Inputs]: ManyItem<Inputs[K], TransactionOf<S>>;
+  }): Promise<{ -readonly [K in keyof Inputs]: EnqueuedJob<Inputs[K]> }> {
+    const asked = readItems<TransactionOf<S>>(items);
+    return (await this.#enqueuer.enqueueMany(asked)) as never;
   }
 
   /** Enqueues a job to run as soon as possible: `enqueue` without options. */
+  now<T = unknown>(name: string, data?: T): Promise<EnqueuedJob<T>>;
   now<Input>(
-    definition: JobDefinition<Input, unknown>,
+    job: JobDefinition<Input, unknown> | string,
     ...rest: Payload<Input, []>
   ): Promise<EnqueuedJob<Input>>;
-  now<T = unknown>(name: string, data?: T): Promise<EnqueuedJob<T>>;
   now(target: JobDefinition | string, data?: unknown): Promise<EnqueuedJob> {
     return this.#enqueuer.enqueue(target, data);
   }
 
   /**
    * Creates or updates a recurring job, identified by its name and `uniqueKey`. The same call from many instances
-   * creates one.
+   * creates one. `when` is a cron expression, `'@every 90s'` or `{ every: '90s' }`.
    */
   schedule<Input>(
-    cron: string,
+    when: ScheduleTimes,
     target: JobDefinition<Input, unknown> | string,
     data?: NoInfer<Input>,
     options?: ScheduleOptions,
   ): Promise<Job<Input>> {
-    return this.#enqueuer.schedule(cron, target, data, options) as Promise<Job<Input>>;
+    return this.#enqueuer.schedule(when, target, data, options) as Promise<Job<Input>>;
   }
 
   /**

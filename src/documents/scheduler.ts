@@ -13,7 +13,7 @@ import {
   type DocumentsPageOptions,
 } from './finding.js';
 import { Hooks, type Fallback } from './run/hooks.js';
-import { Intervals } from './times/interval.js';
+import { Intervals } from '../time/interval.js';
 import { noMeasures, type Measures } from './run/measures.js';
 import {
   checkJobStore,

@@ -10,7 +10,7 @@ import {
   type SettledFields,
   type Settlement,
 } from '../store/port.js';
-import { parseCron } from '../time/cron.js';
+import { parseSchedule } from '../time/interval.js';
 import { runAfter, type Recurrence } from '../time/recurrence.js';
 import { decideRetry, type RetryRule } from '../time/retry.js';
 
@@ -31,7 +31,7 @@ type Failure = Extract<Outcome, { error: Error }>;
 export function recurrenceOf(job: JobRecord): Recurrence | null {
   if (job.repeatInterval === undefined) return null;
   try {
-    const cron = parseCron(`schedule ${job.id}`, job.repeatInterval, job.timezone);
+    const cron = parseSchedule(`schedule ${job.id}`, job.repeatInterval, job.timezone, job.startAt);
     return { cron, startAt: job.startAt, repeatUntil: job.repeatUntil, missed: job.missed ?? 'once' };
   } catch {
     return null;

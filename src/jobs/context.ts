@@ -30,7 +30,10 @@ export interface JobContext<T = unknown, Tx = unknown> {
   readonly complete: (options: { readonly transaction: Tx; readonly result?: unknown }) => Promise<void>;
 }
 
-export type JobHandler<T = unknown, Tx = unknown> = (job: JobContext<T, Tx>) => unknown;
+/** Returns the job's result, or a promise of it. It may return nothing, such as after `defer` and `complete`. */
+export type JobHandler<T = unknown, Tx = unknown, Result = unknown> = (
+  job: JobContext<T, Tx>,
+) => Result | undefined | Promise<Result | undefined>;
 
 /** A handler of any payload type, as the registry keeps it. */
 export type AnyHandler = (job: never) => unknown;

@@ -44,22 +44,33 @@ export interface WorkOptions {
 
 export type JobOptions = DefinitionOptions & WorkOptions;
 
-/** A job's name, options and payload types without its handler: what a producer imports. */
-export interface JobDefinition<Input = unknown, Output = Input> {
+/**
+ * A job's name, options and types without its handler: what a producer imports. `Input` is the payload that producers
+ * give, `Output` the one that the handler gets, `Result` what the handler returns.
+ */
+export interface JobDefinition<Input = unknown, Output = Input, Result = unknown> {
   readonly name: string;
   readonly options: DefinitionOptions;
   readonly schema?: StandardSchemaV1<Input, Output>;
+  /** Carries the type of the result for `work` and `jobs.result`; there is no such property at run time. */
+  readonly '~result'?: Result;
 }
 
 const DEFINITION_KEYS = ['retryPolicy', 'timeout', 'priority', 'retention', 'transactional', 'schema'];
 const WORK_KEYS = ['concurrency', 'executionHistoryLimit', 'replace'];
 
-/** Defines a job without its handler, so that a producer can import it. `mill.work` adds the handler. */
-export function defineJob<S extends StandardSchemaV1>(
+/**
+ * Defines a job without its handler, so that a producer can import it. `mill.work` adds the handler. The second type is
+ * that of the result: `defineJob<Email, Receipt>(…)`, or `defineJob<typeof schema, Receipt>(…)`.
+ */
+export function defineJob<S extends StandardSchemaV1, Result = unknown>(
   name: string,
   options: DefinitionOptions & { readonly schema: S },
-): JobDefinition<StandardSchemaV1.InferInput<S>, StandardSchemaV1.InferOutput<S>>;
-export function defineJob<T = unknown>(name: string, options?: DefinitionOptions): JobDefinition<T>;
+): JobDefinition<StandardSchemaV1.InferInput<S>, StandardSchemaV1.InferOutput<S>, Result>;
+export function defineJob<T = unknown, Result = unknown>(
+  name: string,
+  options?: DefinitionOptions,
+): JobDefinition<T, T, Result>;
 export function defineJob(
   name: string,
   options: DefinitionOptions & { readonly schema?: StandardSchemaV1 } = {},

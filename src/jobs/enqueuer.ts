@@ -7,8 +7,8 @@ import { checkDate, checkKeys, checkName, checkOneOf, show } from '../core/optio
 import { checkPayload } from '../core/payload.js';
 import type { Reservation } from '../engine/claim/reservation.js';
 import type { Inserted, NewJob, Store } from '../store/port.js';
-import { parseCron } from '../time/cron.js';
 import { toMs, type Duration } from '../time/duration.js';
+import { parseSchedule, timesText, type ScheduleTimes } from '../time/interval.js';
 import { slotAfter } from '../time/recurrence.js';
 import { retryRule, type RetryPolicy } from '../time/retry.js';
 import { checkPriority, isDefinition, validated, type JobDefinition } from './definition.js';
@@ -45,11 +45,11 @@ export interface EnqueueOptions<Tx = unknown> {
 export type EnqueuedJob<T = unknown> = Job<T> & { readonly outcome: 'created' | 'existing' };
 
 export interface ScheduleOptions {
-  /** IANA time zone of the cron expression. Default: 'UTC'. */
+  /** IANA time zone of the cron expression; `@every` does not depend on it. Default: 'UTC'. */
   readonly timezone?: string;
   /** Identifies the schedule among several of the same name. Default: the name. */
   readonly uniqueKey?: string;
-  /** No run before this time, which is itself included. Default: none. */
+  /** No run before this time, which is itself included; `@every` counts from it. Default: none. */
   readonly startAt?: Date;
   /** No run after this time, which is itself included. Default: none. */
   readonly repeatUntil?: Date;
@@ -97,7 +97,7 @@ const WAKE_BURST = 20;
 export type Target<T = unknown> = string | JobDefinition<T>;
 
 /** One item of `enqueueMany`. */
-interface Asked<Tx> {
+export interface Asked<Tx> {
   readonly target: Target;
   readonly data: unknown;
   readonly options: EnqueueOptions<Tx>;
@@ -322,23 +322,28 @@ export class Enqueuer<Tx> {
     return true;
   }
 
-  async schedule(cron: string, target: Target, data: unknown, options: ScheduleOptions = {}): Promise<Job> {
+  async schedule(
+    when: ScheduleTimes,
+    target: Target,
+    data: unknown,
+    options: ScheduleOptions = {},
+  ): Promise<Job> {
     const where = 'schedule';
     const store = await this.#store();
     const { name, schema } = this.#resolve(where, target);
     checkKeys(where, options, SCHEDULE_KEYS);
     const { timezone = 'UTC', uniqueKey = name, missed = 'once', startAt, repeatUntil } = options;
-    const times = parseCron(where, cron, timezone);
     const now = new Date(store.clock.now());
     const bounds = {
       ...(startAt === undefined ? {} : { startAt: checkDate(where, 'startAt', startAt) }),
       ...(repeatUntil === undefined ? {} : { repeatUntil: checkDate(where, 'repeatUntil', repeatUntil) }),
     };
+    const times = parseSchedule(where, timesText(where, when), timezone, bounds.startAt);
     const policy = checkOneOf(where, 'missed', missed, ['once', 'skip', 'all'] as const);
     const firstRunAt = slotAfter({ cron: times, missed: policy, ...bounds }, now);
     if (firstRunAt === null) {
       throw new OptionError(
-        `${where}: ${show(cron)} has no run between ${show(startAt ?? now)} and repeatUntil ${show(repeatUntil)}.`,
+        `${where}: ${show(times.text)} has no run between ${show(startAt ?? now)} and repeatUntil ${show(repeatUntil)}.`,
       );
     }
     const payload = await payloadOf(where, store, schema, data);

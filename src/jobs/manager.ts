@@ -19,6 +19,7 @@ import type { JobFilter, JobStore, StatusCounts, Store } from '../store/port.js'
 import { toInstant, toMs, type Duration } from '../time/duration.js';
 import { checkExplicit, checkFilter, type JobsFilter } from './filter.js';
 import { cursorOf, pageOf, type FindOptions } from './page.js';
+import { isDefinition, type JobDefinition } from './definition.js';
 import type { Registry } from './registry.js';
 import type { Results } from './results.js';
 
@@ -59,6 +60,13 @@ export interface ManyOptions {
   readonly signal?: AbortSignal;
   /** Called after each batch with the number of jobs changed so far; the next batch waits for its promise. */
   readonly onProgress?: (count: number) => unknown;
+}
+
+export interface ResultOptions {
+  /** How long to wait for the job to end. Default: no limit. */
+  readonly timeout?: Duration;
+  /** Aborting it ends the wait. */
+  readonly signal?: AbortSignal;
 }
 
 const BATCH = 500;
@@ -246,12 +254,26 @@ export class Jobs {
   /**
    * Waits for a job to end and returns what its handler returned. Rejects if the job failed (`JOB_FAILED`), was
    * cancelled (`JOB_CANCELLED`), does not exist (`JOB_MISSING`) or does not end within `timeout` (`TIMEOUT`). There is
-   * no timeout by default.
+   * no timeout by default. With the job's definition before the id, the result has the type that the definition says, and
+   * a job of another name is refused.
    */
-  async result(
+  result<Result>(
+    definition: JobDefinition<unknown, unknown, Result>,
     id: string,
-    options: { readonly timeout?: Duration; readonly signal?: AbortSignal } = {},
+    options?: ResultOptions,
+  ): Promise<Result>;
+  result(id: string, options?: ResultOptions): Promise<unknown>;
+  result(
+    first: JobDefinition | string,
+    second?: string | ResultOptions,
+    third?: ResultOptions,
   ): Promise<unknown> {
+    return isDefinition(first)
+      ? this.#result(second as string, third, first.name)
+      : this.#result(first, second as ResultOptions | undefined);
+  }
+
+  async #result(id: string, options: ResultOptions = {}, name?: string): Promise<unknown> {
     checkKeys('jobs.result', options, ['timeout', 'signal']);
     checkText('jobs.result', 'id', id);
     checkSignal('jobs.result', options.signal);
@@ -269,7 +291,10 @@ export class Jobs {
             );
           });
     try {
-      return resultOf(await this.#results.wait(id, AbortSignal.any([limit.signal, ...signals])));
+      const job = await this.#results.wait(id, AbortSignal.any([limit.signal, ...signals]));
+      if (name !== undefined && job.name !== name)
+        throw new OptionError(`jobs.result: job ${id} is a ${show(job.name)}, not a ${show(name)}.`);
+      return resultOf(job);
     } finally {
       timer?.cancel();
     }

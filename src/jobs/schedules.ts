@@ -10,6 +10,7 @@ export interface Schedule {
   readonly id: string;
   readonly name: string;
   readonly uniqueKey: string;
+  /** The cron expression, or `@every …`. */
   readonly cron: string;
   readonly timezone: string;
   readonly data: unknown;

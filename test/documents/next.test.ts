@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { Intervals, parseInterval } from '../../src/documents/times/interval.js';
+import { Intervals, parseInterval } from '../../src/time/interval.js';
 import { MISSED, nextRun, type DocumentMissedPolicy, type Plan } from '../../src/documents/times/next.js';
 import { CATCH_UP_LIMIT } from '../../src/time/recurrence.js';
 

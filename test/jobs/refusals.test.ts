@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { defineJob, OptionError, Tidemill, type TidemillOptions } from '../../src/index.js';
 import { memory, type MemoryStore } from '../../src/memory/index.js';
 import { aMill } from '../support/mills.js';
+import { emailSchema } from './schemas.js';
 
 const INVALID = new Date(Number.NaN);
 
@@ -147,6 +148,26 @@ describe('enqueueMany: bad input', () => {
     },
   );
 
+  it('an item with both a job and a name, or with a job that is no definition', async () => {
+    const job = defineJob('a');
+    await refused(
+      (mill) => mill.enqueueMany([{ name: 'b' }, { job, name: 'a' }] as never),
+      'enqueueMany[1]: give either job or name, not both',
+    );
+    await refused(
+      (mill) => mill.enqueueMany([{ name: 'b' }, { job: 'a' }, { job: 5 }] as never),
+      "enqueueMany[2]: expected a job's name or a definition made by defineJob, got 5",
+    );
+  });
+
+  it('data that does not fit the definition of its item', async () => {
+    const job = defineJob('mail', { schema: emailSchema });
+    await refused(
+      (mill) => mill.enqueueMany([{ name: 'b' }, { job, data: { to: 5 } as never }]),
+      'enqueueMany[1]: data does not fit the schema',
+    );
+  });
+
   it('enqueueMany rejects items with different transactions', async () => {
     const { mill, untouched } = aUntouchedMill();
     await mill
@@ -185,6 +206,12 @@ describe('schedule: bad input', () => {
     ['a wrong field', '99 3 * * *', 'is not valid'],
     ['what never matches', '0 0 30 2 *', 'never matches a date'],
     ['an unknown name', '@often', 'is not a known cron name'],
+    ['no distance', '@every', 'is not a known cron name'],
+    ['a wrong distance', '@every often', "@every must be a duration of at least 1 ms: milliseconds, or a text such as '90s'"],
+    ['a distance of nothing', '@every 0s', '@every must be a duration of at least 1 ms'],
+    ['a wrong distance as an option', { every: 'often' }, 'every must be a duration of at least 1 ms'],
+    ['a missing distance', {}, 'every must be a duration of at least 1 ms'],
+    ['another key', { every: '90s', immediately: true }, 'unknown option "immediately"'],
   ])('schedule rejects a bad cron expression: %s', async (_what, cron, message) => {
     await refused((mill) => mill.schedule(cron as string, 'a', {}), message);
     await refused((mill) => mill.job('a', () => 1).schedule(cron as string, {}), message);
@@ -197,6 +224,9 @@ describe('schedule: bad input', () => {
   it.each<Case>([
     ['null', null, 'options must be an object'],
     ['an unknown key', { timeZone: 'UTC' }, 'unknown option "timeZone". Did you mean "timezone"?'],
+    ['the zone by another name', { tz: 'UTC' }, 'unknown option "tz". That is called timezone here.'],
+    ['the start by another name', { runAt: new Date() }, 'unknown option "runAt". That is called startAt here.'],
+    ['the key by another name', { jobKey: 'a' }, 'unknown option "jobKey". That is called uniqueKey here.'],
     ['a wrong zone', { timezone: 'Prague' }, 'timezone must be an IANA name'],
     ['an empty key', { uniqueKey: '' }, 'uniqueKey must be a non-empty string'],
     ['a wrong start', { startAt: INVALID }, 'startAt must be a valid Date'],
@@ -383,6 +413,8 @@ describe('new Tidemill: bad input', () => {
     ['an empty url', { store: '' }, 'store must be an opened store'],
     ['an unknown url', { store: 'redis://localhost' }, 'got "redis"'],
     ['half a url', { store: 'mongodb://' }, 'store must be an opened store'],
+    ['the lease by another name', { store, lockLifetime: 5 }, 'That is called leaseDuration here.'],
+    ['the store by another name', { connectionString: 'postgres://a:b@c/d' }, 'That is called store here.'],
     ['an unknown key', { store, concurency: 5 }, 'unknown option "concurency". Did you mean "concurrency"?'],
     ['an empty instanceId', { store, instanceId: '' }, 'instanceId must be a non-empty string'],
     ['no concurrency', { store, concurrency: 0 }, 'concurrency must be a whole number from 1 to 10000'],

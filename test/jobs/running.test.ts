@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from 'vitest';
-import { AttemptTimeoutError, FatalError, type Job, type JobContext } from '../../src/index.js';
+import { AttemptTimeoutError, defineJob, FatalError, type Job, type JobContext } from '../../src/index.js';
 import { memory } from '../../src/memory/index.js';
 import { virtualClock } from '../../src/testing/index.js';
 import { aMill, gate } from '../support/mills.js';
@@ -268,7 +268,6 @@ describe('timeouts of jobs', () => {
     const clock = virtualClock(START);
     const store = memory({ clock });
     const [producer, worker] = [aMill(store), aMill(store)];
-    const { defineJob } = await import('../../src/index.js');
     const definition = defineJob('slow', {
       timeout: '5s',
       retryPolicy: { type: 'fixed', interval: 1, maxAttempts: 1 },
@@ -490,6 +489,24 @@ describe('jobs.result', () => {
     await clock.advance('2m');
     expect(await waiting).toBe(8);
     expect(await mill.jobs.result(id)).toBe(8);
+  });
+
+  it('by its definition answers the result, and refuses a job of another name', async () => {
+    const { clock, mill } = aVirtualMill();
+    const double = defineJob<number, number>('double');
+    mill.work(double, ({ data }) => data * 2);
+    await mill.start();
+    const [one, other] = await mill.enqueueMany([
+      { job: double, data: 4 },
+      { name: 'double', data: 5 },
+    ]);
+    const waiting = mill.jobs.result(double, one.id, { timeout: '1m' });
+    await clock.advance('1s');
+    expect((await waiting).toFixed(1)).toBe('8.0');
+    expect(await mill.jobs.result(double, other.id)).toBe(10);
+    await expect(mill.jobs.result(defineJob('triple'), one.id)).rejects.toThrow(
+      `jobs.result: job ${one.id} is a "double", not a "triple".`,
+    );
   });
 
   it('result resolves to undefined if the handler returned nothing', async () => {

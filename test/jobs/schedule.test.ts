@@ -260,11 +260,86 @@ describe('schedules', () => {
   });
 });
 
+describe('a schedule by distance', () => {
+  it.each(['@every 90s', '@EVERY 1m 30s', { every: '90s' }, { every: 90_000 }] as const)(
+    '%j runs every 90 seconds, and its times can be previewed',
+    async (when) => {
+      const clock = virtualClock('2025-01-01T00:00:00Z');
+      const mill = aMill(memory({ clock }));
+      const runs: string[] = [];
+      const type = mill.job('a', () => void runs.push(new Date(clock.now()).toISOString().slice(11, 19)));
+      await mill.start();
+      await type.schedule(when, {});
+      await clock.advance('5m');
+      expect(runs).toEqual(['00:01:30', '00:03:00', '00:04:30']);
+      expect(await mill.schedules.next('a', 2)).toEqual([
+        new Date('2025-01-01T00:06:00Z'),
+        new Date('2025-01-01T00:07:30Z'),
+      ]);
+      expect((await mill.schedules.list('a', { runs: 1 }))[0]?.runs).toEqual([
+        new Date('2025-01-01T00:06:00Z'),
+      ]);
+      expect((await mill.schedules.get('a'))?.cron).toMatch(/^@every /iu);
+    },
+  );
+
+  it('counts from startAt, which is its first run, and ends with repeatUntil', async () => {
+    const { clock, mill, runs, note } = aYear();
+    const type = mill.job('a', note);
+    await mill.start();
+    const startAt = new Date('2025-01-01T00:07:00Z');
+    await type.schedule('@every 1h', {}, { startAt, repeatUntil: new Date('2025-01-01T02:07:00Z') });
+    await clock.advance('1d');
+    expect(runs).toEqual(['2025-01-01T00:07', '2025-01-01T01:07', '2025-01-01T02:07']);
+    expect(await mill.schedules.get('a')).toMatchObject({ status: 'completed', nextRunAt: null });
+  });
+
+  it('is not postponed by further calls, nor shifted by a run by hand, a pause or a change of clocks', async () => {
+    const { clock, mill, runs, note } = aYear({}, '2025-03-30T00:10:00Z');
+    const type = mill.job('a', note);
+    await mill.start();
+    for (let call = 0; call < 3; call += 1) {
+      await type.schedule('@every 30m', { call }, { timezone: 'Europe/Prague' });
+      await clock.advance('9m');
+    }
+    expect(runs).toEqual(['2025-03-30T00:30']);
+    await mill.schedules.runNow('a');
+    await clock.advance('30m');
+    await mill.schedules.pause('a');
+    await clock.advance('1h');
+    await mill.schedules.resume('a');
+    await clock.advance('30m');
+    expect(runs.slice(1)).toEqual(['2025-03-30T00:37', '2025-03-30T01:00', '2025-03-30T02:30']);
+  });
+
+  it('is retried and goes on after a failed run', async () => {
+    const { clock, mill } = aYear();
+    const attempts: (readonly [string, number])[] = [];
+    const type = mill.job('a', { retryPolicy: { maxAttempts: 2 } }, (job) => {
+      attempts.push([String(job.scheduledFor?.toISOString().slice(11, 16)), job.attempt]);
+      throw new Error('no');
+    });
+    await mill.start();
+    await type.schedule({ every: '10m' }, {});
+    await clock.advance('20m');
+    expect(attempts).toEqual([
+      ['00:10', 1],
+      ['00:10', 2],
+      ['00:20', 1],
+    ]);
+  });
+});
+
 describe('missed runs of schedules', () => {
-  async function after(missed: 'once' | 'skip' | 'all', away: string, logger: Logger | false = false) {
+  async function after(
+    missed: 'once' | 'skip' | 'all',
+    away: string,
+    logger: Logger | false = false,
+    when = '@hourly',
+  ) {
     const { clock, mill, runs, note } = aYear({ logger });
     const type = mill.job('a', note);
-    await type.schedule('@hourly', {}, { missed });
+    await type.schedule(when, {}, { missed });
     await clock.advance(away);
     await mill.start();
     await clock.advance(0);
@@ -285,7 +360,15 @@ describe('missed runs of schedules', () => {
     expect(await after('all', '5h30m')).toEqual({ late: 5, runs: ['2025-01-01T06:00'] });
   });
 
-  it('missed "all" catches up at most 101 runs, and warns that older ones were dropped', async () => {
+  it('by distance, follow the same policies', async () => {
+    const runs = ['2025-01-01T06:00'];
+    expect(await after('once', '5h30m', false, '@every 1h')).toEqual({ late: 1, runs });
+    expect(await after('skip', '5h30m', false, '@every 1h')).toEqual({ late: 0, runs });
+    expect(await after('all', '5h30m', false, '@every 1h')).toEqual({ late: 5, runs });
+    expect(await after('all', '200h30m', false, '@every 1h')).toMatchObject({ late: 101 });
+  });
+
+  it("'all' runs no more than a hundred and one of them, and says that some were dropped", async () => {
     const warn = vi.fn();
     const quiet = (): undefined => undefined;
     const { late } = await after('all', '200h30m', { debug: quiet, info: quiet, warn, error: quiet });

@@ -12,6 +12,7 @@ import {
   type JobDefinition,
   type JobPage,
   type JobType,
+  type ManyItem,
   type MillEvents,
   type RetryPolicy,
   type Schedule,
@@ -230,6 +231,77 @@ expectTypeOf<HasAny<TaskContext<Email, ClientSession>>>().toEqualTypeOf<false>()
 expectTypeOf<TaskStatus>().toEqualTypeOf<
   'pending' | 'processing' | 'processing_dirty' | 'completed' | 'failed'
 >();
+
+// The second type of a definition is that of its result: the handler returns it, `jobs.result` resolves to it.
+interface Receipt {
+  readonly messageId: string;
+}
+const sent = defineJob<Email, Receipt>('sent');
+const sentChecked = defineJob<typeof dateSchema, Receipt>('sent-checked', { schema: dateSchema });
+expectTypeOf(sent).toEqualTypeOf<JobDefinition<Email, Email, Receipt>>();
+expectTypeOf(sentChecked).toEqualTypeOf<JobDefinition<{ at: string }, { at: Date }, Receipt>>();
+mill.work(sent, () => ({ messageId: 'x' }));
+mill.work(sent, { concurrency: 2 }, async (job) => {
+  await Promise.resolve();
+  if (job.attempt === 1) {
+    job.defer('5m');
+    return;
+  }
+  return { messageId: job.data.to };
+});
+mill.work(sent, async (job) => {
+  await job.complete({ transaction: inMemory, result: { messageId: 'x' } });
+});
+// @ts-expect-error -- the result has another type
+mill.work(sent, () => ({ messageId: 5 }));
+expectTypeOf(mill.jobs.result(sent, 'id')).toEqualTypeOf<Promise<Receipt>>();
+expectTypeOf(mill.jobs.result(sentChecked, 'id', { timeout: '5s' })).toEqualTypeOf<Promise<Receipt>>();
+expectTypeOf(mill.jobs.result(plain, 'id')).toEqualTypeOf<Promise<unknown>>();
+// @ts-expect-error -- the id is missing
+void mill.jobs.result(sent);
+
+// Items of enqueueMany name their job, or have its definition, which types their data.
+expectTypeOf(
+  mill.enqueueMany([
+    { job: plain, data: { to: 'ada' }, priority: 5 },
+    { job: changed, data: { at: 'x' } },
+    { name: 'by-name', data: { anything: 1 } },
+    { job: open },
+  ]),
+).toEqualTypeOf<Promise<[EnqueuedJob<Email>, EnqueuedJob<{ at: string }>, EnqueuedJob, EnqueuedJob]>>();
+const addresses: string[] = [];
+expectTypeOf(mill.enqueueMany(addresses.map((to) => ({ job: plain, data: { to } })))).toEqualTypeOf<
+  Promise<EnqueuedJob<Email>[]>
+>();
+expectTypeOf(mill.enqueueMany(addresses.map((name) => ({ name })))).toEqualTypeOf<Promise<EnqueuedJob[]>>();
+declare const many: readonly ManyItem<Email, MemoryTransaction>[];
+expectTypeOf(mill.enqueueMany(many)).toEqualTypeOf<Promise<EnqueuedJob<Email>[]>>();
+void mongoMill.enqueueMany([{ job: plain, data: { to: 'ada' }, session }]);
+// @ts-expect-error -- a number is not a text
+void mill.enqueueMany([{ job: plain, data: { to: 5 } }]);
+// @ts-expect-error -- a mail needs an address
+void mill.enqueueMany([{ job: plain }]);
+void mill.enqueueMany([
+  { job: plain, data: { to: 'ada' } },
+  // @ts-expect-error -- what goes in, not what comes out
+  { job: changed, data: { at: new Date() } },
+]);
+// @ts-expect-error -- a session of MongoDB is no transaction of the memory store
+void mill.enqueueMany([{ job: plain, data: { to: 'ada' }, transaction: session }]);
+// @ts-expect-error -- did you mean runAt?
+void mill.enqueueMany([{ job: plain, data: { to: 'ada' }, runat: new Date() }]);
+
+// Schedules by distance, and policies that are only a limit.
+expectTypeOf(mill.schedule({ every: '90s' }, plain, { to: 'ada' })).toEqualTypeOf<Promise<Job<Email>>>();
+void quick.schedule({ every: 90_000 }, { to: 'ada' });
+// @ts-expect-error -- not a duration
+void mill.schedule({ every: new Date() }, 'a');
+export const limitOnly: RetryPolicy = { maxAttempts: 3 };
+export const durationOnly: RetryPolicy = { maxDuration: '1h' };
+// @ts-expect-error -- neither a type nor a limit
+export const nothing: RetryPolicy = {};
+// @ts-expect-error -- an interval needs a type
+export const intervalOnly: RetryPolicy = { interval: '5s' };
 
 // Managing: outcomes are closed sets.
 expectTypeOf(mill.jobs.get('x')).resolves.toEqualTypeOf<Job | undefined>();

@@ -46,7 +46,7 @@ function jobNote({
     return [progressText(progress), `on ${claimedBy ?? '?'}`].filter((part) => part !== '').join(' ');
   if (status !== 'completed' && failReason !== undefined)
     return `${times(failCount)}${firstLine(failReason)}`;
-  return repeatInterval === undefined ? '' : `every ${repeatInterval}`;
+  return repeatInterval === undefined ? '' : `every ${repeatInterval.replace(/^@every\s+/iu, '')}`;
 }
 
 /** The time that matters: when the job is due, since when it runs, or when it ended. */

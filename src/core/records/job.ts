@@ -78,7 +78,7 @@ export interface Job<T = unknown> {
   readonly progress?: unknown;
   readonly logs?: readonly LogLine[];
   readonly history?: readonly Attempt[];
-  /** On a recurring job: the cron expression. */
+  /** On a recurring job: the cron expression, or `@every …`. */
   readonly repeatInterval?: string;
   readonly timezone?: string;
   readonly startAt?: Date;

@@ -6,7 +6,7 @@ import { idText } from '../../core/text/paths.js';
 import type { DocumentChanges, DocumentFailure, DocumentJob } from '../../store/documents.js';
 import { decideRetry } from '../../time/retry.js';
 import type { Ending } from './locked-document.js';
-import type { Intervals } from '../times/interval.js';
+import type { Intervals } from '../../time/interval.js';
 import { nextRun, type Plan } from '../times/next.js';
 import type { ScheduleSettings } from '../options.js';
 

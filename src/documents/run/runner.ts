@@ -18,7 +18,7 @@ import {
 import type { OutageGrace } from './outage-grace.js';
 import { LockedDocument, type Ending, type Lock } from './locked-document.js';
 import type { Hooks } from './hooks.js';
-import { Intervals } from '../times/interval.js';
+import { Intervals } from '../../time/interval.js';
 import { LockKeeper } from './lock-keeper.js';
 import { isRetried, type Measures } from './measures.js';
 import { isSkipped } from '../times/next.js';

@@ -1,7 +1,7 @@
 import type { MissedPolicy } from '../../core/records/job.js';
 import type { CronTimes } from '../../time/cron.js';
 import { isTooLate, runAfterAny, type Attention, type NextRun } from '../../time/recurrence.js';
-import type { Interval } from './interval.js';
+import type { Interval } from '../../time/interval.js';
 
 /** What happens to runs that no scheduler started in time. `seed`: the next run is computed as in mongodb-cron. */
 export type DocumentMissedPolicy = MissedPolicy | 'seed';
