@@ -9,12 +9,13 @@ import type { LockContext } from './locks/lock-hold.js';
 import type { AnyHandler, JobHandler } from './jobs/context.js';
 import type { JobDefinition, JobOptions, WorkOptions } from './jobs/definition.js';
 import { readJob, readWork, type Handled } from './jobs/handler-arguments.js';
-import type { MillEvents } from './mill/events.js';
+import { checkEvent, type MillEvents } from './mill/events.js';
 import { Jobs } from './jobs/manager.js';
 import { Enqueuer, type EnqueuedJob, type EnqueueOptions, type ScheduleOptions } from './jobs/enqueuer.js';
 import { Registry } from './jobs/registry.js';
 import { Results } from './jobs/results.js';
 import { Schedules } from './jobs/schedules.js';
+import { UnknownNames } from './jobs/unknown-names.js';
 import {
   DocumentSchedules,
   type DocumentOptions,
@@ -65,6 +66,8 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   readonly #log: Logger;
   readonly #events: Emitter<MillEvents>;
   readonly #registry: Registry;
+  /** Undefined without a logger: there would be nobody to warn. */
+  readonly #unknownNames: UnknownNames | undefined;
   readonly #definitions = new Definitions();
   readonly #enqueuer: Enqueuer<TransactionOf<S>>;
   readonly #results: Results;
@@ -84,6 +87,8 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     this.#events = new Emitter((error, event) => this.#fault(error, `listener of ${event}`));
     this.#events.on('history:lost', () => (this.#historyLost += 1));
     this.#registry = new Registry(this.#settings.retention);
+    this.#unknownNames =
+      options.logger === false ? undefined : new UnknownNames(this.#registry, this.#log);
     this.#tracing = new Tracing(this.#settings.tracing);
     this.#store = new StoreHandle(options.store, {
       globals: this.#settings.reactive.globalsCollection,
@@ -119,7 +124,10 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
       results: this.#results,
       shift: (roles) => this.#makeShift(roles),
       monitor: this.#monitor,
-      close: () => this.#store.release(),
+      close: () => {
+        this.#unknownNames?.stop();
+        return this.#store.release();
+      },
       started: () => this.#events.emit('start', { instanceId: this.instanceId }),
       stopping: (waitUntil) => this.#events.emit('stop', { instanceId: this.instanceId, waitUntil }),
     });
@@ -127,12 +135,18 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
       due,
       reserve: (name, id) => this.#lifecycle.runtime?.reserve(name, id),
       stored: (jobs) => this.stored?.(jobs),
+      named: (name, opened) => this.#unknownNames?.note(name, opened),
       meter: this.#monitor.meter,
       tracer: () => this.#tracing.tracer,
     });
-    this.jobs = new Jobs(store, this.#registry, this.#results, due, (job) =>
-      this.#events.emit('job:cancel', { job, instanceId: this.instanceId }),
-    );
+    this.jobs = new Jobs({
+      store,
+      registry: this.#registry,
+      results: this.#results,
+      due,
+      cancelled: (job) => this.#events.emit('job:cancel', { job, instanceId: this.instanceId }),
+      why: async (id) => (await this.#why.of({ kind: 'jobs', id })).map(({ text }) => text),
+    });
     this.schedules = new Schedules(store, due);
     this.tasks = new Tasks(store, () => this.#definitions.plans);
     this.metrics = new Metrics(store);
@@ -328,6 +342,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
 
   /** Adds a listener. If a listener throws or rejects, the mill emits `error`; nothing else is affected. */
   on<K extends keyof MillEvents>(event: K, listener: (payload: MillEvents[K]) => unknown): this {
+    checkEvent('on', event);
     checkFunction('on', `listener of ${event}`, listener);
     this.#events.on(event, listener);
     return this;

@@ -118,6 +118,8 @@ export interface Local {
    * to, or, if this returns undefined, the jobs as they were stored.
    */
   readonly stored: (jobs: readonly EnqueuedJob[]) => Promise<readonly EnqueuedJob[]> | undefined;
+  /** Called with the name of each stored job and schedule. */
+  readonly named: (name: string, store: Store) => void;
   readonly meter: Meter;
   readonly tracer: () => Tracer | undefined;
 }
@@ -158,9 +160,9 @@ export class Enqueuer<Tx> {
     const job = trace === undefined ? asking : { ...asking, trace };
     if (transaction !== undefined) {
       const [asked = job] = this.#withWake([job], store.clock);
-      return this.#accepted((await store.jobs.insert([asked], transaction))[0] as Inserted);
+      return this.#accepted(store, (await store.jobs.insert([asked], transaction))[0] as Inserted);
     }
-    const inserted = this.#accepted(await this.#insert(store, job, now));
+    const inserted = this.#accepted(store, await this.#insert(store, job, now));
     return (await this.#local.stored([inserted]))?.[0] ?? inserted;
   }
 
@@ -175,7 +177,8 @@ export class Enqueuer<Tx> {
   }
 
   /** Counts a created job, even in a caller's transaction: whether that commits is not known here. */
-  #accepted(inserted: Inserted): EnqueuedJob {
+  #accepted(store: Store<Tx>, inserted: Inserted): EnqueuedJob {
+    this.#local.named(inserted.job.name, store);
     if (inserted.outcome === 'created') this.#local.meter.enqueued(inserted.job.name, 1);
     return answer(inserted);
   }
@@ -226,7 +229,7 @@ export class Enqueuer<Tx> {
     }
     if (jobs.length === 0) return [];
     const answers = await store.jobs.insert(this.#withWake(jobs, store.clock), transaction);
-    const inserted = answers.map((one) => this.#accepted(one));
+    const inserted = answers.map((one) => this.#accepted(store, one));
     if (transaction !== undefined) return inserted;
     this.#local.due();
     return [...((await this.#local.stored(inserted)) ?? inserted)];
@@ -360,6 +363,7 @@ export class Enqueuer<Tx> {
       ...bounds,
       ...this.#limits(where, name, options),
     });
+    this.#local.named(name, store);
     this.#local.due();
     return toJob(job);
   }

@@ -1,12 +1,14 @@
 import type { Emitter } from '../core/emitter.js';
 import { LeaseLostError, TidemillError } from '../core/errors.js';
-import { toJob, type JobRecord } from '../core/records/job.js';
+import { failedRunId, toJob, type JobRecord } from '../core/records/job.js';
+import { shellArgument } from '../core/text/shell.js';
 import type { Logger } from '../core/logger.js';
 import type { Meter } from '../core/meter.js';
 import type { Finished, Outcome } from '../core/records/outcome.js';
 import { show } from '../core/options.js';
 import { checkPayload } from '../core/payload.js';
 import { afterTransaction, endOf, thrownOutcome } from '../engine/record/ending.js';
+import type { FailureLog } from '../engine/record/failure-log.js';
 import type { LaneOptions } from '../engine/claim/lanes.js';
 import type { About, AttemptControl, Conclusion, WorkRunner } from '../engine/work-runner.js';
 import type { Settlement, Store } from '../store/port.js';
@@ -27,6 +29,7 @@ export interface JobRunnerOptions {
   readonly events: Emitter<JobEvents>;
   readonly log: Logger;
   readonly meter: Meter;
+  readonly failures: FailureLog;
   /** Called when a job has ended: a caller in this process may be waiting for its result. */
   readonly ended: (id: string, job: () => JobRecord) => void;
 }
@@ -135,10 +138,18 @@ export class JobRunner implements WorkRunner<JobRecord, Settlement> {
     const runMs = startedAt === undefined ? undefined : finishedAt - startedAt;
     const end = settlement.status === 'cancelled' ? 'cancelled' : endOf(outcome, retryAt !== undefined);
     meter.ended('job', record.name, end, finishedAt, runMs);
+    if ('error' in outcome && settlement.status !== 'cancelled')
+      this.#failed(record, outcome.error, conclusion);
     if (HEARD.some((event) => events.has(event))) this.#tell(record, finished, conclusion);
     if (settlement.status !== 'pending') {
       ended(record.id, () => ({ ...record, ...settledView(settlement) }));
     }
+  }
+
+  #failed(record: JobRecord, error: Error, { settlement, retryAt }: Conclusion<Settlement>): void {
+    const { id, name, failCount } = record;
+    const advice = (): string => adviceFor(record, settlement);
+    this.#options.failures.failed({ kind: 'job', name, id, attempt: failCount + 1, error, retryAt, advice });
   }
 
   #tell(record: JobRecord, finished: Finished, { settlement, retryAt }: Conclusion<Settlement>): void {
@@ -161,6 +172,15 @@ export class JobRunner implements WorkRunner<JobRecord, Settlement> {
     }
     if (settlement.status === 'cancelled') events.emit('job:cancel', { job, instanceId });
   }
+}
+
+/** What can be done about a job that failed for good. Of a recurring one, a failed copy of the run is kept. */
+function adviceFor(job: JobRecord, { remove }: Settlement): string {
+  if (remove === true) return 'It is not kept: the retention of failed jobs is 0.';
+  const isSchedule = job.repeatInterval !== undefined;
+  const id = isSchedule ? failedRunId(job.id, job.scheduledFor ?? job.nextRunAt) : job.id;
+  const continues = isSchedule ? 'The schedule continues. ' : '';
+  return `${continues}To run it again: mill.jobs.retry(${JSON.stringify(id)}), or tidemill retry ${shellArgument(id)}`;
 }
 
 /** The events that the end of an attempt may emit. Without a listener for one of them, no payload is built. */

@@ -1,3 +1,4 @@
+import { within } from '../core/clock.js';
 import { OptionError, TidemillError } from '../core/errors.js';
 import {
   checkErrorsOptions,
@@ -80,6 +81,21 @@ const managed = <O extends string>(
     ? { outcome: 'missing', job: undefined }
     : { outcome: answer.outcome, job: toJob(answer.job) };
 
+export interface JobsOptions {
+  readonly store: () => Promise<Store>;
+  readonly registry: Registry;
+  readonly results: Results;
+  /** Called when work may start at once. */
+  readonly due: () => void;
+  /** Called when a pending job was cancelled. */
+  readonly cancelled: (job: Job) => void;
+  /** Says in sentences why a job is not running. */
+  readonly why: (id: string) => Promise<readonly string[]>;
+}
+
+/** How long a wait that has timed out asks for the reasons. */
+const REASONS_MS = 2_000;
+
 /** `mill.jobs`: reads and manages jobs, whichever instance runs them. */
 export class Jobs {
   readonly #store: () => Promise<Store>;
@@ -87,20 +103,15 @@ export class Jobs {
   readonly #results: Results;
   readonly #due: () => void;
   readonly #cancelled: (job: Job) => void;
+  readonly #why: (id: string) => Promise<readonly string[]>;
 
-  /** `due` is called when work may start at once, `cancelled` when a pending job was cancelled. */
-  constructor(
-    store: () => Promise<Store>,
-    registry: Registry,
-    results: Results,
-    due: () => void,
-    cancelled: (job: Job) => void,
-  ) {
+  constructor({ store, registry, results, due, cancelled, why }: JobsOptions) {
     this.#store = store;
     this.#registry = registry;
     this.#results = results;
     this.#due = due;
     this.#cancelled = cancelled;
+    this.#why = why;
   }
 
   /** Returns a job; undefined if there is none. */
@@ -295,9 +306,26 @@ export class Jobs {
       if (name !== undefined && job.name !== name)
         throw new OptionError(`jobs.result: job ${id} is a ${show(job.name)}, not a ${show(name)}.`);
       return resultOf(job);
+    } catch (error) {
+      if (!limit.signal.aborted || error !== limit.signal.reason) throw error;
+      throw new TidemillError('TIMEOUT', `${(error as Error).message}${await this.#unfinished(store, id)}`);
     } finally {
       timer?.cancel();
     }
+  }
+
+  /** Why a job has not ended, as sentences; '' if the store cannot tell in time. */
+  async #unfinished({ jobs, clock }: Store, id: string): Promise<string> {
+    const asking = Promise.all([jobs.get(id), this.#why(id)]);
+    if (!(await within(clock, REASONS_MS, asking))) return '';
+    const [job, reasons] = await asking.catch(() => [undefined, []] as const);
+    if (job === undefined) return '';
+    const running =
+      job.status === 'processing' && reasons.length === 0
+        ? [`It is running on ${job.claimedBy ?? '?'}.`]
+        : [];
+    const failed = job.failReason === undefined ? [] : [`Its last attempt failed: ${job.failReason}.`];
+    return [...running, ...reasons, ...failed].map((sentence) => ` ${sentence}`).join('');
   }
 
   async #jobs(): Promise<JobStore> {
@@ -344,8 +372,14 @@ function resultOf(job: JobRecord): unknown {
   const reason = job.failReason === undefined ? '' : `: ${job.failReason}`;
   if (job.status === 'cancelled')
     throw new TidemillError('JOB_CANCELLED', `Job ${job.id} was cancelled${reason}.`);
-  throw new TidemillError(
-    'JOB_FAILED',
-    `Job ${job.id} failed after ${String(job.failCount)} attempts${reason}.`,
-  );
+  const attempts = job.failCount === 1 ? '1 attempt' : `${String(job.failCount)} attempts`;
+  throw new TidemillError('JOB_FAILED', `Job ${job.id} failed after ${attempts}${reason}.`, causeOf(job));
+}
+
+/** What the handler threw, as the history keeps it. */
+function causeOf({ history }: JobRecord): { readonly cause?: Error } {
+  const thrown = history?.at(-1)?.error;
+  if (thrown === undefined) return {};
+  const { name, message, stack } = thrown;
+  return { cause: Object.assign(new Error(message), { name, ...(stack === undefined ? {} : { stack }) }) };
 }

@@ -47,6 +47,11 @@ export class Registry {
     return compiled;
   }
 
+  /** The names that are defined here, with a handler or without. */
+  get names(): Iterable<string> {
+    return this.#definitions.keys();
+  }
+
   options(name: string): CompiledOptions | undefined {
     return this.#definitions.get(name);
   }

@@ -11,6 +11,7 @@ import type { Work } from '../core/records/work.js';
 import { Engine } from '../engine/engine.js';
 import type { EngineState } from '../engine/options.js';
 import type { Reservation } from '../engine/claim/reservation.js';
+import { FailureLog } from '../engine/record/failure-log.js';
 import { InstanceContext } from '../engine/lease/instance-context.js';
 import type { MillEvents } from './events.js';
 import type { Registry } from '../jobs/registry.js';
@@ -73,6 +74,7 @@ const STOP_LIMIT_MS = 10_000;
 export class InstanceRuntime {
   readonly #options: InstanceRuntimeOptions;
   readonly #context: InstanceContext;
+  readonly #failures: FailureLog;
   readonly #runner: JobRunner;
   readonly #engine: Engine<JobRecord, Settlement>;
   readonly #detector: FailureDetector;
@@ -85,7 +87,8 @@ export class InstanceRuntime {
   constructor(options: InstanceRuntimeOptions) {
     this.#options = options;
     const { settings, store, registry, definitions, roles, fault } = options;
-    this.#runner = new JobRunner({ ...options, ...settings });
+    this.#failures = new FailureLog(options.log, store.clock);
+    this.#runner = new JobRunner({ ...options, ...settings, failures: this.#failures });
     this.#context = new InstanceContext({
       ...settings,
       store,
@@ -210,6 +213,7 @@ export class InstanceRuntime {
       events,
       log,
       meter,
+      failures: this.#failures,
       tracer,
       error: fault,
       leaseLost: (reason, tasks) => {
@@ -262,6 +266,7 @@ export class InstanceRuntime {
     await within(store.clock, STOP_LIMIT_MS, goodbye);
     if (this.#reclaimer !== undefined) await within(store.clock, STOP_LIMIT_MS, this.#reclaimer.stop());
     this.#cleaner?.stop();
+    this.#failures.stop();
     if (handedBack.length > 0) {
       const named = handedBack.map(({ name, id }) => `${name} ${id}`).join(', ');
       const jobs = handedBack.map(({ id }) => id);

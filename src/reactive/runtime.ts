@@ -4,6 +4,7 @@ import type { Meter } from '../core/meter.js';
 import type { TaskRecord } from '../core/records/task.js';
 import type { Tracer } from '../core/tracer.js';
 import { Engine } from '../engine/engine.js';
+import type { FailureLog } from '../engine/record/failure-log.js';
 import type { EngineState } from '../engine/options.js';
 import type { WakeSubscription } from '../engine/claim/listener.js';
 import type { LeaseListener, InstanceContext } from '../engine/lease/instance-context.js';
@@ -38,6 +39,7 @@ export interface ReactiveRuntimeOptions {
   readonly events: Emitter<TaskEvents>;
   readonly log: Logger;
   readonly meter: Meter;
+  readonly failures: FailureLog;
   readonly tracer: () => Tracer | undefined;
   readonly error: (error: unknown, where: string) => void;
   readonly leaseLost: (reason: string, tasks: readonly TaskRecord[]) => void;
@@ -78,6 +80,7 @@ export class ReactiveRuntime implements LeaseListener {
       error: options.error,
       log: options.log,
       meter: options.meter,
+      failures: options.failures,
       changed: () => this.#engine.notify(),
     });
     this.#engine = this.#makeEngine();

@@ -7,6 +7,7 @@ import type { Finished, Outcome } from '../../core/records/outcome.js';
 import { checkKeys, checkOneOf } from '../../core/options.js';
 import { toTask, type TaskRecord } from '../../core/records/task.js';
 import { afterTransaction, endOf, thrownOutcome } from '../../engine/record/ending.js';
+import type { FailureLog } from '../../engine/record/failure-log.js';
 import type { LaneOptions } from '../../engine/claim/lanes.js';
 import type { About, AttemptControl, Conclusion, WorkRunner } from '../../engine/work-runner.js';
 import type { Cluster, Store, TaskAdvert } from '../../store/port.js';
@@ -33,6 +34,7 @@ export interface TaskRunnerOptions {
   readonly events: Emitter<TaskEvents>;
   readonly log: Logger;
   readonly meter: Meter;
+  readonly failures: FailureLog;
   readonly error: (error: unknown, where: string) => void;
   /** Called when the tasks that this instance runs have changed, or one of them may be due again soon. */
   readonly changed: () => void;
@@ -199,7 +201,7 @@ export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement> {
     finished: Finished,
     { settlement, retryAt }: Conclusion<TaskSettlement>,
   ): void {
-    const { events, instanceId, changed, meter } = this.#options;
+    const { events, instanceId, changed, meter, failures } = this.#options;
     const { outcome, finishedAt, startedAt = finishedAt } = finished;
     const task = (): ReturnType<typeof toTask> =>
       toTask({ ...record, status: settlement.status, lockedAt: null });
@@ -216,6 +218,16 @@ export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement> {
     } else if ('error' in outcome) {
       const { error } = outcome;
       const willRetry = retryAt !== undefined;
+      failures.failed({
+        kind: 'task',
+        name: record.name,
+        id: record.id,
+        attempt: record.attempts,
+        error,
+        retryAt,
+        advice: () =>
+          `It runs again when its document changes, or by mill.tasks.retryMany({ id: ${JSON.stringify(record.id)} })`,
+      });
       if (events.has('task:fail'))
         events.emit('task:fail', {
           task: task(),
