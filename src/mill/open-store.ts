@@ -73,5 +73,5 @@ export function checkStore(store: unknown): void {
   throw new OptionError(`new Tidemill: store must be ${known}; got ${shown}.`);
 }
 
-const isStore = (value: unknown): boolean =>
+export const isStore = (value: unknown): boolean =>
   typeof value === 'object' && value !== null && 'jobs' in value && 'instances' in value;

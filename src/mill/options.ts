@@ -8,7 +8,7 @@ import type { RetentionMs, Store } from '../store/port.js';
 import { checkMonitoring, type MonitoringOptions, type MonitoringSettings } from '../metrics/options.js';
 import { checkReactiveOptions, type ReactiveOptions, type ReactiveSettings } from '../reactive/options.js';
 import { toMs, type Duration } from '../time/duration.js';
-import { checkStore } from './open-store.js';
+import { checkStore, isStore } from './open-store.js';
 import { OptionError } from '../core/errors.js';
 
 export interface TidemillOptions<S extends Store = Store> {
@@ -90,6 +90,13 @@ const KEYS = [
 const POLL_ALONE_MS = 1_000;
 
 export function checkMillOptions(options: TidemillOptions): MillSettings {
+  // The URL is not shown: it may hold a password.
+  if (typeof options === 'string')
+    throw new OptionError(
+      `${WHERE}: options must be an object, got a text. For a URL: new Tidemill({ store: url }).`,
+    );
+  if (isStore(options))
+    throw new OptionError(`${WHERE}: pass the store as an option: new Tidemill({ store }).`);
   checkKeys(WHERE, options, KEYS);
   if (typeof options !== 'object')
     throw new OptionError(`${WHERE}: options with a store are needed: new Tidemill({ store }).`);
