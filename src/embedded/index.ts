@@ -8,5 +8,5 @@ export function embedded(options: EmbeddedOptions = {}): EmbeddedStore {
 export { EmbeddedStore, type EmbeddedOptions };
 export type { EmbeddedDatabase } from './driver.js';
 export type { SqlFragment } from '../core/text/sql-fragment.js';
-export type { Queryable } from '../sql/connection/driver.js';
+export type { SqlTransaction as Queryable } from '../sql/connection/driver.js';
 export { sql, type SqlValue } from '../sql/tables/fragment.js';

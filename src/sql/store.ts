@@ -20,7 +20,7 @@ import { auditStore } from './cluster/audit.js';
 import { Connection, type Opened, type Sql } from './connection/connection.js';
 import { sqlDocuments } from './documents/store.js';
 import { driftText, schemaDrift } from './schema/drift.js';
-import type { Queryable } from './connection/driver.js';
+import type { SqlTransaction } from './connection/driver.js';
 import { run } from './connection/errors.js';
 import { inspect } from './schema/inspect.js';
 import { instanceStore } from './cluster/instances.js';
@@ -68,17 +68,17 @@ const LARGEST_BYTES = 200_000_000;
 const payload: PayloadRules = { maxDepth: 80, refusesText };
 
 /** A store on PostgreSQL, over any driver. */
-export class SqlStore implements Store<Queryable> {
+export class SqlStore implements Store<SqlTransaction> {
   readonly kind: string;
   readonly clock: ServerClock;
   readonly payload: PayloadRules = payload;
   readonly maxPayloadBytes: number;
-  readonly jobs: JobStore<Queryable>;
+  readonly jobs: JobStore<SqlTransaction>;
   readonly instances: InstanceStore;
   readonly locks: LockStore;
   readonly metrics: MetricsStore;
   readonly audit: AuditStore;
-  readonly reactive: ReactiveStore<Queryable>;
+  readonly reactive: ReactiveStore<SqlTransaction>;
   readonly #names: Names;
   readonly #connection: Connection;
   readonly #sources: SqlSources;
@@ -133,9 +133,9 @@ export class SqlStore implements Store<Queryable> {
   }
 
   /** Runs at READ COMMITTED. Calls `work` again after a deadlock or a serialization failure. */
-  async transaction<T>(work: (transaction: Queryable) => Promise<T>): Promise<T> {
+  async transaction<T>(work: (transaction: SqlTransaction) => Promise<T>): Promise<T> {
     const { driver, notifier, ownTransactions } = this.#connection.sql;
-    let handle: Queryable | undefined;
+    let handle: SqlTransaction | undefined;
     const answer = await driver.lend(async (transaction) => {
       ownTransactions.add((handle = transaction));
       try {
@@ -156,7 +156,7 @@ export class SqlStore implements Store<Queryable> {
     this.#connection.sql.driver.checkOutside?.();
   }
 
-  isTransaction(value: unknown): value is Queryable {
+  isTransaction(value: unknown): value is SqlTransaction {
     if (typeof value !== 'object' || value === null || !('query' in value)) return false;
     if (!('totalCount' in value) && !('transaction' in value)) return typeof value.query === 'function';
     throw new OptionError(

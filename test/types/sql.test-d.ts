@@ -2,7 +2,8 @@
 import { expectTypeOf } from 'vitest';
 import { Tidemill } from 'tidemill';
 import { embedded, sql as embeddedSql } from 'tidemill/embedded';
-import { sql, type SqlFragment, type SqlValue } from 'tidemill/postgres';
+import { sql, type Queryable, type SqlFragment, type SqlValue } from 'tidemill/postgres';
+import type { PoolClient } from 'pg';
 
 const mill = new Tidemill({ store: embedded() });
 const handler = (): void => undefined;
@@ -15,6 +16,27 @@ expectTypeOf<undefined>().not.toExtend<SqlValue>();
 expectTypeOf<string[]>().not.toExtend<SqlValue>();
 // @ts-expect-error: it is a tag, and takes no text.
 sql('total > 100');
+
+// The handle of a transaction takes what its driver takes; an adapter may take less.
+void mill.withTransaction(async (transaction) => {
+  await transaction.query('select $1, $2, $3', [new Date(), true, ['a', 'b']]);
+  await mill.enqueue('a', {}, { transaction });
+});
+void mill.reactiveTask({
+  task: 'by-id',
+  collection: 'orders',
+  handler: ({ docId, markCompleted }) =>
+    mill.withTransaction(async (transaction) => {
+      await transaction.query('update orders set done = $1 where id = $2', [true, docId]);
+      await markCompleted({ transaction });
+    }),
+});
+const adapter: Queryable = {
+  query: (_text: string, _values?: (string | number | null)[]) => Promise.resolve({ rows: [] }),
+};
+void mill.enqueue('a', {}, { transaction: adapter });
+declare const client: PoolClient;
+void mill.enqueue('a', {}, { transaction: client });
 
 void mill.reactiveTask({ task: 't', collection: 'orders', filter: sql`total > ${100}`, handler });
 void mill.tasks.find({ sourceDocFilter: sql`total > ${100}` });

@@ -6,7 +6,18 @@
  */
 import type { Shortage } from '../../store/port.js';
 
-/** Anything that runs a statement: a client of node-postgres, a transaction of PGlite, an adapter of your own. */
+/**
+ * A caller's transaction: a client of node-postgres, a transaction of PGlite, an adapter of the caller's own. Which values
+ * it takes is up to its driver; the store passes texts, numbers and null only.
+ */
+export interface SqlTransaction {
+  query(
+    text: string,
+    values?: unknown[],
+  ): Promise<{ readonly rows: readonly Readonly<Record<string, unknown>>[] }>;
+}
+
+/** Anything that runs a statement of the store. */
 export interface Queryable {
   query(
     text: string,
