@@ -87,13 +87,14 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     this.#events = new Emitter((error, event) => this.#fault(error, `listener of ${event}`));
     this.#events.on('history:lost', () => (this.#historyLost += 1));
     this.#registry = new Registry(this.#settings.retention);
-    this.#unknownNames =
-      options.logger === false ? undefined : new UnknownNames(this.#registry, this.#log);
+    this.#unknownNames = options.logger === false ? undefined : new UnknownNames(this.#registry, this.#log);
     this.#tracing = new Tracing(this.#settings.tracing);
     this.#store = new StoreHandle(options.store, {
       globals: this.#settings.reactive.globalsCollection,
       ready: this.#tracing.ready,
       opened: (store) => this.#monitor.opened(store),
+      isStarted: () => this.started,
+      leaving: () => this.#monitor.stop(),
     });
     const store = (): Promise<Store> => this.#store.open();
     const due = (): void => this.#lifecycle.runtime?.notify();

@@ -267,6 +267,42 @@ describe('mill.stop', () => {
   });
 });
 
+describe('a call after stop', () => {
+  it('opens the store again, which is released by itself five seconds after the last such call', async () => {
+    const clock = virtualClock('2025-01-01');
+    const store = memory({ clock });
+    const release = vi.spyOn(store, 'release');
+    const mill = aMill(store);
+    mill.job('a', () => 1);
+    await mill.start();
+    await mill.stop();
+    expect(release).toHaveBeenCalledTimes(1);
+    expect((await mill.enqueue('a', {})).outcome).toBe('created');
+    await clock.advance('4s');
+    expect(await mill.jobs.count()).toBe(1);
+    await clock.advance('4s');
+    expect(release).toHaveBeenCalledTimes(1);
+    await clock.advance('1s');
+    expect(release).toHaveBeenCalledTimes(2);
+  });
+
+  it('does not take the store away from a mill that was started again', async () => {
+    const clock = virtualClock('2025-01-01');
+    const store = memory({ clock });
+    const release = vi.spyOn(store, 'release');
+    const mill = aMill(store);
+    const ran: string[] = [];
+    mill.job('a', ({ id }) => void ran.push(id));
+    await mill.start();
+    await mill.stop();
+    const { id } = await mill.enqueue('a', {});
+    await mill.start();
+    await clock.advance('1m');
+    expect(ran).toEqual([id]);
+    expect(release).toHaveBeenCalledTimes(1);
+  });
+});
+
 describe('a process that uses the library', () => {
   const source = (path: string): string =>
     pathToFileURL(resolve(import.meta.dirname, '../../src', path)).href;
