@@ -317,7 +317,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
    */
   async withTransaction<T>(work: (transaction: TransactionOf<S>) => Promise<T>): Promise<T> {
     checkFunction('withTransaction', 'work', work);
-    return (await this.#store.open()).transaction(work);
+    return this.#enqueuer.transaction(await this.#store.open(), work);
   }
 
   /**

@@ -130,6 +130,8 @@ export class Enqueuer<Tx> {
   readonly #registry: Registry;
   readonly #local: Local;
   readonly #inserts = new InsertBatcher<Tx>();
+  /** By transaction of the mill's own: the names of jobs that are counted once it is committed. */
+  readonly #uncounted = new WeakMap<object, string[]>();
   #wakes = WAKE_BURST;
   #wokeAt = -Infinity;
 
@@ -160,7 +162,11 @@ export class Enqueuer<Tx> {
     const job = trace === undefined ? asking : { ...asking, trace };
     if (transaction !== undefined) {
       const [asked = job] = this.#withWake([job], store.clock);
-      return this.#accepted(store, (await store.jobs.insert([asked], transaction))[0] as Inserted);
+      return this.#accepted(
+        store,
+        (await store.jobs.insert([asked], transaction))[0] as Inserted,
+        transaction,
+      );
     }
     const inserted = this.#accepted(store, await this.#insert(store, job, now));
     return (await this.#local.stored([inserted]))?.[0] ?? inserted;
@@ -176,11 +182,37 @@ export class Enqueuer<Tx> {
     return inserted;
   }
 
-  /** Counts a created job, even in a caller's transaction: whether that commits is not known here. */
-  #accepted(store: Store<Tx>, inserted: Inserted): EnqueuedJob {
-    this.#local.named(inserted.job.name, store);
-    if (inserted.outcome === 'created') this.#local.meter.enqueued(inserted.job.name, 1);
+  /**
+   * Counts a created job. One in a transaction of the mill's own is counted at its commit. One in a caller's own
+   * transaction is counted at once: whether that commits is not known here.
+   */
+  #accepted(store: Store<Tx>, inserted: Inserted, transaction?: Tx): EnqueuedJob {
+    const { name } = inserted.job;
+    this.#local.named(name, store);
+    if (inserted.outcome === 'created') {
+      const uncounted = this.#uncounted.get(Object(transaction) as object);
+      if (uncounted === undefined) this.#local.meter.enqueued(name, 1);
+      else uncounted.push(name);
+    }
     return answer(inserted);
+  }
+
+  /** Runs a transaction of the mill's own, and counts what was enqueued in it once it is committed. */
+  async transaction<T>(store: Store<Tx>, work: (transaction: Tx) => Promise<T>): Promise<T> {
+    let names: string[] = [];
+    const result = await store.transaction(async (transaction) => {
+      // A retried transaction begins anew.
+      names = [];
+      this.#uncounted.set(transaction as object, names);
+      try {
+        return await work(transaction);
+      } finally {
+        // The handle may be a connection, which a caller's own transaction may use later.
+        this.#uncounted.delete(transaction as object);
+      }
+    });
+    for (const name of names) this.#local.meter.enqueued(name, 1);
+    return result;
   }
 
   /** A slot of this process is free and no job waits for it: storing the job as claimed saves the claim. */
@@ -229,7 +261,7 @@ export class Enqueuer<Tx> {
     }
     if (jobs.length === 0) return [];
     const answers = await store.jobs.insert(this.#withWake(jobs, store.clock), transaction);
-    const inserted = answers.map((one) => this.#accepted(store, one));
+    const inserted = answers.map((one) => this.#accepted(store, one, transaction));
     if (transaction !== undefined) return inserted;
     this.#local.due();
     return [...((await this.#local.stored(inserted)) ?? inserted)];

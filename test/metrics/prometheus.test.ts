@@ -27,6 +27,27 @@ const ended = (mill: Tidemill, count: number): Promise<unknown> =>
     return (done ?? 0) + (failed ?? 0) === count;
   });
 
+describe('the count of enqueued jobs', () => {
+  it('leaves out those of a transaction that was rolled back', async () => {
+    const mill = aMill(memory());
+    await mill.withTransaction(async (transaction) => {
+      await mill.enqueue('mail', {}, { transaction });
+      await mill.enqueueMany([
+        { name: 'mail', transaction },
+        { name: 'report', transaction },
+      ]);
+    });
+    const undone = mill.withTransaction(async (transaction) => {
+      await mill.enqueue('mail', {}, { transaction });
+      throw new Error('roll back');
+    });
+    await expect(undone).rejects.toThrow('roll back');
+    await mill.enqueue('report');
+    const counts = under(await scraped(mill), 'tidemill_enqueued_total');
+    expect(counts).toEqual({ '{name="mail"}': 2, '{name="report"}': 2 });
+  });
+});
+
 describe('a scrape in cluster mode', () => {
   it('a cluster scrape returns the same totals on every instance, and keeps those of stopped ones', async () => {
     const store = memory();
