@@ -210,8 +210,8 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     data?: T,
     options?: EnqueueOptions<TransactionOf<S>>,
   ): Promise<EnqueuedJob<T>>;
-  // Compilers report an error of the last overload. This one takes names, too, so the error is always about the argument
-  // that is wrong.
+  /** Enqueues a job by its definition, which types the payload. */
+  // Compilers report the error of the last overload. It takes names, too, so that the error is about the wrong argument.
   enqueue<Input>(
     job: JobDefinition<Input, unknown> | string,
     ...rest: Payload<Input, [options?: EnqueueOptions<TransactionOf<S>>]>
@@ -237,6 +237,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
 
   /** Enqueues a job to run as soon as possible: `enqueue` without options. */
   now<T = unknown>(name: string, data?: T): Promise<EnqueuedJob<T>>;
+  /** Enqueues a job by its definition, to run as soon as possible. */
   now<Input>(
     job: JobDefinition<Input, unknown> | string,
     ...rest: Payload<Input, []>
