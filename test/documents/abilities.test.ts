@@ -92,7 +92,10 @@ describe('bad options of a document scheduler', () => {
     [{ missed: 'never' }, 'missed must be one of once, skip, all, seed'],
     [{ nextDely: 1 }, 'Did you mean "nextDelay"?'],
     [{ retryPolicy: { type: 'fixed' } }, 'interval must be a duration'],
-    [{ pollInterval: { min: '2s', max: '1s' } }, 'pollInterval.max ("1s") must not be less than pollInterval.min ("2s")'],
+    [
+      { pollInterval: { min: '2s', max: '1s' } },
+      'pollInterval.max ("1s") must not be less than pollInterval.min ("2s")',
+    ],
   ])('a document scheduler rejects %o with the option and the fix', (options, message) => {
     const given = { store: new OwnStore(), onDocument: () => undefined, ...options };
     expect(() => new Scheduler(given as unknown as SchedulerOptions)).toThrow(message);

@@ -207,11 +207,7 @@ describe('schedule: bad input', () => {
     ['what never matches', '0 0 30 2 *', 'never matches a date'],
     ['an unknown name', '@often', 'is not a known cron name'],
     ['no distance', '@every', 'is not a known cron name'],
-    [
-      'a wrong distance',
-      '@every often',
-      "@every must be a duration of at least 1 ms: milliseconds, or a text such as '90s'",
-    ],
+    ['a wrong distance', '@every often', '@every must be a duration of at least 1 ms'],
     ['a distance of nothing', '@every 0s', '@every must be a duration of at least 1 ms'],
     ['a wrong distance as an option', { every: 'often' }, 'every must be a duration of at least 1 ms'],
     ['a missing distance', {}, 'every must be a duration of at least 1 ms'],
