@@ -96,6 +96,13 @@ module.exports = {
       to: { path: '^(test|servers|bench|examples|scripts)/' },
     },
     {
+      name: 'conformance-suite-stands-alone',
+      comment: 'It is large, and only authors of stores load it.',
+      severity: 'error',
+      from: { path: '^src/', pathNot: '^src/testing/conformance/' },
+      to: { path: '^src/testing/conformance/' },
+    },
+    {
       name: 'no-cycles',
       comment: 'Imports of types count: two files that need each other are one thought.',
       severity: 'error',

@@ -13,7 +13,10 @@ export default defineConfig({
     memory: 'src/memory/index.ts',
     mongodb: 'src/mongodb/index.ts',
     postgres: 'src/postgres/index.ts',
+    store: 'src/store/index.ts',
     testing: 'src/testing/index.ts',
+    // A suite of tests, apart so that nothing else loads it.
+    conformance: 'src/testing/conformance/index.ts',
   },
   format: ['esm', 'cjs'],
   tsconfig: 'tsconfig.build.json',

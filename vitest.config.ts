@@ -11,7 +11,7 @@ export default defineConfig({
     alias: [
       { find: /^tidemill$/, replacement: src('index.ts') },
       {
-        find: /^tidemill\/(dashboard|documents|embedded|memory|mongodb|postgres|testing)$/,
+        find: /^tidemill\/(dashboard|documents|embedded|memory|mongodb|postgres|store|testing(?:\/conformance)?)$/,
         replacement: src('$1/index.ts'),
       },
     ],

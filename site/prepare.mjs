@@ -21,7 +21,18 @@ const PLACES = new Map([
   ['docs/adr', 'adr/index'],
   ['examples', 'examples/index'],
 ]);
-const ENTRIES = ['index', 'documents', 'embedded', 'memory', 'mongodb', 'postgres', 'testing', 'dashboard'];
+const ENTRIES = [
+  'index',
+  'documents',
+  'embedded',
+  'memory',
+  'mongodb',
+  'postgres',
+  'store',
+  'testing',
+  'testing/conformance',
+  'dashboard',
+];
 
 rmSync(pages, { recursive: true, force: true });
 cpSync(join(root, 'docs'), pages, { recursive: true });

@@ -7,7 +7,7 @@
  * Method comments use these words:
  * - Precondition: it belongs inside the write. What does not match stays as it is.
  * - Repeat: what a second call with the same arguments does, after the answer to the first was lost.
- * - Caller: who calls it, if the name does not tell. The tests in test/conformance run on every store.
+ * - Caller: who calls it, if the name does not tell. The facts in src/testing/conformance are proved on every store.
  */
 import type { Clock } from '../core/clock.js';
 import type { FailureLine } from '../core/records/failure-groups.js';

@@ -1,37 +1,4 @@
-import { expect, it } from 'vitest';
-import { aMill, gate } from '../support/mills.js';
-import { eachStore } from '../support/stores.js';
+import { running } from '../../src/testing/conformance/facts/run.js';
+import { eachStoreProves } from '../support/stores.js';
 
-eachStore('running jobs', ({ open }) => {
-  it('runs a job that was asked for and keeps what its handler returned', async () => {
-    const mill = aMill(open());
-    const add = mill.job<{ a: number; b: number }>('add', (job) => job.data.a + job.data.b);
-    await mill.start();
-    const job = await add.enqueue({ a: 1, b: 2 });
-    expect(job).toMatchObject({ name: 'add', status: 'pending', outcome: 'created', failCount: 0 });
-    expect(await mill.jobs.result(job.id)).toBe(3);
-    expect(await mill.jobs.get(job.id)).toMatchObject({
-      status: 'completed',
-      result: 3,
-      lockedAt: null,
-      failCount: 0,
-    });
-  });
-
-  it('runs every job of a backlog once', async () => {
-    const store = open();
-    const mill = aMill(store);
-    const seen = new Map<number, number>();
-    const all = gate();
-    const count = mill.job<{ n: number }>('count', (job) => {
-      seen.set(job.data.n, (seen.get(job.data.n) ?? 0) + 1);
-      if (seen.size === 2_000) all.open();
-    });
-    await count.enqueueMany(Array.from({ length: 2_000 }, (_, n) => ({ data: { n } })));
-    await mill.start();
-    await all.promise;
-    await mill.stop();
-    expect([...seen.values()].every((times) => times === 1)).toBe(true);
-    expect(await mill.jobs.count({ status: 'completed' })).toBe(2_000);
-  });
-});
+eachStoreProves(running);

@@ -4,7 +4,7 @@ import { embedded, type Queryable } from '../../src/embedded/index.js';
 import { namesIn } from '../../src/sql/schema/names.js';
 import { aMill, gate, rarely, until } from '../support/mills.js';
 import { aClaim, aJob, anInstance, done, opened } from '../support/port.js';
-import { insertion } from '../support/rest.js';
+import { insertion } from '../../src/testing/conformance/rest.js';
 import { freshEmbedded, sharedEmbedded, useEmbedded } from '../support/stores.js';
 
 useEmbedded();

@@ -2,7 +2,7 @@ import { MongoClient } from 'mongodb';
 import { describe, expect, it } from 'vitest';
 import { mongodb } from '../../src/mongodb/index.js';
 import { aMill, rarely, until } from '../support/mills.js';
-import { atRest } from '../support/rest.js';
+import { atRest } from '../../src/testing/conformance/rest.js';
 import { freshUri } from '../support/stores.js';
 
 const WATCHED_MS = 20_000;

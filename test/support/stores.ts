@@ -3,12 +3,13 @@ import { readFile } from 'node:fs/promises';
 import { PGlite } from '@electric-sql/pglite';
 import { MongoClient } from 'mongodb';
 import pg from 'pg';
-import { afterAll, beforeAll, describe, inject } from 'vitest';
+import { afterAll, beforeAll, describe, inject, it } from 'vitest';
 import { embedded, type EmbeddedOptions, type EmbeddedStore } from '../../src/embedded/index.js';
 import { memory } from '../../src/memory/index.js';
 import { mongodb, type MongodbOptions, type MongodbStore } from '../../src/mongodb/index.js';
 import { postgres, type PostgresOptions, type PostgresStore } from '../../src/postgres/index.js';
 import type { Store } from '../../src/store/port.js';
+import { registerFacts, type Chapter } from '../../src/testing/conformance/chapters.js';
 import { postgresScript, takeSchema } from './rights.js';
 
 const unique = (): string => `test_${randomBytes(6).toString('hex')}`;
@@ -89,6 +90,11 @@ export function eachStore(what: string, facts: (store: StoreCase) => void): void
       facts(store);
     });
   }
+}
+
+/** Runs a chapter of the public conformance suite on every store; they do without nothing. */
+export function eachStoreProves(chapter: Chapter): void {
+  eachStore(chapter.title, ({ open }) => registerFacts(chapter, { it, open }));
 }
 
 /** The address of a test's own database, with every right. */

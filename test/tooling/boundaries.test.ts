@@ -47,6 +47,7 @@ const offences: [rule: string, file: string, statement: string][] = [
   ['@opentelemetry/api-driver-in-one-place', 'src/jobs/bad-spans.ts', `import '@opentelemetry/api';`],
   ['known-folders', 'src/elsewhere/bad.ts', `import '../core/target.js';`],
   ['shipped-code-stays-in-src', 'src/core/bad-reach.ts', `import '../../test/target.js';`],
+  ['conformance-suite-stands-alone', 'src/testing/bad-suite.ts', `import './conformance/good.js';`],
   ['no-cycles', 'src/core/cycle-a.ts', `import type {} from './cycle-b.js';`],
 ];
 
@@ -61,6 +62,7 @@ const allowed: [file: string, statement: string][] = [
     `import '../locks/target.js'; export const open = () => import('../memory/target.js');`,
   ],
   ['src/testing/good.ts', `import '../index.js'; import '../mill/good.js'; import '../memory/target.js';`],
+  ['src/testing/conformance/good.ts', `import '../../index.js'; import '../../store/target.js';`],
   ['src/jobs/good.ts', `import '../engine/target.js'; import '../maintenance/target.js';`],
   ['src/core/cycle-b.ts', `import type {} from './cycle-a.js';`],
   ['src/core/good.ts', `import 'fastest-levenshtein'; import 'node:crypto';`],

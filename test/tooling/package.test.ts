@@ -92,7 +92,9 @@ async function runBoth(folder: string, use: string): Promise<string[]> {
 // Checking every declaration, also Node's own, takes its time on a busy machine.
 describe('the built package', () => {
   it('the package compiles and loads without any driver, except for the stores that need one', async () => {
-    const entries = ['tidemill', 'tidemill/documents', 'tidemill/memory', 'tidemill/testing'];
+    const entries = ['', '/documents', '/memory', '/store', '/testing', '/testing/conformance'].map(
+      (path) => `tidemill${path}`,
+    );
     await compileAndRun(await makeApplication('without-driver', [], entries));
   });
 
