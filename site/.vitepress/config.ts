@@ -83,6 +83,7 @@ export default defineConfig({
         text: 'Inside',
         items: [
           page('Architecture', '/architecture'),
+          page('Write a store', '/write-a-store'),
           page('Glossary', '/glossary'),
           page('Decisions', '/adr/'),
           page('API reference', '/api/'),
