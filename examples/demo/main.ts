@@ -17,7 +17,7 @@ try {
   const url = server === undefined ? undefined : 'uri' in server ? server.uri : server.url;
   try {
     const told = args.map((arg, i) => (url !== undefined && i === at ? url : arg));
-    process.exitCode = await runProgram(['demo', ...told], { ...processTerminal(), entry });
+    process.exitCode = await runProgram(['demo', ...told], { ...processTerminal().terminal, entry });
   } finally {
     await server?.stop();
   }

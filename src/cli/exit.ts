@@ -10,6 +10,9 @@ export const Exit = {
 } as const;
 export type Exit = (typeof Exit)[keyof typeof Exit];
 
+/** If the reader of the output is gone: what a shell reports for a program that SIGPIPE ended (128 + 13). */
+export const CLOSED_PIPE = 141;
+
 /** Ends a command with a message and an exit code. */
 export class CliError extends Error {
   readonly exit: Exit;

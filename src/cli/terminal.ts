@@ -20,14 +20,46 @@ export interface Terminal {
   ask(question: string): Promise<string>;
   /** Calls `pressed` for each key, if stdin is a terminal. The returned function ends that. */
   keys(pressed: (key: string) => void): () => void;
-  /** Aborts at Ctrl-C and SIGTERM, which from then on do not end the process by themselves. */
+  /**
+   * Aborts at Ctrl-C and SIGTERM, which from then on do not end the process by themselves, and when the reader of the
+   * output is gone.
+   */
   interrupted(): AbortSignal;
 }
 
-export function processTerminal(): Terminal {
+/**
+ * The terminal of this process. `closed` aborts when the reader of stdout or stderr is gone, as in `tidemill ls | head`.
+ * From then on nothing is written, and the command ends as if interrupted: it finishes what it changes, and closes its
+ * store.
+ */
+export function processTerminal(): { readonly terminal: Terminal; readonly closed: AbortSignal } {
+  const pipes = new AbortController();
+  const closed = pipes.signal;
+  for (const stream of [process.stdout, process.stderr])
+    stream.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EPIPE') throw error;
+      pipes.abort();
+    });
+  return { terminal: terminalOf(closed), closed };
+}
+
+const sinkOf = (stream: NodeJS.WriteStream, closed: AbortSignal): Sink => ({
+  get isTTY() {
+    return stream.isTTY;
+  },
+  get columns() {
+    return stream.columns;
+  },
+  get rows() {
+    return stream.rows;
+  },
+  write: (text) => !closed.aborted && stream.write(text),
+});
+
+function terminalOf(closed: AbortSignal): Terminal {
   return {
-    stdout: process.stdout,
-    stderr: process.stderr,
+    stdout: sinkOf(process.stdout, closed),
+    stderr: sinkOf(process.stderr, closed),
     env: process.env,
     entry: process.argv[1] ?? '',
     interactive: process.stdin.isTTY && process.stderr.isTTY,
@@ -43,7 +75,7 @@ export function processTerminal(): Terminal {
     interrupted: () => {
       const end = new AbortController();
       for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => end.abort());
-      return end.signal;
+      return AbortSignal.any([end.signal, closed]);
     },
   };
 }
