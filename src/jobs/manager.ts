@@ -149,7 +149,7 @@ export class Jobs {
     return (await this.#jobs()).count(checked, most);
   }
 
-  /** Groups the newest failed jobs by name and failure message, ignoring ids and numbers in the messages. */
+  /** Groups the newest failed jobs by name and failure message, ignoring ids and numbers in the messages, but not status codes. */
   async errors(options: ErrorsOptions = {}): Promise<ErrorGroups> {
     const { limit, name } = checkErrorsOptions('jobs.errors', options);
     return groupsOf(await (await this.#jobs()).failures(limit + 1, name), limit);

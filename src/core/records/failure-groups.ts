@@ -1,4 +1,4 @@
-/** Groups failures whose messages differ only in ids and numbers. */
+/** Groups failures whose messages differ only in ids and numbers; status codes and exit codes keep them apart. */
 import { checkInteger, checkKeys, checkText } from '../options.js';
 
 /** One failed job or task, reduced to what grouping needs. */
@@ -10,7 +10,7 @@ export interface FailureLine {
 
 export interface FailureGroup {
   readonly name: string;
-  /** The message, with `…` in place of ids, times and numbers. */
+  /** The message, with `…` in place of ids, times and numbers; a status code such as 404 stays. */
   readonly pattern: string;
   /** The newest message, in full. */
   readonly example: string;
@@ -31,13 +31,40 @@ const VARIABLE: readonly RegExp[] = [
   /\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?/gu,
   /\b0x[0-9a-f]+\b/giu,
   /\b(?=[0-9a-f]*\d)[0-9a-f]{12,}\b/giu,
-  /\d+(?:\.\d+)*/gu,
 ];
+const NUMBER = /\d+(?:\.\d+)*/gu;
+
+/** How much text before and after a number decides what it is. Bounded, since messages are untrusted. */
+const CONTEXT = 40;
+/** `500 ms`, `404 bytes`, `80 %`: an amount. */
+const UNIT_AFTER = /^\s*(?:%|(?:ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?|d|days?|bytes?|[kmg]i?b)\b)/iu;
+/** `status 404`, `statusCode: 404`, `HTTP/1.1 404`, `exit code 137`, `"errno":-110`, `signal 9`. */
+const CODE_BEFORE =
+  /(?:^|[^a-z]|status|error|exit)(?:http(?:\/[\d.]+)?|status|code|errno|signal)["']?\s*[:=(]?\s*["'-]?$/iu;
+/** `returned 503`, `error: 502`, `got a 429`, `Bad Gateway (502)`. */
+const RESPONSE_BEFORE =
+  /(?:\b(?:returned|responded|answered|received|got|response|[Ee]rror)(?: with)?:?\s+(?:an?\s+)?|[A-Z][a-z]+ \()$/u;
+/** `404 Not Found`, `Not Found: 404 (Not Found)`. */
+const REASON_AFTER = /^\s+\(?[A-Z][a-z]/u;
+
+/** Whether a number names the kind of failure, as an exit code or an HTTP status does. */
+function isCode(number: string, before: string, after: string): boolean {
+  if (!/^\d{1,4}$/u.test(number) || /^[\w-]/u.test(after) || UNIT_AFTER.test(after)) return false;
+  if (CODE_BEFORE.test(before)) return true;
+  if (!/^[45]\d\d$/u.test(number)) return false;
+  const begins = before === '' && /^(?:$|[:,])/u.test(after);
+  return begins || RESPONSE_BEFORE.test(before) || (/(?:^|[\s(])$/u.test(before) && REASON_AFTER.test(after));
+}
 
 /** The message without its variable parts. */
 export function patternOf(message: string): string {
   const line = message.slice(0, LONGEST).trim();
-  return VARIABLE.reduce((text, variable) => text.replaceAll(variable, GAP), line);
+  const text = VARIABLE.reduce((rest, variable) => rest.replaceAll(variable, GAP), line);
+  return text.replaceAll(NUMBER, (number, at: number) => {
+    const before = text.slice(Math.max(0, at - CONTEXT), at);
+    const after = text.slice(at + number.length, at + number.length + CONTEXT);
+    return isCode(number, before, after) ? number : GAP;
+  });
 }
 
 const searchOf = (pattern: string): string =>
