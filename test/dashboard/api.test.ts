@@ -66,6 +66,32 @@ describe('dashboard API: reading', () => {
     expect(await aClient(viewer).get('overview')).toMatchObject({ health: { ok: false } });
   });
 
+  it('the overview is not well while a tenth of the work of the last minutes failed for good', async () => {
+    const mill = aMill(memory(), { monitoring: { pushIntervalMs: 100 } });
+    mill.job<{ bad: boolean }>('mail', ({ data }) => {
+      if (data.bad) throw new FatalError('refused');
+    });
+    await mill.start();
+    const run = async (good: number, bad: number): Promise<Overview> => {
+      const ran = [...Array<boolean>(good).fill(false), ...Array<boolean>(bad).fill(true)];
+      await mill.enqueueMany(ran.map((one) => ({ name: 'mail', data: { bad: one } })));
+      return until('all ends are counted', async () => {
+        const { completed, failed } = await mill.jobs.stats();
+        const seen = await aClient(mill).get<Overview>('overview?range=24h&kind=jobs&name=other');
+        const [row] = seen.names;
+        return row?.done === completed && row.failed === failed && completed >= good && seen;
+      });
+    };
+    expect((await run(8, 1)).health).toMatchObject({ ok: true, reasons: [] });
+    expect((await run(1, 0)).health).toMatchObject({
+      ok: false,
+      reasons: [
+        '10 % of the work that ended in the last 15 minutes failed for good (1 of 10), 1 of them jobs mail',
+      ],
+    });
+    expect((await run(1, 0)).health).toMatchObject({ ok: true, reasons: [] });
+  });
+
   it('lists work by filter and cursor in both directions, and returns a full, redacted detail', async () => {
     const mill = aMill(memory());
     const jobs = await mill.enqueueMany(

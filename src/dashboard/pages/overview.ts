@@ -100,13 +100,43 @@ function complaintOf(context: RequestContext, text: string): string {
     : `${context.redactor.text(text.slice(0, colon))}: the right "payload" shows why`;
 }
 
+/** So many of the last minutes count for the verdict. Every range contains them. */
+const RECENT_MINUTES = 15;
+/** With fewer ends than this, a share says little. */
+const LEAST_ENDS = 10;
+const TOO_MANY_FAILED = 0.1;
+
+/** Says if too much work failed for good in the last minutes, and which name failed most. */
+function failingOf({ redactor }: RequestContext, points: readonly Point[], now: Date): readonly string[] {
+  const from = now.getTime() - RECENT_MINUTES * 60_000;
+  const recent = points.filter(({ at }) => at.getTime() > from);
+  const { done, failed } = sumOf(recent);
+  const ends = done + failed;
+  if (ends < LEAST_ENDS || failed < ends * TOO_MANY_FAILED) return [];
+  const byName = new Map<string, number>();
+  for (const { kind, name, failed: count } of recent) {
+    const title = `${kind} ${redactor.text(name)}`;
+    byName.set(title, (byName.get(title) ?? 0) + count);
+  }
+  const [[worst = '', count = 0] = []] = [...byName].sort(([, a], [, b]) => b - a);
+  const share = Math.floor((failed / ends) * 100);
+  return [
+    `${String(share)} % of the work that ended in the last ${String(RECENT_MINUTES)} minutes failed for good ` +
+      `(${String(failed)} of ${String(ends)}), ${String(count)} of them ${worst}`,
+  ];
+}
+
 /** A process that only serves the dashboard need not be started, so "not started" is no problem here. */
-function healthOf(context: RequestContext, instances: readonly MillInstance[]): Overview['health'] {
+function healthOf(
+  context: RequestContext,
+  instances: readonly MillInstance[],
+  failing: readonly string[],
+): Overview['health'] {
   const { reasons, troubles, wakeUp } = context.mill.health();
   const shown = (texts: readonly string[]): string[] => texts.map((text) => complaintOf(context, text));
   const own = shown(reasons.filter((reason) => reason !== 'not started'));
   const alone = instances.some(({ alive }) => alive) ? [] : ['no instance is alive: nothing runs'];
-  const all = [...own, ...alone];
+  const all = [...own, ...alone, ...failing];
   return {
     ok: all.length === 0,
     reasons: all,
@@ -169,7 +199,7 @@ export async function overview(context: RequestContext, query: URLSearchParams):
       name: context.redactor.text(row.name),
     })),
     instances: instances.map((instance) => toInstance(context, instance)),
-    health: healthOf(context, instances),
+    health: healthOf(context, instances, failingOf(context, points, now)),
     ...(planning === undefined ? {} : { planner: plannerOf(context, planning) }),
   };
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Tidemill } from '../../../src/index.js';
+import { FatalError, Tidemill } from '../../../src/index.js';
 import { memory } from '../../../src/memory/index.js';
 import type { Ground } from '../ground.js';
 import { serve } from '../stage.js';
@@ -62,6 +62,22 @@ export function pageFacts(ground: Ground): void {
         await viewer.sees(seen);
       }
       expect(await viewer.barriers()).toEqual([]);
+    });
+
+    it('does not call all well while a tenth of the work fails for good', async () => {
+      await using mill = new Tidemill({
+        store: memory(),
+        logger: false,
+        monitoring: { pushIntervalMs: 100 },
+      });
+      mill.job('charge-card', () => Promise.reject(new FatalError('declined')));
+      await mill.start();
+      await mill.enqueueMany(Array.from({ length: 10 }, () => ({ name: 'charge-card', data: {} })));
+      await using served = await serve(mill);
+      await using viewer = await ground.visit({ url: served.url });
+      await viewer.go('');
+      await viewer.sees(/100 % of the work that ended .* \(10 of 10\), 10 of them jobs charge-card/u);
+      expect(await viewer.page.getByText('All is well.').count()).toBe(0);
     });
 
     it('every page requests only the server it came from', async () => {
