@@ -87,7 +87,11 @@ export function sqliteJobs({ file, cluster, wake, cancel }: Surroundings): JobSt
     return table.change(job, { status: 'cancelled', finishedAt: at, updatedAt: at, expiresAt });
   };
 
-  const retryOne = (id: string, at: Date): Awaited<ReturnType<JobStore['retry']>> => {
+  const retryOne = (
+    id: string,
+    at: Date,
+    replacement: { readonly data?: unknown } = {},
+  ): Awaited<ReturnType<JobStore['retry']>> => {
     const job = table.get(id);
     if (job === undefined) return undefined;
     if (job.status === 'completed') return { outcome: 'finished', job: recordOf(job) };
@@ -95,7 +99,8 @@ export function sqliteJobs({ file, cluster, wake, cancel }: Surroundings): JobSt
     if (table.live(job.name, job.uniqueKey) !== undefined) return { outcome: 'live', job: recordOf(job) };
     const { result, progress, finishedAt, expiresAt, cancelRequestedAt, leaseToken, ...kept } = job;
     const fresh = { failCount: 0, failKind: null, firstFailedAt: null, lockedAt: null };
-    const after = table.change(kept, { ...fresh, status: 'pending', nextRunAt: at, updatedAt: now() });
+    const due = { status: 'pending', nextRunAt: at, updatedAt: now() } as const;
+    const after = table.change(kept, { ...fresh, ...due, ...replacement });
     return { outcome: 'retried', job: recordOf(after) };
   };
 
@@ -249,8 +254,8 @@ export function sqliteJobs({ file, cluster, wake, cancel }: Surroundings): JobSt
       if (answer?.outcome === 'requested') cancel();
       return answer;
     },
-    retry: async (id, at) => {
-      const answer = await file.write(() => retryOne(id, at));
+    retry: async (id, at, replacement) => {
+      const answer = await file.write(() => retryOne(id, at, replacement));
       wake();
       return answer;
     },

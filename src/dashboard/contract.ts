@@ -153,6 +153,8 @@ export interface WorkDetail extends WorkItem {
   readonly source?: { readonly collection: string; readonly document: unknown };
   /** Whether data was left out because the viewer lacks the right `payload`. */
   readonly hidden: boolean;
+  /** Whether a retry may replace the payload: a failed or cancelled job, whose payload is not too large to show. */
+  readonly editable?: boolean;
   readonly scheduleId?: string;
 }
 
@@ -271,7 +273,11 @@ export interface Operation {
 // `GET api/operations/<id>` returns the operation again and can be followed live; `POST api/operations/<id>/stop`
 // stops it.
 
-/** `POST api/act` `{ action, kind, id }`: acts on one piece of work and returns the outcome. */
+/**
+ * `POST api/act` `{ action, kind, id, data? }`: acts on one piece of work and returns the outcome. `data` is for a retry
+ * of a job, and requires the right `payload`: the payload as it was shown, edited. What was not changed in it stays as it
+ * is stored, hidden values included.
+ */
 export interface ActAnswer {
   /** Such as `retried`, `live`, `cancelled`, `requested`, `finished`, `removed`, `running`, `missing`. */
   readonly outcome: string;

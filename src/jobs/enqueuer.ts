@@ -405,7 +405,7 @@ export class Enqueuer<Tx> {
  * Returns the payload as it will be read back; throws if the store or the schema rejects it. What the schema makes of
  * it is not stored: the schema runs again before the handler.
  */
-async function payloadOf(
+export async function payloadOf(
   where: string,
   { payload, maxPayloadBytes }: Store,
   schema: JobDefinition['schema'],

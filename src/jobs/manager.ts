@@ -18,6 +18,7 @@ import {
 } from '../core/options.js';
 import type { JobFilter, JobStore, StatusCounts, Store } from '../store/port.js';
 import { toInstant, toMs, type Duration } from '../time/duration.js';
+import { payloadOf } from './enqueuer.js';
 import { checkExplicit, checkFilter, type JobsFilter } from './filter.js';
 import { cursorOf, pageOf, type FindOptions } from './page.js';
 import { isDefinition, type JobDefinition } from './definition.js';
@@ -192,13 +193,28 @@ export class Jobs {
 
   /**
    * Gives a failed or cancelled job a fresh sequence of attempts, due now. `live`: another job has its unique key now.
-   * `unfinished`: the job is pending or runs. `finished`: it has completed.
+   * `unfinished`: the job is pending or runs. `finished`: it has completed. With `data`, the job gets this payload in
+   * the same write; the limits of the store hold for it, and so does the job's schema if this process works on its
+   * name. Default: the payload stays.
    */
-  async retry(id: string): Promise<Managed<'retried' | 'live' | 'unfinished' | 'finished' | 'missing'>> {
+  async retry(
+    id: string,
+    options: { readonly data?: unknown } = {},
+  ): Promise<Managed<'retried' | 'live' | 'unfinished' | 'finished' | 'missing'>> {
+    checkKeys('jobs.retry', options, ['data']);
+    checkText('jobs.retry', 'id', id);
     const store = await this.#store();
-    const answer = await store.jobs.retry(checkText('jobs.retry', 'id', id), new Date(store.clock.now()));
+    const { data } = options;
+    const replacement = data === undefined ? undefined : await this.#replacement(store, id, data);
+    const answer = await store.jobs.retry(id, new Date(store.clock.now()), replacement);
     this.#due();
     return managed(answer);
+  }
+
+  async #replacement(store: Store, id: string, data: unknown): Promise<{ readonly data: unknown }> {
+    const name = (await store.jobs.get(id))?.name ?? '';
+    const schema = this.#registry.workers.get(name)?.definition.schema;
+    return { data: await payloadOf('jobs.retry', store, schema, data) };
   }
 
   /** Deletes a job, unless it runs. */

@@ -312,7 +312,8 @@ export interface JobStore<Tx = unknown> extends WorkStore<JobRecord, Settlement,
   ): Promise<{ outcome: 'cancelled' | 'requested' | 'finished'; job: JobRecord } | undefined>;
   /**
    * Begins a fresh sequence of attempts: `failed`, `cancelled` → `pending`, due at `now`, `failCount` 0. Result,
-   * progress, token, cancel request and times of the end go; `failReason` and history stay. Wakes instances.
+   * progress, token, cancel request and times of the end go; `failReason` and history stay. With `replacement`, the
+   * same write replaces the payload. Wakes instances.
    * Precondition: still failed or cancelled, and its unique key is not live (unique index).
    * Returns `retried`; `live` if another live job has its unique key; `unfinished` if it is pending or processing;
    * `finished` if it is completed; undefined: no such job.
@@ -321,6 +322,7 @@ export interface JobStore<Tx = unknown> extends WorkStore<JobRecord, Settlement,
   retry(
     id: string,
     now: Date,
+    replacement?: { readonly data: unknown },
   ): Promise<{ outcome: 'retried' | 'live' | 'unfinished' | 'finished'; job: JobRecord } | undefined>;
   /**
    * Deletes one job: any state but `processing` → gone.

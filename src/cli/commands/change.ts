@@ -1,3 +1,8 @@
+import type { Command } from 'commander';
+import { applyEdit, versionsOf } from '../../dashboard/redaction/edit.js';
+import { Redactor } from '../../dashboard/redaction/redact.js';
+import { SECRETS } from '../../dashboard/redaction/secret-names.js';
+import type { Job } from '../../index.js';
 import { recorded } from '../audit.js';
 import { confirmed } from '../confirm.js';
 import { onStore, withStore, type Session, type StoreFlags } from '../context.js';
@@ -5,6 +10,7 @@ import { CliError, Exit } from '../exit.js';
 import { inWords, jobsFilter, tasksFilter, withFilter, type FilterFlags } from '../filters.js';
 import { findWork } from '../find-work.js';
 import type { CommandTexts, CommandBuilder } from '../command-builder.js';
+import { readPayload } from '../payload.js';
 import { progressBar } from '../render/progress.js';
 import { clean, plural } from '../render/text.js';
 
@@ -15,6 +21,7 @@ interface Flags extends StoreFlags, FilterFlags {
   readonly all?: boolean;
   readonly yes?: boolean;
   readonly dryRun?: boolean;
+  readonly data?: string;
 }
 
 /** The states that each change applies to. Work in other states is left alone. */
@@ -24,11 +31,12 @@ const STATUSES = {
 } as const;
 
 export function addRetry(builder: CommandBuilder): void {
-  add(builder, 'retry', {
+  const command = add(builder, 'retry', {
     summary: 'failed or cancelled work runs again, with a fresh sequence of attempts',
     about: 'Named by ids, or by a filter. A filter asks first, with the count.',
     examples: [
       ['tidemill retry 6919b0f2c4', 'one job'],
+      [`tidemill retry 6919b0f2c4 --data '{"to":"ada@example.com"}'`, 'one job, with a corrected payload'],
       ['tidemill retry sync-order/1042', 'the reactive task of one document'],
       ['tidemill retry --name send-email --error ETIMEDOUT', 'all that failed with that error'],
       [
@@ -37,6 +45,7 @@ export function addRetry(builder: CommandBuilder): void {
       ],
     ],
   });
+  command.optionsGroup('One job:').option('--data <json>', 'replace its payload: JSON, or @file');
 }
 
 export function addCancel(builder: CommandBuilder): void {
@@ -51,7 +60,7 @@ export function addCancel(builder: CommandBuilder): void {
   });
 }
 
-function add(builder: CommandBuilder, change: Change, texts: CommandTexts): void {
+function add(builder: CommandBuilder, change: Change, texts: CommandTexts): Command {
   const command = builder.command(`${change} [ids...]`, texts);
   command.option('--yes', 'do not ask').option('--dry-run', 'say how many it would be, and change nothing');
   withFilter(command)
@@ -65,10 +74,18 @@ function add(builder: CommandBuilder, change: Change, texts: CommandTexts): void
   withStore(command).action(
     builder.action((ids: readonly string[], flags: Flags) =>
       onStore(flags, builder.terminal, 'work', (session) =>
-        ids.length > 0 ? changeEach(session, change, ids) : changeMany(session, change, flags),
+        ids.length > 0 ? changeEach(session, change, ids, dataOf(ids, flags)) : changeMany(session, change, flags),
       ),
     ),
   );
+  return command;
+}
+
+/** The payload to retry with; one payload is for one job. */
+function dataOf(ids: readonly string[], { data }: Flags): { readonly data: unknown } | undefined {
+  if (data === undefined) return undefined;
+  if (ids.length === 1) return { data: readPayload(data) };
+  throw new CliError(Exit.USAGE, '--data is for one job; give one id.');
 }
 
 interface Changed {
@@ -90,11 +107,16 @@ const WORDS: Readonly<Record<string, string>> = {
 };
 const DONE: ReadonlySet<string> = new Set(['retried', 'cancelled', 'requested']);
 
-async function changeEach(session: Session, change: Change, ids: readonly string[]): Promise<Exit> {
+async function changeEach(
+  session: Session,
+  change: Change,
+  ids: readonly string[],
+  edit: { readonly data: unknown } | undefined,
+): Promise<Exit> {
   const { out } = session;
   const answers: Changed[] = [];
   for (const id of ids) {
-    const changed = await changeOne(session, change, id);
+    const changed = await changeOne(session, change, id, edit);
     answers.push(changed);
     const words = WORDS[changed.outcome] ?? changed.outcome;
     out.print(`${id}${changed.name === undefined ? '' : ` (${clean(changed.name)})`}: ${words}`);
@@ -104,12 +126,18 @@ async function changeEach(session: Session, change: Change, ids: readonly string
   return answers.every(({ outcome }) => outcome === 'missing') ? Exit.NOTHING_FOUND : Exit.FAILED;
 }
 
-async function changeOne(session: Session, change: Change, id: string): Promise<Changed> {
+async function changeOne(
+  session: Session,
+  change: Change,
+  id: string,
+  edit: { readonly data: unknown } | undefined,
+): Promise<Changed> {
   const { mill } = session;
   const work = await findWork(session, id);
   if (work === undefined || work.kind === 'document') return { id, outcome: 'missing' };
   if (work.kind === 'job') {
     const { name } = work.job;
+    if (edit !== undefined) return { id, name, outcome: await retryEdited(session, work.job, edit.data) };
     const act = async (): Promise<string> => (await mill.jobs[change](id)).outcome;
     return {
       id,
@@ -118,14 +146,29 @@ async function changeOne(session: Session, change: Change, id: string): Promise<
     };
   }
   const { id: key, task: name } = work.task;
+  if (edit !== undefined)
+    throw new CliError(Exit.USAGE, '--data is for jobs; the data of a reactive task is its document.');
   if (change === 'cancel') return { id, name, outcome: 'refused' };
   const act = async (): Promise<string> =>
     (await mill.tasks.retryMany({ id: key })).count > 0 ? 'retried' : 'missing';
   return { id, name, outcome: await recorded(session, { action: 'tasks.retry', target: id }, act) };
 }
 
+/** Values of the payload that read as before keep their type, such as a date. */
+function retryEdited(session: Session, job: Job, edited: unknown): Promise<string> {
+  const redactor = new Redactor(SECRETS);
+  const data = applyEdit(job.data, JSON.parse(JSON.stringify(job.data)), edited);
+  const entry = {
+    action: 'jobs.retry',
+    target: `${job.name} ${job.id}, with a corrected payload`,
+    details: versionsOf(job.data, data, (value) => redactor.value(value)),
+  };
+  return recorded(session, entry, async () => (await session.mill.jobs.retry(job.id, { data })).outcome);
+}
+
 async function changeMany(session: Session, change: Change, flags: Flags): Promise<Exit> {
   const { out, terminal } = session;
+  if (flags.data !== undefined) throw new CliError(Exit.USAGE, '--data is for one job; give one id.');
   const many = manyOf(session, change, flags);
   const count = await many.count();
   const about = `${plural(count, flags.kind === 'jobs' ? 'job' : 'task')} (${many.words})`;

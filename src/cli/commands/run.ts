@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import type { EnqueueOptions } from '../../index.js';
 import { shellArgument } from '../../mill/tools.js';
 import { recorded, recordedAnswer } from '../audit.js';
@@ -8,6 +7,7 @@ import { milliseconds } from '../filters.js';
 import { findWork } from '../find-work.js';
 import type { CommandBuilder } from '../command-builder.js';
 import { knownNames } from '../names.js';
+import { readPayload } from '../payload.js';
 import { cleanLines } from '../render/text.js';
 import { relative } from '../render/time.js';
 
@@ -16,7 +16,6 @@ interface Flags extends StoreFlags {
   readonly delay?: string;
   readonly uniqueKey?: string;
   readonly priority?: string;
-  readonly schedule?: boolean;
   readonly key?: string;
   readonly wait?: string | true;
   readonly documents?: string;
@@ -118,7 +117,7 @@ async function enqueue(session: Session, name: string, flags: Flags): Promise<Ex
     ...(flags.uniqueKey === undefined ? {} : { uniqueKey: flags.uniqueKey }),
     ...(flags.priority === undefined ? {} : { priority: Number(flags.priority) }),
   };
-  const data = payload(flags.data);
+  const data = flags.data === undefined ? {} : readPayload(flags.data);
   const job = await recordedAnswer(session, { action: 'jobs.enqueue', target: name }, async () => {
     const answer = await mill.enqueue(name, data, options);
     return { answer, outcome: `${answer.outcome} ${answer.id}` };
@@ -137,14 +136,4 @@ async function enqueue(session: Session, name: string, flags: Flags): Promise<Ex
   );
   out.document(await mill.jobs.get(job.id));
   return undefined;
-}
-
-function payload(text: string | undefined): unknown {
-  if (text === undefined) return {};
-  const json = text.startsWith('@') ? readFileSync(text.slice(1), 'utf8') : text;
-  try {
-    return JSON.parse(json) as unknown;
-  } catch (error) {
-    throw new CliError(Exit.USAGE, `--data must be JSON, or @ and a file of it: ${(error as Error).message}`);
-  }
 }

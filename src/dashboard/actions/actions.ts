@@ -2,6 +2,7 @@
 import type { RequestContext } from '../request-context.js';
 import type { ActAnswer, Action, Count, Operation, WorkKind } from '../contract.js';
 import { acted } from './acted.js';
+import { need } from '../http/access.js';
 import { badRequest, conflict } from '../http/errors.js';
 import type { Body } from '../http/body.js';
 import type { Chosen } from '../kinds/kind.js';
@@ -9,6 +10,7 @@ import type { Operations } from './operations.js';
 import { REDACTED } from '../redaction/redact-text.js';
 import { Seal } from '../redaction/seal.js';
 import { inWords, readFilter } from '../http/parameters.js';
+import { editedPayload } from '../kinds/jobs.js';
 import { actOnSchedule, scheduleTitle } from '../kinds/schedules.js';
 import { checkFields } from '../kinds/work.js';
 import { KIND } from '../http/session.js';
@@ -19,7 +21,7 @@ const MOST_IDS = 1_000;
 const ONE: Readonly<Record<WorkKind, string>> = { jobs: 'job', tasks: 'task', documents: 'document' };
 
 /** Every viewer may read the audit log, so it hides what the lists hide. */
-const titled = (kind: WorkKind, given: string, title: string): { target: string; details?: unknown } =>
+const titled = (kind: WorkKind, given: string, title: string): { target: string; details?: object } =>
   Seal.isClosed(given)
     ? { target: `${ONE[kind]} ${REDACTED}`, details: { target: title } }
     : { target: title };
@@ -29,8 +31,22 @@ export async function actOnOne(context: RequestContext, body: Body): Promise<Act
   const [action, given] = [body.action(), body.text('id')];
   const own = KIND[kind];
   const id = context.seal.open(given);
+  if (body.has('data')) return retryEdited(context, body, id);
   return acted(context, { action, ...titled(kind, given, own.title(id)) }, () =>
     own.act(context, action, id),
+  );
+}
+
+/** Retries a job with a corrected payload. Both versions are in the audit entry, with hidden values left out. */
+async function retryEdited(context: RequestContext, body: Body, id: string): Promise<ActAnswer> {
+  const [kind, action, given] = [body.kind(), body.action(), body.text('id')];
+  if (kind !== 'jobs' || action !== 'retry') throw badRequest('"data" is for a retry of a job.');
+  need(context.viewer, 'payload');
+  const { data, versions } = await editedPayload(context, id, body.value('data'));
+  const { target, details } = titled(kind, given, KIND[kind].title(id));
+  const entry = { action, target: `${target}, with a corrected payload` };
+  return acted(context, { ...entry, details: { ...(details ?? {}), ...versions } }, () =>
+    KIND[kind].act(context, action, id, { data }),
   );
 }
 

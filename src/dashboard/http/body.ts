@@ -53,6 +53,11 @@ export class Body {
     return this.#values.has(key);
   }
 
+  /** Any JSON value. */
+  value(key: string): unknown {
+    return this.#values.get(key);
+  }
+
   optional(key: string): string | undefined {
     const value = this.#values.get(key);
     if (value === undefined) return undefined;

@@ -3,10 +3,11 @@ import { scheduleId } from '../../mill/tools.js';
 import { iso, may, offered, present, whyOf, type RequestContext } from '../request-context.js';
 import type { ActAnswer, Action, WorkDetail, WorkItem } from '../contract.js';
 import { countShown, eachShown, searched, type Search } from '../pages/error-search.js';
-import { badRequest, notFound } from '../http/errors.js';
+import { badRequest, conflict, notFound } from '../http/errors.js';
 import { factsOf } from '../pages/facts.js';
 import type { Chosen, Kind } from './kind.js';
 import type { TimeField, WorkFilter } from '../http/parameters.js';
+import { applyEdit, versionsOf } from '../redaction/edit.js';
 import { REDACTED } from '../redaction/redact-text.js';
 import { idOf, placesOf, refOf } from '../redaction/reference.js';
 import { timelineOf } from '../pages/timeline.js';
@@ -96,6 +97,29 @@ function actionsOf(job: Job): readonly Action[] {
   }
 }
 
+/** Beyond this size some of a payload is not shown, so that an edit of it would lose that. */
+const LARGEST_EDIT = 20_000;
+
+function isEditable(context: RequestContext, job: Job): boolean {
+  const rights = may(context, 'payload') && may(context, 'act');
+  return rights && actionsOf(job).includes('retry') && JSON.stringify(job.data).length <= LARGEST_EDIT;
+}
+
+/** The payload that an edit of the shown one means, and both versions for the audit log. */
+export async function editedPayload(
+  context: RequestContext,
+  ref: string,
+  edited: unknown,
+): Promise<{ readonly data: unknown; readonly versions: object }> {
+  const job = await context.mill.jobs.get(idOf(ref));
+  if (job === undefined) throw notFound('There is no such job (any more).');
+  if (!isEditable(context, job))
+    throw conflict('Its payload cannot be edited here: it has not failed, or it is too large.');
+  const hide = (value: unknown): unknown => context.redactor.value(value);
+  const data = applyEdit(job.data, hide(job.data), edited);
+  return { data, versions: versionsOf(job.data, data, hide) };
+}
+
 async function detail(context: RequestContext, ref: string): Promise<WorkDetail> {
   const { mill, redactor } = context;
   const job = await mill.jobs.get(idOf(ref));
@@ -121,6 +145,7 @@ async function detail(context: RequestContext, ref: string): Promise<WorkDetail>
       'for the run of': job.scheduledFor,
     }),
     hidden: !data,
+    editable: isEditable(context, job),
     ...(data
       ? {
           payload: redactor.value(job.data),
@@ -151,12 +176,17 @@ const SAID: Readonly<Record<string, string>> = {
   missing: 'It is not there (any more).',
 };
 
-async function act({ mill }: RequestContext, action: Action, ref: string): Promise<ActAnswer> {
+async function act(
+  { mill }: RequestContext,
+  action: Action,
+  ref: string,
+  replacement?: { readonly data: unknown },
+): Promise<ActAnswer> {
   const id = idOf(ref);
   const done = async (): Promise<{ readonly outcome: string }> => {
     switch (action) {
       case 'retry':
-        return mill.jobs.retry(id);
+        return mill.jobs.retry(id, replacement);
       case 'cancel':
         return mill.jobs.cancel(id);
       case 'remove':

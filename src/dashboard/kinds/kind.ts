@@ -24,7 +24,12 @@ export interface Kind {
   find(context: RequestContext, query: WorkQuery): Promise<WorkPage>;
   detail(context: RequestContext, id: string): Promise<WorkDetail>;
   /** Acts on one item and returns the outcome. `title` is for the audit log. */
-  act(context: RequestContext, action: Action, id: string): Promise<ActAnswer>;
+  act(
+    context: RequestContext,
+    action: Action,
+    id: string,
+    replacement?: { readonly data: unknown },
+  ): Promise<ActAnswer>;
   title(id: string): string;
   /** Whether `_id` holds something hidden, for any work that the filter may match. */
   hidesKeys(context: RequestContext, filter: WorkFilter): Promise<boolean>;

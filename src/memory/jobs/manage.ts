@@ -27,7 +27,12 @@ function cancelOne(table: Table, row: Row, retentionMs: number): 'cancelled' | '
   return 'cancelled';
 }
 
-export async function retry(table: Table, id: string, now: Date): ReturnType<JobStore['retry']> {
+export async function retry(
+  table: Table,
+  id: string,
+  now: Date,
+  replacement: { readonly data?: unknown } = {},
+): ReturnType<JobStore['retry']> {
   const row = table.rows.get(id);
   if (row === undefined) return undefined;
   if (row.status === 'completed') return { outcome: 'finished', job: toRecord(row) };
@@ -46,6 +51,7 @@ export async function retry(table: Table, id: string, now: Date): ReturnType<Job
     leaseToken: null,
     lockedAt: null,
     updatedAt: table.now(),
+    ...replacement,
   });
   delete row.result;
   delete row.progress;

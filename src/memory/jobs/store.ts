@@ -39,7 +39,7 @@ export function memoryJobs(context: MemoryContext): JobStore<MemoryTransaction> 
     failures: (limit, name) => finding.failures(table, limit, name),
     each: (filter, batch) => finding.each(table, filter, batch),
     cancel: (id, retention) => managing.cancel(table, id, retention),
-    retry: (id, now) => managing.retry(table, id, now),
+    retry: (id, now, replacement) => managing.retry(table, id, now, replacement),
     remove: (id) => managing.remove(table, id),
     reschedule: (id, at) => managing.reschedule(table, id, at),
     cancelBatch: (jobs, retention) => managing.cancelBatch(table, jobs, retention),

@@ -69,8 +69,15 @@ export const cancel = (mongo: Mongo, id: string, retention: RetentionOf): Return
   });
 
 /** Starts a fresh sequence of attempts: clears what the last one left behind, and keeps the history. */
-const retried = (now: Date): Document => ({
-  $set: { status: 'pending', nextRunAt: now, failCount: 0, lockedAt: null, wake: now.getTime() },
+const retried = (now: Date, replacement: { readonly data?: unknown } = {}): Document => ({
+  $set: {
+    status: 'pending',
+    nextRunAt: now,
+    failCount: 0,
+    lockedAt: null,
+    wake: now.getTime(),
+    ...replacement,
+  },
   $unset: {
     failKind: '',
     firstFailedAt: '',
@@ -84,12 +91,17 @@ const retried = (now: Date): Document => ({
   $currentDate: { updatedAt: true },
 });
 
-export const retry = (mongo: Mongo, id: string, now: Date): ReturnType<JobStore['retry']> =>
+export const retry = (
+  mongo: Mongo,
+  id: string,
+  now: Date,
+  replacement?: { readonly data: unknown },
+): ReturnType<JobStore['retry']> =>
   decide(mongo, id, async (job) => {
     if (job.status === 'completed') return { outcome: 'finished' as const, job };
     if (!FINISHED.includes(job.status)) return { outcome: 'unfinished' as const, job };
     try {
-      const again = await write(mongo, as(job, ['failed', 'cancelled']), retried(now));
+      const again = await write(mongo, as(job, ['failed', 'cancelled']), retried(now, replacement));
       return again && { outcome: 'retried' as const, job: again };
     } catch (error) {
       if (isDuplicate(error)) return { outcome: 'live' as const, job };

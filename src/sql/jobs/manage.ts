@@ -12,7 +12,7 @@ import { isLocked, isUnique, run } from '../connection/errors.js';
 import { get } from './find.js';
 import { answering, COLUMNS, records } from './record.js';
 import { rows } from '../connection/rows.js';
-import { timeText } from '../connection/values.js';
+import { timeText, toStored } from '../connection/values.js';
 
 type RetentionOf = (name: string) => RetentionMs;
 /** A job that changes its status between read and write this many times in a row is a fault, not a race. */
@@ -92,12 +92,19 @@ const retried = (
   fail_count = 0, locked_at = null, fail_kind = null, first_failed_at = null, finished_at = null, expires_at = null,
   cancel_requested_at = null, lease_token = null, result = null, progress = null`;
 
-export const retry = (sql: Sql, id: string, now: Date): ReturnType<JobStore['retry']> =>
+export const retry = (
+  sql: Sql,
+  id: string,
+  now: Date,
+  replacement?: { readonly data: unknown },
+): ReturnType<JobStore['retry']> =>
   decide(sql, id, async (job) => {
     if (job.status === 'completed') return { outcome: 'finished' as const, job };
     if (!FINISHED.includes(job.status)) return { outcome: 'unfinished' as const, job };
     try {
-      const again = await write(sql, job, retried('$4'), wakeMessage(job), [timeText(now)]);
+      const payload = replacement === undefined ? [] : [JSON.stringify(toStored(replacement.data))];
+      const assignments = payload.length === 0 ? retried('$4') : `${retried('$4')}, data = $5::text::jsonb`;
+      const again = await write(sql, job, assignments, wakeMessage(job), [timeText(now), ...payload]);
       return again && { outcome: 'retried' as const, job: again };
     } catch (error) {
       if (isUnique(error)) return { outcome: 'live' as const, job };

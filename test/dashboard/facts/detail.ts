@@ -39,6 +39,28 @@ export function detailFacts(ground: Ground): void {
       expect(await viewer.ask('window.hacked')).toBeUndefined();
     });
 
+    it('is retried with a payload that was corrected in the editor, and keeps what is hidden', async () => {
+      const { mill } = ground.scene;
+      const { id } = await mill.enqueue('edited', { to: 'nobody', password: 'pw' }, { delay: '1h' });
+      await mill.jobs.cancel(id);
+      await using viewer = await ground.visit();
+      await viewer.go('work?kind=jobs&name=edited');
+      await viewer.page.getByRole('link', { name: /edited/u }).click();
+      await viewer.button('Edit and retry');
+      const editor = viewer.page.getByLabel('Payload, as JSON');
+      const text = await editor.inputValue();
+      await editor.fill(text.slice(0, -1));
+      await viewer.sees('This is not JSON');
+      expect(await viewer.barriers()).toEqual([]);
+      await editor.fill(text.replace('nobody', 'ada'));
+      await viewer.page.getByRole('dialog').getByRole('button', { name: 'Retry' }).click();
+      await until('it waits again', async () => (await mill.jobs.get(id))?.status === 'pending');
+      expect((await mill.jobs.get(id))?.data).toEqual({ to: 'ada', password: 'pw' });
+      await viewer.go('audit');
+      await viewer.sees(/with a corrected payload/u);
+      await mill.jobs.remove(id);
+    });
+
     it('cancels, retries and removes a job with the buttons of its detail page', async () => {
       const { mill } = ground.scene;
       const { id } = await mill.enqueue('one-by-one', {}, { delay: '1h' });

@@ -17,6 +17,7 @@ import { Status } from '../../ui/status.js';
 import { Data } from './data.js';
 import { Facts } from './facts.js';
 import { LastError } from './last-error.js';
+import { PayloadEditor } from './payload-editor.js';
 import { Timeline } from './timeline.js';
 import { WhyNot } from './why-not.js';
 
@@ -86,6 +87,11 @@ function Actions({ detail, refresh }: ShownProps): VNode {
     if (done && action === 'remove') go(workPath(kind, { names: [detail.name] }));
     else refresh();
   };
+  const retry = async (data: unknown): Promise<boolean> => {
+    const done = await act('act', { action: 'retry', kind, id, data });
+    refresh();
+    return done;
+  };
   return (
     <div class="detail-actions" role="group" aria-label="Actions">
       {actions.map((action) => (
@@ -96,6 +102,7 @@ function Actions({ detail, refresh }: ShownProps): VNode {
           run={() => run(action)}
         />
       ))}
+      {detail.editable === true && <PayloadEditor detail={detail} retry={retry} />}
     </div>
   );
 }

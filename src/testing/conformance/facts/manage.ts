@@ -1,7 +1,22 @@
+import type { StandardSchemaV1 } from '@standard-schema/spec';
 import { CancelledError } from '../../../core/errors.js';
+import { defineJob } from '../../../index.js';
 import { chapter, fact, type Chapter } from '../chapters.js';
 import { expect } from '../expect.js';
 import { gate, until } from '../fixtures.js';
+
+const addressed: StandardSchemaV1<{ to: string }> = {
+  '~standard': {
+    version: 1,
+    vendor: 'tidemill',
+    validate: (value) => {
+      const { to } = Object(value) as { to?: unknown };
+      return typeof to === 'string'
+        ? { value: { to } }
+        : { issues: [{ message: 'expected a string', path: ['to'] }] };
+    },
+  },
+};
 
 export const managing: Chapter = chapter('managing', [
   fact('cancels a pending job at once, and answers finished or missing for others', async ({ aMill }) => {
@@ -96,6 +111,40 @@ export const managing: Chapter = chapter('managing', [
     const waiting = await mill.enqueue('x', {}, { delay: '1h' });
     expect(await mill.jobs.retry(waiting.id)).toMatchObject({ outcome: 'unfinished' });
     expect(await mill.jobs.retry('nowhere')).toEqual({ outcome: 'missing', job: undefined });
+  }),
+
+  fact(
+    'replaces the payload of a failed or cancelled job as it retries it, and of no other',
+    async ({ aMill }) => {
+      const mill = aMill();
+      const job = await mill.enqueue('x', { to: 'ada', at: new Date(0) }, { delay: '1h' });
+      expect(await mill.jobs.retry(job.id, { data: { to: 'eve' } })).toMatchObject({ outcome: 'unfinished' });
+      expect((await mill.jobs.get(job.id))?.data).toEqual({ to: 'ada', at: new Date(0) });
+      await mill.jobs.cancel(job.id);
+      const data = { to: 'grace', at: new Date(1), nested: [{ $set: 'kept', 'a.b': null }] };
+      expect(await mill.jobs.retry(job.id, { data })).toMatchObject({
+        outcome: 'retried',
+        job: { status: 'pending', data },
+      });
+      await mill.jobs.cancel(job.id);
+      expect((await mill.jobs.retry(job.id)).job?.data).toEqual(data);
+      await mill.jobs.cancel(job.id);
+      expect((await mill.jobs.retry(job.id, { data: null })).job?.data).toBeNull();
+      await mill.jobs.cancel(job.id);
+      await expect(mill.jobs.retry(job.id, { data: { n: NaN } })).rejects.toThrow('data.n');
+      expect(await mill.jobs.get(job.id)).toMatchObject({ status: 'cancelled', data: null });
+      expect(await mill.jobs.retry('nowhere', { data })).toEqual({ outcome: 'missing', job: undefined });
+    },
+  ),
+
+  fact('refuses a payload for a retry that does not fit the schema of the name', async ({ aMill }) => {
+    const mill = aMill();
+    mill.work(defineJob('mail', { schema: addressed }), () => undefined);
+    const job = await mill.enqueue('mail', { to: 'ada' }, { delay: '1h' });
+    await mill.jobs.cancel(job.id);
+    await expect(mill.jobs.retry(job.id, { data: { to: 5 } })).rejects.toThrow('to: expected a string');
+    expect(await mill.jobs.get(job.id)).toMatchObject({ status: 'cancelled', data: { to: 'ada' } });
+    expect(await mill.jobs.retry(job.id, { data: { to: 'eve' } })).toMatchObject({ outcome: 'retried' });
   }),
 
   fact('removes what does not run, and says running of what does', async ({ aMill }) => {
