@@ -18,6 +18,34 @@ export interface Filter {
 export const TIMES = ['createdAt', 'updatedAt', 'dueAt'] as const;
 const KINDS: readonly WorkKind[] = ['jobs', 'tasks', 'documents'];
 
+/** The orders that the API offers for each kind. The first is its default. */
+export const ORDERS: Readonly<Record<WorkKind, readonly (readonly [value: string, label: string])[]>> = {
+  jobs: [
+    ['createdAt desc', 'Newest first'],
+    ['createdAt asc', 'Oldest first'],
+    ['updatedAt desc', 'Last changed first'],
+    ['dueAt asc', 'Next due first'],
+  ],
+  tasks: [
+    ['dueAt desc', 'Last due first'],
+    ['dueAt asc', 'Next due first'],
+    ['createdAt desc', 'Newest first'],
+    ['createdAt asc', 'Oldest first'],
+    ['updatedAt desc', 'Last changed first'],
+  ],
+  documents: [
+    ['dueAt asc', 'Next due first'],
+    ['dueAt desc', 'Last due first'],
+  ],
+};
+
+/** The order that a list has, as in `ORDERS`. The API sorts in descending order if only the time is given. */
+export function orderOf({ kind, sort, order }: Filter): string {
+  const [first = ''] = ORDERS[kind][0] ?? [];
+  if (sort === '') return order === '' || kind === 'documents' ? first : `${first.split(' ')[0] ?? ''} ${order}`;
+  return `${sort} ${order || 'desc'}`;
+}
+
 export function readFilter(query: URLSearchParams, kinds: readonly WorkKind[]): Filter {
   const asked = KINDS.find((kind) => kind === query.get('kind'));
   return {

@@ -41,9 +41,9 @@ export interface SqlOptions {
   readonly schema?: string;
   /**
    * Migrate the schema at the first use. Default: true. With false, an old schema is an error that says what to run.
-   * `'unchecked'` uses the schema as it is, for tools that only read it.
+   * For tools: `'visit'` checks the schema like false, and `'unchecked'` uses it as it is.
    */
-  readonly migrate?: boolean | 'unchecked';
+  readonly migrate?: boolean | 'visit' | 'unchecked';
   /**
    * How other instances learn of jobs that you enqueue in your own transaction. `later`: this process notifies them
    * every 100 ms for a second after the call. `commit`: your transaction notifies them itself, at a price: PostgreSQL
@@ -92,7 +92,7 @@ export class SqlStore implements Store<SqlTransaction> {
       createTriggers = true,
     } = options;
     const where = `${kind}()`;
-    if (migrate !== 'unchecked') checkBoolean(where, 'migrate', migrate);
+    if (migrate !== 'visit' && migrate !== 'unchecked') checkBoolean(where, 'migrate', migrate);
     checkBoolean(where, 'createTriggers', createTriggers);
     checkOneOf(where, 'notify', notify, ['later', 'commit']);
     this.kind = kind;

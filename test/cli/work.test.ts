@@ -74,7 +74,7 @@ describe.each([
       'send-email',
       { retryPolicy: { type: 'fixed', interval: '10ms', maxAttempts: 1 } },
       ({ data, log }) => {
-        log('sending');
+        log('sending', { try: 1 });
         if (data.bad === true) throw new Error('mailbox 17 is full');
         return { sent: true };
       },
@@ -132,7 +132,7 @@ describe.each([
 
   it('shows a job with payload, log and attempts, and why it is waiting', async () => {
     const good = await run(['show', `good-${ground.name}`]);
-    for (const part of ['send-email  completed', '"to": "ada"', '"sent": true', 'sending', 'Attempts'])
+    for (const part of ['send-email  completed', '"to": "ada"', '"sent": true', 'sending  {"try":1}', 'Attempts'])
       expect(good.out).toContain(part);
     expect((await run(['show', `orphan-${ground.name}`])).out).toContain(
       'No live instance runs the name "orphan"',
@@ -197,6 +197,30 @@ describe.each([
     expect((await run(['cancel', 'ship/7'])).out).toContain('cannot be cancelled');
   });
 
+  it('retries one job with a corrected payload, with both versions in the audit log', async () => {
+    const id = `edited-${ground.name}`;
+    const stored = { at: new Date(0), bad: true, token: 'abc' };
+    await mill.enqueue('send-email', stored, { id });
+    await until('it has failed', async () => (await mill.jobs.get(id))?.status === 'failed');
+    const data = '{"at":"1970-01-01T00:00:00.000Z","bad":false,"token":"def"}';
+    expect((await run(['retry', id, 'other', '--data', data])).err).toContain('--data is for one job');
+    expect((await run(['retry', '--all', '--data', data])).err).toContain('--data is for one job');
+    expect((await run(['retry', id, '--data', '{'])).err).toContain('--data must be JSON');
+    expect((await run(['retry', id, '--data', '@nowhere'])).err).toContain('cannot read the file "nowhere"');
+    expect((await run(['retry', id, '--data', data])).out).toContain('runs again');
+    await mill.jobs.result(id);
+    expect((await mill.jobs.get(id))?.data).toEqual({ at: new Date(0), bad: false, token: 'def' });
+    expect((await mill.audit.list()).items[0]).toMatchObject({
+      action: 'jobs.retry',
+      target: `send-email ${id}, with a corrected payload`,
+      outcome: 'retried',
+      details: {
+        before: { bad: true, token: '[redacted]' },
+        after: { bad: false, token: '[redacted]' },
+      },
+    });
+  });
+
   it('cancels pending jobs by filter', async () => {
     const { code, out } = await run(['cancel', '--name', 'orphan'], { answers: ['yes'] });
     expect({ code, out }).toEqual({ code: 0, out: 'Cancelled 1 job.\n' });
@@ -257,10 +281,12 @@ describe.each([
         ? ['--store', freshUri()]
         : ['--store', url, '--schema', `absent_${randomBytes(4).toString('hex')}`];
     const { code, err } = await tidemill(['ls', ...empty]);
+    expect(err).toMatch(/check the database in the URL/iu);
     if (ground.name === 'MongoDB')
       expect(await client.db(new URL(empty[1]!).pathname.slice(1)).listCollections().toArray()).toEqual([]);
     else {
       expect(err).toContain('is at version 0');
+      expect(err).not.toContain('migrationScript');
       expect(code).toBe(1);
       expect((await pool.query('select from pg_namespace where nspname = $1', [empty[3]])).rows).toEqual([]);
     }

@@ -12,6 +12,7 @@ import type {
 import { FatalError, type Tidemill } from '../../src/index.js';
 import { memory } from '../../src/memory/index.js';
 import { StoreError } from '../../src/core/errors.js';
+import { ORDERS } from '../../dashboard/src/filter.js';
 import { aMill, gate, until } from '../support/mills.js';
 import { aClient, eventsOf, type Client } from './client.js';
 
@@ -38,6 +39,74 @@ function holding(mill: Tidemill, reached: () => void, go: Promise<void>): Tidemi
     });
   return mill;
 }
+
+describe('a retry with a corrected payload', () => {
+  const at = new Date('2026-11-17T08:00:00.000Z');
+  const stored = { to: 'nobody', at, password: 'pw', list: [{ n: 1, token: 'a' }, { n: 2, token: 'b' }] };
+  const failedJob = async (mill: Tidemill): Promise<string> => {
+    const { id } = await mill.enqueue('mail', stored, { delay: '1h' });
+    await mill.jobs.cancel(id);
+    return id;
+  };
+  const edit = (client: Client, id: string, data: unknown): ReturnType<Client['post']> =>
+    client.post('act', { action: 'retry', kind: 'jobs', id: refOf(id), data });
+
+  it('keeps what was not changed as it is stored, and has both versions in the audit log, redacted', async () => {
+    const mill = aMill(memory());
+    const id = await failedJob(mill);
+    const client = aClient(mill);
+    const { payload, editable } = await client.get<WorkDetail>(`work/jobs/${refOf(id)}`);
+    expect(editable).toBe(true);
+    const { status } = await edit(client, id, { ...(payload as object), to: 'ada', more: [1] });
+    expect(status).toBe(200);
+    const job = await mill.jobs.get(id);
+    expect(job).toMatchObject({ status: 'pending', data: { ...stored, to: 'ada', more: [1] } });
+    const [entry] = (await mill.audit.list()).items;
+    expect(entry).toMatchObject({
+      action: 'retry',
+      target: `job ${id}, with a corrected payload`,
+      outcome: 'retried',
+      details: {
+        before: { to: 'nobody', password: '[redacted]' },
+        after: { to: 'ada', password: '[redacted]', more: [1] },
+      },
+    });
+    expect((await client.get<WorkDetail>(`work/jobs/${refOf(id)}`)).editable).toBe(false);
+    expect((await edit(client, id, {})).status).toBe(409);
+  });
+
+  it('gives no item of a list the hidden value of another', async () => {
+    const mill = aMill(memory());
+    const id = await failedJob(mill);
+    const client = aClient(mill);
+    const { payload } = await client.get<WorkDetail>(`work/jobs/${refOf(id)}`);
+    const shown = payload as { readonly list: readonly object[] };
+    const [first, second] = shown.list;
+    for (const list of [[{ n: 3, token: '[redacted]' }], [first, second, { token: '[redacted]' }]]) {
+      const refused = await edit(client, id, { ...shown, list });
+      expect(refused).toMatchObject({ status: 400, body: { error: { code: 'bad_request' } } });
+    }
+    expect((await mill.jobs.get(id))?.status).toBe('cancelled');
+    expect((await edit(client, id, { ...shown, list: [second] })).status).toBe(200);
+    expect((await mill.jobs.get(id))?.data).toEqual({ ...stored, list: [{ n: 2, token: 'b' }] });
+  });
+
+  it('needs the rights payload and act, a job, and a body that is not too large', async () => {
+    const mill = aMill(memory());
+    const id = await failedJob(mill);
+    const actor = aClient(mill, { authorize: () => ({ rights: ['view', 'act'], actor: 'eve' }) });
+    expect((await edit(actor, id, {})).status).toBe(403);
+    expect((await actor.get<WorkDetail>(`work/jobs/${refOf(id)}`)).editable).toBe(false);
+    const client = aClient(mill);
+    for (const body of [
+      { action: 'cancel', kind: 'jobs' },
+      { action: 'retry', kind: 'tasks' },
+    ])
+      expect((await client.post('act', { ...body, id: refOf(id), data: {} })).status).toBe(400);
+    expect((await edit(client, id, 'x'.repeat(70_000))).status).toBe(413);
+    expect((await mill.jobs.get(id))?.data).toEqual(stored);
+  });
+});
 
 describe('dashboard API: reading', () => {
   it('the overview returns names with counts, instances, time series and health', async () => {
@@ -143,6 +212,23 @@ describe('dashboard API: reading', () => {
     expect((await client.ask(`api/work/jobs/${refOf('nobody')}`)).status).toBe(404);
     expect((await client.ask('api/work/jobs/%00')).status).toBe(404);
     expect((await client.ask(`api/work/elephants/${refOf('x')}`)).status).toBe(404);
+  });
+
+  it('lists take every order that the page offers, and no kind is listed in another by default', async () => {
+    const store = memory();
+    const mill = aMill(store);
+    mill.documents({ collection: 'reminders', onDocument: () => undefined });
+    for (const hours of [2, 1, 3])
+      store.collection('reminders').insert({ hours, sleepUntil: new Date(Date.now() + hours * 3_600_000) });
+    const client = aClient(mill);
+    for (const kind of ['jobs', 'tasks', 'documents'] as const) {
+      const list = (sort: string): Promise<WorkPage> => client.get<WorkPage>(`work?kind=${kind}${sort}`);
+      const orders = ORDERS[kind].map(([value]) => value.split(' '));
+      const lists = await Promise.all(
+        orders.map(([sort, order]) => list(`&sort=${sort!}&order=${order!}`)),
+      );
+      expect((await list('')).items).toEqual(lists[0]!.items);
+    }
   });
 
   it('refuses to filter by redacted fields, and a custom redact list replaces the default', async () => {

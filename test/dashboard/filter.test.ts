@@ -3,6 +3,8 @@ import { describe, expect, it } from 'vitest';
 import {
   detailPath,
   inWords,
+  ORDERS,
+  orderOf,
   isNarrowed,
   readFilter,
   workPath,
@@ -57,5 +59,19 @@ describe('the filter of the work list', () => {
   it('URLs escape names and ids', () => {
     expect(workPath('jobs', { names: ['a&b=c'] })).toBe('work?kind=jobs&name=a%26b%3Dc');
     expect(detailPath('jobs', 'schedule:a/b?c')).toBe('work/jobs/schedule%3Aa%2Fb%3Fc');
+  });
+});
+
+describe('the order of the list', () => {
+  it.each([
+    ['kind=jobs', 'createdAt desc'],
+    ['kind=tasks', 'dueAt desc'],
+    ['kind=documents', 'dueAt asc'],
+    ['kind=tasks&order=asc', 'dueAt asc'],
+    ['kind=documents&sort=dueAt&order=desc', 'dueAt desc'],
+    ['kind=jobs&sort=updatedAt', 'updatedAt desc'],
+  ])('of %s reads as %s', (query, order) => {
+    expect(orderOf(read(query))).toBe(order);
+    expect(ORDERS[read(query).kind].map(([value]) => value)).toContain(order);
   });
 });

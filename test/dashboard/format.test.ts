@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { axisWidth } from '../../dashboard/src/ui/axis-width.js';
 import { duration, inZone, many, relative } from '../../dashboard/src/format.js';
 
 const SECOND = 1000;
@@ -46,4 +47,11 @@ describe('formats of the dashboard', () => {
       '2 entries',
     ]);
   });
+});
+
+it('an axis is as wide as its longest label needs', () => {
+  const widthOf = (label: string): number => label.length * 6;
+  expect(axisWidth([], widthOf)).toBe(54);
+  expect(axisWidth(['0 ms', '500 ms'], widthOf)).toBe(54);
+  expect(axisWidth(['0 ms', '16 min 40 s'], widthOf)).toBe(80);
 });

@@ -1,4 +1,5 @@
 import uPlot from 'uplot';
+import { axisWidth } from './axis-width.js';
 
 /** Names of colours in styles/theme.css: `--mark-done` and so on. */
 type Mark = 'done' | 'failed' | 'retried' | 'wait' | 'run' | 'backlog';
@@ -19,7 +20,6 @@ interface ChartLook {
   readonly hover: (index: number | null) => void;
 }
 
-const AXIS_WIDTH = 54;
 const AXIS_HEIGHT = 26;
 const BAR_SHARE = 0.72;
 const BAR_MAX = 26;
@@ -51,7 +51,15 @@ export function chartOptions({ lines, format, width, height, stepMs, hover }: Ch
         space: 64,
         values: (_plot, times) => times.map(clock),
       },
-      { ...axis, size: AXIS_WIDTH, space: 36, values: (_plot, values) => values.map(format) },
+      {
+        ...axis,
+        size: ({ ctx }, labels: readonly string[] | null) => {
+          ctx.font = `${11 * devicePixelRatio}px ${style.getPropertyValue('--font')}`;
+          return axisWidth(labels ?? [], (label) => ctx.measureText(label).width / devicePixelRatio);
+        },
+        space: 36,
+        values: (_plot, values) => values.map(format),
+      },
     ],
     series: [{}, ...lines.map((line) => series(line, color(`mark-${line.color}`)))],
     hooks: { setCursor: [(plot) => hover(plot.cursor.idx ?? null)] },

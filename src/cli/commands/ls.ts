@@ -79,6 +79,7 @@ async function list(session: Session, kind: Kind | 'documents', flags: Flags): P
     jobs: async () => {
       const found = await mill.jobs.find(jobsFilter(flags), { ...page(flags), sort: jobSort(flags) });
       print(session, kind, JOB_COLUMNS, found);
+      if (found.items.length === 0) await explainEmpty(session);
     },
     tasks: async () => {
       const found = await mill.tasks.find(tasksFilter(flags), { ...page(flags), sort: taskSort(flags) });
@@ -91,6 +92,16 @@ async function list(session: Session, kind: Kind | 'documents', flags: Flags): P
   };
   await lists[kind]();
   return undefined;
+}
+
+/** A wrong database looks like one without any work, so it says what to check. */
+async function explainEmpty({ mill, store, out, place }: Session): Promise<void> {
+  const [{ total }, instances] = await Promise.all([mill.jobs.stats(), mill.instances()]);
+  if (total > 0 || instances.length > 0) return;
+  const names = store.kind === 'mongodb' ? '--jobs-collection and --globals-collection' : '--schema';
+  out.note(
+    `${place} has no jobs at all, and no instance has used it lately. If you expected some, check the database in the URL, ${names}.`,
+  );
 }
 
 async function entries({ mill }: Session, flags: Flags): Promise<Page<AuditEntry>> {

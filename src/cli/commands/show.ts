@@ -100,7 +100,11 @@ function showJob(session: Session, job: Job, why: readonly Reason[], flags: Flag
     section(
       session,
       'Log',
-      logs.map((line) => `${line.at.toISOString()}  ${clean(line.message)}`),
+      logs.map(({ at: time, message, fields }) =>
+        [time.toISOString(), clean(message), fields === undefined ? '' : clean(JSON.stringify(fields))]
+          .filter((part) => part !== '')
+          .join('  '),
+      ),
     );
 }
 

@@ -33,8 +33,8 @@ export interface Sql {
 
 export interface ConnectionOptions {
   readonly names: Names;
-  /** True: migrate the schema. False: only check it. `'unchecked'`: use it as it is. */
-  readonly migrate: boolean | 'unchecked';
+  /** True: migrate the schema. False and `'visit'`: only check it. `'unchecked'`: use it as it is. */
+  readonly migrate: boolean | 'visit' | 'unchecked';
   readonly notify: 'later' | 'commit';
   readonly open: () => Promise<Opened>;
 }
@@ -119,7 +119,7 @@ export class Connection {
   async #prepare(driver: Driver): Promise<boolean> {
     const { names, migrate: wanted } = this.#options;
     if (wanted === 'unchecked') return (await versionOf(driver, names)) > 0;
-    await (wanted ? migrate(driver, names) : checkMigrated(driver, names));
+    await (wanted === true ? migrate(driver, names) : checkMigrated(driver, names, wanted === 'visit'));
     return true;
   }
 

@@ -58,15 +58,24 @@ export async function migrate(driver: Driver, names: Names): Promise<void> {
 
 /**
  * For users who do not let the application change the schema: throws an error that says what is missing and how to add
- * it.
+ * it. A tool that visits the store migrates nothing, so `visit` says what to check instead.
  */
-export async function checkMigrated(on: Queryable, names: Names): Promise<void> {
+export async function checkMigrated(on: Queryable, names: Names, visit: boolean): Promise<void> {
   const version = await versionOf(on, names);
   await refuseNewer(on, version, names);
   if (version >= NEWEST) return;
+  const found = `The schema ${quoted(names.schema)} is at version ${String(version)}`;
+  const needs = `this version of Tidemill needs ${String(NEWEST)}`;
+  if (visit && version === 0)
+    throw new StoreError(
+      `${found}: this database has no tables of Tidemill there. Check the database in the URL and the name of the schema. ` +
+        'An instance of your application creates the tables when it starts.',
+    );
   throw new StoreError(
-    `The schema ${quoted(names.schema)} is at version ${String(version)}, and this version of Tidemill needs ` +
-      `${String(NEWEST)}. Run the statements of \`store.migrationScript(${String(version)})\`, or leave \`migrate\` on.`,
+    visit
+      ? `${found}, and ${needs}. Start an instance of your application with this version, which migrates the schema, or ` +
+          'use the version that your application has.'
+      : `${found}, and ${needs}. Run the statements of \`store.migrationScript(${String(version)})\`, or leave \`migrate\` on.`,
   );
 }
 
