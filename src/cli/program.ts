@@ -8,6 +8,7 @@ import { addDashboard } from './commands/dashboard.js';
 import { addDemo } from './commands/demo.js';
 import { addDoctor } from './commands/doctor.js';
 import { addDropTriggers } from './commands/drop-triggers.js';
+import { addInit } from './commands/init.js';
 import { addLs } from './commands/ls.js';
 import { addPause, addResume } from './commands/pause.js';
 import { addReconcile } from './commands/reconcile.js';
@@ -51,6 +52,7 @@ function buildProgram(terminal: Terminal): CommandBuilder {
     });
   const builder = new CommandBuilder(terminal, program);
   program.commandsGroup('Begin:');
+  addInit(builder);
   addDemo(builder);
   addDoctor(builder);
   addBench(builder);

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, inject, it } from 'vitest';
@@ -52,6 +52,28 @@ describe('the command line', () => {
     const { code, out, err } = await tidemill(args);
     expect(err).toContain(said);
     expect({ code, out }).toEqual({ code: 2, out: '' });
+  });
+
+  it('writes a starter into an empty folder, and into another one only by force', async () => {
+    const place = join(folder, 'My App');
+    const first = await tidemill(['init', place]);
+    expect(first.code, first.err).toBe(0);
+    for (const part of ['Wrote 8 files', 'src/jobs/send-email.ts', 'npm install', `My App'`])
+      expect(first.out).toContain(part);
+    const read = (path: string): string => readFileSync(join(place, path), 'utf8');
+    expect(JSON.parse(read('package.json'))).toMatchObject({
+      name: 'my-app',
+      dependencies: { '@electric-sql/pglite': expect.any(String) as string },
+    });
+    const again = await tidemill(['init', place, '--store', 'mongodb']);
+    expect(again.code).toBe(2);
+    expect(again.err).toMatch(/is not empty: it has .* and 5 more\. Name an empty folder, or pass --force/u);
+    expect(read('src/mill.ts')).toContain('file:./data');
+    expect((await tidemill(['init', place, '--store', 'mongodb', '--force'])).code).toBe(0);
+    expect(read('src/mill.ts')).toContain('mongodb://');
+    expect((await tidemill(['init', place, '--store', 'redis'])).err).toContain(
+      'Allowed choices are embedded, postgres, mongodb',
+    );
   });
 
   it('names the server that the demo cannot reach, and how to fix it', async () => {
