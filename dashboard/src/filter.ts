@@ -42,7 +42,8 @@ export const ORDERS: Readonly<Record<WorkKind, readonly (readonly [value: string
 /** The order that a list has, as in `ORDERS`. The API sorts in descending order if only the time is given. */
 export function orderOf({ kind, sort, order }: Filter): string {
   const [first = ''] = ORDERS[kind][0] ?? [];
-  if (sort === '') return order === '' || kind === 'documents' ? first : `${first.split(' ')[0] ?? ''} ${order}`;
+  if (sort === '')
+    return order === '' || kind === 'documents' ? first : `${first.split(' ')[0] ?? ''} ${order}`;
   return `${sort} ${order || 'desc'}`;
 }
 

@@ -25,7 +25,9 @@ export async function openStore(url: string, options: OpenOptions = {}): Promise
   const { schema, connections, database, collections, visit } = options;
   const sql = {
     ...(schema === undefined ? {} : { schema }),
-    ...(visit === undefined ? {} : { migrate: visit === 'work' ? ('visit' as const) : ('unchecked' as const) }),
+    ...(visit === undefined
+      ? {}
+      : { migrate: visit === 'work' ? ('visit' as const) : ('unchecked' as const) }),
   };
   if (/^mongodb(?:\+srv)?:\/\//u.test(url)) {
     const { mongodb } = await import('../mongodb/index.js').catch((cause: unknown) => {

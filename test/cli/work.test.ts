@@ -132,7 +132,13 @@ describe.each([
 
   it('shows a job with payload, log and attempts, and why it is waiting', async () => {
     const good = await run(['show', `good-${ground.name}`]);
-    for (const part of ['send-email  completed', '"to": "ada"', '"sent": true', 'sending  {"try":1}', 'Attempts'])
+    for (const part of [
+      'send-email  completed',
+      '"to": "ada"',
+      '"sent": true',
+      'sending  {"try":1}',
+      'Attempts',
+    ])
       expect(good.out).toContain(part);
     expect((await run(['show', `orphan-${ground.name}`])).out).toContain(
       'No live instance runs the name "orphan"',

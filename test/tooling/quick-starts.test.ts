@@ -83,7 +83,16 @@ async function linkPackages(folder: string): Promise<void> {
   const built = join(workshop, 'package');
   await symlink(join(root, 'node_modules'), join(built, 'node_modules')).catch(() => undefined);
   await symlink(built, join(modules, 'tidemill'));
-  for (const name of ['.bin', '@electric-sql', '@types', 'mongodb', 'pg', 'tsx', 'typescript', 'undici-types'])
+  for (const name of [
+    '.bin',
+    '@electric-sql',
+    '@types',
+    'mongodb',
+    'pg',
+    'tsx',
+    'typescript',
+    'undici-types',
+  ])
     await symlink(join(root, 'node_modules', name), join(modules, name));
 }
 

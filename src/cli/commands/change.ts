@@ -74,7 +74,9 @@ function add(builder: CommandBuilder, change: Change, texts: CommandTexts): Comm
   withStore(command).action(
     builder.action((ids: readonly string[], flags: Flags) =>
       onStore(flags, builder.terminal, 'work', (session) =>
-        ids.length > 0 ? changeEach(session, change, ids, dataOf(ids, flags)) : changeMany(session, change, flags),
+        ids.length > 0
+          ? changeEach(session, change, ids, dataOf(ids, flags))
+          : changeMany(session, change, flags),
       ),
     ),
   );
