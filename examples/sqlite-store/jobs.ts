@@ -200,11 +200,10 @@ export function sqliteJobs({ file, cluster, wake, cancel }: Surroundings): JobSt
     find: async (filter, { field, direction, limit, after }) => {
       const column = { createdAt: 'created', updatedAt: 'updated', nextRunAt: 'due' }[field];
       const [sign, order] = direction === 1 ? ['>', 'ASC'] : ['<', 'DESC'];
-      const rest =
-        after &&
-        `AND (${column}, id) ${sign} (${String(after.at.getTime())}, '${after.key.replaceAll("'", "''")}')`;
+      const past = after === undefined ? '' : `AND (${column}, id) ${sign} (?, ?)`;
+      const from = after === undefined ? [] : [after.at.getTime(), after.key];
       const jobs: JobRecord[] = [];
-      for (const job of table.matching(filter, `${column} ${order}, id ${order}`, rest)) {
+      for (const job of table.matching(filter, `${column} ${order}, id ${order}`, past, ...from)) {
         if (jobs.length === limit) return { jobs, more: true, partial: false };
         jobs.push(recordOf(job));
       }

@@ -88,10 +88,10 @@ export class JobTable {
   }
 
   /** Reads the jobs that match one by one, as of one moment. */
-  *matching(filter: JobFilter, order = 'id', after = ''): Generator<Stored> {
+  *matching(filter: JobFilter, order = 'id', more = '', ...parts: (string | number)[]): Generator<Stored> {
     const { where, values } = conditions(filter);
-    const sql = `SELECT doc FROM jobs WHERE ${where} ${after} ORDER BY ${order}`;
-    for (const row of this.file.each(sql, ...values)) {
+    const sql = `SELECT doc FROM jobs WHERE ${where} ${more} ORDER BY ${order}`;
+    for (const row of this.file.each(sql, ...values, ...parts)) {
       const job = storedOf(row);
       if (matches(filter, job)) yield job;
     }

@@ -75,10 +75,10 @@ describe('fairness between job names', () => {
     await mill.start();
     const [held, free] = await mill.enqueueMany([{ name: 'paused' }, { name: 'open' }]);
     await clock.advance('1h');
-    expect(await mill.jobs.get(held!.id)).toMatchObject({ status: 'pending' });
-    expect(await mill.jobs.get(free!.id)).toMatchObject({ status: 'completed' });
+    expect(await mill.jobs.get(held.id)).toMatchObject({ status: 'pending' });
+    expect(await mill.jobs.get(free.id)).toMatchObject({ status: 'completed' });
     await mill.jobs.resume('paused');
     await clock.advance('1s');
-    expect(await mill.jobs.get(held!.id)).toMatchObject({ status: 'completed' });
+    expect(await mill.jobs.get(held.id)).toMatchObject({ status: 'completed' });
   });
 });

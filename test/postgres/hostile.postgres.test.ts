@@ -100,16 +100,16 @@ describe('hostile names, keys, ids and payloads on PostgreSQL', () => {
       { name: 'returns' },
       { name: 'fine' },
     ]);
-    expect(await mill.jobs.result(jobs[3]?.id ?? '')).toBe('ran');
+    expect(await mill.jobs.result(jobs[3].id)).toBe('ran');
     await until(
       'all have ended',
       async () => (await mill.jobs.count({ status: ['completed', 'failed'] })) === 4,
     );
-    expect(await mill.jobs.get(jobs[0]?.id ?? '')).toMatchObject({
+    expect(await mill.jobs.get(jobs[0].id)).toMatchObject({
       failReason: 'half \uFFFD and zero \uFFFD',
     });
-    expect((await mill.jobs.get(jobs[1]?.id ?? ''))?.logs).toMatchObject([{ message: 'zero \uFFFD' }]);
-    expect((await mill.jobs.get(jobs[2]?.id ?? ''))?.failReason).toContain('PostgreSQL cannot store');
+    expect((await mill.jobs.get(jobs[1].id))?.logs).toMatchObject([{ message: 'zero \uFFFD' }]);
+    expect((await mill.jobs.get(jobs[2].id))?.failReason).toContain('PostgreSQL cannot store');
   });
 
   it('a handler name that PostgreSQL cannot hold does not stop other claims', async () => {

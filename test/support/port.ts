@@ -1,7 +1,7 @@
 import { afterEach } from 'vitest';
 import type { Store } from '../../src/store/port.js';
 
-export { aClaim, aJob, ago, ahead, anInstance, done } from '../../src/testing/conformance/fixtures.js';
+export { aClaim, aJob, ahead, anInstance, done } from '../../src/testing/conformance/fixtures.js';
 
 const releases: (() => Promise<void>)[] = [];
 afterEach(async () => {

@@ -98,6 +98,14 @@ describe('the built package', () => {
     await compileAndRun(await makeApplication('without-driver', [], entries));
   });
 
+  it('loads the conformance suite only for those who ask for it', async () => {
+    const files = (await readdir(join(built, 'dist'))).filter((file) => /\.[cm]js$/.test(file));
+    const loaded = await Promise.all(
+      files.map(async (file) => [file, await readFile(join(built, 'dist', file), 'utf8')] as const),
+    );
+    expect(loaded.filter(([, text]) => text.includes('"./conformance.')).map(([file]) => file)).toEqual([]);
+  });
+
   it('the mongodb store compiles and loads with only its driver', async () => {
     const entries = ['tidemill', 'tidemill/mongodb'];
     await compileAndRun(await makeApplication('with-mongodb', ['mongodb'], entries));

@@ -118,7 +118,8 @@ function failingOf({ redactor }: RequestContext, points: readonly Point[], now: 
     const title = `${kind} ${redactor.text(name)}`;
     byName.set(title, (byName.get(title) ?? 0) + count);
   }
-  const [[worst = '', count = 0] = []] = [...byName].sort(([, a], [, b]) => b - a);
+  const [most] = [...byName].sort(([, a], [, b]) => b - a);
+  const [worst, count] = most ?? ['', 0];
   const share = Math.floor((failed / ends) * 100);
   return [
     `${String(share)} % of the work that ended in the last ${String(RECENT_MINUTES)} minutes failed for good ` +

@@ -2,7 +2,7 @@
 import { OptionError } from '../../index.js';
 import { REDACTED } from './redact-text.js';
 
-const textOf = (value: unknown): string => (JSON.stringify(value) as string | undefined) ?? 'undefined';
+const textOf = (value: unknown): string => (value === undefined ? 'undefined' : JSON.stringify(value));
 
 const isPlain = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' &&

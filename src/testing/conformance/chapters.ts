@@ -23,7 +23,7 @@ export const CAPABILITIES: readonly Capability[] = [
 ];
 
 /** What a fact has to play with. All of it is closed after the fact. */
-export interface Scene {
+interface Scene {
   /** A store with nothing in it, that is not open yet; mills open it. */
   readonly store: Store;
   /** Opens the store until the end of the fact, for calls to its port. */

@@ -2,7 +2,8 @@
  * Expectations on node:assert/strict, so that the suite needs no test runner of its own. The matchers have the names
  * and the meaning that Vitest and Jest gave them.
  */
-import assert from 'node:assert/strict';
+// By name: a default import needs helpers in CommonJS, which the bundler would place in this entry for all others to load.
+import { deepEqual, equal, notEqual, ok, rejects, throws } from 'node:assert/strict';
 
 type Constructor = abstract new (...args: never[]) => unknown;
 
@@ -31,7 +32,7 @@ export interface Expectation {
   toThrow(expected: string): void;
 }
 
-export interface Rejection {
+interface Rejection {
   /** The error's message must contain the text, or the error be of the class. */
   toThrow(expected: string | Constructor): Promise<void>;
   toMatchObject(expected: unknown): Promise<void>;
@@ -40,39 +41,39 @@ export interface Rejection {
 export function expect(actual: unknown): Expectation {
   return {
     not: {
-      toBe: (expected) => assert.notEqual(actual, expected),
-      toContainEqual: (expected) => assert.ok(!containsEqual(actual, expected), shown(actual)),
-      toHaveProperty: (name) => assert.ok(!has(actual, name), `${name} in ${shown(actual)}`),
+      toBe: (expected) => notEqual(actual, expected),
+      toContainEqual: (expected) => ok(!containsEqual(actual, expected), shown(actual)),
+      toHaveProperty: (name) => ok(!has(actual, name), `${name} in ${shown(actual)}`),
     },
     rejects: rejection(actual),
-    toBe: (expected) => assert.equal(actual, expected),
-    toBeDefined: () => assert.notEqual(actual, undefined),
-    toBeUndefined: () => assert.equal(actual, undefined),
-    toBeNull: () => assert.equal(actual, null),
-    toEqual: (expected) => assert.deepEqual(plain(actual), plain(expected)),
-    toMatchObject: (expected) => assert.deepEqual(partOf(actual, expected), plain(expected)),
+    toBe: (expected) => equal(actual, expected),
+    toBeDefined: () => notEqual(actual, undefined),
+    toBeUndefined: () => equal(actual, undefined),
+    toBeNull: () => equal(actual, null),
+    toEqual: (expected) => deepEqual(plain(actual), plain(expected)),
+    toMatchObject: (expected) => deepEqual(partOf(actual, expected), plain(expected)),
     toBeInstanceOf: (expected) =>
-      assert.ok(actual instanceof expected, `${shown(actual)} is not a ${expected.name}`),
-    toHaveLength: (expected) => assert.equal((actual as { length: number }).length, expected),
-    toContain: (expected) => assert.ok(contains(actual, expected), `${shown(expected)} in ${shown(actual)}`),
-    toContainEqual: (expected) => assert.ok(containsEqual(actual, expected), shown(actual)),
-    toHaveProperty: (name) => assert.ok(has(actual, name), `no ${name} in ${shown(actual)}`),
+      ok(actual instanceof expected, `${shown(actual)} is not a ${expected.name}`),
+    toHaveLength: (expected) => equal((actual as { length: number }).length, expected),
+    toContain: (expected) => ok(contains(actual, expected), `${shown(expected)} in ${shown(actual)}`),
+    toContainEqual: (expected) => ok(containsEqual(actual, expected), shown(actual)),
+    toHaveProperty: (name) => ok(has(actual, name), `no ${name} in ${shown(actual)}`),
     toBeGreaterThan: (expected) => compared(actual, '>', expected, Number(actual) > expected),
     toBeGreaterThanOrEqual: (expected) => compared(actual, '>=', expected, Number(actual) >= expected),
     toBeLessThan: (expected) => compared(actual, '<', expected, Number(actual) < expected),
     toBeLessThanOrEqual: (expected) => compared(actual, '<=', expected, Number(actual) <= expected),
-    toThrow: (expected) => assert.throws(actual as () => unknown, messageWith(expected)),
+    toThrow: (expected) => throws(actual as () => unknown, messageWith(expected)),
   };
 }
 
 const rejection = (actual: unknown): Rejection => ({
   toThrow: (expected) =>
-    assert.rejects(
+    rejects(
       actual as Promise<unknown>,
       typeof expected === 'string' ? messageWith(expected) : (error) => error instanceof expected,
     ),
   toMatchObject: (expected) =>
-    assert.rejects(actual as Promise<unknown>, (error) => {
+    rejects(actual as Promise<unknown>, (error) => {
       expect(error).toMatchObject(expected);
       return true;
     }),
@@ -91,7 +92,7 @@ const shown = (value: unknown): string => {
 };
 
 const compared = (actual: unknown, sign: string, expected: number, holds: boolean): void =>
-  assert.ok(holds, `expected ${String(actual)} ${sign} ${String(expected)}`);
+  ok(holds, `expected ${String(actual)} ${sign} ${String(expected)}`);
 
 const has = (value: unknown, name: string): boolean =>
   typeof value === 'object' && value !== null && name in value;
@@ -102,7 +103,7 @@ const contains = (actual: unknown, expected: unknown): boolean =>
 const containsEqual = (actual: unknown, expected: unknown): boolean =>
   (actual as unknown[]).some((one) => {
     try {
-      assert.deepEqual(plain(one), plain(expected));
+      deepEqual(plain(one), plain(expected));
       return true;
     } catch {
       return false;

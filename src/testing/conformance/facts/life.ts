@@ -100,14 +100,14 @@ export const life: Chapter = chapter('the life of an attempt', [
     await until('both run', () => mill.health().running === 2);
     await mill.stop({ timeout: 20 });
     expect(await reason.promise).toBeInstanceOf(StoppingError);
-    for (const id of [slow?.id ?? '', deaf?.id ?? '']) {
+    for (const id of [slow.id, deaf.id]) {
       expect(await mill.jobs.get(id)).toMatchObject({ status: 'pending', failCount: 0, lockedAt: null });
       expect(lines.join('\n')).toContain(id);
     }
     const other = aMill();
     other.job('slow', (job) => job.attempt);
     await other.start();
-    expect(await other.jobs.result(slow?.id ?? '')).toBe(1);
+    expect(await other.jobs.result(slow.id)).toBe(1);
   }),
 
   fact('hands back what it had taken ahead', async ({ aMill }) => {
@@ -163,8 +163,8 @@ export const life: Chapter = chapter('the life of an attempt', [
     });
     await mill.start();
     const [later, torn] = await mill.enqueueMany([{ name: 'later' }, { name: 'torn' }]);
-    expect(await mill.jobs.result(later?.id ?? '')).toBe(1);
-    await expect(mill.jobs.result(torn?.id ?? '')).rejects.toThrow('after all');
+    expect(await mill.jobs.result(later.id)).toBe(1);
+    await expect(mill.jobs.result(torn.id)).rejects.toThrow('after all');
   }),
 
   fact('keeps progress and log lines while the job runs and after it', async ({ aMill }) => {

@@ -36,10 +36,10 @@ export const payloads: Chapter = chapter('payloads', [
       expect(after).toMatchObject({ failCount: 2, failReason: 'again', status: 'completed' });
       expect(after?.progress).toEqual(payload);
       expect(after?.logs?.at(-1)?.fields).toEqual(payload);
-      await mill.jobs.cancel(many?.id ?? '');
-      await mill.jobs.retry(many?.id ?? '');
-      await mill.jobs.reschedule(many?.id ?? '', '2h');
-      expect((await mill.jobs.get(many?.id ?? ''))?.data).toEqual(payload);
+      await mill.jobs.cancel(many.id);
+      await mill.jobs.retry(many.id);
+      await mill.jobs.reschedule(many.id, '2h');
+      expect((await mill.jobs.get(many.id))?.data).toEqual(payload);
       expect(({} as { polluted?: boolean }).polluted).toBeUndefined();
     }),
   ),
