@@ -44,7 +44,7 @@ export function readItems<Tx>(items: readonly ManyItem<unknown, Tx>[]): readonly
   });
 }
 
-export function checkItems<T extends object>(items: readonly T[]): readonly T[] {
+function checkItems<T extends object>(items: readonly T[]): readonly T[] {
   const wrong = !Array.isArray(items) || items.some((item) => typeof item !== 'object' || item === null);
   if (!wrong) return items as readonly T[];
   throw new OptionError(

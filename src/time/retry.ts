@@ -40,7 +40,7 @@ export interface RetryDefaults {
 }
 
 /** Jobs without a policy: 2 s, 4 s, 8 s … up to a day; ten attempts in all. */
-export const JOB_RETRY: RetryDefaults = { maxAttempts: 10, min: '2s' };
+const JOB_RETRY: RetryDefaults = { maxAttempts: 10, min: '2s' };
 /** Reactive tasks without a policy: 10 s, 20 s, 40 s … up to a day; five attempts in all. */
 export const TASK_RETRY: RetryDefaults = { maxAttempts: 5, min: '10s' };
 
