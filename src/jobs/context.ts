@@ -27,8 +27,13 @@ export interface JobContext<T = unknown, Tx = unknown> {
    * Completes the job inside your transaction, so that the completion and your writes commit together or not at all.
    * Make it the last write of the transaction. The handler's return value is then ignored; pass `result` here instead.
    */
-  readonly complete: (options: { readonly transaction: Tx; readonly result?: unknown }) => Promise<void>;
+  readonly complete: Complete<Tx>;
 }
+
+/** Compared as a method is, so that a handler of a `JobContext<T>`, written for any store, fits a mill of one. */
+type Complete<Tx> = {
+  call(options: { readonly transaction: Tx; readonly result?: unknown }): Promise<void>;
+}['call'];
 
 /** Returns the job's result, or a promise of it. It may return nothing, such as after `defer` and `complete`. */
 export type JobHandler<T = unknown, Tx = unknown, Result = unknown> = (
