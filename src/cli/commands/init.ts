@@ -33,11 +33,11 @@ export function addInit(builder: CommandBuilder): void {
 
 /** The name of the package: that of the folder, as npm allows it. */
 function packageName(folder: string): string {
-  const name = basename(folder)
+  const words = basename(folder)
     .toLowerCase()
-    .replaceAll(/[^a-z0-9-]+/gu, '-')
-    .replaceAll(/^-+|-+$/gu, '');
-  return name === '' ? 'tidemill-app' : name;
+    .split(/[^a-z0-9]+/u)
+    .filter((word) => word !== '');
+  return words.length === 0 ? 'tidemill-app' : words.join('-');
 }
 
 /** A new repository is empty, too. */
