@@ -4,7 +4,14 @@ import { bisect, type Blame } from '../core/batches/bisect.js';
 import type { Finished } from '../core/records/outcome.js';
 import { inPieces, type Tried } from '../core/batches/pieces.js';
 import type { FailureKind, Work } from '../core/records/work.js';
-import { leaseOf, type FailedRun, type Instance, type StrayQuery, type WorkStore } from '../store/port.js';
+import {
+  leaseOf,
+  lifeOf,
+  type FailedRun,
+  type Instance,
+  type StrayQuery,
+  type WorkStore,
+} from '../store/port.js';
 
 export type Policies = Readonly<Record<string, unknown>>;
 
@@ -24,6 +31,11 @@ export interface HandoverOptions<W extends Work, S extends { readonly by: 'holde
   readonly turn?: (periodMs: number) => Promise<boolean>;
   readonly recovered: (works: readonly Recovered<W, S>[]) => void;
   readonly error: (error: unknown) => void;
+}
+
+export interface StraySearch extends Omit<StrayQuery, 'lives' | 'limit'> {
+  /** Reads which lives are registered, dead ones included. */
+  readonly lives: () => Promise<readonly string[]>;
 }
 
 interface UnknownWork {
@@ -71,11 +83,16 @@ export class Handover<W extends Work, S extends { readonly by: 'holder' | 'recla
   }
 
   /** Hands on strays: work held under no valid lease. */
-  async strays(query: Omit<StrayQuery, 'limit'>): Promise<void> {
+  async strays({ lives, ...query }: StraySearch): Promise<void> {
     const { store, turn } = this.#options;
     if (turn !== undefined && !(await turn(query.olderThanMs))) return;
-    const works = await store.strays({ ...query, limit: BATCH });
-    if (works.length > 0) await this.#handOn(works, {});
+    const found = await store.strays({ ...query, lives: await lives(), limit: BATCH });
+    if (found.length === 0) return;
+    // While this process was paused before the search, others may have registered and claimed what it found. A life
+    // registers before it claims, so only a list that is read after the search shows which holders are really gone.
+    const registered = new Set<string | undefined>(await lives());
+    const strays = found.filter(({ leaseToken }) => !registered.has(lifeOf(leaseToken)));
+    if (strays.length > 0) await this.#handOn(strays, {});
   }
 
   /** Hands back work of a claim that took effect after this instance gave up on its response. No attempt is used. */

@@ -1,11 +1,11 @@
 import { pause, type Clock, type Timer } from '../core/clock.js';
-import type { Cluster, Instance, InstanceState, Store, StrayQuery } from '../store/port.js';
-import type { Policies } from './handover.js';
+import type { Cluster, Instance, InstanceState, Store } from '../store/port.js';
+import type { Policies, StraySearch } from './handover.js';
 
 /** Hands on one kind of work. See `Handover`. */
 interface HandsOn {
   emptied(instance: Instance, policies: Policies, stop: AbortSignal): Promise<boolean>;
-  strays(query: Omit<StrayQuery, 'limit'>): Promise<void>;
+  strays(search: StraySearch): Promise<void>;
   handBackUnknown(self: Instance, leaseMs: number): Promise<void>;
 }
 
@@ -159,9 +159,8 @@ export class Reclaimer {
   async #handOnStrays(): Promise<void> {
     const { store, leaseMs, handovers, self, detector } = this.#options;
     if (detector.graceMs > 0) return;
-    // Read the list now: after a pause of this process, what it remembers of the cluster is outdated.
-    const { instances } = await store.instances.list();
-    const lives = instances.map((instance) => instance.life);
+    const lives = async (): Promise<readonly string[]> =>
+      (await store.instances.list()).instances.map(({ life }) => life);
     for (const handover of handovers()) {
       await handover.strays({ lives, olderThanMs: leaseMs, legacyAfterMs: Math.max(leaseMs, LEGACY_MS) });
       await handover.handBackUnknown(self(), leaseMs);

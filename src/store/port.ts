@@ -41,6 +41,7 @@ export type { MetricsStore } from './metrics.js';
 export {
   capFor,
   leaseOf,
+  lifeOf,
   type ClaimAnswer,
   type ClaimRequest,
   type Claimant,

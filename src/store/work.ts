@@ -324,6 +324,9 @@ export const leaseOf = ({ key, id, leaseToken, lockedAt, part }: Work): Lease =>
   ...(part === undefined ? {} : { part }),
 });
 
+/** The life that minted a token: its part before the dot. */
+export const lifeOf = (token: string | null | undefined): string | undefined => token?.split('.')[0];
+
 /** How many of each name and status are counted, so that all of them together stay within `cap`; at least 1,000. */
 export const capFor = (cap: number, names: number): number =>
   Math.max(1_000, Math.floor(cap / Math.max(1, names)));

@@ -64,3 +64,34 @@ it('does not hand back a claim whose lost answer is still being looked up', asyn
   expect(runs).toEqual([id]);
   expect(await mill.jobs.get(id)).toMatchObject({ status: 'completed', failCount: 0 });
 });
+
+it('takes nothing from a process that registered while the search for strays was paused', async () => {
+  const clock = virtualClock(Date.now());
+  const store = memory({ clock });
+  const jobs = { ...store.jobs };
+  const newcomer = aMill(store, { leaseDuration: LEASE_MS });
+  let end: () => void = () => undefined;
+  newcomer.job('long', () => new Promise<void>((resolve) => (end = resolve)));
+  let searches = 0;
+  Object.assign(store.jobs, {
+    // The list of instances is read; then, before the search, another process starts and claims.
+    strays: async (query: Parameters<typeof jobs.strays>[0]) => {
+      searches += 1;
+      if (searches === 1) {
+        await newcomer.start();
+        await new Promise<void>((resolve) => void clock.timer(2 * LEASE_MS, resolve));
+      }
+      return jobs.strays(query);
+    },
+  });
+  const paused = aMill(store, { leaseDuration: LEASE_MS });
+  paused.job('other', () => undefined);
+  const { id } = await paused.enqueue('long', {});
+  await paused.start();
+  await clock.advance(8 * LEASE_MS);
+  expect(searches).toBeGreaterThan(1);
+  expect(await paused.jobs.get(id)).toMatchObject({ status: 'processing', failCount: 0 });
+  end();
+  await clock.advance(LEASE_MS);
+  expect(await paused.jobs.get(id)).toMatchObject({ status: 'completed', failCount: 0 });
+});

@@ -1,10 +1,14 @@
 import { failedRunId, LOG_LIMIT, type JobRecord } from '../../core/records/job.js';
-import type { FailedRun, Instance, Lease, Note, StrayQuery } from '../../store/port.js';
+import {
+  lifeOf,
+  type FailedRun,
+  type Instance,
+  type Lease,
+  type Note,
+  type StrayQuery,
+} from '../../store/port.js';
 import { assign, copyOf, toRecord } from './records.js';
 import type { Table } from './table.js';
-
-/** The life that minted a token, which is its first part. */
-const lifeOf = (token: string | undefined): string | undefined => token?.split('.')[0];
 
 export async function held(
   table: Table,

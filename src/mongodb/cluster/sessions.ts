@@ -1,5 +1,6 @@
 /** Transactions that outlive their process: notes which sessions an instance has used, and ends those of a dead one. */
 import type { ClientSession, Document } from 'mongodb';
+import { lifeOf } from '../../store/port.js';
 import type { Mongo } from '../context.js';
 import { isTransient, classifyError } from '../errors.js';
 
@@ -9,9 +10,6 @@ const MOST_SESSIONS = 1_000;
 /** By the life of the instance: the sessions that its document already lists. */
 type Known = Map<string, Set<string>>;
 const registered = new WeakMap<Mongo, Known>();
-
-/** Tokens begin with the life that minted them. */
-const lifeOf = (token: string): string => token.slice(0, token.lastIndexOf('.'));
 
 function knownOf(mongo: Mongo, life: string): Set<string> {
   const known = registered.get(mongo) ?? new Map<string, Set<string>>();
@@ -29,13 +27,14 @@ function knownOf(mongo: Mongo, life: string): Set<string> {
  */
 export async function noteSession(mongo: Mongo, token: string | null, session: ClientSession): Promise<void> {
   const id = session.id?.id;
-  if (token === null || id === undefined) return;
-  const known = knownOf(mongo, lifeOf(token));
+  const life = lifeOf(token);
+  if (life === undefined || id === undefined) return;
+  const known = knownOf(mongo, life);
   const text = id.toString('hex');
   if (known.has(text)) return;
   const note = { $push: { sessions: { $each: [id], $slice: -MOST_SESSIONS } } };
   try {
-    const filter = { _id: `instance:${lifeOf(token)}` };
+    const filter = { _id: `instance:${life}` };
     const { matchedCount } = await mongo.globals.updateOne(filter, note as Document);
     if (matchedCount === 1) known.add(text);
   } catch {

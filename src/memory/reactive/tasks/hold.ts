@@ -2,15 +2,12 @@
 import { LeaseLostError, OptionError } from '../../../core/errors.js';
 import { checkKeys } from '../../../core/options.js';
 import type { TaskRecord } from '../../../core/records/task.js';
-import type { Instance, Lease, StrayQuery } from '../../../store/port.js';
+import { lifeOf, type Instance, type Lease, type StrayQuery } from '../../../store/port.js';
 import { ONLY_MONGODB_FETCHES_BY, type Fetched, type FetchRequest } from '../../../store/reactive.js';
 import { compileProjection } from '../query/projection.js';
-import { isRunning, toRecord, type TaskRow } from './row.js';
+import { isRunning, toRecord } from './row.js';
 import type { TaskTable } from './table.js';
 import { isEqual, isPlain } from '../query/values.js';
-
-/** The life that minted a token, which is its first part. */
-const lifeOf = ({ leaseToken }: TaskRow): string | undefined => leaseToken?.split('.')[0];
 
 export async function held(
   table: TaskTable,
@@ -40,7 +37,7 @@ export async function heldBy(
   limit: number,
 ): Promise<readonly TaskRecord[]> {
   return table
-    .all((row) => isRunning(row) && lifeOf(row) === life)
+    .all((row) => isRunning(row) && lifeOf(row.leaseToken) === life)
     .slice(0, limit)
     .map((row) => toRecord(row));
 }
@@ -54,7 +51,9 @@ export async function strays(
   return table
     .all(
       (row) =>
-        isRunning(row) && !lives.includes(lifeOf(row) ?? '') && (row.lockedAt?.getTime() ?? 0) < before,
+        isRunning(row) &&
+        !lives.includes(lifeOf(row.leaseToken) ?? '') &&
+        (row.lockedAt?.getTime() ?? 0) < before,
     )
     .slice(0, limit)
     .map((row) => toRecord(row));
