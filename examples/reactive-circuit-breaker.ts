@@ -2,7 +2,7 @@
 //
 // A system that is down should not be asked again and again. Whoever notices holds back all tasks of the name
 // (`throttleAll`, on this instance; `{ scope: 'cluster' }` is for all instances), and puts its own task off
-// (`deferCurrent`), since a throttle never touches the one that runs.
+// (`defer`), since a throttle never touches the one that runs.
 import assert from 'node:assert/strict';
 import { startMongo } from '@tidemill/servers';
 import { MongoClient } from 'mongodb';
@@ -35,13 +35,13 @@ await mill.reactiveTask<User>({
   collection: 'users',
   debounce: 0,
   concurrency: 1, // one asks at a time, so one call per pause meets the outage
-  handler: async ({ getDocument, throttleAll, deferCurrent }) => {
+  handler: async ({ getDocument, throttleAll, defer }) => {
     try {
       await update(await getDocument());
     } catch (error) {
       if ((error as { status?: number }).status !== 503) throw error;
       throttleAll('300ms');
-      deferCurrent('300ms');
+      defer('300ms');
     }
   },
 });

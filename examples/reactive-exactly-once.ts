@@ -1,7 +1,7 @@
 // runs in: npm run check
 //
 // A handler may run twice. What it writes to the database happens exactly once all the same, if the task's completion is
-// part of the same transaction: `markCompleted({ session })`. Here it dies, in effect, at the worst moments.
+// part of the same transaction: `complete({ transaction })`. Here it dies, in effect, at the worst moments.
 import assert from 'node:assert/strict';
 import { startMongo } from '@tidemill/servers';
 import { MongoClient } from 'mongodb';
@@ -29,13 +29,13 @@ await mill.reactiveTask<Payment>({
   watchProjection: { amount: 1 },
   debounce: 0,
   retryPolicy: { type: 'fixed', interval: '50ms' },
-  handler: async ({ attempt, getDocument, markCompleted }) => {
+  handler: async ({ attempt, getDocument, complete }) => {
     calls += 1;
     await client.withSession((session) =>
       session.withTransaction(async () => {
         const { account, amount } = await getDocument({ session });
         await accounts.updateOne({ _id: account }, { $inc: { balance: amount } }, { session });
-        await markCompleted({ session });
+        await complete({ session });
         // Before the commit: neither the booking nor the completion is kept, and the task runs again.
         if (attempt === 1) throw new Error('the power went out');
       }),

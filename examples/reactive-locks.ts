@@ -49,11 +49,11 @@ async function start(): Promise<Tidemill> {
     collection: 'orders',
     watchProjection: { account: 1, amount: 1 },
     debounce: 0,
-    handler: async ({ getDocument, markCompleted }) => {
+    handler: async ({ getDocument, complete }) => {
       await mill.withTransaction(async (session) => {
         const { account, amount } = await getDocument({ session });
         await totals.updateOne({ _id: account }, { $inc: { amount } }, { upsert: true, session });
-        await markCompleted({ session });
+        await complete({ session });
       });
     },
   });

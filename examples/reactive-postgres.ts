@@ -29,7 +29,7 @@ await mill.reactiveTask<Order>({
   filter: { status: 'paid', total: { $gt: 0 }, 'delivery.country': { $in: ['DE', 'FR'] } },
   watchProjection: { total: 1, 'delivery.country': 1 },
   debounce: 0,
-  handler: async ({ getDocument, markCompleted }) => {
+  handler: async ({ getDocument, complete }) => {
     await mill.withTransaction(async (transaction) => {
       const { customer, total, paid_at: paidAt } = await getDocument({ transaction });
       assert.ok(paidAt instanceof Date);
@@ -38,7 +38,7 @@ await mill.reactiveTask<Order>({
          on conflict (customer) do update set balance = balances.balance + excluded.balance`,
         [customer, total],
       );
-      await markCompleted({ transaction });
+      await complete({ transaction });
     });
   },
 });

@@ -46,7 +46,7 @@ const dead = { task: 'print-invoice', status: 'failed' } as const;
 await until('both are dead letters', async () => (await mill.countReactiveTasks(dead)) === 2);
 
 // Each keeps its last error, and its last attempts with their stacks.
-const { items } = await mill.getReactiveTasks({ ...dead, errorMessage: 'no template for ada' });
+const { items } = await mill.getReactiveTasks({ ...dead, error: 'no template for ada' });
 const [task] = items;
 assert.deepEqual([items.length, task?.sourceDocId, task?.attempts], [1, 'i1', 4]);
 const times = task?.executionHistory?.map(({ startedAt }) => startedAt.getTime()) ?? [];

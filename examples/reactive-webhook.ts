@@ -1,6 +1,6 @@
 // runs in: npm run check
 //
-// A receiver that limits the rate: it answers 429 and says when to come back. `deferCurrent` puts this one task back
+// A receiver that limits the rate: it answers 429 and says when to come back. `defer` puts this one task back
 // until then. That is no failure, so no attempt is used, and the task's own first due time stays to be seen.
 import assert from 'node:assert/strict';
 import { startMongo } from '@tidemill/servers';
@@ -36,10 +36,10 @@ await mill.reactiveTask<Event>({
   watchProjection: { _id: 1 },
   debounce: 0,
   retryPolicy: { type: 'exponential', min: '10s', maxAttempts: 3 },
-  handler: async ({ getDocument, deferCurrent }) => {
+  handler: async ({ getDocument, defer }) => {
     const { payload } = await getDocument({ projection: { payload: 1 } });
     const { status, retryAfterMs } = await post(payload);
-    if (status === 429) deferCurrent(retryAfterMs);
+    if (status === 429) defer(retryAfterMs);
     else if (status >= 400) throw new Error(`the receiver answered ${String(status)}`); // the retry policy's matter
   },
 });

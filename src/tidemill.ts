@@ -305,7 +305,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     return this.tasks.count(filter);
   }
 
-  /** Runs reactive tasks again; the same as `tasks.retryMany`. */
+  /** Runs reactive tasks again; the same as `tasks.retryMany`, with another name for its `count`. */
   async retryReactiveTasks(
     filter: TasksFilter | { readonly all: true },
   ): Promise<{ readonly modifiedCount: number }> {

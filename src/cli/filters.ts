@@ -59,7 +59,7 @@ export function tasksFilter(flags: FilterFlags): TasksFilter {
   return {
     ...(flags.name === undefined ? {} : { task: flags.name }),
     ...(status === undefined ? {} : { status }),
-    ...(flags.error === undefined ? {} : { errorMessage: flags.error }),
+    ...(flags.error === undefined ? {} : { error: flags.error }),
     ...since(flags),
   };
 }

@@ -33,6 +33,18 @@ export function suggestion(key: string, known: readonly string[]): string {
   return near.length > 0 ? ` Did you mean "${closest(key, near)}"?` : '';
 }
 
+/** Reads an option that has two names. Throws an OptionError if both are given. */
+export function eitherName<O extends object, Name extends keyof O, Alias extends keyof O>(
+  where: string,
+  options: O,
+  name: Name,
+  alias: Alias,
+): O[Name] | O[Alias] {
+  if (options[name] !== undefined && options[alias] !== undefined)
+    throw new OptionError(`${where}: ${String(alias)} is another name of ${String(name)}; pass one of them.`);
+  return options[name] ?? options[alias];
+}
+
 /** Throws unless `options` is an object with known keys only. `undefined` counts as an empty object. */
 export function checkKeys(where: string, options: unknown, known: readonly string[]): void {
   if (options === undefined) return;

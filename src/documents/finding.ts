@@ -1,7 +1,15 @@
 /** Lists and counts documents with schedules, and makes one of them due now. */
 import { OptionError } from '../core/errors.js';
 import { checkFieldValues, type FieldValues } from '../core/fields.js';
-import { checkInteger, checkKeys, checkOneOf, checkRange, checkText, show } from '../core/options.js';
+import {
+  checkInteger,
+  checkKeys,
+  checkOneOf,
+  checkRange,
+  checkText,
+  eitherName,
+  show,
+} from '../core/options.js';
 import { idText } from '../core/text/paths.js';
 import type { DocumentJob, DocumentJobStore, DocumentQuery, DocumentState } from '../store/documents.js';
 import type { TimeRange } from '../store/port.js';
@@ -18,6 +26,8 @@ export interface DocumentsFilter {
   readonly error?: string;
   /** Fields of the document and the values they must have, such as `{ 'user.id': 5 }`. */
   readonly data?: FieldValues;
+  readonly runAt?: TimeRange;
+  /** The same as `runAt`. */
   readonly sleepUntil?: TimeRange;
 }
 
@@ -35,6 +45,10 @@ export interface FoundDocument<Doc = Record<string, unknown>> extends DocumentJo
   /** The document's id in readable form. */
   readonly title: string;
   readonly state: DocumentState;
+  /** When the document is due; absent if no run is planned. The same as `sleepUntil`. */
+  readonly runAt?: Date;
+  /** The message of the last failure. The same as `failure.reason`. */
+  readonly error?: string;
 }
 
 type DocumentJobView<Doc> = Omit<DocumentJob<Doc>, 'id' | 'data'>;
@@ -63,15 +77,16 @@ function statesOf(where: string, { state, id }: DocumentsFilter): readonly Docum
 }
 
 function queryOf(where: string, filter: DocumentsFilter): Omit<DocumentQuery, 'direction' | 'limit'> {
-  checkKeys(where, filter, ['state', 'id', 'error', 'data', 'sleepUntil']);
+  checkKeys(where, filter, ['state', 'id', 'error', 'data', 'runAt', 'sleepUntil']);
   const states = statesOf(where, filter);
-  const { id, error, data, sleepUntil } = filter;
+  const { id, error, data } = filter;
+  const runAt = eitherName(where, filter, 'runAt', 'sleepUntil');
   return {
     ...(states === undefined ? {} : { states }),
     ...(id === undefined ? {} : { keys: listOf(id).map((text) => checkText(where, 'id', text)) }),
     ...(error === undefined ? {} : { error: checkText(where, 'error', error) }),
     ...(data === undefined ? {} : { data: checkFieldValues(where, 'data', data) }),
-    ...(sleepUntil === undefined ? {} : { sleepUntil: checkRange(`${where}: sleepUntil`, sleepUntil) }),
+    ...(runAt === undefined ? {} : { sleepUntil: checkRange(`${where}: runAt`, runAt) }),
   };
 }
 
@@ -104,7 +119,14 @@ function toFound<Doc>(key: string, job: DocumentJob<Doc>, now: number): FoundDoc
   const { id, sleepUntil, interval, repeatUntil, autoRemove, timezone, failure, document } = job;
   const fields = { sleepUntil, interval, repeatUntil, autoRemove, timezone, failure, document };
   const known = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
-  return { ...known, id: key, title: idText(id), state: stateOf(job, now) };
+  return {
+    ...known,
+    id: key,
+    title: idText(id),
+    state: stateOf(job, now),
+    ...(sleepUntil instanceof Date ? { runAt: sleepUntil } : {}),
+    ...(failure ? { error: failure.reason } : {}),
+  };
 }
 
 type Finder<Doc> = NonNullable<DocumentJobStore<Doc>['find']>;

@@ -1,7 +1,7 @@
 import { OptionError } from '../core/errors.js';
 import { checkFieldValues, type FieldValues } from '../core/fields.js';
 import { JOB_STATUSES, type JobStatus } from '../core/records/job.js';
-import { checkBoolean, checkKeys, checkOneOf, checkRange, checkText } from '../core/options.js';
+import { checkBoolean, checkKeys, checkOneOf, checkRange, checkText, eitherName } from '../core/options.js';
 import type { JobFilter, TimeRange } from '../store/port.js';
 
 /** Selects jobs. A list matches any of its values; a job must match every key that is given. */
@@ -12,6 +12,8 @@ export interface JobsFilter {
   readonly uniqueKey?: string | readonly string[];
   readonly createdAt?: TimeRange;
   readonly updatedAt?: TimeRange;
+  readonly runAt?: TimeRange;
+  /** The same as `runAt`. */
   readonly nextRunAt?: TimeRange;
   /** Text that the failure message contains, ignoring case. */
   readonly error?: string;
@@ -22,7 +24,18 @@ export interface JobsFilter {
   readonly data?: FieldValues;
 }
 
-const KEYS = ['ids', 'name', 'status', 'uniqueKey', 'createdAt', 'updatedAt', 'nextRunAt', 'error', 'data'];
+const KEYS = [
+  'ids',
+  'name',
+  'status',
+  'uniqueKey',
+  'createdAt',
+  'updatedAt',
+  'runAt',
+  'nextRunAt',
+  'error',
+  'data',
+];
 
 const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : [value]);
 
@@ -33,7 +46,8 @@ function texts(where: string, key: string, value: unknown): string[] {
 /** An allow-list: only the keys named here reach the database, and only as plain values. */
 export function checkFilter(where: string, filter: JobsFilter = {}): JobFilter {
   checkKeys(`${where}: filter`, filter, KEYS);
-  const { ids, name, status, uniqueKey, createdAt, updatedAt, nextRunAt, error, data } = filter;
+  const { ids, name, status, uniqueKey, createdAt, updatedAt, error, data } = filter;
+  const runAt = eitherName(`${where}: filter`, filter, 'runAt', 'nextRunAt');
   return {
     ...(ids === undefined ? {} : { ids: texts(where, 'ids', ids) }),
     ...(name === undefined ? {} : { name: texts(where, 'name', name) }),
@@ -43,7 +57,7 @@ export function checkFilter(where: string, filter: JobsFilter = {}): JobFilter {
     ...(uniqueKey === undefined ? {} : { uniqueKey: texts(where, 'uniqueKey', uniqueKey) }),
     ...(createdAt === undefined ? {} : { createdAt: checkRange(`${where}: filter.createdAt`, createdAt) }),
     ...(updatedAt === undefined ? {} : { updatedAt: checkRange(`${where}: filter.updatedAt`, updatedAt) }),
-    ...(nextRunAt === undefined ? {} : { nextRunAt: checkRange(`${where}: filter.nextRunAt`, nextRunAt) }),
+    ...(runAt === undefined ? {} : { nextRunAt: checkRange(`${where}: filter.runAt`, runAt) }),
     ...(error === undefined ? {} : { error: checkText(where, 'filter.error', error) }),
     ...(data === undefined ? {} : { data: checkFieldValues(where, 'filter.data', data) }),
   };

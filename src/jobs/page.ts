@@ -5,6 +5,7 @@ import type { Page } from '../store/port.js';
 
 type SortField = Page['field'];
 const FIELDS: readonly SortField[] = ['createdAt', 'updatedAt', 'nextRunAt'];
+const SORTS = ['createdAt', 'updatedAt', 'runAt', 'nextRunAt'] as const;
 
 export interface FindOptions {
   /** How many jobs a page has, from 1 to 1,000. Default: 50. */
@@ -13,8 +14,11 @@ export interface FindOptions {
    * `next` or `previous` of an earlier page. It includes the sort order, so `sort` is ignored. Default: the first page.
    */
   readonly cursor?: string;
-  /** The field to sort by: 1 ascending, -1 descending, ties by id. Default: `{ createdAt: -1 }`. */
-  readonly sort?: Partial<Record<SortField, 1 | -1>>;
+  /**
+   * The field to sort by: 1 ascending, -1 descending, ties by id. `nextRunAt` is the same as `runAt`. Default: `{
+   * createdAt: -1 }`.
+   */
+  readonly sort?: Partial<Record<(typeof SORTS)[number], 1 | -1>>;
 }
 
 interface Cursor {
@@ -35,12 +39,13 @@ export interface PageRequest {
 
 function sortOf(where: string, sort: FindOptions['sort']): { field: SortField; direction: 1 | -1 } {
   if (sort === undefined) return { field: 'createdAt', direction: -1 };
-  checkKeys(`${where}: sort`, sort, FIELDS);
-  const [entry, ...others] = Object.entries(sort) as [SortField, unknown][];
+  checkKeys(`${where}: sort`, sort, SORTS);
+  const [entry, ...others] = Object.entries(sort) as [(typeof SORTS)[number], unknown][];
   if (entry === undefined || others.length > 0)
-    throw new OptionError(`${where}: sort must name one field of ${FIELDS.join(', ')}.`);
+    throw new OptionError(`${where}: sort must name one field of createdAt, updatedAt, runAt.`);
   const [field, direction] = entry;
-  if (direction === 1 || direction === -1) return { field, direction };
+  if (direction === 1 || direction === -1)
+    return { field: field === 'runAt' ? 'nextRunAt' : field, direction };
   throw new OptionError(`${where}: sort.${field} must be 1 or -1, got ${show(direction)}.`);
 }
 

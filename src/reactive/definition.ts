@@ -67,7 +67,7 @@ export interface ReactiveTaskDefinition<Doc = Record<string, unknown>, Tx = unkn
   /** How long the handler may run. Default: no limit. */
   readonly timeout?: Duration;
   /**
-   * The handler completes its task inside a transaction (`markCompleted({ session })`). Nothing else is written to the
+   * The handler completes its task inside a transaction (`complete({ transaction })`). Nothing else is written to the
    * task while it runs, and its outcome is recorded separately from others. Default: learned from the first call in
    * this process.
    */

@@ -209,7 +209,7 @@ export interface WorkStore<W extends Work, S, Tx = unknown> {
    * Repeat: a transaction that is tried again calls it again; each try writes anew.
    * Errors: the driver's own pass unchanged. A handle without an open transaction is an `OptionError`, if the store
    * can tell.
-   * Caller: `complete()` of a job, `markCompleted()` of a task.
+   * Caller: `complete()` of a job or a task.
    */
   settleIn(settlement: S, transaction: Tx): Promise<SettleAnswer>;
   /**

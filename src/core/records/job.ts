@@ -59,6 +59,9 @@ export interface Job<T = unknown> {
   readonly data: T;
   readonly status: JobStatus;
   readonly priority: number;
+  /** When the job is, or was last, due. */
+  readonly runAt: Date;
+  /** The stored name of `runAt`. */
   readonly nextRunAt: Date;
   readonly createdAt: Date;
   readonly updatedAt: Date;
@@ -69,6 +72,9 @@ export interface Job<T = unknown> {
   /** Milliseconds between two heartbeats of the holder. */
   readonly heartbeatInterval?: number;
   readonly failCount: number;
+  /** The message of the last failure. */
+  readonly error?: string;
+  /** The stored name of `error`. */
   readonly failReason?: string;
   readonly uniqueKey?: string;
   readonly retryPolicy?: unknown;
@@ -93,8 +99,8 @@ export interface Job<T = unknown> {
   readonly trace?: TraceContext;
 }
 
-/** A job with the fields that only the engine and the stores use. */
-export interface JobRecord extends Job, Work {
+/** A job with the fields that only the engine and the stores use, under its stored names. */
+export interface JobRecord extends Omit<Job, 'runAt' | 'error'>, Work {
   readonly id: string;
   readonly name: string;
   readonly lockedAt: Date | null;
@@ -104,8 +110,9 @@ export interface JobRecord extends Job, Work {
   readonly scheduleRev?: number;
 }
 
-/** Removes the internal fields of a record. */
+/** Removes the internal fields of a record, and adds the names that all kinds of work have in common. */
 export function toJob(record: JobRecord): Job {
   const { key, leaseToken, startedToken, failKind, firstFailedAt, scheduleRev, part, ...job } = record;
-  return job;
+  const { nextRunAt: runAt, failReason: error } = job;
+  return { ...job, runAt, ...(error === undefined ? {} : { error }) };
 }

@@ -24,7 +24,9 @@ export interface Task {
   /** The primary key columns of the source, if it is a table whose structure is known. Only in results of `find`. */
   readonly sourceKey?: readonly string[];
   readonly status: TaskStatus;
-  /** When it is due. */
+  /** When the task is, or was last, due. */
+  readonly runAt: Date;
+  /** The stored name of `runAt`. */
   readonly scheduledAt: Date;
   /** When it was first due. A deferral keeps it, so that the lag covers the whole wait. */
   readonly initialScheduledAt: Date;
@@ -33,7 +35,9 @@ export interface Task {
   /** The watched fields as they were when the task was planned. */
   readonly lastObservedValues?: unknown;
   readonly firstErrorAt?: Date;
-  /** The message only; the stack is in the history. */
+  /** The message of the last failure; its stack is in the history. */
+  readonly error?: string;
+  /** The stored name of `error`. */
   readonly lastError?: string;
   readonly lastSuccess?: { readonly at: Date; readonly durationMs: number };
   /** When an attempt last ended as completed or failed. */
@@ -48,8 +52,8 @@ export interface Task {
   readonly trace?: TraceContext;
 }
 
-/** A task with the fields that only the engine and the stores use. `name` is the task's name. */
-export interface TaskRecord extends Task, Work {
+/** A task with the fields that only the engine and the stores use, under its stored names. `name` is the task's. */
+export interface TaskRecord extends Omit<Task, 'runAt' | 'error'>, Work {
   readonly lockedAt: Date | null;
   readonly claimedBy?: string;
   readonly trace?: TraceContext;
@@ -57,8 +61,9 @@ export interface TaskRecord extends Task, Work {
   readonly matches?: boolean;
 }
 
-/** Removes the internal fields of a record. */
+/** Removes the internal fields of a record, and adds the names that all kinds of work have in common. */
 export function toTask(record: TaskRecord): Task {
   const { key, id, name, leaseToken, startedToken, failKind, part, matches, ...task } = record;
-  return task;
+  const { scheduledAt: runAt, lastError: error } = task;
+  return { ...task, runAt, ...(error === undefined ? {} : { error }) };
 }

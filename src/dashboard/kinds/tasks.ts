@@ -21,7 +21,7 @@ function toFilter({ name, status, error, fields, time, from, to }: WorkFilter): 
   return {
     ...(name.length === 0 ? {} : { task: name }),
     ...(status.length === 0 ? {} : { status: status as readonly TaskStatus[] }),
-    ...(error === undefined ? {} : { errorMessage: error }),
+    ...(error === undefined ? {} : { error }),
     ...(Object.keys(fields).length === 0 ? {} : { source: fields }),
     ...(from === undefined && to === undefined ? {} : { [FIELD[time]]: present({ from, to }) }),
   };
@@ -31,7 +31,7 @@ type Sort = Partial<Record<'createdAt' | 'updatedAt' | 'scheduledAt', 1 | -1>>;
 const DUE_DOWN: Sort = { scheduledAt: -1 };
 
 const searchOf = ({ mill }: RequestContext, filter: TasksFilter, sort: Sort): Search<FoundTask> => ({
-  error: typeof filter.errorMessage === 'string' ? filter.errorMessage : undefined,
+  error: typeof filter.error === 'string' ? filter.error : undefined,
   textOf: ({ lastError }) => lastError,
   find: (page) => mill.tasks.find(filter, { ...page, sort }),
 });
@@ -171,7 +171,7 @@ export const tasks: Kind = {
   },
   count: (context, chosen, action, limit) => {
     const filter = chosenFilter(chosen, action);
-    return filter.errorMessage === undefined
+    return filter.error === undefined
       ? context.mill.tasks.count(filter, { limit })
       : countShown(context, searchOf(context, filter, DUE_DOWN), limit);
   },

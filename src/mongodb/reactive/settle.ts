@@ -196,7 +196,7 @@ export async function settleIn(
 ): Promise<SettleAnswer> {
   // Outside a transaction, the task would be completed at once, whatever becomes of the caller's other writes.
   if (!session.inTransaction())
-    throw new OptionError('markCompleted() needs { session } of a transaction that has been started.');
+    throw new OptionError('complete() needs { transaction }: a session whose transaction has been started.');
   await noteSession(sources.mongo, settlement.lease.token, session);
   const { tasks } = sources.place(sourceOf(settlement.name));
   const { matchedCount } = await tasks.updateMany(

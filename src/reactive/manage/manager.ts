@@ -22,8 +22,10 @@ export interface TasksPageOptions {
   /** How many tasks to skip, at most 10,000; a cursor has no limit. Default: 0. */
   readonly skip?: number;
   readonly cursor?: string;
-  /** One of scheduledAt, createdAt, updatedAt with 1 or -1. Default: `{ scheduledAt: -1 }`. */
-  readonly sort?: Partial<Record<TaskPageRequest['field'], 1 | -1>>;
+  /**
+   * One of runAt, createdAt, updatedAt with 1 or -1. `scheduledAt` is the same as `runAt`. Default: `{ runAt: -1 }`.
+   */
+  readonly sort?: Partial<Record<(typeof SORTS)[number], 1 | -1>>;
   /** Also count all matching tasks. Default: false. */
   readonly total?: boolean;
 }
@@ -42,7 +44,7 @@ export interface TaskPage {
   readonly partial?: true;
 }
 
-const FIELDS = ['scheduledAt', 'createdAt', 'updatedAt'] as const;
+const SORTS = ['runAt', 'scheduledAt', 'createdAt', 'updatedAt'] as const;
 const MOST_SKIPPED = 10_000;
 const ONE: TaskPageRequest = { field: 'scheduledAt', direction: -1, limit: 1, skip: 0 };
 
@@ -70,15 +72,16 @@ function decode(where: string, text: unknown, sort: string): Cursor {
 
 function sortOf(
   where: string,
-  sort: TasksPageOptions['sort'] = { scheduledAt: -1 },
+  sort: TasksPageOptions['sort'] = { runAt: -1 },
 ): [TaskPageRequest['field'], 1 | -1] {
-  checkKeys(`${where}: sort`, sort, FIELDS);
-  const [entry, ...others] = Object.entries(sort) as [TaskPageRequest['field'], 1 | -1][];
+  checkKeys(`${where}: sort`, sort, SORTS);
+  const [entry, ...others] = Object.entries(sort) as [(typeof SORTS)[number], 1 | -1][];
   if (entry === undefined || others.length > 0 || ![1, -1].includes(entry[1]))
     throw new OptionError(
-      `${where}: sort must be one of ${FIELDS.join(', ')} with 1 or -1, got ${show(sort)}.`,
+      `${where}: sort must be one of runAt, createdAt, updatedAt with 1 or -1, got ${show(sort)}.`,
     );
-  return entry;
+  const [field, direction] = entry;
+  return [field === 'runAt' ? 'scheduledAt' : field, direction];
 }
 
 /** Rejects a query in place of an id: it would find the task of another document. */

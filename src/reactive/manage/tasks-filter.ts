@@ -1,6 +1,14 @@
 import { OptionError } from '../../core/errors.js';
 import { checkFieldValues, type FieldValues } from '../../core/fields.js';
-import { checkBoolean, checkKeys, checkOneOf, checkRange, checkText, show } from '../../core/options.js';
+import {
+  checkBoolean,
+  checkKeys,
+  checkOneOf,
+  checkRange,
+  checkText,
+  eitherName,
+  show,
+} from '../../core/options.js';
 import { isSqlFragment } from '../../core/text/sql-fragment.js';
 import { TASK_STATUSES, type TaskStatus } from '../../core/records/task.js';
 import type { TimeRange } from '../../store/port.js';
@@ -10,11 +18,15 @@ export interface TasksFilter {
   readonly task?: string | readonly string[];
   readonly status?: TaskStatus | readonly TaskStatus[];
   /** Text that the last error's message contains, ignoring case, or a regular expression that it matches. */
+  readonly error?: string | RegExp;
+  /** The same as `error`. */
   readonly errorMessage?: string | RegExp;
   readonly hasError?: boolean;
   /** A query on the source documents; on SQL, comparisons or sql`…`. */
   readonly sourceDocFilter?: object;
   readonly _id?: unknown;
+  readonly runAt?: TimeRange;
+  /** The same as `runAt`. */
   readonly scheduledAt?: TimeRange;
   readonly createdAt?: TimeRange;
   readonly updatedAt?: TimeRange;
@@ -30,12 +42,14 @@ export interface TasksFilter {
 const FILTER_KEYS = [
   'task',
   'status',
+  'error',
   'errorMessage',
   'hasError',
   'sourceDocFilter',
   '_id',
   'id',
   'source',
+  'runAt',
   'scheduledAt',
   'createdAt',
   'updatedAt',
@@ -45,18 +59,24 @@ function listOf<T>(value: T | readonly T[]): readonly T[] {
   return Array.isArray(value) ? (value as readonly T[]) : [value as T];
 }
 
-const TIMES = ['scheduledAt', 'createdAt', 'updatedAt'] as const;
-
-function ranges(where: string, filter: TasksFilter): Partial<Record<(typeof TIMES)[number], TimeRange>> {
-  const given = TIMES.filter((time) => filter[time] !== undefined);
-  return Object.fromEntries(given.map((time) => [time, checkRange(`${where}: ${time}`, filter[time])]));
+function ranges(
+  where: string,
+  filter: TasksFilter,
+): Pick<TaskFilter, 'scheduledAt' | 'createdAt' | 'updatedAt'> {
+  const { createdAt, updatedAt } = filter;
+  const runAt = eitherName(where, filter, 'runAt', 'scheduledAt');
+  return {
+    ...(runAt === undefined ? {} : { scheduledAt: checkRange(`${where}: runAt`, runAt) }),
+    ...(createdAt === undefined ? {} : { createdAt: checkRange(`${where}: createdAt`, createdAt) }),
+    ...(updatedAt === undefined ? {} : { updatedAt: checkRange(`${where}: updatedAt`, updatedAt) }),
+  };
 }
 
 export function toTaskFilter(where: string, filter: TasksFilter = {}): TaskFilter {
   checkKeys(where, filter, FILTER_KEYS);
-  const { task, status, errorMessage, hasError, sourceDocFilter, _id, id, source } = filter;
-  if (errorMessage !== undefined && !(errorMessage instanceof RegExp))
-    checkText(where, 'errorMessage', errorMessage);
+  const { task, status, hasError, sourceDocFilter, _id, id, source } = filter;
+  const error = eitherName(where, filter, 'error', 'errorMessage');
+  if (error !== undefined && !(error instanceof RegExp)) checkText(where, 'error', error);
   if (
     sourceDocFilter !== undefined &&
     (typeof sourceDocFilter !== 'object' ||
@@ -73,7 +93,7 @@ export function toTaskFilter(where: string, filter: TasksFilter = {}): TaskFilte
     ...(status === undefined
       ? {}
       : { status: listOf(status).map((one) => checkOneOf(where, 'status', one, TASK_STATUSES)) }),
-    ...(errorMessage === undefined ? {} : { errorMessage }),
+    ...(error === undefined ? {} : { errorMessage: error }),
     ...(hasError === undefined ? {} : { hasError: checkBoolean(where, 'hasError', hasError) }),
     ...(sourceDocFilter === undefined ? {} : { sourceDocFilter }),
     ...(_id === undefined ? {} : { _id: listOf(_id) }),

@@ -4,9 +4,10 @@ import type { Duration } from '../../time/duration.js';
 export interface GetDocumentOptions<Tx = unknown> {
   /** The fields to fetch. Default: all. */
   readonly projection?: object;
-  /** Your transaction, which the read becomes part of. `transaction` takes precedence over `session`. */
-  readonly session?: Tx;
+  /** Your transaction, which the read becomes part of. */
   readonly transaction?: Tx;
+  /** MongoDB's name for `transaction`. */
+  readonly session?: Tx;
   readonly maxTimeMS?: number;
   readonly comment?: unknown;
   /** `local`, `majority`, `linearizable` or `snapshot`. Default: `local`. */
@@ -43,10 +44,17 @@ export interface TaskContext<Doc = Record<string, unknown>, Tx = unknown> {
    * TaskConditionFailedError, which ends the run as skipped unless the handler catches it.
    */
   readonly getDocument: (options?: GetDocumentOptions<Tx>) => Promise<Doc>;
-  /** Completes the task inside your transaction, so that its effects happen exactly once. */
-  readonly markCompleted: (options: { readonly session?: Tx; readonly transaction?: Tx }) => Promise<void>;
-  /** Runs this task again later, without using an attempt. Takes effect when the handler returns. */
-  readonly deferCurrent: (until: Duration | Date) => void;
+  /**
+   * Completes the task inside your transaction (`session` is MongoDB's name for it), so that the completion and your
+   * writes commit together or not at all. Make it the last write of the transaction.
+   */
+  readonly complete: (options: { readonly transaction?: Tx; readonly session?: Tx }) => Promise<void>;
+  /** The same as `complete`. */
+  readonly markCompleted: TaskContext<Doc, Tx>['complete'];
+  /** Runs this task again at the given time. Takes effect when the handler returns. Uses no attempt. */
+  readonly defer: (until: Duration | Date) => void;
+  /** The same as `defer`. */
+  readonly deferCurrent: TaskContext<Doc, Tx>['defer'];
   /** Prevents tasks of this name from starting until then, on this instance (the default) or in the cluster. */
   readonly throttleAll: (
     until: Duration | Date,

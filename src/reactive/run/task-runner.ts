@@ -45,7 +45,7 @@ export class TaskRunner implements WorkRunner<TaskRecord, TaskSettlement> {
   readonly #options: TaskRunnerOptions;
   /** Names that are throttled on this instance, and until when. */
   readonly #throttled = new Map<string, { readonly until: Date; readonly timer: Timer }>();
-  /** Names whose handlers have called `markCompleted`. */
+  /** Names whose handlers have called `complete`. */
   readonly #completing = new Set<string>();
   #inForce: NonNullable<Cluster['inForce']> = new Map();
   readonly #runs = new Map<string, RunCounter>();
@@ -353,12 +353,16 @@ class Run {
     return afterTransaction(tasks, this.#attempt, store.clock, {
       outcome,
       result: undefined,
-      call: 'markCompleted()',
+      call: 'complete()',
     });
   }
 
   #context(): TaskContext {
     const { name, sourceDocId, attempts, lastObservedValues } = this.#task;
+    const complete: TaskContext['complete'] = (options) => this.#complete(options);
+    const defer: TaskContext['defer'] = (until) => {
+      this.#deferredTo = this.#instant('defer', until);
+    };
     return {
       docId: sourceDocId,
       task: name,
@@ -366,10 +370,10 @@ class Run {
       watchedValues: (lastObservedValues ?? {}) as Record<string, unknown>,
       signal: this.#attempt.signal,
       getDocument: (options) => this.#getDocument(options),
-      markCompleted: (options) => this.#markCompleted(options),
-      deferCurrent: (until) => {
-        this.#deferredTo = this.#instant('deferCurrent', until);
-      },
+      complete,
+      markCompleted: complete,
+      defer,
+      deferCurrent: defer,
       throttleAll: (until, options = {}) => this.#throttleAll(this.#instant('throttleAll', until), options),
     };
   }
@@ -407,13 +411,13 @@ class Run {
   }
 
   /** A transaction that is retried may call this again; each call writes anew. */
-  async #markCompleted(
+  async #complete(
     options: { readonly session?: unknown; readonly transaction?: unknown } | undefined,
   ): Promise<void> {
     const { store, tasks } = this.#options;
     const transaction = options?.transaction ?? options?.session;
     if (!store.isTransaction(transaction)) {
-      const message = `markCompleted() needs { transaction } or { session }: the handle of a ${store.kind} transaction.`;
+      const message = `complete() needs { transaction }: the handle of a ${store.kind} transaction.`;
       throw new TidemillError('BAD_OPTION', message);
     }
     this.#attempt.inTransaction = true;
