@@ -1,7 +1,7 @@
-import { afterEach } from 'vitest';
 import { Scheduler, type ScheduleErrorContext, type SchedulerOptions } from '../../src/documents/index.js';
 import { virtualClock, type VirtualClock } from '../../src/testing/virtual-clock.js';
 import { OwnStore } from './own-store.js';
+import { cleanUpAfterEach } from '../support/cleanup.js';
 
 const NOON = '2026-03-02T12:00:00.000Z';
 /** A time on the day on which these tests take place. */
@@ -18,9 +18,7 @@ export interface Bench {
 
 /** Stopped after the test. */
 export const open: Scheduler[] = [];
-afterEach(async () => {
-  await Promise.all(open.splice(0).map((scheduler) => scheduler.stop({ timeout: 0 })));
-});
+cleanUpAfterEach(() => Promise.all(open.splice(0).map((scheduler) => scheduler.stop({ timeout: 0 }))));
 
 /** A scheduler on a store of three methods, at noon. */
 export function aBench(options: Partial<SchedulerOptions> = {}): Bench {

@@ -1,9 +1,9 @@
 import { MongoClient, type Collection, type Db, type Document } from 'mongodb';
-import { afterEach } from 'vitest';
 import { mongodb } from '../../src/mongodb/index.js';
 import type { ReactiveTaskDefinition, TaskContext, Tidemill, TidemillOptions } from '../../src/index.js';
 import { aMill, until } from '../support/mills.js';
 import { freshUri } from '../support/stores.js';
+import { cleanUpAfterEach } from '../support/cleanup.js';
 
 /** Documents of any id, as these tests write them. */
 export interface Doc {
@@ -25,9 +25,7 @@ const ends: (() => Promise<void>)[] = [];
 
 // Registered after the hook that stops the mills, and so run before it. Databases are not dropped, which would be an
 // event of its own under a running mill; they go with the server at the end of the run.
-afterEach(async () => {
-  await Promise.all(ends.splice(0).map((end) => end()));
-});
+cleanUpAfterEach(() => Promise.all(ends.splice(0).map((end) => end())));
 
 /** The database of one test, with mills on it and a record of the calls of their handlers. */
 export class Plant {

@@ -1,5 +1,6 @@
 import { connect, createServer, type Server, type Socket } from 'node:net';
-import { afterAll, inject } from 'vitest';
+import { inject } from 'vitest';
+import { cleanUpAfterAll } from './cleanup.js';
 import { freshUri } from './stores.js';
 
 /** One connection through the proxy. */
@@ -102,6 +103,4 @@ export async function behindPostgresProxy(): Promise<{ proxy: FlakyProxy; url: s
 }
 
 // After all tests: a mill that is stopped after its test still needs its way to the server.
-afterAll(async () => {
-  await Promise.all(proxies.splice(0).map((proxy) => proxy.close()));
-});
+cleanUpAfterAll(() => Promise.all(proxies.splice(0).map((proxy) => proxy.close())));

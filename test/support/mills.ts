@@ -1,14 +1,12 @@
-import { afterEach } from 'vitest';
 import { Tidemill, type TidemillOptions } from '../../src/index.js';
 import type { Store } from '../../src/store/port.js';
+import { cleanUpAfterEach } from './cleanup.js';
 
 export { gate, rarely, until } from '../../src/testing/conformance/fixtures.js';
 
 const open: Tidemill[] = [];
 
-afterEach(async () => {
-  await Promise.all(open.splice(0).map((mill) => mill.stop({ timeout: 0 })));
-});
+cleanUpAfterEach(() => Promise.all(open.splice(0).map((mill) => mill.stop({ timeout: 0 }))));
 
 /** A mill that is stopped after the test. Silent, unless the test listens. */
 export function aMill(store: Store, options: Partial<TidemillOptions> = {}): Tidemill {

@@ -1,12 +1,10 @@
-import { afterEach } from 'vitest';
 import type { Store } from '../../src/store/port.js';
+import { cleanUpAfterEach } from './cleanup.js';
 
 export { aClaim, aJob, ahead, anInstance, done } from '../../src/testing/conformance/fixtures.js';
 
 const releases: (() => Promise<void>)[] = [];
-afterEach(async () => {
-  await Promise.all(releases.splice(0).map((release) => release()));
-});
+cleanUpAfterEach(() => Promise.all(releases.splice(0).map((release) => release())));
 
 /** A store that is open for one test. */
 export async function opened<S extends Store>(store: S): Promise<S> {

@@ -1,5 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import { afterEach, describe, inject } from 'vitest';
+import { describe, inject } from 'vitest';
 import { Scheduler, type JobStore } from '../../../src/documents/index.js';
 import { Tidemill, type DocumentOptions, type DocumentSchedule } from '../../../src/index.js';
 import { memory } from '../../../src/memory/index.js';
@@ -17,6 +17,7 @@ import {
   useEmbedded,
 } from '../../support/stores.js';
 import { OwnStore, type OwnJob } from '../own-store.js';
+import { cleanUpAfterEach } from '../../support/cleanup.js';
 
 type Doc = Record<string, unknown>;
 /** One of our stores, which a mill runs; or three methods, which a standalone scheduler runs. */
@@ -176,9 +177,7 @@ export function eachPlace(what: string, facts: (place: PlaceCase) => void): void
 }
 
 const running: { stop(options: { timeout: number }): Promise<void> }[] = [];
-afterEach(async () => {
-  await Promise.all(running.splice(0).map((one) => one.stop({ timeout: 0 })));
-});
+cleanUpAfterEach(() => Promise.all(running.splice(0).map((one) => one.stop({ timeout: 0 }))));
 
 export interface Watched {
   readonly schedule: DocumentSchedule;
