@@ -51,9 +51,9 @@ export function jobIndexes(sharded: boolean): readonly IndexPlan[] {
       key: { name: 1, scheduleKey: 1 },
       partialFilterExpression: { repeatInterval: { $type: 'string' } },
     },
-    // find by name and status, newest first; names and counts for stats.
+    // find by name and status, newest first, such as the failed jobs of one name; names and counts for stats.
     { name: 'tidemill_by_name', key: { name: 1, status: 1, createdAt: -1, _id: -1 } },
-    // find by status, last changed first.
+    // find by status, last changed first, such as the failed jobs of all names.
     { name: 'tidemill_by_status', key: { status: 1, updatedAt: -1, _id: -1 } },
     // find without a filter, newest first.
     { name: 'tidemill_by_age', key: { createdAt: -1, _id: -1 } },
