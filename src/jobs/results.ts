@@ -1,11 +1,10 @@
+import { Backoff } from '../core/backoff.js';
 import type { Clock, Timer } from '../core/clock.js';
 import { TidemillError } from '../core/errors.js';
 import type { JobRecord } from '../core/records/job.js';
 import type { Store } from '../store/port.js';
 
-const FIRST_MS = 20;
-const LONGEST_MS = 1_000;
-const BACKOFF = 1.5;
+const ASK_MS = { min: 20, max: 1_000, factor: 1.5 };
 /** A query includes the jobs whose own query is due within this time. */
 const TOGETHER_MS = 10;
 
@@ -18,7 +17,7 @@ interface Waiter {
 /** A job that at least one caller waits for. */
 interface Awaited {
   readonly waiters: Set<Waiter>;
-  delayMs: number;
+  readonly delay: Backoff;
   /** When to query the job next, by the monotonic clock. */
   askAt: number;
 }
@@ -53,7 +52,7 @@ export class Results {
     signal?.throwIfAborted();
     const { clock } = store;
     return new Promise((resolve, reject) => {
-      const awaited = this.#awaited.get(id) ?? { waiters: new Set(), delayMs: FIRST_MS, askAt: 0 };
+      const awaited = this.#awaited.get(id) ?? { waiters: new Set(), delay: new Backoff(ASK_MS), askAt: 0 };
       const leave = (): void => {
         signal?.removeEventListener('abort', onAbort);
         awaited.waiters.delete(waiter);
@@ -123,8 +122,7 @@ export class Results {
       if (awaited.askAt > due) continue;
       // A caller that begins to wait during the query must not get its result, which may be older than the wait.
       asked.set(id, [...awaited.waiters]);
-      awaited.askAt = clock.monotonic() + awaited.delayMs;
-      awaited.delayMs = Math.min(LONGEST_MS, awaited.delayMs * BACKOFF);
+      awaited.askAt = clock.monotonic() + awaited.delay.next();
     }
     if (asked.size === 0) return;
     try {

@@ -1,3 +1,4 @@
+import { Backoff } from '../core/backoff.js';
 import { pause, type Clock } from '../core/clock.js';
 import { LockTakenError, StoreError } from '../core/errors.js';
 import { show } from '../core/options.js';
@@ -20,8 +21,7 @@ export interface AcquiredLock {
 
 /** A lock is taken over this long after its lease was seen expired. A live holder that was cut off renews it sooner. */
 const TAKE_OVER_MS = 1_000;
-const FIRST_MS = 25;
-const LONGEST_MS = 250;
+const RETRY_MS = { min: 25, max: 250, jitter: true };
 
 /**
  * Tries to acquire the lock until it succeeds or `waitMs` has passed. If a response is lost, the request is repeated
@@ -34,7 +34,7 @@ export async function waitForLock(request: LockRequest, stop: AbortSignal): Prom
   const { clock, waitMs } = request;
   const endAt = clock.monotonic() + waitMs;
   let expiredAt: number | undefined;
-  for (let stepMs = FIRST_MS; ; stepMs = Math.min(LONGEST_MS, stepMs * 2)) {
+  for (const retry = new Backoff(RETRY_MS); ;) {
     const patient = expiredAt === undefined || clock.monotonic() - expiredAt < TAKE_OVER_MS;
     const attempt = ask(request, patient);
     clock.track?.(attempt);
@@ -44,9 +44,7 @@ export async function waitForLock(request: LockRequest, stop: AbortSignal): Prom
     expiredAt = answer.expired ? (expiredAt ?? clock.monotonic()) : undefined;
     const leftMs = Math.max(endAt, (expiredAt ?? -Infinity) + TAKE_OVER_MS) - clock.monotonic();
     if (leftMs <= 0 && expiredAt === undefined) throw answer.error;
-    // Jitter keeps callers that started together from retrying in step.
-    const jitter = 0.5 + Math.random() / 2;
-    await pause(clock, Math.min(Math.max(0, leftMs), stepMs * jitter), stop);
+    await pause(clock, Math.min(Math.max(0, leftMs), retry.next()), stop);
     stop.throwIfAborted();
   }
 }

@@ -1,3 +1,4 @@
+import { Backoff } from '../core/backoff.js';
 import { pause, type Clock, type Timer } from '../core/clock.js';
 import type { Cluster, Instance, InstanceState, Store } from '../store/port.js';
 import type { Policies, StraySearch } from './handover.js';
@@ -33,8 +34,7 @@ export interface ReclaimerOptions {
 /** Added to the end of a lease before the next look, so that it has ended by the server's clock, too. */
 const SLACK_MS = 50;
 /** Backoff for a dead instance whose work could not all be handed on. */
-const FIRST_RETRY_MS = 500;
-const LONGEST_RETRY_MS = 10_000;
+const RETRY_MS = { min: 500, max: 10_000 };
 /** Work of older programs, which hold no lease, counts as stray only after this long. */
 const LEGACY_MS = 90_000;
 
@@ -49,7 +49,7 @@ export class Reclaimer {
   readonly #clock: Clock;
   readonly #stop = new AbortController();
   /** By life: when to retry a dead instance that still holds work, or that may not be buried yet. */
-  readonly #left = new Map<string, { readonly until: number; readonly tries: number }>();
+  readonly #left = new Map<string, { readonly until: number; readonly retry: Backoff }>();
   #timer: Timer | undefined;
   #seenAt = -Infinity;
   #strays: Promise<void> = Promise.resolve();
@@ -93,9 +93,9 @@ export class Reclaimer {
     return (this.#left.get(instance.life)?.until ?? -Infinity) - this.#clock.monotonic();
   }
 
-  #leave({ life }: Instance, waitMs: (tries: number) => number): void {
-    const tries = (this.#left.get(life)?.tries ?? 0) + 1;
-    this.#left.set(life, { tries, until: this.#clock.monotonic() + waitMs(tries) });
+  #leave({ life }: Instance, waitMs?: number): void {
+    const { retry } = this.#left.get(life) ?? { retry: new Backoff(RETRY_MS) };
+    this.#left.set(life, { retry, until: this.#clock.monotonic() + (waitMs ?? retry.next()) });
   }
 
   /** The claim loop normally reports the cluster. If it has been too busy for a third of a lease, asks the store. */
@@ -133,11 +133,10 @@ export class Reclaimer {
       if (this.#stop.signal.aborted) return;
       const fenced = await store.instances.fence(instance);
       if (fenced === undefined) continue;
-      if (!(await this.#emptied(instance, fenced.policies)))
-        this.#leave(instance, (tries) => Math.min(FIRST_RETRY_MS * 2 ** (tries - 1), LONGEST_RETRY_MS));
+      if (!(await this.#emptied(instance, fenced.policies))) this.#leave(instance);
       else if (await mayBury(instance)) await store.instances.bury(instance);
       // Try again once per lease: a claim of the dead instance may land late. Instances that run its tasks do the rest.
-      else this.#leave(instance, () => leaseMs);
+      else this.#leave(instance, leaseMs);
     }
   }
 

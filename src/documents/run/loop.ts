@@ -1,3 +1,4 @@
+import { Backoff } from '../../core/backoff.js';
 import { pause, type Clock } from '../../core/clock.js';
 import { StoreError } from '../../core/errors.js';
 import type { Wake } from '../../engine/claim/wake.js';
@@ -23,8 +24,7 @@ export interface DueLoopOptions {
   readonly error: (error: unknown) => Promise<void>;
 }
 
-const FIRST_WAIT_MS = 100;
-const LONGEST_WAIT_MS = 5_000;
+const RETRY_MS = { min: 100, max: 5_000 };
 /** How many due times are remembered; the poll finds the others. */
 const MOST_PLANNED = 100;
 /** A process that wakes up this much later than planned was suspended. */
@@ -37,7 +37,7 @@ export class DueLoop {
   readonly #options: DueLoopOptions;
   /** The last lock call found fewer documents than there was room for. */
   #quiet = false;
-  #idlePollMs = 0;
+  readonly #idlePoll: Backoff;
   /** When documents that ran here are due again. */
   #planned: number[] = [];
   #failingAt: number | undefined;
@@ -47,6 +47,7 @@ export class DueLoop {
 
   constructor(options: DueLoopOptions) {
     this.#options = options;
+    this.#idlePoll = new Backoff(options.pollMs);
     this.#since = options.clock.now();
   }
 
@@ -76,26 +77,26 @@ export class DueLoop {
 
   async run(stop: AbortSignal): Promise<void> {
     const { clock, wake, error, settings, grace } = this.#options;
-    for (let failures = 0; !stop.aborted;) {
+    const retry = new Backoff(RETRY_MS);
+    while (!stop.aborted) {
       if (settings.nextMs > 0 && !(await pause(clock, settings.nextMs, stop))) return;
       wake.clear();
       const lateMs = clock.now() - this.#lookBy;
       if (lateMs > MOST_LATE_MS) this.#since = clock.now();
-      if (failures === 0) grace.wasLate(lateMs);
+      if (this.#failingAt === undefined) grace.wasLate(lateMs);
       const step = this.#step();
       clock.track?.(step);
       try {
         const waitMs = await step;
-        if (failures > 0) this.#since = clock.now();
+        if (this.#failingAt !== undefined) this.#since = clock.now();
         this.#lookBy = clock.now() + waitMs + settings.nextMs;
-        failures = 0;
+        retry.reset();
         this.#failingAt = undefined;
         if (waitMs > 0) await wake.wait(waitMs, stop);
       } catch (problem) {
-        failures += 1;
         this.#failingAt ??= clock.monotonic();
         await error(problem);
-        await pause(clock, Math.min(FIRST_WAIT_MS * 2 ** (failures - 1), LONGEST_WAIT_MS), stop);
+        await pause(clock, retry.next(), stop);
       }
     }
   }
@@ -113,7 +114,7 @@ export class DueLoop {
       if (dueInMs > 0) return this.#rest(dueInMs);
     }
     const found = await this.#lock(free);
-    if (found > 0) this.#idlePollMs = 0;
+    if (found > 0) this.#idlePoll.reset();
     this.#quiet = found < free;
     return this.#quiet ? this.#rest() : 0;
   }
@@ -163,13 +164,11 @@ export class DueLoop {
   }
 
   async #rest(dueInMs = Infinity): Promise<number> {
-    const { clock, settings, pollMs, busy, idle } = this.#options;
+    const { clock, settings, busy, idle } = this.#options;
     if (!busy()) await idle();
     if (settings.idleMs > 0) return settings.idleMs;
-    const { min, max } = pollMs();
-    this.#idlePollMs = Math.min(max, Math.max(min, this.#idlePollMs * 2));
     const now = clock.now();
     this.#planned = this.#planned.filter((at) => at > now);
-    return Math.min(this.#idlePollMs, Math.max(1, dueInMs), ...this.#planned.map((at) => at - now));
+    return Math.min(this.#idlePoll.next(), Math.max(1, dueInMs), ...this.#planned.map((at) => at - now));
   }
 }

@@ -1,3 +1,4 @@
+import { Backoff } from '../../core/backoff.js';
 import { pause, type Clock } from '../../core/clock.js';
 import type { Work } from '../../core/records/work.js';
 import type {
@@ -44,8 +45,10 @@ export interface ClaimCounters {
   short: number;
 }
 
-const FIRST_WAIT_MS = 100;
-const LONGEST_WAIT_MS = 2_000;
+/** The wait before the next step while nothing may be claimed. */
+const BARRED_MS = 2_000;
+const STEP_RETRY_MS = { min: 200, max: 2_000 };
+const ASK_RETRY_MS = { min: 100, max: 2_000 };
 /** The longest wait before claiming again when other instances were faster. */
 const CONTENDED_MS = 10;
 /** Hints kept for the next claim. Beyond this many, a wake-up only means that there is work. */
@@ -66,7 +69,7 @@ export class ClaimLoop<W extends Work = Work> {
   #due: ReadonlySet<string> = new Set();
   /** More may be due than was claimed, so a free slot is a reason to claim. */
   #hungry = true;
-  #idlePollMs = 0;
+  readonly #idlePoll: Backoff;
   #hints: Hint[] = [];
   /** The token of the claim in progress, until it is known what it took. */
   #claiming: string | undefined;
@@ -75,6 +78,7 @@ export class ClaimLoop<W extends Work = Work> {
 
   constructor(options: ClaimLoopOptions<W>) {
     this.#options = options;
+    this.#idlePoll = new Backoff(options.pollMs);
   }
 
   /** Monotonic time of the last response to a peek or a claim. */
@@ -112,7 +116,7 @@ export class ClaimLoop<W extends Work = Work> {
 
   async run(stop: AbortSignal): Promise<void> {
     const { clock, wake, error } = this.#options;
-    let failures = 0;
+    const retry = new Backoff(STEP_RETRY_MS);
     let reason: Reason = 'timer';
     while (!stop.aborted) {
       this.#stepAt = clock.monotonic();
@@ -121,13 +125,12 @@ export class ClaimLoop<W extends Work = Work> {
       try {
         const waitMs = await step;
         this.#stepAt = undefined;
-        failures = 0;
+        retry.reset();
         reason = waitMs > 0 ? await wake.wait(waitMs, stop) : 'notified';
       } catch (problem) {
         this.#stepAt = undefined;
         error(problem);
-        failures += 1;
-        await pause(clock, Math.min(FIRST_WAIT_MS * 2 ** failures, LONGEST_WAIT_MS), stop);
+        await pause(clock, retry.next(), stop);
       }
     }
   }
@@ -135,7 +138,7 @@ export class ClaimLoop<W extends Work = Work> {
   /** Claims if there is reason to expect work, otherwise peeks. Returns how long to wait afterwards. */
   async #step(reason: Reason, stop: AbortSignal): Promise<number> {
     const { clock, lanes, mayClaim, self, mood, names, looksAnyway, pollMs } = this.#options;
-    if (!mayClaim()) return LONGEST_WAIT_MS;
+    if (!mayClaim()) return BARRED_MS;
     // No handlers here: `notify` wakes the loop when one is added.
     if (!looksAnyway && names().length === 0) return pollMs().max;
     // Peek even under a standing backlog: only a peek finds hand-written work and dead instances.
@@ -154,7 +157,7 @@ export class ClaimLoop<W extends Work = Work> {
     }
     const answer = await this.#claim(request, stop);
     this.#hungry = answer.more;
-    if (answer.jobs.length > 0) this.#idlePollMs = 0;
+    if (answer.jobs.length > 0) this.#idlePoll.reset();
     if (answer.more) {
       await mood('busy');
       return answer.jobs.length > 0 ? 0 : Math.ceil(Math.random() * CONTENDED_MS);
@@ -196,8 +199,8 @@ export class ClaimLoop<W extends Work = Work> {
       this.suspectAt = clock.monotonic();
       error(problem);
     }
-    for (let waitMs = FIRST_WAIT_MS; ; waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS)) {
-      await pause(clock, waitMs);
+    for (const retry = new Backoff(ASK_RETRY_MS); ;) {
+      await pause(clock, retry.next());
       try {
         const jobs = await store.claimedUnder(request.instance, request.token);
         const { cluster } = await store.peek([...request.limits.keys()]);
@@ -216,7 +219,7 @@ export class ClaimLoop<W extends Work = Work> {
 
   /** Peeks, and returns how long to wait for the next due time or poll; 0 if work is due and there is room for it. */
   async #untilDue(): Promise<number> {
-    const { store, clock, names, pollMs, lanes } = this.#options;
+    const { store, clock, names, lanes } = this.#options;
     const summary = await store.peek(names());
     this.#lookedAt = clock.monotonic();
     this.#saw(summary.cluster, summary);
@@ -230,9 +233,7 @@ export class ClaimLoop<W extends Work = Work> {
     const resumesIn = (summary.cluster.resumeAt?.getTime() ?? Infinity) - now;
     const next = Math.min(...waits, Math.max(1, resumesIn));
     if (next <= 0) return 0;
-    const { min, max } = pollMs();
-    this.#idlePollMs = Math.min(max, Math.max(min, this.#idlePollMs * 2));
-    return Math.min(this.#idlePollMs, next);
+    return Math.min(this.#idlePoll.next(), next);
   }
 
   #saw(cluster: Cluster, summary?: DueSummary): void {

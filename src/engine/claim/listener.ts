@@ -1,3 +1,4 @@
+import { Backoff } from '../../core/backoff.js';
 import type { Clock, Timer } from '../../core/clock.js';
 import type { Hint, Store, WakeUp, Watch, WorkKind } from '../../store/port.js';
 
@@ -27,11 +28,9 @@ export interface WakeSubscription {
 
 /** Close the channel once all subscribers have been busy this long: it costs the database something per write. */
 const BUSY_MS = 1_000;
-const REOPEN_MS = 1_000;
-const LONGEST_REOPEN_MS = 30_000;
+const REOPEN_MS = { min: 1_000, max: 30_000 };
 /** Backoff if notifications are unavailable: for good, or because the server was too busy to deliver one in time. */
-const UNHEARD_MS = 5_000;
-const LONGEST_UNHEARD_MS = 300_000;
+const UNHEARD_MS = { min: 5_000, max: 300_000 };
 
 /** Receives wake-ups for all engines of this instance, and closes the channel while all of them are busy. */
 export class Listener {
@@ -42,8 +41,8 @@ export class Listener {
   #opening: Promise<void> | undefined;
   /** Set after a failure; no channel is opened until it fires. */
   #reopening: Timer | undefined;
-  #failures = 0;
-  #unheardTimes = 0;
+  readonly #reopenAfter = new Backoff(REOPEN_MS);
+  readonly #unheardFor = new Backoff(UNHEARD_MS);
   #unavailable = false;
   #retrying: Promise<void> | undefined;
   #closed = false;
@@ -113,8 +112,8 @@ export class Listener {
 
   #opened(watch: Watch): void {
     this.#watch = watch;
-    this.#failures = 0;
-    this.#unheardTimes = 0;
+    this.#reopenAfter.reset();
+    this.#unheardFor.reset();
     this.#unavailable = false;
   }
 
@@ -140,9 +139,7 @@ export class Listener {
     if (!this.#unavailable) this.#options.unavailable(reason);
     this.#unavailable = true;
     if (this.#closed) return;
-    const waitMs = Math.min(UNHEARD_MS * 2 ** this.#unheardTimes, LONGEST_UNHEARD_MS);
-    this.#unheardTimes += 1;
-    this.#reopening = this.#options.clock.timer(waitMs, () => {
+    this.#reopening = this.#options.clock.timer(this.#unheardFor.next(), () => {
       this.#retrying = this.#tryToOpen().finally(() => {
         if (this.#watch === undefined) return;
         this.#reopening = undefined;
@@ -156,10 +153,8 @@ export class Listener {
     const { clock, error } = this.#options;
     error(problem);
     if (this.#closed) return;
-    const waitMs = Math.min(REOPEN_MS * 2 ** this.#failures, LONGEST_REOPEN_MS);
-    this.#failures += 1;
     this.#reopening?.cancel();
-    this.#reopening = clock.timer(waitMs, () => {
+    this.#reopening = clock.timer(this.#reopenAfter.next(), () => {
       this.#reopening = undefined;
       this.#wakeAll();
     });

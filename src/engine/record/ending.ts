@@ -1,4 +1,5 @@
 /** Turns the end of a handler's run into an outcome, for every kind of work. */
+import { Backoff } from '../../core/backoff.js';
 import { pause, type Clock } from '../../core/clock.js';
 import { asError, CancelledError, LeaseLostError, StoppingError, TidemillError } from '../../core/errors.js';
 import type { Ended } from '../../core/meter.js';
@@ -7,6 +8,8 @@ import type { TracedEnd } from '../../core/tracer.js';
 import type { Work } from '../../core/records/work.js';
 import type { WorkStore } from '../../store/port.js';
 import type { AttemptControl } from '../work-runner.js';
+
+const RETRY_MS = { min: 50, max: 2_000 };
 
 /** The outcome of a handler that threw. After a cancel, a stop or a lost lease, the abort reason decides. */
 export function thrownOutcome(thrown: unknown, signal: AbortSignal): Outcome {
@@ -36,14 +39,14 @@ async function whose(
   { lease, signal }: AttemptControl,
   clock: Clock,
 ): Promise<'held' | 'settled' | 'lost' | 'unknown'> {
-  for (let waitMs = 50; ; waitMs = Math.min(waitMs * 2, 2_000)) {
+  for (const retry = new Backoff(RETRY_MS); ;) {
     try {
       if ((await store.held([lease]))[0] !== undefined) return 'held';
       // If it is not held, another holder may have it: the lease was lost, and the transaction with it.
       return (await store.settledUnder(lease)) ? 'settled' : 'lost';
     } catch {
       if (signal.aborted) return 'unknown';
-      await pause(clock, waitMs, signal);
+      await pause(clock, retry.next(), signal);
     }
   }
 }
@@ -59,7 +62,7 @@ export async function afterTransaction(
   { outcome, result, call }: { outcome: Outcome; result: unknown; call: string },
 ): Promise<Outcome> {
   const state = await whose(store, attempt, clock);
-  // If held, the transaction may still be open: such outcomes are recorded by a settler of their own, which may wait.
+  // If held, the transaction may still be open: such outcomes have a recorder of their own, which may wait.
   if (state === 'unknown' || state === 'lost') return { kind: 'released' };
   if (state === 'settled') return { kind: 'recorded', result };
   if (outcome.kind !== 'returned') return outcome;

@@ -1,11 +1,14 @@
+import { Backoff } from '../../core/backoff.js';
 import type { Clock } from '../../core/clock.js';
 
-const FIRST_MS = 2_000;
-const LONGEST_MS = 60_000;
+/** For planning that the store's transient errors interrupt. */
+export const RETRY_MS = { min: 100, max: 5_000 };
+/** For a task that fails for a reason of its own. */
+const REST_MS = { min: 2_000, max: 60_000 };
 
 interface Rest {
+  readonly backoff: Backoff;
   readonly until: number;
-  readonly lastsMs: number;
   isOver: boolean;
 }
 
@@ -19,8 +22,8 @@ export class Backoffs {
   }
 
   begin(name: string): void {
-    const lastsMs = Math.min((this.#rests.get(name)?.lastsMs ?? FIRST_MS / 2) * 2, LONGEST_MS);
-    this.#rests.set(name, { lastsMs, until: this.#clock.monotonic() + lastsMs, isOver: false });
+    const { backoff } = this.#rests.get(name) ?? { backoff: new Backoff(REST_MS) };
+    this.#rests.set(name, { backoff, until: this.#clock.monotonic() + backoff.next(), isOver: false });
   }
 
   /** Called after a success: the next backoff is short again. */

@@ -1,3 +1,4 @@
+import { Backoff } from '../../core/backoff.js';
 import { pause, type Clock } from '../../core/clock.js';
 import {
   HistoryLostError,
@@ -6,6 +7,7 @@ import {
   type FeedRequest,
   type PlanStore,
 } from '../../store/reactive.js';
+import { RETRY_MS } from './backoffs.js';
 
 export interface FollowerOptions extends FeedRequest {
   readonly store: Pick<PlanStore, 'openFeed'>;
@@ -26,8 +28,6 @@ export interface FollowerOptions extends FeedRequest {
  * events of a burst usually concern few documents.
  */
 const MOST_WAITING = 5_000;
-const FIRST_WAIT_MS = 100;
-const LONGEST_WAIT_MS = 5_000;
 /** While nothing happens the resume point is renewed this often, so that it does not fall out of the history. */
 const KEEP_TOKEN_MS = 60_000;
 
@@ -47,8 +47,9 @@ export class Follower {
   /** Changes were missed, and `historyLost` was not called yet. */
   #lost: HistoryLostError | undefined;
   #hasBrought = false;
-  /** How often the feed broke since it last delivered an event. */
-  #breaks = 0;
+  /** The feed broke and has not delivered an event since. */
+  #hasBroken = false;
+  readonly #reopenAfter = new Backoff(RETRY_MS);
   #following: Promise<void> = Promise.resolve();
   /** The events that are being planned. */
   #batch: readonly FeedEvent[] = [];
@@ -106,12 +107,12 @@ export class Follower {
   }
 
   async #open(): Promise<void> {
-    for (let waitMs = FIRST_WAIT_MS; !this.#isOver(); waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS)) {
+    for (const retry = new Backoff(RETRY_MS); !this.#isOver();) {
       if (await this.#tryToOpen()) {
         this.#options.opened();
         return;
       }
-      await pause(this.#options.clock, waitMs, this.#stop.signal);
+      await pause(this.#options.clock, retry.next(), this.#stop.signal);
     }
   }
 
@@ -181,7 +182,8 @@ export class Follower {
     try {
       while (!this.#isOver() && feed === this.#feed) {
         const event = await feed.next();
-        this.#breaks = 0;
+        this.#hasBroken = false;
+        this.#reopenAfter.reset();
         this.#hasBrought = true;
         this.#queue.push(event);
         this.#arrived?.();
@@ -222,7 +224,7 @@ export class Follower {
   async #planned(events: readonly FeedEvent[]): Promise<void> {
     const { plan, reached, clock, error } = this.#options;
     const last = events.at(-1);
-    for (let waitMs = FIRST_WAIT_MS; !this.#isOver(); waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS)) {
+    for (const retry = new Backoff(RETRY_MS); !this.#isOver();) {
       try {
         await plan(events);
         this.#token = last?.token;
@@ -233,7 +235,7 @@ export class Follower {
       } catch (problem) {
         // Keep the batch and try again: a step-down of the primary is enough to fail here.
         error(problem);
-        await pause(clock, waitMs, this.#stop.signal);
+        await pause(clock, retry.next(), this.#stop.signal);
       }
     }
   }
@@ -257,9 +259,8 @@ export class Follower {
 
   /** Delays the reopening of a feed that keeps breaking before it has delivered anything. */
   async #rest(): Promise<void> {
-    const restMs = Math.min(FIRST_WAIT_MS * 2 ** this.#breaks, LONGEST_WAIT_MS);
-    if (this.#breaks > 0) await pause(this.#options.clock, restMs, this.#stop.signal);
-    this.#breaks += 1;
+    if (this.#hasBroken) await pause(this.#options.clock, this.#reopenAfter.next(), this.#stop.signal);
+    this.#hasBroken = true;
   }
 
   async #keepToken(): Promise<void> {

@@ -1,3 +1,4 @@
+import { Backoff } from '../../core/backoff.js';
 import { pause, type Clock } from '../../core/clock.js';
 import type { Emitter } from '../../core/emitter.js';
 import { StoreError } from '../../core/errors.js';
@@ -8,7 +9,7 @@ import { nextTime } from '../definition.js';
 import type { ChangePlanner } from './change-planner.js';
 import type { TaskEvents } from '../events.js';
 import { Reconciler } from './reconciler.js';
-import { Backoffs } from './backoffs.js';
+import { Backoffs, RETRY_MS } from './backoffs.js';
 import { PageSize, ChoreTurns, type Chore } from './turns.js';
 
 /** A plan in use, and what the cluster knows about its task. */
@@ -56,8 +57,6 @@ export interface LeaderMaintenanceOptions {
 const SAVE_EVERY_MS = 1_000;
 /** How long to wait before trying again after the planner's own state could not be written. */
 const TROUBLE_MS = 2_000;
-const FIRST_WAIT_MS = 100;
-const LONGEST_WAIT_MS = 5_000;
 
 const sourceKey = ({ database = '', collection }: Source): string => `${database}\0${collection}`;
 const cleanupKey = ({ task }: TaskPlan): string => `cleanup\0${task}`;
@@ -345,13 +344,13 @@ export class LeaderMaintenance {
   /** Retries transient errors for as long as this instance leads. */
   async #patiently<T>(work: () => Promise<T>): Promise<T> {
     const { clock, stop, error } = this.#options;
-    for (let waitMs = FIRST_WAIT_MS; ; waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS)) {
+    for (const retry = new Backoff(RETRY_MS); ;) {
       try {
         return await work();
       } catch (problem) {
         if (stop.aborted || !(problem instanceof StoreError && problem.transient)) throw problem;
         error(problem, 'reconcile');
-        await pause(clock, waitMs, stop);
+        await pause(clock, retry.next(), stop);
       }
     }
   }

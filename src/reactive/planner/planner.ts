@@ -1,3 +1,4 @@
+import { Backoff } from '../../core/backoff.js';
 import { pause, type Clock } from '../../core/clock.js';
 import type { Emitter } from '../../core/emitter.js';
 import { reasonOf, StoreError } from '../../core/errors.js';
@@ -15,6 +16,7 @@ import type {
   TaskState,
   Term,
 } from '../../store/reactive.js';
+import { RETRY_MS } from './backoffs.js';
 import { BlockedDocuments } from './blocked-documents.js';
 import { evolve, plansInForce, type InForce } from './plans-in-force.js';
 import { PeerNotifier } from '../peer-notifier.js';
@@ -52,8 +54,7 @@ export interface PlannerOptions {
 
 /** The registry is read at least this often, even without a notification. */
 const CHORES_MS = 30_000;
-const FIRST_WAIT_MS = 100;
-const LONGEST_WAIT_MS = 5_000;
+const REFRESH_RETRY_MS = 500;
 
 /**
  * The leader's work, for one term: follows the changes of every watched database, turns them into tasks, reconciles
@@ -187,7 +188,7 @@ export class Planner {
 
   async #run(): Promise<void> {
     const { reactive, term, overtaken, clock, error } = this.#options;
-    for (let waitMs = FIRST_WAIT_MS; !this.#isOver(); waitMs = Math.min(waitMs * 2, LONGEST_WAIT_MS)) {
+    for (const retry = new Backoff(RETRY_MS); !this.#isOver();) {
       try {
         const kept = await reactive.planner.load(term);
         if (kept === undefined) {
@@ -199,7 +200,7 @@ export class Planner {
         break;
       } catch (problem) {
         error(problem, 'plan');
-        await pause(clock, waitMs, this.#stop.signal);
+        await pause(clock, retry.next(), this.#stop.signal);
       }
     }
     while (!this.#isOver()) {
@@ -210,7 +211,7 @@ export class Planner {
       } catch (problem) {
         if (!this.#isOver()) error(problem, 'plan');
         this.#nudged = true;
-        await pause(clock, FIRST_WAIT_MS * 5, this.#stop.signal);
+        await pause(clock, REFRESH_RETRY_MS, this.#stop.signal);
       }
       await this.#untilNudged();
     }

@@ -1,3 +1,4 @@
+import { Backoff } from '../../core/backoff.js';
 import { pause } from '../../core/clock.js';
 import { StoreError } from '../../core/errors.js';
 import type { JobRecord } from '../../core/records/job.js';
@@ -13,11 +14,11 @@ import { mayBeMarked } from '../connection/values.js';
 
 /** A key that is taken and free again this many times in a row is a fault, not a race. */
 const TRIES = 50;
-/** Another enqueue holds a key for a moment only. A longer wait means that a transaction is kept open. */
-const BRIEFLY_MS = 50;
 /** Lock limit for a job that is inserted by itself: the batch has already waited for it. */
 const AT_ONCE_MS = 2;
-const LONGEST_PAUSE_MS = 1_000;
+/** Another enqueue holds a key for a moment only. A longer wait means that a transaction is kept open. */
+const BRIEFLY_MS = 50;
+const RETRY_MS = { min: BRIEFLY_MS, max: 1_000 };
 /** How long a call waits for a key altogether. */
 const PATIENCE_MS = 30_000;
 
@@ -63,7 +64,7 @@ class Insertion {
   async insertPatiently(writing: Writing): Promise<void> {
     const { clock } = this.#sql;
     const until = clock.monotonic() + PATIENCE_MS;
-    for (let pauseMs = BRIEFLY_MS; ; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
+    for (const retry = new Backoff(RETRY_MS); ;) {
       try {
         await this.insert(this.open, writing);
         return;
@@ -71,7 +72,7 @@ class Insertion {
         if (!isLocked(error)) throw error;
         if (clock.monotonic() > until) throw heldUp(error, this.#wrote);
       }
-      await pause(clock, pauseMs);
+      await pause(clock, retry.next());
     }
   }
 

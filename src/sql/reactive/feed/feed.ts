@@ -1,3 +1,4 @@
+import { Backoff } from '../../../core/backoff.js';
 import { pause } from '../../../core/clock.js';
 import { OptionError, StoreError } from '../../../core/errors.js';
 import type { Feed, FeedEvent, FeedRequest, Term } from '../../../store/reactive.js';
@@ -10,9 +11,8 @@ import { captureOf, signatureOf } from '../../tables/shape.js';
 import type { SqlSources } from '../sources.js';
 
 const PAGE = 1_000;
-/** Pause between reads: doubles while nothing arrives. */
-const SHORTEST_MS = 5;
-const LONGEST_MS = 1_000;
+/** The wait between reads that find nothing. */
+const READ_MS = { min: 5, max: 1_000 };
 /** After this long without a change the feed asks writers to wake it. */
 const IDLE_MS = 40;
 /** After more changes than this at once, or pages less than `IDLE_MS` apart, writers need not wake it any more. */
@@ -44,7 +44,8 @@ class TableFeed implements Feed {
   #wake: (() => void) | undefined;
   #woken = false;
   #armed = false;
-  #waitMs = SHORTEST_MS;
+  readonly #waits = new Backoff(READ_MS);
+  #waitMs = this.#waits.next();
   #readAt = -Infinity;
   #inspectedAt = -Infinity;
   /** The caller has received every change before this position. */
@@ -135,7 +136,8 @@ class TableFeed implements Feed {
     const now = this.#sources.sql.clock.monotonic();
     const brisk = count > FEW || now - this.#readAt < IDLE_MS;
     this.#readAt = now;
-    this.#waitMs = SHORTEST_MS;
+    this.#waits.reset();
+    this.#waitMs = this.#waits.next();
     if (this.#armed && brisk) await this.#arm(false);
   }
 
@@ -150,7 +152,7 @@ class TableFeed implements Feed {
       return;
     }
     await this.#rest();
-    this.#waitMs = Math.min(this.#waitMs * 2, LONGEST_MS);
+    this.#waitMs = this.#waits.next();
   }
 
   async #rest(): Promise<void> {
