@@ -1,7 +1,7 @@
 import type { Clock, Timer } from '../core/clock.js';
 import type { Logger } from '../core/logger.js';
 import { show, suggestion } from '../core/options.js';
-import type { Store } from '../store/port.js';
+import { isAlive, type Store } from '../store/port.js';
 import type { Registry } from './registry.js';
 
 /** How long after the first enqueue of a name the check runs: a worker that starts with its producer is then live. */
@@ -55,7 +55,7 @@ export class UnknownNames {
     const names = this.#waiting;
     this.#waiting = [];
     const { instances } = await store.instances.list();
-    const live = instances.filter(({ dead, leftMs }) => !dead && leftMs > 0);
+    const live = instances.filter(isAlive);
     const run = new Set(live.flatMap((instance) => instance.names));
     const known = [...new Set([...run, ...this.#registry.names])];
     for (const name of names) {

@@ -1,6 +1,7 @@
-import { pause, within, type Timer } from '../core/clock.js';
+import { within, type Timer } from '../core/clock.js';
 import { LeaseLostError, StoppingError } from '../core/errors.js';
 import { show } from '../core/options.js';
+import { keepRenewed } from '../core/renewal.js';
 import type { AcquiredLock, LockRequest } from './lock-wait.js';
 
 /** Passed to the function that runs under the lock. */
@@ -16,8 +17,6 @@ export interface LockHoldOptions extends Omit<LockRequest, 'waitMs'> {
   readonly error: (problem: unknown, where: string) => void;
 }
 
-/** Longest wait before a failed renewal is retried. */
-const RETRY_MS = 500;
 const LATE = 'it could not be renewed in time';
 const TAKEN_OVER = 'another holder has taken it over';
 
@@ -50,7 +49,8 @@ export class LockHold {
   /** Rethrows what the function throws. If it returns although the lock was lost meanwhile, throws `LeaseLostError`. */
   async run<T>(work: (lock: LockContext) => T | Promise<T>): Promise<T> {
     this.#arm();
-    void this.#keep();
+    const { clock, leaseMs } = this.#options;
+    void keepRenewed({ clock, leaseMs, renew: () => this.#renew() }, this.#over.signal);
     let answer: T;
     try {
       answer = await work({ signal: this.#signal.signal, fence: this.#fence });
@@ -92,18 +92,6 @@ export class LockHold {
   #letGo(): void {
     this.#over.abort();
     this.#deadline?.cancel();
-  }
-
-  async #keep(): Promise<void> {
-    const { clock, leaseMs } = this.#options;
-    // Two renewals can fail before the lease ends.
-    const everyMs = leaseMs / 3;
-    let waitMs = everyMs;
-    while (await pause(clock, waitMs, this.#over.signal)) {
-      const renewal = this.#renew();
-      clock.track?.(renewal);
-      waitMs = (await renewal) ? everyMs : Math.min(RETRY_MS, everyMs);
-    }
   }
 
   async #renew(): Promise<boolean> {

@@ -1,6 +1,13 @@
 import { TASK_STATUSES } from '../core/records/task.js';
 import type { MeasuredKind } from '../store/metrics.js';
-import type { Cluster, Depth, DepthRequest, Instance, InstanceState, Store } from '../store/port.js';
+import {
+  isAlive,
+  type Cluster,
+  type Depth,
+  type DepthRequest,
+  type Instance,
+  type Store,
+} from '../store/port.js';
 import type { TaskPlan } from '../store/reactive.js';
 import type { ClusterView } from './families.js';
 
@@ -13,8 +20,6 @@ export interface CensusOptions {
 
 const JOB_STATUSES = ['pending', 'processing', 'failed'];
 const TASK_DEPTHS = TASK_STATUSES.filter((status) => status !== 'completed');
-
-const isAlive = ({ dead, leftMs }: InstanceState): boolean => !dead && leftMs > 0;
 
 /** Counts the live instances and the work in the cluster, up to a cap. */
 export async function census(

@@ -14,7 +14,7 @@ import {
   type Finding,
   type Verdict,
 } from '../store/inspect.js';
-import type { Cluster, InstanceState, Store } from '../store/port.js';
+import { isAlive, type Cluster, type InstanceState, type Store } from '../store/port.js';
 
 /** If the clocks of server and process differ by more than this, a `runAt` computed here means another moment there. */
 const MOST_SKEW_MS = 1_000;
@@ -71,7 +71,7 @@ async function ofCluster(
     const unseen = skipped(`could not be looked at: ${hideCredentials(asError(error).message)}`);
     return { live: 0, findings: [{ check: 'instances', ...unseen }] };
   }
-  const live = cluster.instances.filter(({ dead, leftMs }) => !dead && leftMs > 0);
+  const live = cluster.instances.filter(isAlive);
   return { live: live.length, findings: await judged(store, cluster, live) };
 }
 

@@ -1,4 +1,4 @@
-import type { InstanceDetails, Store } from '../store/port.js';
+import { isAlive, type Store } from '../store/port.js';
 
 /** One instance of the cluster, for display. */
 export interface MillInstance {
@@ -18,8 +18,6 @@ export interface MillInstance {
   /** How many handlers it runs at once; absent if it runs an older version. */
   readonly slots?: number;
 }
-
-export const isAlive = ({ dead, leftMs }: InstanceDetails): boolean => !dead && leftMs > 0;
 
 /** Returns the instances of the cluster, live ones first, then by id. */
 export async function instancesOf(store: Store): Promise<readonly MillInstance[]> {

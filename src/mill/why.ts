@@ -1,9 +1,8 @@
 import { OptionError } from '../core/errors.js';
 import { checkKeys, checkOneOf, checkText, show } from '../core/options.js';
-import { isAlive } from './instances.js';
 import type { FoundTask, Tasks } from '../reactive/manage/manager.js';
 import { reactiveOf } from '../reactive/reactive-of.js';
-import type { Capacity, InstanceDetails, Store } from '../store/port.js';
+import { isAlive, type Capacity, type InstanceDetails, type Store } from '../store/port.js';
 
 /** A reason why a job or a reactive task is not running. */
 export interface Reason {

@@ -103,6 +103,21 @@ export async function run<T>(what: string, statement: () => Promise<T>, outcomeU
 /** Wraps a user's value for a pipeline, so that a `$` in it is not interpreted. */
 export const literal = (value: unknown): Document => ({ $literal: value });
 
+/**
+ * The values of a batch, one per document, inside its pipeline. A value that all documents share is a constant;
+ * otherwise, each document looks up its own by its position, `_at`.
+ */
+export function perDocument(values: readonly unknown[]): Document {
+  const [first] = values;
+  const same = values.every(
+    (value) => value === first || (value instanceof Date && first instanceof Date && +value === +first),
+  );
+  return same ? literal(first) : { $arrayElemAt: [literal(values), '$_at'] };
+}
+
+/** Matches the tokens of one life: a token begins with the life that minted it. */
+export const tokensOf = (life: string): RegExp => new RegExp(`^${life}\\.`, 'u');
+
 export function needTransactions(mongo: Mongo): void {
   if (mongo.transactions) return;
   throw new OptionError(

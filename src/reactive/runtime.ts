@@ -11,7 +11,7 @@ import type { LeaseListener, InstanceContext } from '../engine/lease/instance-co
 import type { FailureDetector } from '../engine/lease/failure-detector.js';
 import { Handover, type Recovered } from '../maintenance/handover.js';
 import type { PlannerVitals } from '../store/metrics.js';
-import type { Cluster, DueSummary, Store, TaskAdvert } from '../store/port.js';
+import { isAlive, type Cluster, type DueSummary, type Store, type TaskAdvert } from '../store/port.js';
 import type { ReactiveStore, TaskPlan, TaskSettlement, TaskStore, Term } from '../store/reactive.js';
 import { Peers } from './peer-notifier.js';
 import type { Definitions } from './definitions.js';
@@ -209,7 +209,7 @@ export class ReactiveRuntime implements LeaseListener {
    * are gone.
    */
   #countAlive(cluster: Cluster): void {
-    const alive = cluster.instances.filter((one) => !one.dead && one.leftMs > 0).map((one) => one.life);
+    const alive = cluster.instances.filter(isAlive).map((one) => one.life);
     const lives = alive.sort().join();
     if (lives === this.#lives) return;
     this.#lives = lives;

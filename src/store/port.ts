@@ -438,6 +438,10 @@ export interface Capacity {
   readonly tasks: readonly (readonly [task: string, limit: number])[];
 }
 
+/** True while an instance is not fenced and its lease has not ended by the server's clock. */
+export const isAlive = ({ dead, leftMs }: Pick<InstanceState, 'dead' | 'leftMs'>): boolean =>
+  !dead && leftMs > 0;
+
 /** An instance as people look at it. */
 export interface InstanceDetails extends InstanceState {
   readonly host: string;

@@ -1,5 +1,6 @@
-import { pause, type Clock } from '../../core/clock.js';
+import type { Clock } from '../../core/clock.js';
 import { LeaseLostError } from '../../core/errors.js';
+import { keepRenewed } from '../../core/renewal.js';
 import type { OutageGrace } from './outage-grace.js';
 import type { LockedDocument, Lock } from './locked-document.js';
 import { extendLocks, type Opened } from './writes.js';
@@ -14,9 +15,6 @@ export interface LockKeeperOptions<Doc> {
   readonly error: (error: unknown) => void;
 }
 
-/** Two renewals may fail before a lock ends. A failed renewal is retried sooner. */
-const RENEWALS_PER_LOCK = 3;
-const TRIES_PER_LOCK = 10;
 /** Shorter than the grace that other schedulers give after an outage. */
 const MOST_RETRY_MS = 1_000;
 /** A constant, because abort() without a reason creates an error with a stack trace, here after each document. */
@@ -57,17 +55,14 @@ export class LockKeeper<Doc> {
     return this.#renewal;
   }
 
-  async #keep(over: AbortSignal): Promise<void> {
+  #keep(over: AbortSignal): Promise<void> {
     const { clock, lockMs } = this.#options;
-    let waitMs = lockMs / RENEWALS_PER_LOCK;
-    while (await pause(clock, waitMs, over)) {
+    const renew = (): Promise<boolean> => {
       const renewal = this.#renew([...this.#held]);
       this.#renewal = renewal;
-      clock.track?.(renewal);
-      waitMs = (await renewal)
-        ? lockMs / RENEWALS_PER_LOCK
-        : Math.min(lockMs / TRIES_PER_LOCK, MOST_RETRY_MS);
-    }
+      return renewal;
+    };
+    return keepRenewed({ clock, leaseMs: lockMs, mostRetryMs: MOST_RETRY_MS, renew }, over);
   }
 
   /** Returns true if the store answered for every document. */

@@ -1,5 +1,5 @@
 import type { Work } from '../../core/records/work.js';
-import type { Cluster, Instance, NameLimit } from '../../store/port.js';
+import { isAlive, type Cluster, type Instance, type NameLimit } from '../../store/port.js';
 import { HORIZON_MS, Prefetch } from './prefetch.js';
 
 /** The most names in one claim; further names take turns. */
@@ -264,7 +264,7 @@ function wants(lane: Lane<Work>, free: number): boolean {
 /** This instance's place among the live instances that run the name; the first of one if it is alone. */
 function placeOf(name: string, cluster: Cluster | undefined, self: Instance): { rank: number; of: number } {
   const peers = (cluster?.instances ?? [])
-    .filter((peer) => !peer.dead && peer.leftMs > 0 && peer.names.includes(name))
+    .filter((peer) => isAlive(peer) && peer.names.includes(name))
     .map((peer) => peer.life)
     .sort();
   return { rank: Math.max(0, peers.indexOf(self.life)), of: Math.max(1, peers.length) };

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { pause, type Clock, type Timer } from '../../core/clock.js';
 import { StoppingError, TidemillError } from '../../core/errors.js';
+import { keepRenewed, retryAfter } from '../../core/renewal.js';
 import { FailureDetector } from './failure-detector.js';
 import type { Instance, InstanceStore, Registration, Rival } from '../../store/port.js';
 
@@ -19,12 +20,6 @@ export interface LeaseKeeperOptions {
   readonly renewed: () => void;
   readonly error: (error: unknown) => void;
 }
-
-/** Two renewals can fail before the lease ends. */
-const renewEvery = (leaseMs: number): number => leaseMs / 3;
-/** A failed renewal is retried this soon: before other instances declare this one dead. */
-const RETRY_MS = 500;
-const retryAfter = (leaseMs: number): number => Math.min(RETRY_MS, leaseMs / 10);
 
 const taken = (instanceId: string, { host, pid }: Rival): TidemillError =>
   new TidemillError(
@@ -78,7 +73,8 @@ export class LeaseKeeper {
 
   async start(): Promise<void> {
     await this.#begin();
-    this.#renewing = this.#keep();
+    const { clock, leaseMs } = this.#options;
+    this.#renewing = keepRenewed({ clock, leaseMs, renew: () => this.#renew() }, this.#stop.signal);
   }
 
   /** Renews at once if the lease is held, to advertise what this instance runs now. */
@@ -152,16 +148,6 @@ export class LeaseKeeper {
     if (!this.#held) return;
     this.#held = false;
     this.#options.lost(reason);
-  }
-
-  async #keep(): Promise<void> {
-    const { clock, leaseMs } = this.#options;
-    let waitMs = renewEvery(leaseMs);
-    while (await pause(clock, waitMs, this.#stop.signal)) {
-      const renewal = this.#renew();
-      clock.track?.(renewal);
-      waitMs = (await renewal) ? renewEvery(leaseMs) : retryAfter(leaseMs);
-    }
   }
 
   /** Returns true if the lease is held afterwards. */

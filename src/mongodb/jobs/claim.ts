@@ -1,16 +1,13 @@
 import { ObjectId, type Document } from 'mongodb';
+import { byJobOrder } from '../../core/records/claim-order.js';
 import type { JobRecord } from '../../core/records/job.js';
 import { fairShare } from '../../core/batches/fair-share.js';
 import type { Claimant, ClaimAnswer, ClaimRequest, Hint, Instance, NameLimit } from '../../store/port.js';
 import { BSON_OPTIONS, literal, run, type Mongo } from '../context.js';
 import { hash, SCHEMA_VERSION, toRecord, toText, type JobDocument, type Key } from './document.js';
 import { aggregateExact, exactRow, findExact, RAW } from '../exact.js';
+import { sliceOf, windowOf } from '../slices.js';
 import { clusterPipeline, readCluster } from './peek.js';
-
-/** With more slices than this, one claim would read too much of the queue's head; further instances share slices. */
-const MOST_SLICES = 4;
-
-const slicesOf = (limit: NameLimit): number => Math.min(limit.of, MOST_SLICES);
 
 /** The ids at the head of one name's queue, in order, as one row. */
 export function headPipeline(name: string, count: number): Document[] {
@@ -46,32 +43,8 @@ function headsPipeline(mongo: Mongo, request: ClaimRequest): Document[] {
   ];
 }
 
-/** Wider than the slices together, so that a slice is likely to be full even if the ids are spread unevenly. */
-const windowOf = (limit: NameLimit): number =>
-  slicesOf(limit) === 1 ? limit.max : Math.ceil(limit.max * slicesOf(limit) * 1.25);
-
-/** Returns the slice of an id. It is the same in every instance, whatever part of the queue the instance sees. */
-function sliceOf(id: Key, slices: number): number {
-  const number = id instanceof ObjectId ? (id.id[11] ?? 0) ^ (id.id[10] ?? 0) : hash(toText(id));
-  return number % slices;
-}
-
-/**
- * Returns this instance's slice of the head, in order. Slices go by id, not by position, because instances read the
- * head at slightly different moments. An instance takes from other slices only if it sees nothing of its own.
- */
-function pick(ids: readonly Key[], limit: NameLimit): Key[] {
-  const slices = slicesOf(limit);
-  if (slices === 1) return ids.slice(0, limit.max);
-  const rank = limit.rank % slices;
-  const own = ids.filter((id) => sliceOf(id, slices) === rank).slice(0, limit.max);
-  if (own.length > 0) return own;
-  const others = ids.filter((id) => sliceOf(id, slices) !== rank);
-  while (own.length < limit.max && others.length > 0) {
-    own.push(...others.splice(Math.floor(Math.random() * others.length), 1));
-  }
-  return own;
-}
+const numberOf = (id: Key): number =>
+  id instanceof ObjectId ? (id.id[11] ?? 0) ^ (id.id[10] ?? 0) : hash(toText(id));
 
 /** Statement 1: reads candidates of each name and picks a fair share, without hinted jobs, which are being taken. */
 async function candidates(
@@ -98,7 +71,7 @@ async function candidates(
   const picked = new Map(
     open.map(([name, limit]) => {
       const max = limit.max - hinted.filter((hint) => hint.name === name).length;
-      return [name, pick(heads.get(name) ?? [], { ...limit, max })];
+      return [name, sliceOf(heads.get(name) ?? [], { ...limit, max }, numberOf)];
     }),
   );
   const offers = new Map([...picked].map(([name, ids]) => [name, ids.length]));
@@ -182,16 +155,8 @@ export async function claim(mongo: Mongo, request: ClaimRequest): Promise<ClaimA
     const take = ids.length <= FEW && !mongo.sharded ? takeEach : takeMany;
     const rest = ids.length === 0 ? [] : await take(mongo, ids, request);
     const asked = answer.asked + early.value.length;
-    return { jobs: inOrder([...early.value, ...rest].map(toRecord)), ...answer, asked };
+    return { jobs: [...early.value, ...rest].map(toRecord).sort(byJobOrder), ...answer, asked };
   });
-}
-
-/** Restores the order of the claim index, which an `$in` does not keep. */
-function inOrder(jobs: JobRecord[]): JobRecord[] {
-  return jobs.sort(
-    (a, b) =>
-      b.priority - a.priority || a.nextRunAt.getTime() - b.nextRunAt.getTime() || (a.id < b.id ? -1 : 1),
-  );
 }
 
 export async function claimedUnder(
@@ -200,9 +165,8 @@ export async function claimedUnder(
   token: string,
 ): Promise<readonly JobRecord[]> {
   const filter = { claimedBy: instance.instanceId, status: 'processing' as const, leaseToken: token };
-  return run('read a claim again', async () =>
-    inOrder(
-      (await findExact(mongo.jobs, filter, { hint: 'tidemill_held' }, BSON_OPTIONS).toArray()).map(toRecord),
-    ),
-  );
+  return run('read a claim again', async () => {
+    const found = await findExact(mongo.jobs, filter, { hint: 'tidemill_held' }, BSON_OPTIONS).toArray();
+    return found.map(toRecord).sort(byJobOrder);
+  });
 }

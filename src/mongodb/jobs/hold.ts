@@ -2,7 +2,7 @@
 import type { AnyBulkWriteOperation, ClientSession, Document, Filter } from 'mongodb';
 import { failedRunId, LOG_LIMIT, type JobRecord } from '../../core/records/job.js';
 import type { FailedRun, Instance, Lease, Note, StrayQuery } from '../../store/port.js';
-import { BSON_OPTIONS, run, type Mongo } from '../context.js';
+import { BSON_OPTIONS, run, tokensOf, type Mongo } from '../context.js';
 import { SCHEMA_VERSION, toRecord, toText, type JobDocument, type Key } from './document.js';
 import { isDuplicate } from '../errors.js';
 import { findExact } from '../exact.js';
@@ -21,9 +21,6 @@ const mine = (lease: Lease): Filter<JobDocument> => ({
   leaseToken: lease.token,
   ...(lease.part === undefined ? {} : { part: lease.part }),
 });
-
-/** Tokens begin with the life that minted them. */
-const tokensOf = (life: string): RegExp => new RegExp(`^${life}\\.`, 'u');
 
 export async function held(
   mongo: Mongo,

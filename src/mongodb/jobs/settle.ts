@@ -2,7 +2,7 @@ import type { AnyBulkWriteOperation, ClientSession, Document, Filter } from 'mon
 import { OptionError } from '../../core/errors.js';
 import { LOG_LIMIT } from '../../core/records/job.js';
 import type { SettleAnswer, Settlement } from '../../store/port.js';
-import { BSON_OPTIONS, literal, run, type Mongo } from '../context.js';
+import { BSON_OPTIONS, literal, perDocument, run, type Mongo } from '../context.js';
 import { toText, type JobDocument, type Key } from './document.js';
 import { HAND_ON_MS, isTimeLimit, isTransient, isUnstorable, unconfirmedCount } from '../errors.js';
 import { findExact } from '../exact.js';
@@ -16,15 +16,6 @@ const LEASE_FIELDS = ['claimedBy', 'lastHeartbeat', 'heartbeatInterval', 'starte
 function fieldsOf(settlement: Settlement): Document {
   const { status, set, by } = settlement;
   return { ...set, status, lockedAt: null, ...(by === 'reclaimer' ? { leaseToken: null } : {}) };
-}
-
-/** A value that all documents share is a constant; otherwise, each document looks up its own by position. */
-function perDocument(values: readonly unknown[]): Document {
-  const [first] = values;
-  const same = values.every(
-    (value) => value === first || (value instanceof Date && first instanceof Date && +value === +first),
-  );
-  return same ? literal(first) : { $arrayElemAt: [literal(values), '$_at'] };
 }
 
 /** A batch is recorded at one time for all of it; the times of each attempt are in its history. */

@@ -1,4 +1,5 @@
 import type { Document } from 'mongodb';
+import { byTaskOrder } from '../../core/records/claim-order.js';
 import type { TaskRecord } from '../../core/records/task.js';
 import { fairShare } from '../../core/batches/fair-share.js';
 import type {
@@ -14,6 +15,7 @@ import { literal, run } from '../context.js';
 import { hash } from '../jobs/document.js';
 import { isBadValue } from '../errors.js';
 import { aggregateExact, findExact } from '../exact.js';
+import { sliceOf, windowOf } from '../slices.js';
 import { clusterPipeline, readTaskCluster } from '../jobs/peek.js';
 import { OURS, TASK_VERSION, textOf, toRecord, type TaskKey } from './document.js';
 import { queryOf } from './plan/filter.js';
@@ -122,20 +124,6 @@ export const headPipeline = (task: string, count: number): Document[] => [
   { $group: { _id: literal(task), keys: { $push: '$_id' } } },
 ];
 
-/** With more slices than this, one claim would read too much of the queue's head; further instances share slices. */
-const MOST_SLICES = 4;
-
-const windowOf = ({ max, of }: NameLimit): number =>
-  of === 1 ? max : Math.ceil(max * Math.min(of, MOST_SLICES) * 1.25);
-
-/** Returns this instance's slice of the head. Takes from other slices only if it sees nothing of its own. */
-function pick(keys: readonly TaskKey[], { max, rank, of }: NameLimit): TaskKey[] {
-  const slices = Math.min(of, MOST_SLICES);
-  if (slices === 1) return keys.slice(0, max);
-  const own = keys.filter(({ id }) => hash(textOf(id)) % slices === rank % slices);
-  return (own.length > 0 ? own : [...keys].sort(() => Math.random() - 0.5)).slice(0, max);
-}
-
 interface Candidates {
   readonly keys: ReadonlyMap<string, readonly TaskKey[]>;
   readonly more: boolean;
@@ -152,7 +140,10 @@ async function candidates(sources: MongodbSources, plans: Plans, request: ClaimR
   const cluster = readTaskCluster(rows, sources.mongo.clock.now());
   const heads = rows.filter((row) => row['keys'] !== undefined && !cluster.paused.has(row['_id'] as string));
   const picked = new Map(
-    heads.map((row) => [row['_id'] as string, pick(row['keys'] as TaskKey[], limitOf(row['_id'] as string))]),
+    heads.map((row) => {
+      const task = row['_id'] as string;
+      return [task, sliceOf(row['keys'] as TaskKey[], limitOf(task), ({ id }) => hash(textOf(id)))];
+    }),
   );
   const shares = fairShare(new Map([...picked].map(([task, keys]) => [task, keys.length])), request.total);
   const keys = new Map([...picked].map(([task, offered]) => [task, offered.slice(0, shares.get(task) ?? 0)]));
@@ -269,12 +260,9 @@ export async function claim(
       return one.value;
     });
     const asked = [...keys.values()].reduce((sum, list) => sum + list.length, 0);
-    return { jobs: inOrder(jobs), asked, more, cluster };
+    return { jobs: jobs.sort(byTaskOrder), asked, more, cluster };
   });
 }
-
-const inOrder = (tasks: TaskRecord[]): TaskRecord[] =>
-  tasks.sort((a, b) => a.scheduledAt.getTime() - b.scheduledAt.getTime());
 
 export async function claimedUnder(
   sources: MongodbSources,
@@ -302,6 +290,6 @@ export async function claimedUnder(
         return (await Promise.all(reads)).flat();
       }),
     );
-    return inOrder(found.flat());
+    return found.flat().sort(byTaskOrder);
   });
 }

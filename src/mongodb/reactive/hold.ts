@@ -3,7 +3,7 @@ import type { Document } from 'mongodb';
 import type { TaskRecord } from '../../core/records/task.js';
 import type { Instance, Lease, StrayQuery } from '../../store/port.js';
 import type { Source } from '../../store/reactive.js';
-import { run } from '../context.js';
+import { run, tokensOf } from '../context.js';
 import { findExact } from '../exact.js';
 import { RUNNING } from './claim.js';
 import { textOf, toRecord, type TaskKey } from './document.js';
@@ -12,9 +12,6 @@ import { nameOfSource, type MongodbSources } from './sources.js';
 
 /** Deciding what becomes of a task needs no snapshot. */
 const WITHOUT_SNAPSHOT = { lastObservedValues: 0 } as const;
-
-/** Tokens begin with the life that minted them. */
-const tokensOf = (life: string): RegExp => new RegExp(`^${life}\\.`, 'u');
 
 function bySource(
   leases: readonly Lease[],

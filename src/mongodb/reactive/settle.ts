@@ -2,7 +2,7 @@ import type { ClientSession, Collection, Document } from 'mongodb';
 import { OptionError } from '../../core/errors.js';
 import type { SettleAnswer } from '../../store/port.js';
 import type { Source, TaskSettlement } from '../../store/reactive.js';
-import { literal, run } from '../context.js';
+import { literal, perDocument, run } from '../context.js';
 import { HAND_ON_MS, isTimeLimit, isTransient, isUnstorable, unconfirmedCount } from '../errors.js';
 import { findExact } from '../exact.js';
 import { writeOnce } from '../majority.js';
@@ -21,15 +21,6 @@ const DIRTY = { $eq: ['$status', 'processing_dirty'] };
 const TOUCHED = { $eq: ['$touched', true] };
 /** The document has meanwhile grown too large for a snapshot: another run would have nothing to compare with. */
 const OVERSIZED = { $eq: ['$lastObservedValues', null] };
-
-/** A value that all documents share is a constant; otherwise, each document looks up its own by position. */
-function perDocument(values: readonly unknown[]): Document {
-  const [first] = values;
-  const same = values.every(
-    (value) => value === first || (value instanceof Date && first instanceof Date && +value === +first),
-  );
-  return same ? literal(first) : { $arrayElemAt: [literal(values), '$_at'] };
-}
 
 /** A task whose document changed while it ran runs again, whatever this attempt came to. */
 function settlePipeline(group: readonly TaskSettlement[]): Document[] {

@@ -1,4 +1,4 @@
-import type { Store } from '../../store/port.js';
+import { isAlive, type Store } from '../../store/port.js';
 import type { TaskState, TaskStore } from '../../store/reactive.js';
 import { retired } from './plans-in-force.js';
 import { reactiveOf } from '../reactive-of.js';
@@ -31,9 +31,7 @@ export async function planningOf(store: Store, tasks: Pick<TaskStore, 'stats'>):
     tasks.stats(1),
   ]);
   const { leader } = cluster;
-  const lives = cluster.instances.some(
-    ({ life, dead, leftMs }) => life === leader?.life && !dead && leftMs > 0,
-  );
+  const lives = cluster.instances.some((one) => one.life === leader?.life && isAlive(one));
   const due = stats.flatMap(({ nextDue }) => (nextDue === undefined ? [] : [nextDue.getTime()]));
   const lagMs = cluster.now.getTime() - Math.min(...due);
   const known = states.filter((state) => !retired(state, cluster));

@@ -1,4 +1,4 @@
-import type { Cluster } from '../../store/port.js';
+import { isAlive, type Cluster } from '../../store/port.js';
 import type { PublishedPlan, TaskPlan, TaskState } from '../../store/reactive.js';
 
 /**
@@ -29,7 +29,7 @@ export function plansInForce(
   states: readonly TaskState[],
   cluster: Cluster,
 ): ReadonlyMap<string, InForce> {
-  const live = cluster.instances.filter((one) => !one.dead && one.leftMs > 0);
+  const live = cluster.instances.filter(isAlive);
   const advertised = new Set(
     live.flatMap((one) => one.tasks.map((advert) => `${advert.task}\0${advert.definition}`)),
   );

@@ -39,6 +39,12 @@ export const isTimeLimit = (error: unknown): boolean => sqlState(error) === QUER
 /** A deadlock or a serialization failure: the transaction may succeed if it is tried again. */
 export const isConflict = (error: unknown): boolean => AGAIN.has(sqlState(error));
 
+/** The statement is out of date: a table or a column is gone, or has another type. */
+export const isOutdated = (error: unknown): boolean => {
+  const state = sqlState(error instanceof Error && error.cause !== undefined ? error.cause : error);
+  return state?.startsWith('42') === true;
+};
+
 /** The server itself says that it wrote nothing of the statement. */
 export const isRolledBack = (error: unknown): boolean =>
   isConflict(error) || isLocked(error) || isTimeLimit(error);

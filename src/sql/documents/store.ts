@@ -11,7 +11,7 @@ import { lock, look, readOne } from './lock.js';
 import { jobOfRow } from './row.js';
 import { readTable, type DocumentTable } from './table.js';
 import { settle } from './write.js';
-import { run, sqlState } from '../connection/errors.js';
+import { isOutdated, run } from '../connection/errors.js';
 import { checkFilter } from '../reactive/plan/filter.js';
 import { parseName } from '../tables/shape.js';
 
@@ -25,10 +25,6 @@ export interface Home {
 
 /** Time limit of a renewal. Locks last longer, so a failed renewal can be repeated. */
 const RENEWAL_MS = 5_000;
-
-/** True if a table or a column is gone, or has another type. */
-const isOutdated = (error: unknown): boolean =>
-  /^42/u.test(sqlState(error instanceof Error && error.cause !== undefined ? error.cause : error) ?? '');
 
 export function sqlDocuments(home: Home, place: DocumentPlace): DocumentJobStore {
   const where = `documents(${show(place.collection)})`;

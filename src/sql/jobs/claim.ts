@@ -1,3 +1,4 @@
+import { byJobOrder } from '../../core/records/claim-order.js';
 import type { JobRecord } from '../../core/records/job.js';
 import type { ClaimAnswer, ClaimRequest, Instance } from '../../store/port.js';
 import { clusterJson, readCluster, type ClusterRow } from '../cluster/cluster.js';
@@ -140,7 +141,10 @@ async function claimBy(
     heartbeatInterval: heartbeatMs,
     at: now,
   };
-  const jobs = inOrder(texts.slice(1).map((json) => claimedRecord(json, holding)));
+  const jobs = texts
+    .slice(1)
+    .map((json) => claimedRecord(json, holding))
+    .sort(byJobOrder);
   const full = ({ name, max }: { name: string; max: number }): boolean =>
     jobs.filter((job) => job.name === name).length >= max;
   return {
@@ -149,14 +153,6 @@ async function claimBy(
     more: offered > jobs.length || (jobs.length > 0 && limits.some(full)),
     cluster: readCluster(cluster),
   };
-}
-
-/** Restores the order of the queue within a name, which an update does not keep. */
-function inOrder(jobs: JobRecord[]): JobRecord[] {
-  return jobs.sort(
-    (a, b) =>
-      b.priority - a.priority || a.nextRunAt.getTime() - b.nextRunAt.getTime() || (a.id < b.id ? -1 : 1),
-  );
 }
 
 export async function claimedUnder(
@@ -169,6 +165,6 @@ export async function claimedUnder(
     `${names.jobs} where claimed_by = $1::text and status = 'processing' and lease_token = $2::text`,
   );
   return run('read a claim again', async () =>
-    inOrder(await records(driver, text, [instance.instanceId, token])),
+    (await records(driver, text, [instance.instanceId, token])).sort(byJobOrder),
   );
 }

@@ -1,4 +1,5 @@
 import { StoreError } from '../../core/errors.js';
+import { byTaskOrder } from '../../core/records/claim-order.js';
 import type { TaskRecord } from '../../core/records/task.js';
 import type { ClaimAnswer, ClaimRequest, Cluster, DueSummary, Instance } from '../../store/port.js';
 import type { TaskPlan } from '../../store/reactive.js';
@@ -172,7 +173,7 @@ async function withMatches(
       });
     }),
   );
-  return judged.flat().sort((a, b) => a.scheduledAt.getTime() - b.scheduledAt.getTime());
+  return judged.flat().sort(byTaskOrder);
 }
 
 export async function claim(

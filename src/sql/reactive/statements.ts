@@ -6,12 +6,9 @@ import type { Source } from '../../store/reactive.js';
 import { LOCK_MS } from '../connection/around-locks.js';
 import type { Sql } from '../connection/connection.js';
 import type { Queryable } from '../connection/driver.js';
-import { sqlState } from '../connection/errors.js';
+import { isOutdated } from '../connection/errors.js';
 import type { Shape } from '../tables/shape.js';
 import type { SqlSources } from './sources.js';
-
-/** The statement is out of date: a table or a column is gone, or has another type. */
-const isOutdated = (error: unknown): boolean => /^42/u.test(sqlState(error) ?? '');
 
 /**
  * Runs `work` in a transaction of its own, while no other planner runs a statement on the task: a slow one could

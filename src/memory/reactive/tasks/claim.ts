@@ -1,4 +1,5 @@
 import { fairShare } from '../../../core/batches/fair-share.js';
+import { byTaskOrder } from '../../../core/records/claim-order.js';
 import type { TaskRecord } from '../../../core/records/task.js';
 import type { ClaimAnswer, ClaimRequest, DueSummary, Instance } from '../../../store/port.js';
 import type { TaskPlan } from '../../../store/reactive.js';
@@ -22,8 +23,6 @@ export async function look(table: TaskTable, plans: Plans, tasks: readonly strin
   return { cluster: table.context.cluster(), nextDue, foreign: false };
 }
 
-const byTurn = (a: TaskRow, b: TaskRow): number => a.scheduledAt.getTime() - b.scheduledAt.getTime();
-
 export async function claim(
   table: TaskTable,
   plans: Plans,
@@ -38,7 +37,7 @@ export async function claim(
     const due = pendingOf(table, plans.get(task)).filter(
       (row) => row.scheduledAt <= at && admits(cursorKey(row)),
     );
-    heads.set(task, due.sort(byTurn));
+    heads.set(task, due.sort(byTaskOrder));
   }
   const offers = [...heads].map(
     ([task, due]) => [task, Math.min(due.length, request.limits.get(task)?.max ?? 0)] as const,
@@ -47,7 +46,7 @@ export async function claim(
   const taken = [...heads].flatMap(([task, due]) => due.slice(0, shares.get(task) ?? 0));
   for (const row of taken) take(row, request, at);
   const more = [...heads].some(([task, due]) => due.length > (shares.get(task) ?? 0));
-  const jobs = taken.sort(byTurn).map((row) => matched(table, plans, row));
+  const jobs = taken.sort(byTaskOrder).map((row) => matched(table, plans, row));
   return { jobs, asked: taken.length, more, cluster: cluster() };
 }
 
@@ -80,6 +79,6 @@ export async function claimedUnder(
 ): Promise<readonly TaskRecord[]> {
   return table
     .all((row) => isRunning(row) && row.leaseToken === token && row.claimedBy === instance.instanceId)
-    .sort(byTurn)
+    .sort(byTaskOrder)
     .map((row) => matched(table, plans, row));
 }
