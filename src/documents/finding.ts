@@ -1,15 +1,8 @@
 /** Lists and counts documents with schedules, and makes one of them due now. */
+import { decodeCursor, pageOfItems, readDirection, type Cursor } from '../core/cursor.js';
 import { OptionError } from '../core/errors.js';
 import { checkFieldValues, type FieldValues } from '../core/fields.js';
-import {
-  checkInteger,
-  checkKeys,
-  checkOneOf,
-  checkRange,
-  checkText,
-  eitherName,
-  show,
-} from '../core/options.js';
+import { checkInteger, checkKeys, checkOneOf, checkRange, checkText, eitherName } from '../core/options.js';
 import { idText } from '../core/text/paths.js';
 import type { DocumentJob, DocumentJobStore, DocumentQuery, DocumentState } from '../store/documents.js';
 import type { TimeRange } from '../store/port.js';
@@ -90,25 +83,12 @@ function queryOf(where: string, filter: DocumentsFilter): Omit<DocumentQuery, 'd
   };
 }
 
-interface Cursor {
-  readonly at: string | null;
-  readonly key: string;
-  readonly back: boolean;
-  readonly order: 1 | -1;
+interface DocumentCursor extends Cursor {
+  readonly sort: 1 | -1;
 }
 
-function readCursor(where: string, text: unknown): Cursor {
-  try {
-    const { at, key, back, order } = JSON.parse(Buffer.from(String(text), 'base64url').toString()) as Cursor;
-    const timed = at === null || !Number.isNaN(new Date(at).getTime());
-    if (timed && typeof key === 'string') return { at, key, back: back, order: order === -1 ? -1 : 1 };
-  } catch {
-    // Rejected below.
-  }
-  throw new OptionError(
-    `${where}: cursor must be \`next\` or \`previous\` of an earlier page, got ${show(text)}.`,
-  );
-}
+const isDocumentCursor = (cursor: Cursor): cursor is DocumentCursor =>
+  cursor.sort === 1 || cursor.sort === -1;
 
 function stateOf({ sleepUntil, failure }: DocumentJob<unknown>, now: number): DocumentState {
   if (sleepUntil instanceof Date) return sleepUntil.getTime() <= now ? 'due' : 'waiting';
@@ -145,32 +125,27 @@ export async function findPage<Doc>(
   const where = 'find';
   checkKeys(where, options, ['limit', 'cursor', 'order']);
   const limit = checkInteger(where, 'limit', options.limit ?? 50, 1, 1_000);
-  const from = options.cursor === undefined ? undefined : readCursor(where, options.cursor);
-  const order = from?.order ?? (options.order === -1 ? -1 : 1);
-  const back = from?.back === true;
+  const from =
+    options.cursor === undefined ? undefined : decodeCursor(where, options.cursor, isDocumentCursor);
+  const sort = from?.sort ?? (options.order === -1 ? -1 : 1);
   const found = await finderOf(where, store)(
     {
       ...queryOf(where, filter),
-      direction: back ? (-order as 1 | -1) : order,
+      direction: readDirection(sort, from),
       limit,
-      ...(from === undefined
-        ? {}
-        : { after: { at: from.at === null ? null : new Date(from.at), key: from.key } }),
+      ...(from === undefined ? {} : { after: { at: from.at, key: from.key } }),
     },
     { signal: new AbortController().signal },
   );
-  const documents = back ? [...found.documents].reverse() : found.documents;
-  const cursorOf = (one: (typeof documents)[number] | undefined, backwards: boolean): string | null => {
-    if (one === undefined) return null;
-    const at = one.job.sleepUntil instanceof Date ? one.job.sleepUntil.toISOString() : null;
-    return Buffer.from(JSON.stringify({ at, key: one.key, back: backwards, order })).toString('base64url');
-  };
-  const hasNext = back || found.more;
-  const hasPrevious = back ? found.more : from !== undefined;
+  const { items, next, previous } = pageOfItems(
+    { items: found.documents, more: found.more },
+    { from },
+    ({ key, job }, back) => ({ at: job.sleepUntil instanceof Date ? job.sleepUntil : null, key, back, sort }),
+  );
   return {
-    items: documents.map(({ key, job }) => toFound(key, job, now)),
-    next: hasNext ? cursorOf(documents.at(-1), false) : null,
-    previous: hasPrevious ? cursorOf(documents[0], true) : null,
+    items: items.map(({ key, job }) => toFound(key, job, now)),
+    next,
+    previous,
     ...(found.partial ? { partial: true as const } : {}),
   };
 }

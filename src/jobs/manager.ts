@@ -1,4 +1,5 @@
 import { within } from '../core/clock.js';
+import { pageOfItems } from '../core/cursor.js';
 import { OptionError, TidemillError } from '../core/errors.js';
 import {
   checkErrorsOptions,
@@ -20,7 +21,7 @@ import type { JobFilter, JobStore, StatusCounts, Store } from '../store/port.js'
 import { toInstant, toMs, type Duration } from '../time/duration.js';
 import { payloadOf } from './enqueuer.js';
 import { checkExplicit, checkFilter, type JobsFilter } from './filter.js';
-import { cursorOf, pageOf, type FindOptions } from './page.js';
+import { pageOf, type FindOptions } from './page.js';
 import { isDefinition, type JobDefinition } from './definition.js';
 import type { Registry } from './registry.js';
 import type { Results } from './results.js';
@@ -124,23 +125,15 @@ export class Jobs {
   /** Returns one page of the jobs that match; without a filter, of all jobs. */
   async find(filter?: JobsFilter, options?: FindOptions): Promise<JobPage> {
     const checked = checkFilter('jobs.find', filter);
-    const request = pageOf('jobs.find', options);
+    const { page, from, sort } = pageOf('jobs.find', options);
     const jobs = await this.#jobs();
-    const found = await jobs.find(checked, request.page);
-    const records = request.back ? [...found.jobs].reverse() : found.jobs;
-    const [first, last] = [records[0], records[records.length - 1]];
-    const more = {
-      forward: request.back ? true : found.more,
-      backward: request.back ? found.more : request.continued,
-    };
-    const cursor = (record: JobRecord | undefined, back: boolean): string | null =>
-      record === undefined ? null : cursorOf(request, record, jobs.cursorKey(record), back);
-    return {
-      items: records.map(toJob),
-      next: more.forward ? cursor(last, false) : null,
-      previous: more.backward ? cursor(first, true) : null,
-      ...(found.partial ? { partial: true } : {}),
-    };
+    const found = await jobs.find(checked, page);
+    const { items, next, previous } = pageOfItems(
+      { items: found.jobs, more: found.more },
+      { from },
+      (record, back) => ({ at: record[sort.field], key: jobs.cursorKey(record), back, sort }),
+    );
+    return { items: items.map(toJob), next, previous, ...(found.partial ? { partial: true } : {}) };
   }
 
   /** Counts the jobs that match; without a filter, all jobs. */

@@ -1,6 +1,6 @@
+import { decodeCursor, readDirection, type Cursor } from '../core/cursor.js';
 import { OptionError } from '../core/errors.js';
-import type { JobRecord } from '../core/records/job.js';
-import { checkInteger, checkKeys, checkOneOf, show } from '../core/options.js';
+import { checkInteger, checkKeys, show } from '../core/options.js';
 import type { Page } from '../store/port.js';
 
 type SortField = Page['field'];
@@ -21,23 +21,23 @@ export interface FindOptions {
   readonly sort?: Partial<Record<(typeof SORTS)[number], 1 | -1>>;
 }
 
-interface Cursor {
+interface Sort {
   readonly field: SortField;
   readonly direction: 1 | -1;
-  /** True for the page before this position, which is read in reverse. */
-  readonly back: boolean;
-  readonly at: string;
-  readonly key: string;
+}
+
+interface JobCursor extends Cursor {
+  readonly at: Date;
+  readonly sort: Sort;
 }
 
 export interface PageRequest {
   readonly page: Page;
-  readonly back: boolean;
-  readonly continued: boolean;
-  readonly sort: { readonly field: SortField; readonly direction: 1 | -1 };
+  readonly from: JobCursor | undefined;
+  readonly sort: Sort;
 }
 
-function sortOf(where: string, sort: FindOptions['sort']): { field: SortField; direction: 1 | -1 } {
+function sortOf(where: string, sort: FindOptions['sort']): Sort {
   if (sort === undefined) return { field: 'createdAt', direction: -1 };
   checkKeys(`${where}: sort`, sort, SORTS);
   const [entry, ...others] = Object.entries(sort) as [(typeof SORTS)[number], unknown][];
@@ -49,40 +49,20 @@ function sortOf(where: string, sort: FindOptions['sort']): { field: SortField; d
   throw new OptionError(`${where}: sort.${field} must be 1 or -1, got ${show(direction)}.`);
 }
 
-function readCursor(where: string, text: unknown): Cursor {
-  try {
-    const cursor = JSON.parse(Buffer.from(String(text), 'base64url').toString()) as Cursor;
-    checkOneOf(where, 'cursor', cursor.field, FIELDS);
-    if (Number.isNaN(new Date(cursor.at).getTime()) || typeof cursor.key !== 'string')
-      throw new TypeError('no place');
-    return cursor;
-  } catch (cause) {
-    throw new OptionError(
-      `${where}: cursor must be \`next\` or \`previous\` of an earlier answer, got ${show(text)}.`,
-      { cause },
-    );
-  }
+function isJobCursor(cursor: Cursor): cursor is JobCursor {
+  const { field, direction } = (cursor.sort ?? {}) as Partial<Sort>;
+  return cursor.at !== null && FIELDS.some((one) => one === field) && (direction === 1 || direction === -1);
 }
 
 export function pageOf(where: string, options: FindOptions = {}): PageRequest {
   checkKeys(where, options, ['limit', 'cursor', 'sort']);
   const limit = checkInteger(where, 'limit', options.limit ?? 50, 1, 1_000);
-  if (options.cursor === undefined) {
-    const sort = sortOf(where, options.sort);
-    return { page: { ...sort, limit }, back: false, continued: false, sort };
-  }
-  const { field, direction, back, at, key } = readCursor(where, options.cursor);
-  const sort = { field, direction: direction === 1 ? (1 as const) : (-1 as const) };
-  const asked = back ? (sort.direction === 1 ? (-1 as const) : (1 as const)) : sort.direction;
+  const from = options.cursor === undefined ? undefined : decodeCursor(where, options.cursor, isJobCursor);
+  const sort = from?.sort ?? sortOf(where, options.sort);
+  const after = from === undefined ? {} : { after: { at: from.at, key: from.key } };
   return {
-    page: { field, direction: asked, limit, after: { at: new Date(at), key } },
-    back,
-    continued: true,
+    page: { field: sort.field, direction: readDirection(sort.direction, from), limit, ...after },
+    from,
     sort,
   };
-}
-
-export function cursorOf(request: PageRequest, record: JobRecord, key: string, back: boolean): string {
-  const cursor: Cursor = { ...request.sort, back, at: record[request.sort.field].toISOString(), key };
-  return Buffer.from(JSON.stringify(cursor)).toString('base64url');
 }

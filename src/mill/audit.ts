@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import { OptionError } from '../core/errors.js';
-import { checkInteger, checkKeys, checkText, show } from '../core/options.js';
+import { decodeCursor, pageOfItems, type Cursor } from '../core/cursor.js';
+import { checkInteger, checkKeys, checkText } from '../core/options.js';
 import type { AuditChange, AuditEntry } from '../store/audit.js';
 import type { Store } from '../store/port.js';
 
@@ -65,6 +65,10 @@ export async function audited<T>(
   }
 }
 
+/** The log is read forwards only, newest first. */
+const isAuditCursor = (cursor: Cursor): cursor is Cursor & { readonly at: Date } =>
+  cursor.at !== null && !cursor.back;
+
 /** `mill.audit`: the log of manual actions, shared by all instances of the cluster. */
 export class Audit {
   readonly #store: () => Promise<Store>;
@@ -110,25 +114,17 @@ export class Audit {
   async list(options: { readonly limit?: number; readonly cursor?: string } = {}): Promise<AuditPage> {
     checkKeys('audit.list', options, ['limit', 'cursor']);
     const limit = checkInteger('audit.list', 'limit', options.limit ?? 50, 1, 1_000);
-    const after = options.cursor === undefined ? undefined : place(options.cursor);
-    const page = { limit, ...(after === undefined ? {} : { after }) };
+    const from =
+      options.cursor === undefined
+        ? undefined
+        : decodeCursor('audit.list', options.cursor, isAuditCursor, '`next` of an earlier page');
+    const page = { limit, ...(from === undefined ? {} : { after: { at: from.at, id: from.key } }) };
     const { entries, more } = await (await this.#store()).audit.list(page);
-    const last = entries.at(-1);
-    const next = last === undefined ? '' : JSON.stringify({ at: last.at.toISOString(), id: last.id });
-    return { items: entries, next: more ? Buffer.from(next).toString('base64url') : null };
+    const { items, next } = pageOfItems({ items: entries, more }, { from }, ({ at, id }, back) => ({
+      at,
+      key: id,
+      back,
+    }));
+    return { items, next };
   }
-}
-
-function place(cursor: unknown): { readonly at: Date; readonly id: string } {
-  try {
-    const { at, id } = JSON.parse(Buffer.from(String(cursor), 'base64url').toString()) as Record<
-      string,
-      unknown
-    >;
-    const time = new Date(String(at));
-    if (typeof id === 'string' && !Number.isNaN(time.getTime())) return { at: time, id };
-  } catch {
-    // Rejected below.
-  }
-  throw new OptionError(`audit.list: cursor must be \`next\` of an earlier answer, got ${show(cursor)}.`);
 }

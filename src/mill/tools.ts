@@ -1,6 +1,7 @@
 /** Helpers that the dashboard and the command line share with the front door. Not part of the public interface. */
 export { audited, type Done } from './audit.js';
 export { hideParameters, hideUserinfo, SECRET_PARAMETER, urlParts } from '../core/text/credentials.js';
+export { isBackCursor } from '../core/cursor.js';
 export { reasonOf } from '../core/errors.js';
 export { groupFailures, patternOf } from '../core/records/failure-groups.js';
 export { isFieldPath, type FieldValues, type Scalar } from '../core/fields.js';

@@ -301,7 +301,7 @@ describe('find and count: bad input', () => {
     ['two fields', { sort: { createdAt: 1, updatedAt: 1 } }, 'sort must name one field'],
     ['no field', { sort: {} }, 'sort must name one field'],
     ['a wrong direction', { sort: { createdAt: 'asc' } }, 'sort.createdAt must be 1 or -1'],
-    ['an empty cursor', { cursor: '' }, 'cursor must be `next` or `previous` of an earlier answer'],
+    ['an empty cursor', { cursor: '' }, 'cursor must be `next` or `previous` of an earlier page'],
     ['a made-up cursor', { cursor: 'abc' }, 'cursor must be'],
     ['a number for a cursor', { cursor: 5 }, 'cursor must be'],
     ['a cursor with another field', { cursor: cursor({ field: 'name' }) }, 'cursor must be'],

@@ -3,6 +3,7 @@
  * match only in a hidden part are passed over; otherwise a search would reveal it letter by letter.
  */
 import type { RequestContext } from '../request-context.js';
+import { isBackCursor } from '../../mill/tools.js';
 import { tooLong } from '../http/errors.js';
 
 export interface Page<T> {
@@ -55,16 +56,6 @@ interface Shown<T> {
   readonly item: T;
   readonly batch: Batch<T>;
   readonly at: number;
-}
-
-/** The cursors of every kind contain their direction. */
-function isBack(cursor: string | undefined): boolean {
-  try {
-    const place = JSON.parse(Buffer.from(cursor ?? '', 'base64url').toString()) as { back?: unknown } | null;
-    return place?.back === true;
-  } catch {
-    return false;
-  }
 }
 
 /** Reads a list in one direction. Its cursors are those of shown items: any other would reveal a hidden match. */
@@ -129,7 +120,7 @@ export async function searched<T>(
   { limit, cursor }: { readonly limit: number; readonly cursor: string | undefined },
 ): Promise<Page<T>> {
   if (search.error === undefined) return search.find(request(limit, cursor));
-  const back = isBack(cursor);
+  const back = cursor !== undefined && isBackCursor(cursor);
   const walk = new Walk(context, search, back);
   const { shown, ended, partial } = await walk.shown(limit, cursor);
   if (!ended && !partial && shown.length < limit) throw tooLong();

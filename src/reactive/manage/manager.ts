@@ -1,3 +1,4 @@
+import { decodeCursor, pageOfItems, readDirection, type Cursor } from '../../core/cursor.js';
 import { OptionError } from '../../core/errors.js';
 import {
   checkErrorsOptions,
@@ -46,28 +47,11 @@ export interface TaskPage {
 
 const SORTS = ['runAt', 'scheduledAt', 'createdAt', 'updatedAt'] as const;
 const MOST_SKIPPED = 10_000;
+const SAME_SORT = '`next` or `previous` of an earlier page with the same sort';
 const ONE: TaskPageRequest = { field: 'scheduledAt', direction: -1, limit: 1, skip: 0 };
 
-interface Cursor {
-  readonly at: string;
-  readonly key: string;
-  readonly back: boolean;
-  readonly sort: string;
-}
-
-const encode = (cursor: Cursor): string => Buffer.from(JSON.stringify(cursor)).toString('base64url');
-
-function decode(where: string, text: unknown, sort: string): Cursor {
-  try {
-    const cursor = JSON.parse(Buffer.from(String(text), 'base64url').toString()) as Cursor;
-    if (cursor.sort === sort && !Number.isNaN(Date.parse(cursor.at)) && typeof cursor.key === 'string')
-      return cursor;
-  } catch {
-    // Rejected below.
-  }
-  throw new OptionError(
-    `${where}: cursor must be \`next\` or \`previous\` of an earlier page with the same sort, got ${show(text)}.`,
-  );
+interface TaskCursor extends Cursor {
+  readonly at: Date;
 }
 
 function sortOf(
@@ -129,26 +113,25 @@ export class Tasks {
     }
     const [field, direction] = sortOf(where, options.sort);
     const sort = `${field}:${String(direction)}`;
-    const from = cursor === undefined ? undefined : decode(where, cursor, sort);
-    const back = from?.back === true;
+    const isOurs = (one: Cursor): one is TaskCursor => one.at !== null && one.sort === sort;
+    const from = cursor === undefined ? undefined : decodeCursor(where, cursor, isOurs, SAME_SORT);
     const tasks = await this.#open();
     const found = await tasks.find(wanted, {
       field,
-      direction: back ? (-direction as 1 | -1) : direction,
+      direction: readDirection(direction, from),
       limit,
       skip,
-      ...(from === undefined ? {} : { after: { at: new Date(from.at), key: from.key } }),
+      ...(from === undefined ? {} : { after: { at: from.at, key: from.key } }),
     });
-    const records = back ? [...found.tasks].reverse() : found.tasks;
-    const [first, last] = [records[0], records.at(-1)];
-    const hasNext = back || found.more;
-    const hasPrevious = back ? found.more : from !== undefined || skip > 0;
-    const cursorAt = (record: (typeof records)[number], backwards: boolean): string =>
-      encode({ at: record[field].toISOString(), key: tasks.cursorKey(record), back: backwards, sort });
+    const { items, next, previous } = pageOfItems(
+      { items: found.tasks, more: found.more },
+      { from, isFirst: from === undefined && skip === 0 },
+      (record, back) => ({ at: record[field], key: tasks.cursorKey(record), back, sort }),
+    );
     return {
-      items: records.map((record) => ({ ...toTask(record), id: tasks.cursorKey(record) })),
-      next: hasNext && last !== undefined ? cursorAt(last, false) : null,
-      previous: hasPrevious && first !== undefined ? cursorAt(first, true) : null,
+      items: items.map((record) => ({ ...toTask(record), id: tasks.cursorKey(record) })),
+      next,
+      previous,
       ...(total ? { total: await tasks.count(wanted) } : {}),
       ...(found.partial ? { partial: true as const } : {}),
     };
