@@ -23,6 +23,8 @@ declare module 'vitest' {
     embeddedDump: string;
     /** With LEAST_RIGHTS: a folder with the names of schemas that exist for stores to take. Otherwise empty. */
     schemas: string;
+    /** A folder that all test files of a run share; removed at its end. */
+    scratch: string;
   }
 }
 
@@ -72,6 +74,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   project.provide('postgresStoreUrl', rights.url);
   project.provide('schemas', rights.schemas);
   project.provide('embeddedDump', dump);
+  project.provide('scratch', folder);
   return async () => {
     rmSync(folder, { recursive: true });
     if (LEAST) rmSync(rights.schemas, { recursive: true });

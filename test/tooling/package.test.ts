@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { packed, type Packed } from '../support/packed.js';
 
 const exec = promisify(execFile);
 const root = resolve(import.meta.dirname, '../..');
@@ -21,14 +22,14 @@ const compilerOptions = {
 };
 
 let workshop: string;
+let pack: Packed;
 let built: string;
 
 beforeAll(async () => {
   workshop = await mkdtemp(join(tmpdir(), 'tidemill-package-'));
-  built = join(workshop, 'package');
-  await exec(bin('tsdown'), ['--out-dir', join(built, 'dist')], { cwd: root });
-  await cp(join(root, 'package.json'), join(built, 'package.json'));
-});
+  pack = await packed();
+  built = pack.folder;
+}, 600_000);
 
 afterAll(async () => {
   await rm(workshop, { recursive: true, force: true });
@@ -180,7 +181,7 @@ describe('the built package', () => {
   });
 
   it.each(['mjs', 'cjs'])('the package contains each source file once in its %s files', async (extension) => {
-    const dist = join(built, 'dist');
+    const { dist } = pack;
     const maps = (await readdir(dist)).filter(
       (file) => file.endsWith(`.${extension}.map`) && !file.includes('.d.'),
     );
@@ -193,4 +194,34 @@ describe('the built package', () => {
     expect(sources.flat().length).toBeGreaterThan(0);
     expect(sources.flat().sort()).toEqual([...new Set(sources.flat())].sort());
   });
+
+  it('the package has one README, whose links lead somewhere without the repository', async () => {
+    const [ours, theirs] = await Promise.all(
+      [root, built].map((folder) => readFile(join(folder, 'README.md'), 'utf8')),
+    );
+    expect(relativeLinks(ours!).length).toBeGreaterThan(0);
+    expect(relativeLinks(theirs!)).toEqual([]);
+    for (const heading of ['# Tidemill', '## Three ways to start work', '## What Tidemill promises'])
+      expect(theirs).toContain(`${heading}\n`);
+    expect((await readdir(built)).sort()).toEqual([
+      'CHANGELOG.md',
+      'LICENSE',
+      'README.md',
+      'SECURITY.md',
+      'dist',
+      'grafana',
+      'package.json',
+      'privileges',
+    ]);
+    // Packing puts the original back.
+    expect(await readFile(join(pack.dist, '../README.md'), 'utf8')).toBe(ours);
+  });
 });
+
+/** Links, pictures and sources of pictures that name no host. */
+function relativeLinks(text: string): readonly string[] {
+  const targets = text.matchAll(/\]\(([^)]*)\)|\b(?:src|srcset|href)="([^"]*)"/gu);
+  return [...targets]
+    .map(([, link, source]) => link ?? source ?? '')
+    .filter((link) => !/^(?:[a-z]+:|#)/u.test(link));
+}

@@ -1,12 +1,14 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, inject, it } from 'vitest';
 import { tidemill } from '../cli/terminal.js';
 import { until } from '../support/mills.js';
+import { packed } from '../support/packed.js';
 import { freshUri } from '../support/stores.js';
 
 const exec = promisify(execFile);
@@ -14,17 +16,12 @@ const root = resolve(import.meta.dirname, '../..');
 
 let workshop: string;
 let tarball: string;
+let folderOfPackage: string;
 
 beforeAll(async () => {
   workshop = await mkdtemp(join(tmpdir(), 'tidemill-quick-start-'));
-  await exec(join(root, 'node_modules/.bin/tsdown'), ['--out-dir', join(workshop, 'package/dist')], {
-    cwd: root,
-  });
-  await exec('cp', ['package.json', 'CHANGELOG.md', join(workshop, 'package')], { cwd: root });
-  const args = ['pack', '--silent', '--ignore-scripts', '--pack-destination', workshop];
-  const { stdout } = await exec('npm', args, { cwd: join(workshop, 'package') });
-  tarball = join(workshop, stdout.trim());
-}, 300_000);
+  ({ tarball, folder: folderOfPackage } = await packed());
+}, 600_000);
 
 afterAll(() => rm(workshop, { recursive: true, force: true }));
 
@@ -81,7 +78,11 @@ async function linkPackages(folder: string): Promise<void> {
   const modules = join(folder, 'node_modules');
   await mkdir(modules);
   const built = join(workshop, 'package');
-  await symlink(join(root, 'node_modules'), join(built, 'node_modules')).catch(() => undefined);
+  if (!existsSync(built)) {
+    // A copy, because of the link: it would give other tests drivers that they must do without.
+    await cp(folderOfPackage, built, { recursive: true });
+    await symlink(join(root, 'node_modules'), join(built, 'node_modules'));
+  }
   await symlink(built, join(modules, 'tidemill'));
   for (const name of [
     '.bin',
