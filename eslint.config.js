@@ -22,6 +22,8 @@ export default defineConfig(
     rules: {
       '@typescript-eslint/no-explicit-any': 'error',
       '@typescript-eslint/no-floating-promises': 'error',
+      // A method with `this: void` may be destructured.
+      '@typescript-eslint/no-invalid-void-type': ['error', { allowAsThisParameter: true }],
       '@typescript-eslint/switch-exhaustiveness-check': [
         'error',
         // A `default` that assigns to `never` is how the code itself says "all cases named".

@@ -62,6 +62,11 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   readonly metrics: Metrics;
   /** The audit log of manual actions. The dashboard and the command line write to it. */
   readonly audit: Audit;
+  /**
+   * No value, only a type. Declarations leave out the types of private fields, so this is what the compiler infers the
+   * store of a mill from.
+   */
+  declare protected readonly storeType?: S;
   readonly #settings: MillSettings;
   readonly #log: Logger;
   readonly #events: Emitter<MillEvents>;

@@ -1,6 +1,9 @@
 import type { Duration } from '../time/duration.js';
 
-/** The argument of a job handler. Its methods are bound, so you can destructure it. */
+/**
+ * The argument of a job handler. Its methods are bound, so you can destructure it. What takes a transaction is written
+ * as a method: only then is a mill on one store also a `Tidemill`, a mill on any.
+ */
 export interface JobContext<T = unknown, Tx = unknown> {
   readonly id: string;
   readonly name: string;
@@ -27,13 +30,8 @@ export interface JobContext<T = unknown, Tx = unknown> {
    * Completes the job inside your transaction, so that the completion and your writes commit together or not at all.
    * Make it the last write of the transaction. The handler's return value is then ignored; pass `result` here instead.
    */
-  readonly complete: Complete<Tx>;
+  complete(this: void, options: { readonly transaction: Tx; readonly result?: unknown }): Promise<void>;
 }
-
-/** Compared as a method is, so that a handler of a `JobContext<T>`, written for any store, fits a mill of one. */
-type Complete<Tx> = {
-  call(options: { readonly transaction: Tx; readonly result?: unknown }): Promise<void>;
-}['call'];
 
 /** Returns the job's result, or a promise of it. It may return nothing, such as after `defer` and `complete`. */
 export type JobHandler<T = unknown, Tx = unknown, Result = unknown> = (

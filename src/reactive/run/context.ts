@@ -29,7 +29,10 @@ export interface GetDocumentOptions<Tx = unknown> {
   readonly noCursorTimeout?: boolean;
 }
 
-/** The argument of a task's handler. All methods are bound, so they can be destructured. */
+/**
+ * The argument of a task's handler. All methods are bound, so they can be destructured. Those that take a transaction
+ * are written as methods for the same reason as in `JobContext`.
+ */
 export interface TaskContext<Doc = Record<string, unknown>, Tx = unknown> {
   readonly docId: unknown;
   readonly task: string;
@@ -43,18 +46,18 @@ export interface TaskContext<Doc = Record<string, unknown>, Tx = unknown> {
    * Returns the document if it exists, matches the filter, and its watched fields are unchanged. Otherwise throws a
    * TaskConditionFailedError, which ends the run as skipped unless the handler catches it.
    */
-  readonly getDocument: (options?: GetDocumentOptions<Tx>) => Promise<Doc>;
+  getDocument(this: void, options?: GetDocumentOptions<Tx>): Promise<Doc>;
   /**
    * Completes the task inside your transaction (`session` is MongoDB's name for it), so that the completion and your
    * writes commit together or not at all. Make it the last write of the transaction.
    */
-  readonly complete: (options: { readonly transaction?: Tx; readonly session?: Tx }) => Promise<void>;
+  complete(this: void, options: { readonly transaction?: Tx; readonly session?: Tx }): Promise<void>;
   /** The same as `complete`. */
-  readonly markCompleted: TaskContext<Doc, Tx>['complete'];
+  markCompleted(this: void, options: { readonly transaction?: Tx; readonly session?: Tx }): Promise<void>;
   /** Runs this task again at the given time. Takes effect when the handler returns. Uses no attempt. */
   readonly defer: (until: Duration | Date) => void;
   /** The same as `defer`. */
-  readonly deferCurrent: TaskContext<Doc, Tx>['defer'];
+  readonly deferCurrent: (until: Duration | Date) => void;
   /** Prevents tasks of this name from starting until then, on this instance (the default) or in the cluster. */
   readonly throttleAll: (
     until: Duration | Date,
