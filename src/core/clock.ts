@@ -10,12 +10,20 @@ export interface Clock {
   /** Milliseconds on a clock that never jumps. Only differences between two readings are meaningful. */
   monotonic(): number;
   /** Calls `callback` once, after at least `delayMs`. Any delay is allowed, even beyond the limit of `setTimeout`. */
-  timer(delayMs: number, callback: () => void): Timer;
+  timer(delayMs: number, callback: () => void, options?: TimerOptions): Timer;
   /**
    * Tells a virtual clock that `work` is in progress, so that it advances only once `work` has settled or waits for a
    * timer. Real clocks leave this out.
    */
   track?(work: Promise<unknown>): void;
+}
+
+export interface TimerOptions {
+  /**
+   * The callback is housekeeping, which nothing waits for. A virtual clock then does not stop for it at its own time: it
+   * runs when the clock stops next, once however many periods were skipped. Real clocks ignore this. Default: false.
+   */
+  readonly housekeeping?: boolean;
 }
 
 export interface Timer {
@@ -62,7 +70,12 @@ export const systemClock: Clock = {
 };
 
 /** Resolves to true after `delayMs`, or to false as soon as the signal aborts. Never rejects. */
-export function pause(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<boolean> {
+export function pause(
+  clock: Clock,
+  delayMs: number,
+  signal?: AbortSignal,
+  options?: TimerOptions,
+): Promise<boolean> {
   return new Promise((resolve) => {
     if (signal?.aborted === true) {
       resolve(false);
@@ -74,7 +87,7 @@ export function pause(clock: Clock, delayMs: number, signal?: AbortSignal): Prom
       resolve(elapsed);
     };
     const onAbort = (): void => end(false);
-    const timer = clock.timer(delayMs, () => end(true));
+    const timer = clock.timer(delayMs, () => end(true), options);
     signal?.addEventListener('abort', onAbort, { once: true });
   });
 }

@@ -31,7 +31,11 @@ export class Cleaner {
   }
 
   async #run(): Promise<void> {
-    while (await pause(this.#clock, EVERY_MS, this.#stop.signal)) await this.#sweep().catch(this.#error);
+    while (await pause(this.#clock, EVERY_MS, this.#stop.signal, { housekeeping: true })) {
+      const sweep = this.#sweep().catch(this.#error);
+      this.#clock.track?.(sweep);
+      await sweep;
+    }
   }
 
   async #sweep(): Promise<void> {

@@ -203,7 +203,7 @@ export class Monitor {
 
 /** Timers for metrics never keep the process alive. */
 function timer(clock: Clock, delayMs: number, callback: () => void): Timer {
-  const armed = clock.timer(delayMs, callback);
+  const armed = clock.timer(delayMs, callback, { housekeeping: true });
   armed.unref?.();
   return armed;
 }

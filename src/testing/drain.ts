@@ -1,4 +1,5 @@
 import type { Clock } from '../core/clock.js';
+import { refuseFakeTimers } from './fake-timers.js';
 import {
   ORDINARY,
   tallied,
@@ -22,6 +23,7 @@ export interface MillDrainOptions extends DrainOptions {
 export async function drain(mill: AnyMill, options: MillDrainOptions = {}): Promise<Drained> {
   if (mill instanceof TestMill) return mill.drain(options);
   const timeoutMs = timeoutOf('drain', options, ['clock']);
+  refuseFakeTimers('drain');
   return tallied(mill, () => working(mill, () => untilIdle(mill, timeoutMs, surroundings(options))));
 }
 
@@ -32,6 +34,7 @@ export async function drain(mill: AnyMill, options: MillDrainOptions = {}): Prom
 export async function runDue(mill: AnyMill, options: MillDrainOptions = {}): Promise<Drained> {
   if (mill instanceof TestMill) return mill.runDue(options);
   const timeoutMs = timeoutOf('runDue', options, ['clock']);
+  refuseFakeTimers('runDue');
   const { now } = surroundings(options);
   const due = await mill.jobs.find(
     { name: mill.names, status: 'pending', nextRunAt: { to: new Date(now()) } },

@@ -5,10 +5,13 @@ import { Tidemill, type EnqueuedJob, type Job, type JobDefinition, type Tidemill
 import { memory, type MemoryStore } from '../memory/index.js';
 import type { Duration } from '../time/duration.js';
 import { expectEnqueued, expectNotEnqueued, type Expected } from './expectations.js';
+import { refuseFakeTimers } from './fake-timers.js';
 import { LOOK_EVERY_MS, tallied, timeoutOf, untilIdle, type Drained, type DrainOptions } from './idle.js';
 import { virtualClock, type VirtualClock } from './virtual-clock.js';
 
 export interface TestMillOptions extends Omit<TidemillOptions<MemoryStore>, 'store'> {
+  /** How long this instance may be silent. Default: '365d', so that the clock need not stop for its renewals. */
+  readonly leaseDuration?: Duration;
   /** The initial time of the clock, which stands still until it is moved. Default: the current time. */
   readonly now?: Date | string | number;
   /**
@@ -28,6 +31,8 @@ export interface TestDrainOptions extends DrainOptions {
 
 /** After this many moves of the clock, jobs that enqueue each other count as an endless chain. */
 const STEPS = 10_000;
+/** No other instance shares the store, so nobody would take over; each renewal would be a stop of the clock. */
+const LEASE = '365d';
 
 /**
  * A mill in memory, on a clock that stands still. Nothing runs by itself: `runDue`, `drain` and `advance` run work and
@@ -49,7 +54,7 @@ export class TestMill extends Tidemill<MemoryStore> {
     checkDate('testMill', 'now', new Date(now));
     const clock = virtualClock(now);
     const store = memory({ clock });
-    super({ logger: false, ...others, store });
+    super({ logger: false, leaseDuration: LEASE, ...others, store });
     this.clock = clock;
     this.store = store;
     this.#inline = checkBoolean('testMill', 'inline', inline);
@@ -58,11 +63,13 @@ export class TestMill extends Tidemill<MemoryStore> {
   }
 
   override async start(options?: Parameters<Tidemill['start']>[0]): Promise<void> {
+    refuseFakeTimers('start');
     this.#startedByUser = true;
     await super.start(options);
   }
 
   override async stop(options?: Parameters<Tidemill['stop']>[0]): Promise<void> {
+    if (this.started) refuseFakeTimers('stop');
     this.#startedByUser = false;
     await super.stop(options);
   }
@@ -70,6 +77,7 @@ export class TestMill extends Tidemill<MemoryStore> {
   /** Runs the work that is due now, but not what its handlers enqueue. */
   async runDue(options: DrainOptions = {}): Promise<Drained> {
     const timeoutMs = timeoutOf('runDue', options);
+    refuseFakeTimers('runDue');
     const to = new Date(this.clock.now());
     const tasks = await this.tasks.find({ status: 'pending', scheduledAt: { to } }, { limit: 1_000 });
     const due = new Set([...(await this.#waiting({ to })), ...tasks.items].map(({ id }) => id));
@@ -79,6 +87,7 @@ export class TestMill extends Tidemill<MemoryStore> {
   /** Runs the work that is due, and what its handlers enqueue, until nothing more is due. */
   async drain(options: TestDrainOptions = {}): Promise<Drained> {
     const timeoutMs = timeoutOf('drain', options, ['scheduled']);
+    refuseFakeTimers('drain');
     const scheduled = checkBoolean('drain', 'scheduled', options.scheduled ?? false);
     return tallied(this, async () => {
       await this.#turn(everything, timeoutMs);
@@ -94,6 +103,7 @@ export class TestMill extends Tidemill<MemoryStore> {
   /** Moves the clock forward. Work that comes due on the way runs in order, each at its own due time. */
   async advance(duration: Duration, options: DrainOptions = {}): Promise<Drained> {
     const timeoutMs = timeoutOf('advance', options);
+    refuseFakeTimers('advance');
     return tallied(this, () => this.#turn(everything, timeoutMs, duration));
   }
 
@@ -125,7 +135,10 @@ export class TestMill extends Tidemill<MemoryStore> {
         this.names.includes(name),
     );
     const due = new Set(ready.map(({ id }) => id));
-    if (due.size > 0) await this.#turn((id) => due.has(id), timeoutOf('enqueue', {}));
+    if (due.size > 0) {
+      refuseFakeTimers('enqueue');
+      await this.#turn((id) => due.has(id), timeoutOf('enqueue', {}));
+    }
     const error = [...due].map((id) => this.#errors.get(id)).find((one) => one !== undefined);
     if (error !== undefined) throw error;
     return Promise.all(

@@ -1,11 +1,13 @@
-import type { Clock, Timer } from '../core/clock.js';
+import type { Clock, Timer, TimerOptions } from '../core/clock.js';
 import { checkDate } from '../core/options.js';
 import { toMs, type Duration } from '../time/duration.js';
+import { refuseFakeTimers } from './fake-timers.js';
 
 interface Entry {
   readonly at: number;
   readonly serial: number;
   readonly callback: () => void;
+  readonly housekeeping: boolean;
 }
 
 /** How long, in real time, to wait for work that waits for something outside this clock. */
@@ -42,8 +44,9 @@ class Virtual implements VirtualClock {
     return this.#now;
   }
 
-  timer(delayMs: number, callback: () => void): Timer {
-    const entry = { at: this.#now + Math.max(0, delayMs), serial: (this.#serial += 1), callback };
+  timer(delayMs: number, callback: () => void, { housekeeping = false }: TimerOptions = {}): Timer {
+    const at = this.#now + Math.max(0, delayMs);
+    const entry = { at, serial: (this.#serial += 1), callback, housekeeping };
     if (delayMs !== Infinity) this.#timers.add(entry);
     return { cancel: () => void this.#timers.delete(entry) };
   }
@@ -56,21 +59,32 @@ class Virtual implements VirtualClock {
 
   async advance(duration: Duration): Promise<void> {
     const target = this.#now + toMs('clock.advance', 'duration', duration);
+    refuseFakeTimers('clock.advance');
     await this.#settle();
-    for (let next = this.#first(target); next !== undefined; next = this.#first(target)) {
-      this.#now = Math.max(this.#now, next.at);
+    do {
+      const next = this.#first(target, false);
+      this.#now = Math.max(this.#now, next?.at ?? target);
+      await this.#keepHouse();
+      // Housekeeping may have cancelled it.
+      if (next === undefined || !this.#timers.delete(next)) continue;
+      next.callback();
+      await this.#settle();
+    } while (this.#now < target || this.#first(target, false) !== undefined);
+  }
+
+  /** Fires the housekeeping timers whose time has come on the way to now. */
+  async #keepHouse(): Promise<void> {
+    for (let next = this.#first(this.#now, true); next !== undefined; next = this.#first(this.#now, true)) {
       this.#timers.delete(next);
       next.callback();
       await this.#settle();
     }
-    this.#now = target;
-    await this.#settle();
   }
 
-  #first(until: number): Entry | undefined {
+  #first(until: number, housekeeping: boolean): Entry | undefined {
     let first: Entry | undefined;
     for (const entry of this.#timers) {
-      if (entry.at > until) continue;
+      if (entry.at > until || entry.housekeeping !== housekeeping) continue;
       if (
         first === undefined ||
         entry.at < first.at ||

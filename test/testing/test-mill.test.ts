@@ -1,5 +1,5 @@
 import { AssertionError } from 'node:assert';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { defineJob, OptionError, Tidemill, TidemillError } from '../../src/index.js';
 import { memory } from '../../src/memory/index.js';
 import {
@@ -159,6 +159,124 @@ describe('testMill', () => {
   it('testMill rejects unknown and invalid options', () => {
     expect(() => testMill({ inlined: true } as TestMillOptions)).toThrow(OptionError);
     expect(() => testMill({ inline: 'yes' as never })).toThrow('inline');
+  });
+});
+
+describe('advance over a month', () => {
+  /** How many timers were set meanwhile, which is also how often the clock stopped. */
+  async function stopsOf(mill: TestMill): Promise<number> {
+    const timer = vi.spyOn(mill.clock, 'timer');
+    await mill.advance('30d');
+    expect(mill.clock.now()).toBe(Date.parse(NOON) + 30 * 86_400_000);
+    return timer.mock.calls.length;
+  }
+
+  it('advance skips a month without due work in a few steps', async () => {
+    const mill = aTestMill();
+    mill.job('later', () => 1);
+    await mill.enqueue('later', {}, { delay: '31d' });
+    expect(await stopsOf(mill)).toBeLessThan(150);
+    expect(await mill.advance('1d')).toMatchObject({ completed: 1 });
+  });
+
+  it('advance skips a month without changes in a few steps on a mill that watches data', async () => {
+    const mill = aTestMill();
+    const orders = mill.store.collection('orders');
+    await mill.reactiveTask({
+      task: 'invoice',
+      collection: 'orders',
+      filter: { status: 'paid' },
+      handler: () => 1,
+    });
+    orders.insert({ _id: 'a', status: 'open' });
+    expect(await stopsOf(mill)).toBeLessThan(500);
+    orders.update('a', { status: 'paid' });
+    expect(await mill.advance('1s')).toMatchObject({ completed: 1 });
+  });
+
+  it('advance deletes finished jobs once their retention ends', async () => {
+    const mill = aTestMill({ retention: { completed: '7d' } });
+    mill.job('kept', () => 1);
+    const { id } = await mill.enqueue('kept');
+    await mill.drain();
+    await mill.advance('6d');
+    expect(await mill.jobs.get(id)).toMatchObject({ status: 'completed' });
+    await mill.advance('2d');
+    expect(await mill.jobs.get(id)).toBeUndefined();
+  });
+
+  it('advance over a month stops for each run of a daily schedule, and little more', async () => {
+    const mill = aTestMill();
+    mill.job('nightly', () => 1);
+    await mill.schedule('0 3 * * *', 'nightly', {});
+    const timer = vi.spyOn(mill.clock, 'timer');
+    expect(await mill.advance('30d')).toMatchObject({ completed: 30 });
+    expect(timer.mock.calls.length).toBeLessThan(30 * 100);
+  });
+});
+
+describe('fake timers of the test runner', () => {
+  it.each([
+    ['drain', (mill: TestMill) => mill.drain()],
+    ['runDue', (mill: TestMill) => mill.runDue()],
+    ['advance', (mill: TestMill) => mill.advance('1h')],
+    ['start', (mill: TestMill) => mill.start()],
+    ['clock.advance', (mill: TestMill) => mill.clock.advance('1h')],
+  ])('%s rejects fake timers with an error that says what to do', async (where, call) => {
+    const mill = aTestMill();
+    vi.useFakeTimers();
+    try {
+      const error: unknown = await call(mill).catch((caught: unknown) => caught);
+      expect(error).toMatchObject({ code: 'FAKE_TIMERS' });
+      expect(String(error)).toContain(`${where}: fake timers are installed`);
+      expect(String(error)).toContain("vi.useFakeTimers({ toFake: ['Date'] })");
+    } finally {
+      vi.useRealTimers();
+    }
+    await call(mill);
+  });
+
+  it('stop of a started test mill rejects fake timers', async () => {
+    const mill = aTestMill();
+    await mill.start();
+    vi.useFakeTimers();
+    try {
+      await expect(mill.stop()).rejects.toMatchObject({ code: 'FAKE_TIMERS' });
+    } finally {
+      vi.useRealTimers();
+    }
+    await mill.stop();
+    vi.useFakeTimers();
+    try {
+      await mill.stop();
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it('drain and runDue reject fake timers for a mill on real time', async () => {
+    const mill = new Tidemill({ store: memory(), logger: false });
+    vi.useFakeTimers();
+    try {
+      await expect(drain(mill)).rejects.toMatchObject({ code: 'FAKE_TIMERS' });
+      await expect(runDue(mill)).rejects.toMatchObject({ code: 'FAKE_TIMERS' });
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it('a test mill works while fake timers fake only the date', async () => {
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.parse(NOON) });
+    try {
+      const mill = testMill();
+      mill.job('x', () => 1);
+      await mill.enqueue('x', {}, { delay: '1h' });
+      expect(await mill.advance('1h')).toMatchObject({ completed: 1 });
+      expect(mill.clock.now()).toBe(Date.parse(NOON) + 3_600_000);
+      await mill.stop();
+    } finally {
+      vi.useRealTimers();
+    }
   });
 });
 

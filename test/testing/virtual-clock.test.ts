@@ -59,6 +59,36 @@ describe('virtualClock', () => {
     expect(fired).toEqual([10, 20, 30]);
   });
 
+  it('a virtual clock does not stop for housekeeping, which runs once at its next stop', async () => {
+    const clock = virtualClock();
+    const fired: string[] = [];
+    const sweep = (): void => {
+      fired.push(`sweep at ${String(clock.now())}`);
+      clock.timer(10, sweep, { housekeeping: true });
+    };
+    clock.timer(10, sweep, { housekeeping: true });
+    clock.timer(35, () => fired.push(`due at ${String(clock.now())}`));
+    await clock.advance(100);
+    expect(fired).toEqual(['sweep at 35', 'due at 35', 'sweep at 100']);
+    await clock.advance(9);
+    expect(fired).toHaveLength(3);
+    await clock.advance(1);
+    expect(fired[3]).toBe('sweep at 110');
+  });
+
+  it('a virtual clock fires a timer that housekeeping sets for the same moment, and none that it cancels', async () => {
+    const clock = virtualClock();
+    const fired: string[] = [];
+    const due = clock.timer(20, () => fired.push('cancelled'));
+    const sweep = (): void => {
+      due.cancel();
+      clock.timer(0, () => fired.push(`set at ${String(clock.now())}`));
+    };
+    clock.timer(5, sweep, { housekeeping: true });
+    await clock.advance(20);
+    expect(fired).toEqual(['set at 20']);
+  });
+
   it('a virtual clock never fires a cancelled or an infinite timer', async () => {
     const clock = virtualClock();
     const fired: string[] = [];

@@ -213,7 +213,7 @@ export class Follower {
     if (this.#queue.length === 0 && this.#broken === undefined) {
       const arrival = new AbortController();
       this.#arrived = () => arrival.abort();
-      await pause(this.#options.clock, KEEP_TOKEN_MS, arrival.signal);
+      await pause(this.#options.clock, KEEP_TOKEN_MS, arrival.signal, { housekeeping: true });
       this.#arrived = undefined;
     }
     const events = this.#queue.splice(0, MOST_WAITING);

@@ -221,11 +221,14 @@ export class Planner {
     const { clock } = this.#options;
     const end = clock.monotonic() + CHORES_MS;
     while (!this.#nudged && !this.#isOver()) {
-      const waitMs = Math.min(end - clock.monotonic(), this.#maintenance.dueIn());
-      if (waitMs <= 0) return;
+      const choresMs = end - clock.monotonic();
+      const dueMs = this.#maintenance.dueIn();
+      if (Math.min(choresMs, dueMs) <= 0) return;
       const wake = new AbortController();
       this.#wake = () => wake.abort();
-      await pause(clock, waitMs, wake.signal);
+      const chores = clock.timer(choresMs, this.#wake, { housekeeping: true });
+      await pause(clock, dueMs, wake.signal);
+      chores.cancel();
       this.#wake = undefined;
     }
   }
