@@ -5,13 +5,15 @@
  *   npm run check -- --only types,lint
  *   npm run check -- --skip tests,examples
  *
- * Every step runs even if an earlier one failed, so that one run shows everything there is to fix.
+ * Every step runs even if an earlier one failed, so that one run shows everything there is to fix. What `npm install`
+ * leaves out (servers, a browser, tools of the documentation) is fetched first.
  */
 import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { constants, setPriority, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { fetchAll } from './fetch.mjs';
 
 const EXAMPLE_LIMIT_MS = 120_000;
 /** How many commands run at once; more would only wait for each other. */
@@ -48,6 +50,7 @@ await main();
 
 async function main() {
   const chosen = chooseSteps();
+  await fetchAll();
   const startedAt = performance.now();
   /** @type {string[]} */
   const failed = [];

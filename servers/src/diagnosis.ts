@@ -28,7 +28,7 @@ function condense(line: string): string | undefined {
 /** Known ways to fail, each with its fix. Log text is matched because a dead process offers nothing else. */
 const remedies: readonly (readonly [RegExp, string])[] = [
   [/libcurl\.so/, 'install the library that mongod loads: `apt-get install libcurl4`'],
-  [/lib(ssl|crypto)\.so\.1\.1/, 'install the optional packages: `npm install --include=optional`'],
+  [/lib(ssl|crypto)\.so\.1\.1/, 'fetch the packages: `npm run fetch`'],
   [/address already in use/i, 'end whoever holds the port (`ss -ltnp` names it)'],
   [
     /lock file|DBPathInUse|NonExistentPath|permission denied/i,

@@ -27,10 +27,10 @@ const run = promisify(execFile);
 
 /** Starts a PostgreSQL with an empty database `postgres`, owned by a superuser of the same name without a password. */
 export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
-  const installed = postgresNative();
+  const installed = await postgresNative();
   if (installed === undefined) {
     throw new ServerError(`Found no PostgreSQL for ${process.platform} ${process.arch}.`, {
-      fix: '`npm install --include=optional`',
+      fix: '`npm run fetch`, or set POSTGRES_NATIVE to a folder with its bin, lib and share',
     });
   }
   await completeInstallation(installed);
@@ -101,7 +101,7 @@ async function initialize(native: string, data: string, cwd: string, user: User 
   } catch (cause) {
     throw new ServerError('PostgreSQL could not make its data folder.', {
       why: (cause as { stderr?: string }).stderr || String(cause),
-      fix: '`npm install --include=optional`, or set TMPDIR to a folder that every user can enter',
+      fix: '`npm run fetch`, or set TMPDIR to a folder that every user can enter',
       cause,
     });
   }
@@ -122,7 +122,7 @@ async function completeInstallation(native: string): Promise<void> {
 function unfinished(cause: unknown): ServerError {
   return new ServerError('The PostgreSQL package lacks links to its libraries.', {
     why: String(cause),
-    fix: '`npm rebuild --foreground-scripts` as the user who owns node_modules',
+    fix: '`npm run fetch` as the user who owns servers/binaries',
     cause,
   });
 }
