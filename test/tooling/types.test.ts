@@ -3,7 +3,8 @@ import { cp, mkdir, mkdtemp, readFile, readdir, rm, symlink, writeFile } from 'n
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { fetchPackages } from '../../scripts/fetch.mjs';
 import { packed } from '../support/packed.js';
 
 const exec = promisify(execFile);
@@ -13,7 +14,7 @@ const root = resolve(import.meta.dirname, '../..');
 let application: string;
 
 beforeAll(async () => {
-  const { folder } = await packed();
+  const [{ folder }] = await Promise.all([packed(), fetchPackages('test/tools')]);
   application = await mkdtemp(join(tmpdir(), 'tidemill-types-'));
   const modules = join(application, 'node_modules');
   await mkdir(modules);
@@ -29,21 +30,19 @@ beforeAll(async () => {
 
 afterAll(() => rm(application, { recursive: true, force: true }));
 
-/** Every version of TypeScript that is installed: `typescript`, and aliases such as `typescript-5.9`. */
-async function compilers(): Promise<readonly string[]> {
-  const { devDependencies } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as {
-    devDependencies: Record<string, string>;
-  };
-  return Object.keys(devDependencies).filter((name) => /^typescript(-[\d.]+)?$/u.test(name));
-}
+/** Ours, and those that users have beside it. */
+const compilers = {
+  'TypeScript 5.9': 'test/tools/node_modules/typescript-5.9',
+  'TypeScript 6': 'node_modules/typescript',
+  'TypeScript 7': 'test/tools/node_modules/typescript-7',
+};
 
-const resolutions = [
-  { module: 'node16', moduleResolution: 'node16' },
-  { module: 'nodenext', moduleResolution: 'nodenext' },
-  { module: 'esnext', moduleResolution: 'bundler' },
-];
-
-async function compiled(compiler: string, options: Readonly<Record<string, unknown>>): Promise<string> {
+/** What the compiler says about these files, under strict options. */
+async function compiled(
+  compiler: string,
+  include: readonly string[],
+  options: Readonly<Record<string, unknown>>,
+): Promise<string> {
   const compilerOptions = {
     target: 'es2022',
     lib: ['es2023', 'es2024.string', 'esnext.disposable'],
@@ -53,19 +52,38 @@ async function compiled(compiler: string, options: Readonly<Record<string, unkno
     exactOptionalPropertyTypes: true,
     skipLibCheck: true,
     noEmit: true,
+    // Examples start their servers with the repository's own package, which has scripts.
+    allowJs: true,
     ...options,
   };
   const project = join(application, 'tsconfig.json');
-  await writeFile(project, JSON.stringify({ compilerOptions, include: ['examples', 'types'] }));
-  const tsc = join(root, 'node_modules', compiler, 'bin/tsc');
-  const { stdout } = await exec(process.execPath, [tsc, '-p', project]).catch(
+  await writeFile(project, JSON.stringify({ compilerOptions, include }));
+  const args = [join(root, compiler, 'bin/tsc'), '-p', project];
+  const { stdout } = await exec(process.execPath, args).catch(
     (error: unknown) => error as { stdout: string },
   );
   return stdout;
 }
 
 // What the gate compiles elsewhere are the sources; declarations drop, for one, the types of private fields.
-it.each(await compilers())('%s compiles the examples against the packed package', async (compiler) => {
-  for (const options of resolutions)
-    expect(await compiled(compiler, options), JSON.stringify(options)).toBe('');
+describe.each(Object.entries(compilers))('%s', (name, compiler) => {
+  it.each([
+    ['node16', { module: 'node16', moduleResolution: 'node16' }],
+    ['bundler', { module: 'esnext', moduleResolution: 'bundler' }],
+  ])(
+    `${name} compiles the examples against the packed package with moduleResolution %s`,
+    async (_, options) => {
+      expect(await compiled(compiler, ['examples', 'types'], options)).toBe('');
+    },
+  );
+});
+
+it('TypeScript 5.9 finds every entry of the packed package with the old moduleResolution node', async () => {
+  const { exports } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as { exports: object };
+  const entries = Object.keys(exports).filter((entry) => entry !== './package.json');
+  const lines = entries.map((entry, i) => `import * as entry${i} from '${join('tidemill', entry)}';`);
+  const uses = entries.map((_, i) => `entry${i} satisfies object;`);
+  await writeFile(join(application, 'old.ts'), [...lines, ...uses].join('\n'));
+  const options = { module: 'commonjs', moduleResolution: 'node' };
+  expect(await compiled(compilers['TypeScript 5.9'], ['old.ts'], options)).toBe('');
 });
