@@ -52,7 +52,7 @@ export type { TasksFilter } from './reactive/manage/tasks-filter.js';
 export type { TaskStats } from './store/reactive.js';
 export type { ReactiveOptions } from './reactive/options.js';
 export { TaskStatus, type Task } from './core/records/task.js';
-export type { Role } from './mill/instance-runtime.js';
+export type { Role } from './mill/roles.js';
 
 // Document schedules
 export type { DocumentOptions, DocumentSchedule, NamedSchedule } from './mill/document-schedules.js';

@@ -22,7 +22,6 @@ import {
   type DocumentSchedule,
   type NamedSchedule,
 } from './mill/document-schedules.js';
-import { diagnose } from './mill/doctor.js';
 import { healthOf, type Health } from './mill/health.js';
 import { StoreHandle } from './mill/store-handle.js';
 import { instancesOf, type MillInstance } from './mill/instances.js';
@@ -38,12 +37,14 @@ import { Definitions } from './reactive/definitions.js';
 import { Tasks, type TaskPage, type TasksPageOptions } from './reactive/manage/manager.js';
 import { reactiveOf } from './reactive/reactive-of.js';
 import type { TasksFilter } from './reactive/manage/tasks-filter.js';
-import { InstanceRuntime, type Role } from './mill/instance-runtime.js';
+import type { InstanceRuntime } from './mill/instance-runtime.js';
+import { loadDoctor, loadRuntime, loadWhy } from './mill/parts.js';
+import type { Role } from './mill/roles.js';
 import type { Finding } from './store/inspect.js';
 import type { Store, TransactionOf } from './store/port.js';
 import type { ScheduleTimes } from './time/interval.js';
 import { Tracing } from './tracing/load.js';
-import { Why, type Reason, type WhyTarget } from './mill/why.js';
+import type { Reason, WhyTarget } from './mill/why.js';
 
 /**
  * The entry point of the library. The constructor neither connects nor starts anything: the store opens on the first
@@ -77,7 +78,6 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   readonly #enqueuer: Enqueuer<TransactionOf<S>>;
   readonly #results: Results;
   readonly #locks: Locks;
-  readonly #why: Why;
   readonly #documents: DocumentSchedules;
   readonly #lifecycle: Lifecycle;
   readonly #monitor: Monitor;
@@ -151,13 +151,12 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
       results: this.#results,
       due,
       cancelled: (job) => this.#events.emit('job:cancel', { job, instanceId: this.instanceId }),
-      why: async (id) => (await this.#why.of({ kind: 'jobs', id })).map(({ text }) => text),
+      why: async (id) => (await this.why({ kind: 'jobs', id })).map(({ text }) => text),
     });
     this.schedules = new Schedules(store, due);
     this.tasks = new Tasks(store, () => this.#definitions.plans);
     this.metrics = new Metrics(store);
     this.audit = new Audit(store, this.#settings.auditMs);
-    this.#why = new Why(store, this.tasks);
   }
 
   /** Names of the jobs that have a handler on this instance. */
@@ -382,7 +381,8 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   }
 
   /** Checks the server, the indexes or schema, and the cluster. Each problem comes with its fix. Changes nothing. */
-  doctor(): Promise<readonly Finding[]> {
+  async doctor(): Promise<readonly Finding[]> {
+    const { diagnose } = await loadDoctor();
     return diagnose(() => this.#store.open(), this.#documents);
   }
 
@@ -398,7 +398,8 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
 
   /** Explains why a job or a reactive task is not running. Returns an empty list if it is running or has ended. */
   async why(target: WhyTarget): Promise<readonly Reason[]> {
-    return this.#why.of(target);
+    const { Why } = await loadWhy();
+    return new Why(() => this.#store.open(), this.tasks).of(target);
   }
 
   /**
@@ -427,6 +428,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
   }
 
   async #makeShift(roles: ReadonlySet<Role>): Promise<InstanceRuntime> {
+    const { InstanceRuntime } = await loadRuntime();
     return new InstanceRuntime({
       settings: this.#settings,
       roles,

@@ -3,15 +3,7 @@ import { safeLogger, type Logger } from '../core/logger.js';
 import { checkKeys } from '../core/options.js';
 import type { DocumentJob, DocumentJobStore } from '../store/documents.js';
 import { toMs, type Duration } from '../time/duration.js';
-import { conclude } from './run/conclude.js';
-import {
-  countMatching,
-  findPage,
-  makeDue,
-  type DocumentsFilter,
-  type DocumentsPage,
-  type DocumentsPageOptions,
-} from './finding.js';
+import type { DocumentsFilter, DocumentsPage, DocumentsPageOptions } from './finding.js';
 import { Hooks, type Fallback } from './run/hooks.js';
 import { Intervals } from '../time/interval.js';
 import { noMeasures, type Measures } from './run/measures.js';
@@ -23,7 +15,8 @@ import {
   type ScheduleSettings,
 } from './options.js';
 import { timeOf, type Time } from './times/time.js';
-import { SchedulerRun } from './run/scheduler-run.js';
+import { loadConclude, loadFinding, loadRun } from './parts.js';
+import type { SchedulerRun } from './run/scheduler-run.js';
 
 export interface StopOptions {
   /**
@@ -166,7 +159,7 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
    * what `document` says. Throws if the schedule cannot be parsed.
    */
   async reschedule(document: Doc | DocumentJob<Doc>): Promise<boolean> {
-    const { store, time } = await this.#open();
+    const [{ store, time }, { conclude }] = await Promise.all([this.#open(), loadConclude()]);
     const job = store.read?.(document as Doc) ?? (document as DocumentJob<Doc>);
     await time.refresh();
     const about = {
@@ -187,7 +180,7 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
 
   /** Returns one page of documents, soonest first by default. Throws if the store cannot list documents. */
   async find(filter: DocumentsFilter = {}, options: DocumentsPageOptions = {}): Promise<DocumentsPage<Doc>> {
-    const { store, time } = await this.#open();
+    const [{ store, time }, { findPage }] = await Promise.all([this.#open(), loadFinding()]);
     return findPage(store, time.clock.now(), filter, options);
   }
 
@@ -196,7 +189,8 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
    * time, up to 1,000.
    */
   async count(filter: DocumentsFilter = {}, options: { readonly limit?: number } = {}): Promise<number> {
-    return countMatching((await this.#open()).store, filter, options);
+    const [{ store }, { countMatching }] = await Promise.all([this.#open(), loadFinding()]);
+    return countMatching(store, filter, options);
   }
 
   /**
@@ -206,7 +200,7 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
    * second time, concurrently with the first.
    */
   async runNow(id: string): Promise<'due' | 'running' | 'changed' | 'missing'> {
-    const { store, time } = await this.#open();
+    const [{ store, time }, { makeDue }] = await Promise.all([this.#open(), loadFinding()]);
     await time.refresh();
     return makeDue(store, new Date(time.clock.now()), id);
   }
@@ -241,7 +235,7 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
     signal?.addEventListener('abort', onAbort, { once: true });
     this.#stop.signal.addEventListener('abort', () => signal?.removeEventListener('abort', onAbort));
     try {
-      const { store, time } = await this.#open();
+      const [{ store, time }, { SchedulerRun }] = await Promise.all([this.#open(), loadRun()]);
       this.#clock = time.clock;
       await time.refresh();
       await this.#hooks.start({ signal: this.#stop.signal });

@@ -1,11 +1,12 @@
 import { within, type Clock, type Timer } from '../core/clock.js';
 import { reasonOf } from '../core/errors.js';
+import { lazily } from '../core/lazily.js';
 import type { Logger } from '../core/logger.js';
 import { noMeter, type Meter } from '../core/meter.js';
 import { MINUTE_MS, type Shared, type Vitals } from '../store/metrics.js';
 import type { Instance, Store } from '../store/port.js';
 import { census, speaks, waitingOf, type CensusOptions } from './census.js';
-import { families, type View } from './families.js';
+import type { View } from './families.js';
 import { Counters } from './counters.js';
 import type { MonitoringSettings } from './options.js';
 import { Prometheus, type PrometheusRegistry } from './prometheus.js';
@@ -22,6 +23,8 @@ export interface MonitorOptions extends CensusOptions {
   readonly log: Logger;
 }
 
+/** What only a scrape needs. */
+const loadFamilies = lazily(() => import('./families.js'));
 /** The most that one scrape counts over all names and statuses. */
 const CAP = 100_000;
 /** The longest delay until activity appears in the time series. */
@@ -107,6 +110,7 @@ export class Monitor {
     if (!this.#options.settings.enabled) return null;
     const client = await this.#prometheus.client();
     if (client === null) return null;
+    const { families } = await loadFamilies();
     const store = await this.#options.store();
     const view = this.#pushes ? await this.#clusterView(store) : await this.#localView(store);
     return client.AggregatorRegistry.aggregate([families(view)]);

@@ -1,10 +1,8 @@
 import { within } from '../core/clock.js';
 import type { Emitter } from '../core/emitter.js';
-import { OptionError } from '../core/errors.js';
 import { toJob, type JobRecord } from '../core/records/job.js';
 import type { Logger } from '../core/logger.js';
 import type { Meter } from '../core/meter.js';
-import { checkOneOf, show } from '../core/options.js';
 import { toTask } from '../core/records/task.js';
 import type { Tracer } from '../core/tracer.js';
 import type { Work } from '../core/records/work.js';
@@ -22,6 +20,7 @@ import { Handover, type Recovered } from '../maintenance/handover.js';
 import { Reclaimer } from '../maintenance/reclaimer.js';
 import { clusterTurn } from '../maintenance/turn.js';
 import type { MillSettings } from './options.js';
+import type { Role } from './roles.js';
 import { ReactiveRuntime } from '../reactive/runtime.js';
 import type { Definitions } from '../reactive/definitions.js';
 import { reactiveOf } from '../reactive/reactive-of.js';
@@ -36,20 +35,6 @@ import type {
   Shortage,
   Store,
 } from '../store/port.js';
-
-/**
- * What an instance does: `work` runs handlers, `plan` may plan reactive tasks, `maintain` reclaims the work of dead
- * instances and deletes expired jobs.
- */
-export type Role = 'work' | 'plan' | 'maintain';
-const ROLES: readonly Role[] = ['work', 'plan', 'maintain'];
-
-/** The roles of an instance. Default: all. */
-export function rolesOf(given: readonly Role[] = ROLES): ReadonlySet<Role> {
-  if (!Array.isArray(given) || given.length === 0)
-    throw new OptionError(`start: roles must be a list of ${ROLES.join(', ')}; got ${show(given)}.`);
-  return new Set(given.map((role: Role) => checkOneOf('start', 'roles', role, ROLES)));
-}
 
 export interface InstanceRuntimeOptions {
   readonly settings: MillSettings;

@@ -4,7 +4,8 @@ import type { DocumentSchedules } from './document-schedules.js';
 import type { Results } from '../jobs/results.js';
 import type { Locks } from '../locks/locks.js';
 import type { Monitor } from '../metrics/monitor.js';
-import { rolesOf, type Role, type InstanceRuntime } from './instance-runtime.js';
+import type { InstanceRuntime } from './instance-runtime.js';
+import { rolesOf, type Role } from './roles.js';
 import { toMs, type Duration } from '../time/duration.js';
 
 export interface LifecycleOptions {

@@ -1,5 +1,5 @@
 import type { ChildProcess } from 'node:child_process';
-import type { Role } from '../../src/mill/instance-runtime.js';
+import type { Role } from '../../src/mill/roles.js';
 import { until } from '../support/mills.js';
 import { forkScript } from '../support/scripts.js';
 import { Handled } from './mills.js';

@@ -1,3 +1,5 @@
+import { loadRun } from '../../src/documents/parts.js';
+import { loadRuntime } from '../../src/mill/parts.js';
 import type { Fault } from './faults.js';
 import { Random } from './random.js';
 import { Scheduler } from './scheduler.js';
@@ -33,6 +35,8 @@ export async function simulate({ seed, forMs, without = [], print }: Simulation)
   const random = new Random(seed);
   const scheduler = new Scheduler(START);
   scheduler.trace.print = print;
+  // The loader of modules takes turns of the event loop that no seed decides.
+  await Promise.all([loadRuntime(), loadRun()]);
   const unseal = seal(random, scheduler);
   const strays: unknown[] = [];
   const stray = (reason: unknown): void => void strays.push(reason);

@@ -54,15 +54,7 @@ async function note(file: string, answer: unknown): Promise<void> {
 
 async function make(workshop: string): Promise<Packed> {
   const staged = join(workshop, 'staged');
-  const paths = [
-    'package.json',
-    'README.md',
-    'LICENSE',
-    'CHANGELOG.md',
-    'SECURITY.md',
-    'grafana',
-    'privileges',
-  ];
+  const paths = ['package.json', 'README.md', 'LICENSE', 'SECURITY.md', 'grafana', 'privileges'];
   // The global setup has built the page; the script makes the README of the package.
   for (const path of [...paths, 'scripts/package-readme.mjs', 'dist/dashboard'])
     await cp(join(root, path), join(staged, path), { recursive: true });
