@@ -62,7 +62,7 @@ export interface Overview {
     readonly wakeUp?: string;
   };
   /** Reactive tasks: the leading instance, and how long the oldest pending task has been due. */
-  readonly planner?: {
+  readonly planner: {
     readonly leader: string | null;
     readonly lagMs: number | null;
     readonly reconciling: readonly {

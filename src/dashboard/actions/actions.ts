@@ -5,6 +5,7 @@ import { acted } from './acted.js';
 import { need } from '../http/access.js';
 import { badRequest, conflict } from '../http/errors.js';
 import type { Body } from '../http/body.js';
+import { KIND } from '../kinds/all.js';
 import type { Chosen } from '../kinds/kind.js';
 import type { Operations } from './operations.js';
 import { REDACTED } from '../redaction/redact-text.js';
@@ -13,7 +14,6 @@ import { inWords, readFilter } from '../http/parameters.js';
 import { editedPayload } from '../kinds/jobs.js';
 import { actOnSchedule, scheduleTitle } from '../kinds/schedules.js';
 import { checkFields } from '../kinds/work.js';
-import { KIND } from '../http/session.js';
 
 const COUNT_LIMIT = 100_000;
 const MOST_IDS = 1_000;

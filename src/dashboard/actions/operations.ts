@@ -7,8 +7,8 @@ import { acted } from './acted.js';
 import type { RequestContext } from '../request-context.js';
 import type { Action, Operation, WorkKind } from '../contract.js';
 import { isInternal, notFound, problemOf } from '../http/errors.js';
+import { KIND } from '../kinds/all.js';
 import type { Chosen } from '../kinds/kind.js';
-import { KIND } from '../http/session.js';
 
 interface Progress {
   readonly operation: Action;

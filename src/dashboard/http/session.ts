@@ -1,13 +1,9 @@
 import { may, type RequestContext } from '../request-context.js';
 import type { Action, Session, WorkKind } from '../contract.js';
-import { documents } from '../kinds/documents.js';
-import { jobs } from '../kinds/jobs.js';
+import { KIND, kindsOf } from '../kinds/all.js';
 import type { Kind } from '../kinds/kind.js';
 import type { Mill } from '../options.js';
 import { STATUSES } from './parameters.js';
-import { tasks } from '../kinds/tasks.js';
-
-export const KIND: Readonly<Record<WorkKind, Kind>> = { jobs, tasks, documents };
 
 /** A store given as a URL is named by the URL's scheme; these schemes differ from the name of the kind. */
 const STORES: Readonly<Record<string, string>> = {
@@ -21,17 +17,10 @@ const storeOf = (mill: Mill): string => {
   return STORES[store] ?? store;
 };
 
-/** Documents are listed only if this mill defines document schedules. */
-export const kindsOf = (mill: Mill): readonly WorkKind[] => [
-  'jobs',
-  'tasks',
-  ...(mill.documentSchedules().length === 0 ? [] : (['documents'] as const)),
-];
-
 export function sessionOf(context: RequestContext, csrf: string, version: string): Session {
   const offered = (of: (kind: Kind) => readonly Action[]): Record<WorkKind, readonly Action[]> => {
     const actions = (kind: Kind): readonly Action[] => (may(context, 'act') ? of(kind) : []);
-    return { jobs: actions(jobs), tasks: actions(tasks), documents: actions(documents) };
+    return { jobs: actions(KIND.jobs), tasks: actions(KIND.tasks), documents: actions(KIND.documents) };
   };
   return {
     rights: context.viewer.rights,

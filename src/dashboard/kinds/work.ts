@@ -4,7 +4,7 @@ import { notFound, Refusal } from '../http/errors.js';
 import { KINDS, readQuery, type WorkFilter } from '../http/parameters.js';
 import { openPlace } from '../redaction/reference.js';
 import { Seal } from '../redaction/seal.js';
-import { KIND } from '../http/session.js';
+import { KIND } from './all.js';
 
 /** A comparison reveals data, so filters need the right `payload`, and none may use a hidden field. */
 export async function checkFields(context: RequestContext, filter: WorkFilter): Promise<void> {

@@ -4,7 +4,7 @@ import { may, type RequestContext } from '../request-context.js';
 import type { Failures, FailureGroup, WorkKind } from '../contract.js';
 import { checkParameters, KINDS, oneOf } from '../http/parameters.js';
 import { documentErrors } from '../kinds/documents.js';
-import { kindsOf } from '../http/session.js';
+import { kindsOf } from '../kinds/all.js';
 
 const LIMIT = 5_000;
 const MOST_GROUPS = 200;

@@ -15,7 +15,6 @@ import {
   type Point,
   type Range,
 } from './series.js';
-import { kindsOf } from '../http/session.js';
 
 /** Counting up to the cap is the most expensive part of the page. */
 const COUNTS_MS = 5_000;
@@ -149,7 +148,7 @@ function healthOf(
 const plannerOf = (
   { redactor }: RequestContext,
   { leader, lagMs, reconciling }: Planning,
-): NonNullable<Overview['planner']> => ({
+): Overview['planner'] => ({
   leader,
   lagMs,
   reconciling: reconciling.map(({ task, processed, total }) => ({
@@ -166,8 +165,8 @@ async function pointsOf({ mill, cache }: RequestContext, now: Date, range: Range
   return cache.get(`series ${range}`, read, RANGES[range].freshMs);
 }
 
-async function pausedOf(mill: Mill, hasTasks: boolean): Promise<Paused> {
-  const [jobs, tasks] = await Promise.all([mill.jobs.paused(), hasTasks ? mill.tasks.paused() : []]);
+async function pausedOf(mill: Mill): Promise<Paused> {
+  const [jobs, tasks] = await Promise.all([mill.jobs.paused(), mill.tasks.paused()]);
   return { jobs: new Set(jobs), tasks: new Set(tasks.map(({ task }) => task)) };
 }
 
@@ -177,16 +176,15 @@ export async function overview(context: RequestContext, query: URLSearchParams):
   const range = oneOf(query, 'range', Object.keys(RANGES) as Range[]) ?? '1h';
   const [kind, name] = [oneOf(query, 'kind', KINDS), one(query, 'name')];
   const now = await mill.time();
-  const hasTasks = kindsOf(mill).includes('tasks');
   const [points, stats, taskStats, documents, instances, paused] = await Promise.all([
     pointsOf(context, now, range),
     context.cache.get('job counts', () => mill.jobs.stats(), COUNTS_MS),
-    hasTasks ? context.cache.get('task counts', () => mill.tasks.stats(), COUNTS_MS) : [],
+    context.cache.get('task counts', () => mill.tasks.stats(), COUNTS_MS),
     context.cache.get('document counts', () => documentCounts(mill), COUNTS_MS),
     mill.instances(),
-    pausedOf(mill, hasTasks),
+    pausedOf(mill),
   ]);
-  const planning = hasTasks ? await mill.tasks.planning() : undefined;
+  const planning = await mill.tasks.planning();
   const meant = points.filter(
     (point) => (kind === undefined || point.kind === kind) && (name === undefined || point.name === name),
   );
@@ -201,6 +199,6 @@ export async function overview(context: RequestContext, query: URLSearchParams):
     })),
     instances: instances.map((instance) => toInstance(context, instance)),
     health: healthOf(context, instances, failingOf(context, points, now)),
-    ...(planning === undefined ? {} : { planner: plannerOf(context, planning) }),
+    planner: plannerOf(context, planning),
   };
 }

@@ -73,7 +73,7 @@ function Picture({ data, range, chosen }: PictureProps): VNode {
       <Tiles overview={data} />
       <Charts series={data.series} />
       <Names names={data.names} range={range} chosen={chosen} />
-      {data.planner && <Planner planner={data.planner} />}
+      <Planner planner={data.planner} />
       <Instances instances={data.instances} />
     </>
   );

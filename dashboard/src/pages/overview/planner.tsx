@@ -4,7 +4,7 @@ import { count, many } from '../../format.js';
 import { Section } from '../../ui/page.js';
 import { Span } from '../../ui/time.js';
 
-export function Planner({ planner }: { readonly planner: NonNullable<Overview['planner']> }): VNode {
+export function Planner({ planner }: { readonly planner: Overview['planner'] }): VNode {
   const { leader, lagMs, reconciling } = planner;
   return (
     <Section title="Planner" note="turns changes of your data into reactive tasks">
@@ -12,11 +12,7 @@ export function Planner({ planner }: { readonly planner: NonNullable<Overview['p
         <div>
           <dt>Leader</dt>
           <dd>
-            {leader === null ? (
-              <span class="tone-bad">nobody leads; changes wait</span>
-            ) : (
-              <code>{leader}</code>
-            )}
+            {leader === null ? <span class="tone-bad">no leader; changes wait</span> : <code>{leader}</code>}
           </dd>
         </div>
         <div>
