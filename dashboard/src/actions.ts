@@ -16,47 +16,47 @@ export const ACTIONS: Readonly<Record<Action, ActionWords>> = {
   retry: {
     label: 'Retry',
     icon: RotateCcw,
-    meaning: 'It becomes pending and due at once, with a fresh sequence of attempts.',
+    meaning: 'The work becomes pending and due now, with a fresh sequence of attempts.',
   },
   cancel: {
     label: 'Cancel',
     icon: Ban,
     meaning:
-      'Where it waits, it is cancelled at once. Where it runs, its handler gets a signal, and it is cancelled when that gives up.',
+      'A pending job is cancelled at once. A running job gets an abort signal, and is cancelled once its handler stops.',
     danger: true,
   },
   remove: {
     label: 'Remove',
     icon: Trash2,
-    meaning: 'It is deleted from the store, with its history. This cannot be undone.',
+    meaning: 'Deletes it from the store, with its history. This cannot be undone.',
     danger: true,
   },
   'run-now': {
     label: 'Run now',
     icon: FastForward,
-    meaning: 'It is due at once. Its later runs stay as they are.',
+    meaning: 'Makes it due now. Later runs do not change.',
   },
   pause: {
     label: 'Pause',
     icon: Pause,
-    meaning: 'Nothing of it is started any more, in the whole cluster. What runs goes on.',
+    meaning: 'No instance starts this work any more. Running work continues.',
   },
-  resume: { label: 'Resume', icon: Play, meaning: 'It is started again, in the whole cluster.' },
+  resume: { label: 'Resume', icon: Play, meaning: 'All instances start this work again.' },
   reconcile: {
     label: 'Reconcile',
     icon: ScanSearch,
-    meaning: 'Every source document is looked at again, in the background. What was missed is planned.',
+    meaning: 'The planner checks every source document again, in the background, and plans what was missed.',
   },
 };
 
 /** The same for bulk actions: the states of the items differ, and an action applies to some of them only. */
 export const BULK_MEANINGS: Readonly<Partial<Record<Action, string>>> = {
   retry:
-    'They become pending and due at once, with a fresh sequence of attempts. What has not ended yet is left alone.',
+    'They become pending and due now, with a fresh sequence of attempts. Work that has not ended is left alone.',
   cancel:
-    'Those that wait are cancelled at once. Those that run get a signal, and are cancelled when their handlers give up. What has ended is left alone.',
+    'Pending jobs are cancelled at once. Running jobs get an abort signal, and are cancelled once their handlers stop. Ended jobs are left alone.',
   remove:
-    'They are deleted from the store, with their history. This cannot be undone. What runs is left alone.',
+    'Deletes them from the store, with their history. This cannot be undone. Running work is left alone.',
 };
 
 const BULK: readonly Action[] = ['retry', 'cancel', 'remove'];

@@ -42,10 +42,9 @@ async function request<T>(path: string, init: RequestInit): Promise<T> {
   // The host may redirect to its login page. If that were followed, the login page would pass for a response.
   const response = await fetch(address(path), { ...init, redirect: 'manual' }).catch((cause: unknown) => {
     if (init.signal?.aborted === true) throw cause;
-    throw new ApiError(0, 'UNREACHABLE', 'The server does not answer.');
+    throw new ApiError(0, 'UNREACHABLE', 'The server does not respond.');
   });
-  if (response.type === 'opaqueredirect')
-    throw new ApiError(401, 'SIGN_IN', 'You are not signed in any more.');
+  if (response.type === 'opaqueredirect') throw new ApiError(401, 'SIGN_IN', 'You are no longer signed in.');
   const answer: unknown = await response.json().catch(() => undefined);
   if (response.ok) return answer as T;
   throw refusal(response.status, answer);
@@ -54,7 +53,11 @@ async function request<T>(path: string, init: RequestInit): Promise<T> {
 /** A proxy in between may respond with anything. */
 export function refusal(status: number, answer: unknown): ApiError {
   const { error } = (answer ?? {}) as { error?: { code?: string; message?: string } };
-  return new ApiError(status, error?.code ?? 'UNKNOWN', error?.message ?? `The server answered ${status}.`);
+  return new ApiError(
+    status,
+    error?.code ?? 'UNKNOWN',
+    error?.message ?? `The server responded with status ${status}.`,
+  );
 }
 
 /** What the viewer can do about an error. */
@@ -63,18 +66,18 @@ export function advice({ status }: ApiError): string {
     case 0:
       return 'Is the process that serves this page running, and are you online? The page keeps trying.';
     case 400:
-      return 'A part of the address or of a filter is not what the server expects. Clear the filters and try again.';
+      return 'The server does not accept a part of the address or of a filter. Clear the filters and try again.';
     case 401:
-      return 'Sign in to the application that serves this page, and load it again.';
+      return 'Sign in to the application that serves this page, then reload.';
     case 403:
-      return 'Ask whoever runs this application: its `authorize` function says who may look and who may act.';
+      return 'Ask the operators of this application: its `authorize` function decides who may see and change what.';
     case 404:
       return 'It may have been removed, or its retention has passed.';
     case 429:
-      return 'Close other tabs of this dashboard. Until then the page asks again from time to time.';
+      return 'Close other tabs of this dashboard. Until then the page tries again from time to time.';
     case 409:
-      return 'Its state has changed meanwhile. Look again, then decide.';
+      return 'Its state has changed. Review it and try again.';
     default:
-      return 'The log of the process that serves this page says more. The page keeps trying.';
+      return 'See the log of the process that serves this page. The page keeps trying.';
   }
 }

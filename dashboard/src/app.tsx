@@ -64,7 +64,7 @@ function Routed({ place: { path, query } }: { readonly place: Place }): VNode {
       return <Audit query={query} />;
     default:
       return (
-        <Empty title="There is no such page">
+        <Empty title="Page not found">
           <Link to="">Go to the overview</Link>
         </Empty>
       );

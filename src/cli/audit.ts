@@ -7,7 +7,7 @@ export function actor(where: 'command line' | 'dashboard'): string {
   try {
     return `${userInfo().username} (${where})`;
   } catch {
-    return `somebody (${where})`;
+    return `unknown user (${where})`;
   }
 }
 

@@ -10,7 +10,7 @@ export async function confirmed(
 ): Promise<boolean> {
   if (yes === true) return true;
   if (!terminal.interactive)
-    throw new CliError(Exit.USAGE, `${question}\nNobody is there to ask: say --yes if that is meant.`);
+    throw new CliError(Exit.USAGE, `${question}\nCannot ask for confirmation here; pass --yes.`);
   const answer = await terminal.ask(`${clean(question)} [y/N] `);
   if (/^y(?:es)?$/iu.test(answer.trim())) return true;
   out.note('Nothing was changed.');

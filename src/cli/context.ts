@@ -42,15 +42,15 @@ export const withStore = (command: Command): Command =>
 const withOutput = (command: Command): Command =>
   command
     .optionsGroup('Output:')
-    .option('--json', 'JSON on stdout and nothing else; lists as one line for each item')
-    .option('--no-color', 'no colours, which only a terminal gets anyway');
+    .option('--json', 'print only JSON on stdout; a list as one line per item')
+    .option('--no-color', 'print no colours; a pipe never gets any');
 
 export function storeUrl(flags: StoreFlags, terminal: Terminal): string {
   const url = flags.store ?? terminal.env['TIDEMILL_STORE'] ?? '';
   if (url !== '') return url;
   throw new CliError(
     Exit.USAGE,
-    'Which store? Give --store, or set TIDEMILL_STORE:\n' +
+    'No store was given. Pass --store, or set TIDEMILL_STORE:\n' +
       '  --store mongodb://localhost:27017/app\n  --store postgres://localhost/app\n  --store file:./data',
   );
 }
@@ -109,13 +109,13 @@ function checkPlace(url: string, visit: OpenOptions['visit']): void {
   if (/^(?:memory|embedded):/u.test(url))
     throw new CliError(
       Exit.USAGE,
-      `${url.split(':')[0] ?? ''}: lives inside one process, so there is nothing to look into from here. ` +
-        'Give mongodb://…, postgres://… or file:./folder.',
+      `${url.split(':')[0] ?? ''}: lives inside one process, so no other process can open it. ` +
+        'Pass mongodb://…, postgres://… or file:./folder.',
     );
   if (!KNOWN.test(url))
     throw new CliError(
       Exit.USAGE,
-      `--store must be mongodb://host/db, postgres://host/db or file:./folder; it begins with "${url.split(/[:/@]/u)[0] ?? ''}".`,
+      `--store must be mongodb://host/db, postgres://host/db or file:./folder (got a text that begins with "${url.split(/[:/@]/u)[0] ?? ''}").`,
     );
   if (visit === undefined || !url.startsWith('file:')) return;
   if (!existsSync(join(folderOf(url), 'PG_VERSION')))

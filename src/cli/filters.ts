@@ -13,11 +13,11 @@ export interface FilterFlags {
 
 export const withFilter = (command: Command): Command =>
   command
-    .optionsGroup('Which:')
-    .option('--name <name>', 'of this name (repeatable)', gathered)
-    .option('--status <status>', 'in this state (repeatable)', gathered)
-    .option('--error <text>', 'whose failure contains this text')
-    .option('--since <duration>', 'made within this time, such as 90s, 2h or 7d');
+    .optionsGroup('Filter:')
+    .option('--name <name>', 'only this name (repeatable)', gathered)
+    .option('--status <status>', 'only this status (repeatable)', gathered)
+    .option('--error <text>', 'only failures that contain this text')
+    .option('--since <duration>', 'only what was created within this time, such as 90s, 2h or 7d');
 
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
@@ -67,10 +67,10 @@ export function tasksFilter(flags: FilterFlags): TasksFilter {
 /** Describes the filter in words, for a question. */
 export function inWords(flags: FilterFlags, statusesMeant: readonly string[]): string {
   const parts = [
-    flags.name === undefined ? '' : `of the name ${flags.name.join(' or ')}`,
+    flags.name === undefined ? '' : `named ${flags.name.join(' or ')}`,
     statusesMeant.join(' or '),
     flags.error === undefined ? '' : `whose failure contains "${flags.error}"`,
-    flags.since === undefined ? '' : `of the last ${flags.since}`,
+    flags.since === undefined ? '' : `created in the last ${flags.since}`,
   ];
   return parts.filter((part) => part !== '').join(', ');
 }

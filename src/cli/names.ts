@@ -30,9 +30,9 @@ export async function kindOfName(session: Session, name: string): Promise<'job' 
   if (jobs.has(name) && tasks.has(name))
     throw new CliError(
       Exit.USAGE,
-      `"${name}" is a name of jobs and of reactive tasks; say --kind job or --kind task.`,
+      `"${name}" names jobs and reactive tasks; pass --kind job or --kind task.`,
     );
   if (!jobs.has(name) && !tasks.has(name))
-    session.out.note(`Nothing has the name "${name}" yet; it is taken for a name of jobs.`);
+    session.out.note(`No work has the name "${name}" yet; it counts as a name of jobs.`);
   return tasks.has(name) ? 'task' : 'job';
 }

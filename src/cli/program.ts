@@ -21,13 +21,14 @@ import { cleanLines, harmless, painter } from './render/text.js';
 import { hider } from './secrets.js';
 import type { Terminal } from './terminal.js';
 
-const ABOUT = `Looks into, and manages, the background work of a Tidemill store.
+const ABOUT = `Inspects and manages the background work of a Tidemill store.
 
-  tidemill demo      shows all of it, with a database of its own
-  tidemill doctor    checks yours`;
+  tidemill init      writes a starter application
+  tidemill demo      shows everything, with a database of its own
+  tidemill doctor    checks your database`;
 
 const EXITS = `
-Exit codes: 0 all is well · 1 it failed · 2 wrong usage · 3 nothing was found · 4 doctor found problems
+Exit codes: 0 success · 1 failure · 2 wrong usage · 3 nothing found · 4 doctor found problems
 Documentation: docs/cli.md`;
 
 /** Builds the whole tree of commands. */
@@ -35,12 +36,12 @@ function buildProgram(terminal: Terminal): CommandBuilder {
   const hide = hiderFor([], terminal);
   const program = new Command('tidemill')
     .description(ABOUT)
-    .version(versionOf(), '-V, --version', 'the version of tidemill')
-    .helpOption('-h, --help', 'help for a command')
+    .version(versionOf(), '-V, --version', 'print the version')
+    .helpOption('-h, --help', 'show help')
     .helpCommand(false)
     .configureHelp({ subcommandTerm: termOf })
     .addHelpText('after', EXITS)
-    .showHelpAfterError('(--help says more)')
+    .showHelpAfterError('(see --help)')
     .exitOverride()
     .configureOutput({
       writeOut: (text) => void terminal.stdout.write(text),
@@ -56,7 +57,7 @@ function buildProgram(terminal: Terminal): CommandBuilder {
   addDemo(builder);
   addDoctor(builder);
   addBench(builder);
-  program.commandsGroup('Look:');
+  program.commandsGroup('Inspect:');
   addDashboard(builder);
   addStats(builder);
   addLs(builder);

@@ -27,7 +27,7 @@ const LONGEST_PATH = 8_000;
 const HEX = /^[0-9a-f]{24}$/u;
 
 const operationId = (id: string): string => {
-  if (!HEX.test(id)) throw notFound('There is no such operation (any more).');
+  if (!HEX.test(id)) throw notFound('The operation does not exist, or was deleted.');
   return id;
 };
 

@@ -39,7 +39,7 @@ describe('the command line', () => {
   it.each([
     [['docter'], 'Did you mean doctor?'],
     [['doctor', '--stroe', 'x'], 'Did you mean --store?'],
-    [['doctor'], 'Give --store, or set TIDEMILL_STORE'],
+    [['doctor'], 'Pass --store, or set TIDEMILL_STORE'],
     [['doctor', '--store', 'redis://localhost'], '--store must be mongodb://host/db'],
     [['doctor', '--store', 'memory:'], 'lives inside one process'],
     [['bench', '--store', 'memory:', '--jobs', 'many'], '--jobs must be a whole number'],
@@ -172,7 +172,7 @@ describe('the command line', () => {
   it('benchmarks a database only after confirmation, and leaves nothing behind', async () => {
     const args = ['bench', '--store', inject('postgresUrl'), '--jobs', '50'];
     const refused = await tidemill(args);
-    expect(refused.err).toContain('say --yes');
+    expect(refused.err).toContain('pass --yes');
     expect(refused.code).toBe(2);
     expect((await tidemill(args, { answers: ['n'] })).code).toBe(1);
     for (const store of [inject('postgresUrl'), inject('mongoUri').replace('/?', '/test_bench?')]) {

@@ -182,11 +182,11 @@ describe.each([
     const filter = ['retry', '--name', 'send-email', '--error', 'mailbox'];
     expect(await run(filter)).toMatchObject({ code: 2, out: '' });
     const declined = await run(filter, { answers: ['n'] });
-    expect(declined.questions[0]).toContain('Retry 3 jobs (of the name send-email, failed or cancelled');
+    expect(declined.questions[0]).toContain('Retry 3 jobs (named send-email, failed or cancelled');
     expect(declined.code).toBe(1);
-    expect((await run([...filter, '--dry-run'])).out).toContain('It would be 3 jobs');
+    expect((await run([...filter, '--dry-run'])).out).toContain('Would retry 3 jobs');
     expect((await run([...filter, '--status', 'pending'])).code).toBe(2);
-    expect((await run(['retry'])).err).toContain('Give ids, a filter such as --name, or --all');
+    expect((await run(['retry'])).err).toContain('Pass ids, a filter such as --name, or --all');
     expect(JSON.parse((await run([...filter, '--yes', '--json'])).out)).toEqual({ retried: 3, matching: 3 });
     expect((await mill.audit.list()).items[0]).toMatchObject({
       action: 'jobs.retryMany',

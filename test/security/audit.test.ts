@@ -147,7 +147,7 @@ describe('the audit log of the command line', () => {
       ['jobs.pause', 'mail', 'paused'],
       ['jobs.resume', 'mail', 'resumed'],
       ['jobs.cancel', `mail ${id}`, 'cancelled'],
-      ['jobs.retryMany', 'of the name mail, failed or cancelled', '1 changed'],
+      ['jobs.retryMany', 'named mail, failed or cancelled', '1 changed'],
       ['jobs.enqueue', 'mail', expect.stringMatching(/^created \w+$/u)],
       ['tables.dropTriggers', `${schema}_shop.orders`, 'missing'],
     ]);

@@ -14,7 +14,7 @@ export function Audit({ query }: { readonly query: URLSearchParams }): VNode {
   return (
     <Page
       title="Audit log"
-      lead="Who did what from this dashboard or the command line, kept in the store itself."
+      lead="Who did what from this dashboard or the command line. The log is kept in the store."
       controls={<LiveControl live={live} />}
     >
       {error && <Problem error={error} retry={live.refresh} />}
@@ -31,7 +31,7 @@ interface RowsProps {
 function Rows({ page: { items, next }, cursor }: RowsProps): VNode {
   if (items.length === 0) {
     return (
-      <Empty title="Nobody has done anything yet">
+      <Empty title="No actions yet">
         <p>
           Every retry, cancellation, removal, pause and run from this dashboard is written here, with its
           outcome.

@@ -36,7 +36,7 @@ export function Failures({ query }: { readonly query: URLSearchParams }): VNode 
   return (
     <Page
       title="Failures"
-      lead="Work that has used up its attempts, grouped by what went wrong. Mend the cause, then retry the group."
+      lead="Work that has used up its attempts, grouped by error. Fix the cause, then retry the group."
       controls={<LiveControl live={live} />}
     >
       {kinds.length > 1 && <KindPicker kinds={kinds} chosen={kind} />}
@@ -82,13 +82,13 @@ function Groups({ answer: { groups, partial }, begin }: GroupsProps): VNode {
   if (groups.length === 0) {
     return (
       <Empty title="Nothing has failed for good">
-        <p>Attempts that fail are retried by their policy first. What has none left shows up here.</p>
+        <p>Failed attempts are retried by their policy first. Work without attempts left appears here.</p>
       </Empty>
     );
   }
   return (
     <>
-      {partial && <p class="muted">Only the newest failures were looked at; the counts are of those.</p>}
+      {partial && <p class="muted">Only the newest failures were read; the counts cover those.</p>}
       <ul class="groups">
         {groups.map((group) => (
           <Group key={`${group.kind} ${group.name} ${group.pattern}`} group={group} begin={begin} />

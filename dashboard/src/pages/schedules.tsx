@@ -46,7 +46,7 @@ function List({ items, refresh }: ListProps): VNode {
   if (items.length === 0) {
     return (
       <Empty title="There are no schedules yet">
-        <p>A schedule is a job that comes back:</p>
+        <p>A schedule is a recurring job:</p>
         <pre>{`await mill.schedule('0 3 * * *', 'daily-report', {}, { timezone: 'Europe/Prague' });`}</pre>
       </Empty>
     );
@@ -108,9 +108,7 @@ function NextRuns({ schedule: { next, timezone, paused } }: { readonly schedule:
   const [first] = next;
   if (first === undefined) {
     return (
-      <p class="schedule-next muted">
-        {paused ? 'Paused: no run is planned.' : 'It has ended: no run is planned.'}
-      </p>
+      <p class="schedule-next muted">{paused ? 'Paused: no run is planned.' : 'Ended: no run is planned.'}</p>
     );
   }
   return (
@@ -121,7 +119,7 @@ function NextRuns({ schedule: { next, timezone, paused } }: { readonly schedule:
       <ol class="runs">
         {next.map((at) => (
           <li key={at}>
-            <time dateTime={at} title={`For you: ${exactTime(at)}`}>
+            <time dateTime={at} title={`In your time zone: ${exactTime(at)}`}>
               {inZone(at, timezone)}
             </time>
           </li>

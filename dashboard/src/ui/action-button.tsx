@@ -42,7 +42,7 @@ export function ActionButton({ action, what, run, small = false }: ActionButtonP
           <p>{meaning}</p>
           <footer>
             <button type="button" class="button" onClick={() => ask(false)}>
-              Leave it
+              Do nothing
             </button>
             <button type="button" class="button danger-solid" onClick={() => void start()}>
               {label}

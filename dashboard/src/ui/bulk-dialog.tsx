@@ -71,11 +71,11 @@ function Question({ request, counted, start, onClose }: QuestionProps): VNode {
           : BULK_MEANINGS[request.action]}
       </p>
       {!nothing && (
-        <p class="muted">It runs in batches in the background, and is written to the audit log.</p>
+        <p class="muted">The action runs in batches in the background and is recorded in the audit log.</p>
       )}
       <footer>
         <button type="button" class="button" onClick={onClose}>
-          {nothing ? 'Close' : 'Leave it'}
+          {nothing ? 'Close' : 'Do nothing'}
         </button>
         {!nothing && (
           <button
@@ -120,7 +120,7 @@ function Running({ first, request, onClose }: BulkDialogProps & { readonly first
       </p>
       {error !== undefined && <p class="tone-bad">{error}</p>}
       {state === 'done' && total !== null && done < total && (
-        <p class="muted">The rest was left alone: its state did not allow it.</p>
+        <p class="muted">The rest was left alone, because its state does not allow the action.</p>
       )}
       <footer>
         {running ? (
@@ -133,7 +133,7 @@ function Running({ first, request, onClose }: BulkDialogProps & { readonly first
           </Link>
         )}
         <button type="button" class="button primary" onClick={onClose}>
-          {running ? 'Go on in the background' : 'Close'}
+          {running ? 'Continue in the background' : 'Close'}
         </button>
       </footer>
     </>

@@ -32,11 +32,11 @@ export function LiveControl({ live }: { readonly live: Live<unknown> }): VNode {
       <button
         type="button"
         class="button"
-        title="Pause or go on (p)"
+        title="Pause or continue (p)"
         onClick={() => (paused.value = !isPaused)}
       >
         <Icon of={isPaused ? Play : Pause} size={14} />
-        {isPaused ? 'Go on' : 'Pause'}
+        {isPaused ? 'Resume' : 'Pause'}
       </button>
     </div>
   );

@@ -18,17 +18,19 @@ const MOST_JOBS = 1_000_000;
 
 export function addBench(builder: CommandBuilder): void {
   const command = builder.command('bench', {
-    summary: 'a quick self-test on your own database, in a place of its own that is removed again',
+    summary: 'measures your own database, in a schema or collections that it removes again',
     about:
-      'Never touches your jobs: it makes a schema, or collections, with a name of its own. It does put load on the server.',
+      'Never touches your jobs: it creates a schema, or collections, with a new name. It does put load on the server.',
     examples: [
-      ['tidemill bench --store postgres://localhost/app', 'asks, measures, and removes what it made'],
-      ['tidemill bench --store memory:', 'what the library itself costs, without a database'],
+      ['tidemill bench --store postgres://localhost/app', 'asks, measures, and removes what it created'],
+      ['tidemill bench --store memory:', 'the cost of the library itself, without a database'],
       ['tidemill bench --jobs 50000 --yes --json', 'longer, for a script'],
     ],
   });
   withStore(
-    command.option('--jobs <number>', 'how many jobs to run', '5000').option('--yes', 'do not ask'),
+    command
+      .option('--jobs <number>', 'how many jobs to run', '5000')
+      .option('--yes', 'do not ask for confirmation'),
   ).action(builder.action((flags: Flags) => run(builder.terminal, flags)));
 }
 
@@ -43,7 +45,7 @@ async function run(terminal: Terminal, flags: Flags): Promise<Exit> {
     );
   const space = `tidemill_bench_${randomBytes(4).toString('hex')}`;
   const apart = url.startsWith('mongodb') ? `collections ${space}_*` : `the schema ${space}`;
-  const question = `Makes ${apart} in ${safeUrl(url)}, runs ${jobs.toLocaleString('en-US')} jobs there, and removes it. Go on?`;
+  const question = `Create ${apart} in ${safeUrl(url)}, run ${jobs.toLocaleString('en-US')} jobs there, and remove it again?`;
   if (!isInProcess(url) && !(await confirmed({ terminal, out }, question, flags.yes))) return Exit.FAILED;
   const measures = await measured(url, space, jobs, terminal);
   out.table(COLUMNS, measures);

@@ -32,17 +32,14 @@ const STATUSES = {
 
 export function addRetry(builder: CommandBuilder): void {
   const command = add(builder, 'retry', {
-    summary: 'failed or cancelled work runs again, with a fresh sequence of attempts',
-    about: 'Named by ids, or by a filter. A filter asks first, with the count.',
+    summary: 'runs failed or cancelled work again, with a fresh sequence of attempts',
+    about: 'Takes ids or a filter. For a filter it shows the count and asks first.',
     examples: [
       ['tidemill retry 6919b0f2c4', 'one job'],
       [`tidemill retry 6919b0f2c4 --data '{"to":"ada@example.com"}'`, 'one job, with a corrected payload'],
       ['tidemill retry sync-order/1042', 'the reactive task of one document'],
-      ['tidemill retry --name send-email --error ETIMEDOUT', 'all that failed with that error'],
-      [
-        'tidemill retry --kind tasks --name sync-order --yes',
-        'all failed tasks of a name, without a question',
-      ],
+      ['tidemill retry --name send-email --error ETIMEDOUT', 'all jobs that failed with this error'],
+      ['tidemill retry --kind tasks --name sync-order --yes', 'all failed tasks of a name, without asking'],
     ],
   });
   command.optionsGroup('One job:').option('--data <json>', 'replace its payload: JSON, or @file');
@@ -50,27 +47,27 @@ export function addRetry(builder: CommandBuilder): void {
 
 export function addCancel(builder: CommandBuilder): void {
   add(builder, 'cancel', {
-    summary: 'pending jobs do not run, and running ones are told to stop',
-    about: 'Named by ids, or by a filter. A filter asks first, with the count.',
+    summary: 'cancels pending jobs, and tells running ones to stop',
+    about: 'Takes ids or a filter. For a filter it shows the count and asks first.',
     examples: [
-      ['tidemill cancel 6919b0f2c4', 'one job, wherever it runs'],
-      ['tidemill cancel --name send-email --status pending', 'all that wait'],
-      ['tidemill cancel --all --dry-run', 'how many it would be'],
+      ['tidemill cancel 6919b0f2c4', 'one job, whichever instance runs it'],
+      ['tidemill cancel --name send-email --status pending', 'all pending jobs of a name'],
+      ['tidemill cancel --all --dry-run', 'only count'],
     ],
   });
 }
 
 function add(builder: CommandBuilder, change: Change, texts: CommandTexts): Command {
   const command = builder.command(`${change} [ids...]`, texts);
-  command.option('--yes', 'do not ask').option('--dry-run', 'say how many it would be, and change nothing');
+  command.option('--yes', 'do not ask for confirmation').option('--dry-run', 'only count; change nothing');
   withFilter(command)
     .addOption(
       command
-        .createOption('--kind <kind>', 'what the filter is about')
+        .createOption('--kind <kind>', 'what the filter selects')
         .choices(['jobs', 'tasks'])
         .default('jobs'),
     )
-    .option('--all', 'everything of the kind');
+    .option('--all', 'select everything of the kind');
   withStore(command).action(
     builder.action((ids: readonly string[], flags: Flags) =>
       onStore(flags, builder.terminal, 'work', (session) =>
@@ -87,7 +84,7 @@ function add(builder: CommandBuilder, change: Change, texts: CommandTexts): Comm
 function dataOf(ids: readonly string[], { data }: Flags): { readonly data: unknown } | undefined {
   if (data === undefined) return undefined;
   if (ids.length === 1) return { data: readPayload(data) };
-  throw new CliError(Exit.USAGE, '--data is for one job; give one id.');
+  throw new CliError(Exit.USAGE, '--data is for one job; pass one id.');
 }
 
 interface Changed {
@@ -101,10 +98,10 @@ const WORDS: Readonly<Record<string, string>> = {
   retried: 'runs again',
   live: 'not retried: another job with its unique key is live',
   unfinished: 'not retried: it has not ended yet',
-  finished: 'it has ended already',
+  finished: 'it has already ended',
   cancelled: 'cancelled',
   requested: 'running; its handler was told to stop',
-  missing: 'there is no such work',
+  missing: 'not found',
   refused: 'reactive tasks cannot be cancelled; pause the name, or change the document',
 };
 const DONE: ReadonlySet<string> = new Set(['retried', 'cancelled', 'requested']);
@@ -170,13 +167,15 @@ function retryEdited(session: Session, job: Job, edited: unknown): Promise<strin
 
 async function changeMany(session: Session, change: Change, flags: Flags): Promise<Exit> {
   const { out, terminal } = session;
-  if (flags.data !== undefined) throw new CliError(Exit.USAGE, '--data is for one job; give one id.');
+  if (flags.data !== undefined) throw new CliError(Exit.USAGE, '--data is for one job; pass one id.');
   const many = manyOf(session, change, flags);
   const count = await many.count();
   const about = `${plural(count, flags.kind === 'jobs' ? 'job' : 'task')} (${many.words})`;
   if (count === 0 || flags.dryRun === true) {
     out.print(
-      count === 0 ? `Nothing to ${change}: no ${flags.kind} match (${many.words}).` : `It would be ${about}.`,
+      count === 0
+        ? `Nothing to ${change}: no ${flags.kind} match (${many.words}).`
+        : `Would ${change} ${about}.`,
     );
     out.document({ [change === 'retry' ? 'retried' : 'cancelled']: 0, matching: count });
     return count === 0 ? Exit.NOTHING_FOUND : Exit.OK;
@@ -209,8 +208,8 @@ function manyOf({ mill }: Session, change: Change, flags: Flags): Many {
     throw new CliError(
       Exit.USAGE,
       said
-        ? '--all stands in the place of a filter; give one of the two.'
-        : `What to ${change}? Give ids, a filter such as --name, or --all.`,
+        ? 'Pass either --all or a filter, not both.'
+        : `Nothing to ${change} was selected. Pass ids, a filter such as --name, or --all.`,
     );
   const allowed: readonly string[] = STATUSES[change][flags.kind];
   if (allowed.length === 0)

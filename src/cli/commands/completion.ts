@@ -19,14 +19,14 @@ interface Known {
 
 export function addCompletion(builder: CommandBuilder): void {
   const command = builder.command('completion', {
-    summary: 'prints the completion script of a shell',
+    summary: 'prints a completion script for a shell',
     examples: [
       ['source <(tidemill completion bash)', 'in ~/.bashrc'],
       ['tidemill completion zsh > "${fpath[1]}/_tidemill"', 'then start a new shell'],
       ['tidemill completion fish > ~/.config/fish/completions/tidemill.fish', ''],
     ],
   });
-  command.addArgument(command.createArgument('<shell>', 'which one').choices([...SHELLS])).action(
+  command.addArgument(command.createArgument('<shell>', 'the shell').choices([...SHELLS])).action(
     builder.action(async (shell: Shell) => {
       builder.terminal.stdout.write(SCRIPTS[shell](knownOf(builder.program)));
       return undefined;
@@ -55,7 +55,7 @@ function knownOf(program: Command): readonly Known[] {
 const quoted = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`;
 
 const SCRIPTS: Readonly<Record<Shell, (known: readonly Known[]) => string>> = {
-  bash: (known) => `# bash completion of tidemill
+  bash: (known) => `# bash completion for tidemill
 _tidemill() {
   local current="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}" command="" word
   for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
@@ -88,7 +88,7 @@ if [ "$funcstack[1]" = "_tidemill" ]; then _tidemill "$@"; else compdef _tidemil
 `,
   fish: (known) =>
     [
-      '# fish completion of tidemill',
+      '# fish completion for tidemill',
       'complete -c tidemill -f',
       ...known.flatMap(({ name, summary, words, options }) => [
         `complete -c tidemill -n __fish_use_subcommand -a ${name} -d ${quoted(summary)}`,

@@ -16,17 +16,17 @@ export function addDashboard(builder: CommandBuilder): void {
   const command = builder.command('dashboard', {
     summary: 'serves the dashboard on this machine, for you alone',
     about:
-      'It listens on 127.0.0.1 only. The printed link works once, and gives your browser a cookie; a new link is printed then. ' +
-      'For others to see it, mount the dashboard in your own server, with your own rules (docs/dashboard.md).',
+      'Listens on 127.0.0.1 only. The printed link works once and gives your browser a cookie; then a new link is printed. ' +
+      'To share the dashboard, mount it in your own server, with your own access rules (docs/dashboard.md).',
     examples: [
       ['tidemill dashboard --store mongodb://localhost:27017/app', 'until Ctrl-C'],
-      ['tidemill dashboard --read-only --port 8080', 'to look, and not to touch'],
+      ['tidemill dashboard --read-only --port 8080', 'allows no changes'],
     ],
   });
   withStore(
     command
-      .option('--port <number>', '4747, or any that is free')
-      .option('--read-only', 'nothing can be changed')
+      .option('--port <number>', 'port to listen on (4747, or any free port)')
+      .option('--read-only', 'allow no changes')
       .option(
         '--documents <collection>',
         'a collection or table whose documents have schedules (repeatable)',
@@ -64,7 +64,7 @@ async function dashboard(
     },
   });
   out.print(
-    `${out.paint('bold', 'Dashboard')} of ${place}${flags.readOnly === true ? ', read-only' : ''}. The link works once; Ctrl-C ends it.`,
+    `${out.paint('bold', 'Dashboard')} of ${place}${flags.readOnly === true ? ', read-only' : ''}. The link works once. Press Ctrl-C to stop.`,
     '',
   );
   tell();

@@ -16,20 +16,20 @@ interface Flags {
 export function addDemo(builder: CommandBuilder): void {
   builder
     .command('demo', {
-      summary: 'shows all three kinds of work, workers that die, and the dashboard',
+      summary: 'runs all three kinds of work, workers that die, and the dashboard',
       about:
-        'Without --store it needs nothing but PGlite (npm install @electric-sql/pglite): a database inside this process. On a ' +
-        'server it works in a database or schema of its own, which it removes at the end, and every worker is a process.',
+        'Without --store it needs only PGlite (npm install @electric-sql/pglite), a database inside this process. On a ' +
+        'server it uses a database or schema of its own, which it removes at the end, and every worker is a process.',
       examples: [
         ['tidemill demo', 'until q or Ctrl-C'],
-        ['tidemill demo --store postgres://localhost/app', 'with processes that are really killed'],
-        ['tidemill demo --seconds 20', 'ends by itself'],
+        ['tidemill demo --store postgres://localhost/app', 'with worker processes that are really killed'],
+        ['tidemill demo --seconds 20', 'stops by itself'],
       ],
     })
     .option('--store <url>', CHOICES, 'embedded')
-    .option('--seconds <number>', 'end after so many seconds')
-    .option('--port <number>', 'of the dashboard, on 127.0.0.1 (4747, or any that is free)')
-    .option('--no-color', 'no colours, which only a terminal gets anyway')
+    .option('--seconds <number>', 'stop after this many seconds')
+    .option('--port <number>', 'port of the dashboard, on 127.0.0.1 (4747, or any free port)')
+    .option('--no-color', 'print no colours; a pipe never gets any')
     .action(builder.action((flags: Flags) => demo(builder, flags)));
   builder.program
     .command('demo-part <role> <name>', { hidden: true })

@@ -19,12 +19,12 @@ const LABEL_WIDTH = 20;
 
 export function addDoctor(builder: CommandBuilder): void {
   const command = builder.command('doctor', {
-    summary: 'checks the server, indexes or schema, and the cluster; each problem with its fix',
-    about: 'Changes nothing. Exits with 4 where something fails.',
+    summary: 'checks the server, the indexes or the schema, and the cluster, with a fix for each problem',
+    about: 'Changes nothing. Exits with 4 if a check fails.',
     examples: [
-      ['tidemill doctor --store postgres://localhost/app', 'what is wrong, and how to mend it'],
-      ['tidemill doctor --documents tenants', 'also whether an index serves that document schedule'],
-      ['tidemill doctor --strict --json', 'for a deployment: warnings count as well'],
+      ['tidemill doctor --store postgres://localhost/app', 'what is wrong, and how to fix it'],
+      ['tidemill doctor --documents tenants', 'also checks whether an index serves this document schedule'],
+      ['tidemill doctor --strict --json', 'for a deployment: warnings count, too'],
     ],
   });
   withStore(
@@ -56,7 +56,9 @@ async function doctor({ mill, out, place }: Session, flags: Flags): Promise<Exit
 }
 
 const verdict = (failed: number, warned: number): string =>
-  failed + warned === 0 ? 'All is well.' : `${plural(failed, 'failure')}, ${plural(warned, 'warning')}.`;
+  failed + warned === 0
+    ? 'No problems found.'
+    : `${plural(failed, 'failure')}, ${plural(warned, 'warning')}.`;
 
 /** The fix is never wrapped, so that it can be copied. */
 function lines(

@@ -10,8 +10,8 @@ interface WithTriggers {
 
 export function addDropTriggers(builder: CommandBuilder): void {
   const command = builder.command('drop-triggers <table>', {
-    summary: 'PostgreSQL: takes the triggers off a table that no reactive task watches any more',
-    about: 'Refused while a live instance runs a task on the table. What was recorded of earlier runs stays.',
+    summary: 'PostgreSQL: drops the triggers of a table that no reactive task watches any more',
+    about: 'Refused while a live instance runs a task on the table. Records of earlier runs stay.',
     examples: [['tidemill drop-triggers public.orders', 'the fix that doctor names for leftover triggers']],
   });
   withStore(command).action(
@@ -30,7 +30,7 @@ async function dropTriggers(session: Session, table: string): Promise<Exit> {
     (await (store as unknown as WithTriggers).dropTriggers(table)) ? 'dropped' : 'missing',
   );
   const dropped = outcome === 'dropped';
-  out.print(dropped ? `The triggers are off ${table}.` : `${table} has no triggers of Tidemill's.`);
+  out.print(dropped ? `Dropped the triggers of ${table}.` : `${table} has no Tidemill triggers.`);
   out.document({ table, dropped });
   return dropped ? Exit.OK : Exit.NOTHING_FOUND;
 }

@@ -30,12 +30,12 @@ export function addLs(builder: CommandBuilder): void {
     summary: 'lists jobs, reactive tasks, schedules, documents, instances or the audit log',
     examples: [
       ['tidemill ls', 'the newest jobs'],
-      ['tidemill ls --status failed --name send-email', 'what failed of a name'],
+      ['tidemill ls --status failed --name send-email', 'failed jobs of one name'],
       ['tidemill ls tasks --error timeout --since 1h', 'reactive tasks'],
       ['tidemill ls schedules', 'recurring jobs, and when they run next'],
-      ['tidemill ls audit', 'who changed what, by hand'],
-      ['tidemill ls --documents tenants', 'documents of a collection or table, the soonest first'],
-      [`tidemill ls --status failed --json | jq -r .id`, 'for other programs: a line of JSON each'],
+      ['tidemill ls audit', 'who changed what by hand'],
+      ['tidemill ls --documents tenants', 'documents of a collection or table, next due first'],
+      [`tidemill ls --status failed --json | jq -r .id`, 'for other programs: one line of JSON per job'],
     ],
   });
   command
@@ -45,19 +45,19 @@ export function addLs(builder: CommandBuilder): void {
         .choices([...KINDS])
         .default('jobs'),
     )
-    .option('--documents <collection>', 'documents with schedules, of this collection or table');
+    .option('--documents <collection>', 'list documents with schedules in this collection or table');
   withFilter(command);
   command
     .optionsGroup('Order:')
-    .option('--limit <number>', 'how many, up to 1000', '20')
+    .option('--limit <number>', 'how many to list, up to 1000', '20')
     .addOption(
       command
-        .createOption('--sort <time>', 'by which time')
+        .createOption('--sort <time>', 'sort by this time')
         .choices(['created', 'updated', 'due'])
         .default('created'),
     )
-    .option('--asc', 'the oldest first')
-    .option('--cursor <text>', 'go on where an earlier list ended');
+    .option('--asc', 'oldest first')
+    .option('--cursor <text>', 'continue where an earlier list ended');
   withStore(command).action(
     builder.action((kind: Kind, flags: Flags) =>
       onStore(flags, builder.terminal, 'work', (session) =>
@@ -129,9 +129,8 @@ function print<Row>(
 ): void {
   out.lines(found.items);
   if (found.items.length > 0) out.table(columns, found.items);
-  else out.note(kind === 'audit' ? 'Nobody has changed anything by hand.' : `No ${kind}.`);
-  if (found.partial === true)
-    out.note('The time limit was reached before all were looked at: there may be more.');
+  else out.note(kind === 'audit' ? 'No changes by hand yet.' : `No ${kind}.`);
+  if (found.partial === true) out.note('The search reached its time limit; there may be more.');
   const next = found.next ?? undefined;
   if (next === undefined) return;
   out.note(terminal.stdout.isTTY === true ? `More: --cursor ${next}` : `next cursor: ${next}`);

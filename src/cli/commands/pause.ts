@@ -12,22 +12,25 @@ interface Flags extends StoreFlags {
 
 type Change = 'pause' | 'resume';
 
-const KIND_HELP = 'what the name is of, where two kinds have the same';
+const KIND_HELP = 'the kind of the name, if two kinds share it';
 
 export function addPause(builder: CommandBuilder): void {
   add(builder, 'pause', {
-    summary: 'no instance starts work of a name until it is resumed; what runs goes on',
+    summary: 'stops all instances from starting work of a name; running work continues',
     examples: [
       ['tidemill pause send-email', 'jobs or reactive tasks of that name'],
-      ['tidemill pause daily-report --kind schedule', 'the recurring job alone; others of the name go on'],
+      [
+        'tidemill pause daily-report --kind schedule',
+        'only the recurring job; other jobs of the name continue',
+      ],
     ],
   });
 }
 
 export function addResume(builder: CommandBuilder): void {
   add(builder, 'resume', {
-    summary: 'work of a paused name goes on',
-    examples: [['tidemill resume send-email', '']],
+    summary: 'lets all instances start work of a paused name again',
+    examples: [['tidemill resume send-email', 'jobs or reactive tasks of that name']],
   });
 }
 
@@ -40,7 +43,7 @@ function add(
   withStore(
     command
       .addOption(command.createOption('--kind <kind>', KIND_HELP).choices([...NAME_KINDS]))
-      .option('--key <key>', 'the unique key of a schedule, where its name has several'),
+      .option('--key <key>', 'the unique key of a schedule, if its name has several'),
   ).action(
     builder.action((name: string, flags: Flags) =>
       onStore(flags, builder.terminal, 'work', (session) => turn(session, change, name, flags)),
@@ -61,8 +64,8 @@ async function turn(session: Session, change: Change, name: string, flags: Flags
   const what = { job: 'Jobs', task: 'Reactive tasks', schedule: 'The schedule' }[kind];
   out.print(
     change === 'pause'
-      ? `${what} "${name}" ${kind === 'schedule' ? 'is' : 'are'} paused, on every instance. To go on: tidemill resume ${kind === 'job' ? '' : `--kind ${kind} `}${shellArgument(name)}`
-      : `${what} "${name}" ${kind === 'schedule' ? 'goes' : 'go'} on.`,
+      ? `${what} "${name}" ${kind === 'schedule' ? 'is' : 'are'} paused on every instance. To resume: tidemill resume ${kind === 'job' ? '' : `--kind ${kind} `}${shellArgument(name)}`
+      : `${what} "${name}" ${kind === 'schedule' ? 'is' : 'are'} resumed.`,
   );
   out.document({ kind, name, paused: change === 'pause' });
   return undefined;

@@ -15,15 +15,15 @@ const ASK_EVERY_MS = 300;
 
 export function addReconcile(builder: CommandBuilder): void {
   const command = builder.command('reconcile [task]', {
-    summary: 'has every document of a reactive task, or of all, looked at again',
+    summary: 'checks every document of one reactive task, or of all, again',
     about:
-      'The instance that leads does it, in the background; this command shows how far it is. Ctrl-C ends the command, not the work.',
+      'The leading instance does it in the background; this command shows the progress. Ctrl-C ends the command, not the reconciliation.',
     examples: [
       ['tidemill reconcile sync-order', 'with a progress bar until it is done'],
-      ['tidemill reconcile --no-wait', 'all tasks; only asks for it'],
+      ['tidemill reconcile --no-wait', 'all tasks, without waiting'],
     ],
   });
-  withStore(command.option('--no-wait', 'ask for it, and do not wait')).action(
+  withStore(command.option('--no-wait', 'request it without waiting')).action(
     builder.action((task: string | undefined, flags: Flags) =>
       onStore(flags, builder.terminal, 'work', (session) => reconcile(session, task, flags)),
     ),
@@ -45,10 +45,10 @@ async function reconcile(session: Session, task: string | undefined, flags: Flag
   }
   const { leader } = await mill.tasks.planning();
   const about = `${plural(tasks.length, 'task')}: ${clean(tasks.join(', '))}`;
-  if (leader === null) out.note('No instance plans at the moment; it is done when one does.');
+  if (leader === null) out.note('No instance plans now; the reconciliation starts when one does.');
   const done = leader !== null && flags.wait && (await followed(session, new Set(tasks)));
   const took = span(performance.now() - startedAt);
-  out.print(done ? `Reconciled ${about}, in ${took}.` : `Asked for the reconciliation of ${about}.`);
+  out.print(done ? `Reconciled ${about}, in ${took}.` : `Requested the reconciliation of ${about}.`);
   out.document({ tasks, done });
   return Exit.OK;
 }

@@ -25,24 +25,24 @@ const DEFAULT_WAIT = '5m';
 
 export function addRun(builder: CommandBuilder): void {
   const command = builder.command('run <name>', {
-    summary: 'asks for a job, or for a run of a schedule, now',
+    summary: 'enqueues a job, or runs a schedule now',
     about:
-      'Without --data, a name that has a schedule gets one run of it; its times are not changed. Otherwise a new job is made. ' +
+      'Without --data, a name that has a schedule runs once now; its times do not change. Otherwise a new job is enqueued. ' +
       'Handlers run in your processes, not here.',
     examples: [
       [`tidemill run send-email --data '{"to":"ada@example.com"}'`, 'a new job'],
-      ['tidemill run build-report --data @report.json --wait', 'waits for it, and prints its result'],
-      ['tidemill run daily-report', 'the schedule of that name, once, now'],
-      ['tidemill run ada --documents tenants', 'a document with a schedule is due now'],
+      ['tidemill run build-report --data @report.json --wait', 'waits for its result and prints it'],
+      ['tidemill run daily-report', 'one run of the schedule of that name'],
+      ['tidemill run ada --documents tenants', 'makes a document with a schedule due now'],
     ],
   });
   withStore(
     command
       .option('--data <json>', 'the payload: JSON, or @file')
-      .option('--delay <duration>', 'not before this time has passed, such as 10m')
-      .option('--unique-key <key>', 'where a live job of the name has this key, that one is answered')
-      .option('--priority <number>', 'from -10 to 10; higher ones first')
-      .option('--key <key>', 'the unique key of the schedule, where its name has several')
+      .option('--delay <duration>', 'run no earlier than this, such as 10m')
+      .option('--unique-key <key>', 'if a live job of the name has this key, return that job')
+      .option('--priority <number>', 'from -10 to 10; higher runs first')
+      .option('--key <key>', 'the unique key of the schedule, if its name has several')
       .option('--documents <collection>', 'the name is the id of a document in this collection or table')
       .option('--wait [duration]', `wait for the result, up to this long (${DEFAULT_WAIT})`),
   ).action(
@@ -60,11 +60,11 @@ async function run(session: Session, name: string, flags: Flags): Promise<Exit |
   if (tasks.has(name) && !jobs.has(name))
     throw new CliError(
       Exit.USAGE,
-      `"${name}" is a reactive task: changes of its data start it. For one document: tidemill retry ${shellArgument(`${name}/<id>`)}; ` +
-        `for all that have changed: tidemill reconcile ${shellArgument(name)}`,
+      `"${name}" is a reactive task: changes of its data start it. To run it for one document: tidemill retry ${shellArgument(`${name}/<id>`)}; ` +
+        `for all changed documents: tidemill reconcile ${shellArgument(name)}`,
     );
   if (!(await mill.instances()).some(({ alive, names }) => alive && names.includes(name)))
-    out.note(`No live instance runs "${name}" at the moment: it waits until one does.`);
+    out.note(`No live instance runs "${name}" now; the job waits until one does.`);
   const schedule = isJob(flags) ? undefined : await mill.schedules.get(name, flags.key);
   if (schedule !== undefined) return runSchedule(session, name, flags);
   return enqueue(session, name, flags);
@@ -84,7 +84,7 @@ async function runDocument(session: Session, id: string, collection: string): Pr
   out.print(
     outcome === 'due'
       ? `The document "${id}" of ${collection} is due now.`
-      : `The document "${id}" was changed meanwhile, or runs.`,
+      : `The document "${id}" changed meanwhile or is running; it was left alone.`,
   );
   out.document({ collection, id, outcome });
   return outcome === 'due' ? undefined : Exit.FAILED;
@@ -104,7 +104,7 @@ async function runSchedule(session: Session, name: string, { key }: Flags): Prom
   out.print(
     outcome === 'due'
       ? `One run of the schedule "${name}" is due now.`
-      : `The schedule "${name}" is running already.`,
+      : `The schedule "${name}" is already running.`,
   );
   out.document({ schedule: name, outcome });
   return undefined;
@@ -123,7 +123,7 @@ async function enqueue(session: Session, name: string, flags: Flags): Promise<Ex
     return { answer, outcome: `${answer.outcome} ${answer.id}` };
   });
   out.print(
-    `${job.outcome === 'created' ? 'Made' : 'There is already'} job ${job.id} (${name}), due ${relative(job.nextRunAt, Date.now())}.`,
+    `${job.outcome === 'created' ? 'Enqueued' : 'Found live'} job ${job.id} (${name}), due ${relative(job.nextRunAt, Date.now())}.`,
   );
   if (flags.wait === undefined) {
     out.document(job);
@@ -132,7 +132,7 @@ async function enqueue(session: Session, name: string, flags: Flags): Promise<Ex
   const timeout = milliseconds('wait', flags.wait === true ? DEFAULT_WAIT : flags.wait);
   const result = await mill.jobs.result(job.id, { timeout, signal: session.terminal.interrupted() });
   out.print(
-    result === undefined ? 'It is done.' : `It is done: ${cleanLines(JSON.stringify(result, undefined, 2))}`,
+    result === undefined ? 'Completed.' : `Completed: ${cleanLines(JSON.stringify(result, undefined, 2))}`,
   );
   out.document(await mill.jobs.get(job.id));
   return undefined;

@@ -14,7 +14,7 @@ interface Flags extends StoreFlags {
 
 export function addShow(builder: CommandBuilder): void {
   const command = builder.command('show <id>', {
-    summary: 'everything about one piece of work, and why it does not run',
+    summary: 'shows one piece of work, and why it does not run',
     examples: [
       ['tidemill show 6919b0f2c4', 'a job'],
       ['tidemill show sync-order/1042', 'the reactive task of a document'],
@@ -24,7 +24,7 @@ export function addShow(builder: CommandBuilder): void {
   });
   withStore(
     command
-      .option('--documents <collection>', 'the id is that of a document in this collection or table')
+      .option('--documents <collection>', 'the id is of a document in this collection or table')
       .option('--stack', 'print the stacks of errors'),
   ).action(
     builder.action((id: string, flags: Flags) =>
@@ -38,7 +38,9 @@ async function show(session: Session, id: string, flags: Flags): Promise<Exit | 
   const work = await findWork(session, id, flags.documents);
   if (work === undefined) {
     out.note(
-      `There is no job "${id}"${flags.documents === undefined ? ', and no reactive task of that id' : ''}.`,
+      flags.documents === undefined
+        ? `No job and no reactive task has the id "${id}".`
+        : `No document of ${flags.documents} has the id "${id}".`,
     );
     return Exit.NOTHING_FOUND;
   }
@@ -127,8 +129,8 @@ function showTask(
     ['error', task.lastError === undefined ? undefined : clean(task.lastError)],
   ]);
   reasons(session, why);
-  if (source === undefined) section(session, 'Document', ['It is gone.']);
-  else json(session, `Document, of ${source.collection}`, source.document);
+  if (source === undefined) section(session, 'Document', ['Deleted.']);
+  else json(session, `Document in ${source.collection}`, source.document);
   attempts(session, task.executionHistory ?? [], flags);
 }
 
@@ -140,7 +142,7 @@ function showDocument(session: Session, document: FoundDocument): void {
     ['interval', document.interval ?? 'once'],
     ['zone', document.timezone ?? undefined],
     ['until', at(document.repeatUntil)],
-    ['removed at its end', document.autoRemove === true ? 'yes' : undefined],
+    ['removed when it ends', document.autoRemove === true ? 'yes' : undefined],
     ['failed', failure && `${String(failure.count)} times, last ${at(failure.at) ?? ''}`],
     ['error', failure && clean(failure.reason)],
   ]);
@@ -168,7 +170,7 @@ function json(session: Session, head: string, value: unknown): void {
 function attempts(session: Session, history: readonly Attempt[], { stack }: Flags): void {
   if (history.length === 0) return;
   const { out } = session;
-  section(session, 'Attempts, the last ones', []);
+  section(session, 'Attempts (most recent)', []);
   for (const { attempt, status, startedAt, durationMs, instanceId, error } of history) {
     const head = `${String(attempt).padStart(3)}  ${startedAt.toISOString()}  ${span(durationMs).padStart(7)}  ${clean(instanceId)}`;
     out.print(

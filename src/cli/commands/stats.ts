@@ -12,9 +12,9 @@ interface Flags extends StoreFlags {
 
 export function addStats(builder: CommandBuilder): void {
   const command = builder.command('stats', {
-    summary: 'how much there is of each name, who runs it, and what fails',
+    summary: 'counts work by name, and shows which instances run it and what fails',
     examples: [
-      ['tidemill stats', 'the whole picture'],
+      ['tidemill stats', 'everything'],
       ['tidemill stats --json | jq .jobs', 'for other programs'],
     ],
   });
@@ -62,7 +62,7 @@ async function stats(session: Session, flags: Flags): Promise<undefined> {
     `${plural(live.length, 'live instance')}, about ${plural(jobs.total, 'job')}${planned(tasks.planning)}`,
     '',
   );
-  if (lines.length === 0) out.print('No work of any kind yet.');
+  if (lines.length === 0) out.print('No work yet.');
   else out.table(columns(lines), lines);
   if (errors.length > 0) {
     out.print('', out.paint('bold', 'What fails'));
@@ -83,7 +83,7 @@ async function tasksOf({ mill, store }: Session): Promise<{
 function planned(planning: Awaited<ReturnType<typeof tasksOf>>['planning']): string {
   if (planning === null) return '';
   const lag = planning.lagMs === null ? '' : `, ${span(planning.lagMs)} behind`;
-  return `; ${planning.leader === null ? 'nobody plans' : `${clean(planning.leader)} plans`}${lag}`;
+  return `; ${planning.leader === null ? 'no instance plans' : `${clean(planning.leader)} plans`}${lag}`;
 }
 
 async function errorsOf({ mill, store }: Session): Promise<readonly FailureGroup[]> {

@@ -56,9 +56,9 @@ export async function actOnScheduleRow(context: RequestContext, body: Body): Pro
 }
 
 const SAID: Readonly<Partial<Record<Action, [string, string]>>> = {
-  pause: ['paused', 'Nothing of this name is started until it is resumed, in the whole cluster.'],
-  resume: ['resumed', 'Work of this name is started again.'],
-  reconcile: ['requested', 'The planner looks at every document again.'],
+  pause: ['paused', 'No instance starts work of this name until it is resumed.'],
+  resume: ['resumed', 'All instances start work of this name again.'],
+  reconcile: ['requested', 'The planner checks every document again.'],
 };
 
 export function actOnName(context: RequestContext, body: Body): Promise<ActAnswer> {
@@ -66,7 +66,7 @@ export function actOnName(context: RequestContext, body: Body): Promise<ActAnswe
   const [kind, action, name] = [body.kind(), body.action(), body.text('name')];
   const [outcome, message] = SAID[action] ?? [];
   if (context.redactor.text(name) !== name)
-    throw badRequest('This name is hidden, so nothing can be done to it here.');
+    throw badRequest('This name is hidden, so it cannot be changed here.');
   if (!KIND[kind].nameActions.includes(action) || outcome === undefined || message === undefined)
     throw badRequest(`Names of ${kind} have no action "${action}".`);
   return acted(context, { action, target: `${kind} of the name ${name}` }, async () => {
@@ -91,14 +91,14 @@ async function targetOf(context: RequestContext, body: Body): Promise<Target> {
   const given = body.texts('ids', MOST_IDS);
   const ids = given?.map((id) => context.seal.open(id));
   const query = body.optional('query');
-  if (ids !== undefined && query !== undefined) throw badRequest('Give "ids" or "query", not both.');
+  if (ids !== undefined && query !== undefined) throw badRequest('Pass "ids" or "query", not both.');
   if (ids !== undefined) {
     const titles = ids.map((id) => KIND[kind].title(id));
     const shown = titles.map((title, at) => titled(kind, given?.[at] ?? '', title).target);
     const words = `${String(ids.length)} chosen: ${shown.join(', ')}`;
     return { kind, chosen: { ids }, words, exactly: { ids: titles } };
   }
-  if (query === undefined) throw badRequest('What is meant? Give "ids" or "query".');
+  if (query === undefined) throw badRequest('"ids" or "query" is missing.');
   const parameters = new URLSearchParams(query);
   for (const key of ['cursor', 'limit', 'sort', 'order', 'kind']) parameters.delete(key);
   parameters.set('kind', kind);
@@ -123,11 +123,13 @@ export async function begin(context: RequestContext, body: Body, operations: Ope
   const expected = body.number('expected');
   const now = await context.mill.time();
   const asOf = body.date('asOf') ?? now;
-  if (asOf > now) throw badRequest('"asOf" is a time that has not come yet.');
+  if (asOf > now) throw badRequest('"asOf" must not be in the future.');
   const found = await KIND[kind].count(context, chosen, action, COUNT_LIMIT + 1);
   // Without `asOf`, only `expected` keeps the action from reaching more than the viewer saw.
   if (expected !== undefined && !body.has('asOf') && found > expected && found <= COUNT_LIMIT)
-    throw conflict(`It is ${String(found)} by now, and not ${String(expected)}; look again.`);
+    throw conflict(
+      `${String(found)} items match now, not ${String(expected)}. Review the list and try again.`,
+    );
   const total = found > COUNT_LIMIT ? null : found;
   return operations.begin(context, { action, kind, chosen, words, exactly, asOf, total });
 }

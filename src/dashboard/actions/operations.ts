@@ -60,7 +60,7 @@ export const outcomeOf = (entry: AuditEntry, now: Date): string =>
 
 function toOperation(entry: AuditEntry, now: Date): Operation {
   const progress = progressOf(entry);
-  if (progress === undefined) throw notFound('There is no such operation (any more).');
+  if (progress === undefined) throw notFound('The operation does not exist, or was deleted.');
   const { operation: action, state, done, total, error } = progress;
   if (isLost(entry, now))
     return { id: entry.id, action, state: 'failed', done, total, error: 'The process that ran it is gone.' };
@@ -98,14 +98,14 @@ export class Operations {
 
   async get({ mill }: RequestContext, id: string): Promise<Operation> {
     const [entry, now] = await Promise.all([mill.audit.get(id), mill.time()]);
-    if (entry === undefined) throw notFound('There is no such operation (any more).');
+    if (entry === undefined) throw notFound('The operation does not exist, or was deleted.');
     return toOperation(entry, now);
   }
 
   /** Stops the operation in whichever process runs it; it ends after the batch that is being written. */
   async stop(context: RequestContext, id: string): Promise<Operation> {
     const entry = await context.mill.audit.get(id);
-    if (entry === undefined) throw notFound('There is no such operation (any more).');
+    if (entry === undefined) throw notFound('The operation does not exist, or was deleted.');
     if ((await this.get(context, id)).state !== 'running') return this.get(context, id);
     const target = `${entry.action} of ${entry.target} (${id})`;
     await acted(context, { action: 'stop', target }, async () => {

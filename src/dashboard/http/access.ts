@@ -13,7 +13,7 @@ export interface Viewer {
 const RIGHTS: readonly Right[] = ['view', 'payload', 'act'];
 
 const nobody = (): Refusal =>
-  new Refusal(401, 'unauthorized', 'You are not signed in, or may not look at this dashboard.');
+  new Refusal(401, 'unauthorized', 'You are not signed in, or may not see this dashboard.');
 
 /** Unknown rights are ignored, so a misspelt one grants nothing. */
 function viewerOf(granted: Exclude<Granted, Response>): Viewer {
@@ -42,7 +42,7 @@ export async function admit(
 }
 
 const WORDS: Readonly<Record<Right, string>> = {
-  view: 'look at this',
+  view: 'see this',
   payload: 'see data',
   act: 'change anything',
 };

@@ -20,12 +20,11 @@ export class Refusal extends Error implements Problem {
 }
 
 export const badRequest = (message: string): Refusal => new Refusal(400, 'bad_request', message);
-export const notFound = (message = 'There is nothing here.'): Refusal =>
-  new Refusal(404, 'not_found', message);
+export const notFound = (message = 'Not found.'): Refusal => new Refusal(404, 'not_found', message);
 export const conflict = (message: string): Refusal => new Refusal(409, 'conflict', message);
 
 export const tooLong = (): Refusal =>
-  new Refusal(503, 'too_long', 'Finding what matches took too long; narrow the filter.');
+  new Refusal(503, 'too_long', 'The search took too long. Narrow the filter.');
 
 export const stopped = (): Refusal => new Refusal(503, 'stopped', 'The mill has stopped.');
 
@@ -38,12 +37,12 @@ const STATUS: Readonly<Record<string, number>> = {
 const HIDDEN: Problem = {
   status: 500,
   code: 'internal',
-  message: 'Something went wrong. The log of the server says what.',
+  message: 'Internal error. See the log of the server.',
 };
 const AWAY: Problem = {
   status: 503,
   code: 'store',
-  message: 'The store does not answer as it should. The log of the server says why.',
+  message: 'The store is not available. See the log of the server.',
 };
 
 /** Database messages can contain names and addresses, so only the mill's own messages about input are passed on. */

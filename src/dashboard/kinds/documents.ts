@@ -110,7 +110,7 @@ async function detail(context: RequestContext, ref: string): Promise<WorkDetail>
   const [name = '', id = ''] = partsOf(ref, 2);
   const { schedule } = scheduleOf(mill, name);
   const [document] = (await schedule.find({ id }, { limit: 1 })).items;
-  if (document === undefined) throw notFound('There is no such document (any more).');
+  if (document === undefined) throw notFound('The document does not exist, or was deleted.');
   const data = may(context, 'payload');
   return {
     ...toItem(context, name, document),
@@ -203,7 +203,7 @@ const SAID = {
   due: 'It is due now.',
   running: 'It runs at present; no other run was started.',
   changed: 'Somebody else changed it meanwhile; it was left as it is.',
-  missing: 'It is not there (any more).',
+  missing: 'The document no longer exists.',
 } as const;
 
 export const documents: Kind = {

@@ -112,7 +112,7 @@ export async function editedPayload(
   edited: unknown,
 ): Promise<{ readonly data: unknown; readonly versions: object }> {
   const job = await context.mill.jobs.get(idOf(ref));
-  if (job === undefined) throw notFound('There is no such job (any more).');
+  if (job === undefined) throw notFound('The job does not exist, or was deleted.');
   if (!isEditable(context, job))
     throw conflict('Its payload cannot be edited here: it has not failed, or it is too large.');
   const hide = (value: unknown): unknown => context.redactor.value(value);
@@ -123,7 +123,7 @@ export async function editedPayload(
 async function detail(context: RequestContext, ref: string): Promise<WorkDetail> {
   const { mill, redactor } = context;
   const job = await mill.jobs.get(idOf(ref));
-  if (job === undefined) throw notFound('There is no such job (any more).');
+  if (job === undefined) throw notFound('The job does not exist, or was deleted.');
   const running = isRunning(job)
     ? { attempt: job.failCount + 1, since: job.lockedAt, by: job.claimedBy }
     : null;
@@ -164,16 +164,16 @@ async function detail(context: RequestContext, ref: string): Promise<WorkDetail>
 }
 
 const SAID: Readonly<Record<string, string>> = {
-  retried: 'It is due now, with a fresh sequence of attempts.',
-  live: 'Another job with its unique key is pending or running; it was left as it is.',
-  unfinished: 'It has not ended yet, so there is nothing to retry.',
-  finished: 'It has ended already.',
-  cancelled: 'It is cancelled.',
-  requested: 'Its handler was told to stop.',
-  removed: 'It is gone.',
-  running: 'It runs at this moment, and was left as it is.',
-  rescheduled: 'It is due now.',
-  missing: 'It is not there (any more).',
+  retried: 'The job is due now, with a fresh sequence of attempts.',
+  live: 'Not retried: another job with the same unique key is pending or running.',
+  unfinished: 'Not retried: the job has not ended yet.',
+  finished: 'The job has already ended.',
+  cancelled: 'The job is cancelled.',
+  requested: 'The handler was told to stop.',
+  removed: 'The job was deleted.',
+  running: 'The job is running, so it was left alone.',
+  rescheduled: 'The job is due now.',
+  missing: 'The job no longer exists.',
 };
 
 async function act(

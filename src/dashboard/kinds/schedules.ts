@@ -90,7 +90,7 @@ export async function actOnSchedule(
       const removed = await mill.schedules.remove(name, key);
       return removed
         ? { outcome: 'removed', message: 'The schedule is gone.' }
-        : { outcome: 'missing', message: 'It is not there (any more).' };
+        : { outcome: 'missing', message: 'The schedule no longer exists.' };
     }
     default:
       throw badRequest(`Schedules have no action "${action}".`);

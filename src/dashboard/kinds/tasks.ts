@@ -68,7 +68,7 @@ function toItem(context: RequestContext, task: FoundTask): WorkItem {
 
 async function taskOf({ mill }: RequestContext, ref: string): Promise<FoundTask> {
   const [task] = (await mill.tasks.find({ id: idOf(ref) }, { limit: 1 })).items;
-  if (task === undefined) throw notFound('There is no such task (any more).');
+  if (task === undefined) throw notFound('The task does not exist, or was deleted.');
   return task;
 }
 

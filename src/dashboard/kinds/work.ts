@@ -34,6 +34,6 @@ export async function workDetail(context: RequestContext, kind: string, ref: str
   const detail = await KIND[known].detail(context, context.seal.open(ref));
   // A plain link to a hidden key is a guess, so the response is the same as for a wrong one.
   if (Seal.isClosed(detail.id) && !Seal.isClosed(ref))
-    throw notFound(`There is no such ${known.slice(0, -1)} (any more).`);
+    throw notFound(`The ${known.slice(0, -1)} does not exist, or was deleted.`);
   return detail;
 }

@@ -60,7 +60,7 @@ export function actionFacts(ground: Ground): void {
       await viewer.press('j', 'x', 'j', 'x');
       await viewer.sees('Selected: 2');
       await viewer.page
-        .getByRole('group', { name: 'Act on many' })
+        .getByRole('group', { name: 'Bulk actions' })
         .getByRole('button', { name: 'Cancel' })
         .click();
       await viewer.sees(/2 jobs, selected one by one/u);
@@ -70,7 +70,7 @@ export function actionFacts(ground: Ground): void {
       expect(await mill.jobs.count({ name: 'choose', status: 'cancelled' })).toBe(2);
       await viewer.button('Everything that matches');
       await viewer.page
-        .getByRole('group', { name: 'Act on many' })
+        .getByRole('group', { name: 'Bulk actions' })
         .getByRole('button', { name: 'Remove' })
         .click();
       await viewer.sees(/5 jobs named choose/u);

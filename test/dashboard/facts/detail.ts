@@ -68,7 +68,7 @@ export function detailFacts(ground: Ground): void {
       await viewer.go('work?kind=jobs&name=one-by-one');
       await viewer.page.getByRole('link', { name: /one-by-one/u }).click();
       await viewer.button(/^Cancel/u);
-      await viewer.sees(/Where it waits, it is cancelled at once/u);
+      await viewer.sees(/A pending job is cancelled at once/u);
       await viewer.page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click();
       await until('it is cancelled', async () => (await mill.jobs.get(id))?.status === 'cancelled');
       await viewer.page.getByRole('status').getByText(/./u).first().waitFor();

@@ -31,8 +31,8 @@ export function keyboardFacts(ground: Ground): void {
       await viewer.sees('Facts');
       for (const [key, seen] of [
         ['s', 'Europe/Prague'],
-        ['f', /grouped by what went wrong/u],
-        ['a', /kept in the store itself/u],
+        ['f', /grouped by error/u],
+        ['a', /The log is kept in the store/u],
         ['o', /What runs, how fast/u],
       ] as const) {
         await viewer.press('g', key);
@@ -46,7 +46,7 @@ export function keyboardFacts(ground: Ground): void {
       await viewer.sees('Europe/Prague');
       await viewer.page.getByRole('button', { name: /^Remove/u }).focus();
       await viewer.press('Enter');
-      await viewer.sees('Leave it');
+      await viewer.sees('Do nothing');
       // The browser's own controls follow the last button, and then the first one again.
       const inside = `document.activeElement.closest('dialog') !== null || document.activeElement === document.body`;
       for (let i = 0; i < 6; i += 1) {

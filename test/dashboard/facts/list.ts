@@ -59,7 +59,7 @@ export function listFacts(ground: Ground): void {
       await ground.scene.mill.enqueue('live', {}, { delay: '1h' });
       await viewer.sees(/as it was \d+ (s|min) ago/u);
       expect(await rows(viewer)).toBe(1);
-      await viewer.button('Go on');
+      await viewer.button('Resume');
       await until('the second one shows up', async () => (await rows(viewer)) === 2);
     });
 

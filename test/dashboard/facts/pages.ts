@@ -12,7 +12,7 @@ const PAGES: readonly (readonly [path: string, seen: string | RegExp])[] = [
   ['work?kind=documents', 'reminders'],
   ['schedules', 'Europe/Prague'],
   ['failures', /Card .* was declined/u],
-  ['audit', /Nobody has done anything yet|When/u],
+  ['audit', /No actions yet|When/u],
 ];
 
 /** The browser's own measure of layout shift since the page was loaded. */
@@ -55,8 +55,8 @@ export function pageFacts(ground: Ground): void {
         ['work', 'There are no jobs yet'],
         ['schedules', 'There are no schedules yet'],
         ['failures', 'Nothing has failed for good'],
-        ['audit', 'Nobody has done anything yet'],
-        ['nowhere', 'There is no such page'],
+        ['audit', 'No actions yet'],
+        ['nowhere', 'Page not found'],
       ] as const) {
         await viewer.go(path);
         await viewer.sees(seen);

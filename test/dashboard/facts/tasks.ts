@@ -87,7 +87,7 @@ export function taskFacts(ground: Ground): void {
       await viewer.sees('Planner');
       await viewer.page.getByText(mill.instanceId).first().waitFor();
       await viewer.button('Reconcile sync-order');
-      await viewer.sees('The planner looks at every document again.');
+      await viewer.sees('The planner checks every document again.');
       await viewer.button('Pause sync-order');
       await viewer.page.getByRole('button', { name: 'Resume sync-order' }).waitFor();
       await client.db().collection<Order>('orders').insertOne({ _id: 'order-3', status: 'paid', total: 7 });

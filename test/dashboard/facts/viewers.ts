@@ -19,11 +19,11 @@ export function viewerFacts(ground: Ground): void {
       await using viewer = await ground.visit({ viewer: 'watcher' });
       await viewer.go('work?kind=jobs&name=import-stock');
       await until('it is listed', async () => (await rows(viewer)) === 1);
-      expect(await viewer.page.getByRole('group', { name: 'Act on many' }).count()).toBe(0);
+      expect(await viewer.page.getByRole('group', { name: 'Bulk actions' }).count()).toBe(0);
       expect(await viewer.page.getByRole('button', { name: 'Payload' }).count()).toBe(0);
       expect(await viewer.page.getByRole('searchbox').count()).toBe(0);
       await viewer.page.getByRole('link', { name: /import-stock/u }).click();
-      await viewer.sees(/are not shown to you/u);
+      await viewer.sees(/You cannot see payloads/u);
       expect(await viewer.page.getByText('stock.csv').count()).toBe(0);
       expect(await viewer.page.getByRole('group', { name: 'Actions' }).count()).toBe(0);
       await viewer.go('schedules');

@@ -26,8 +26,8 @@ function Hidden(): VNode {
   return (
     <Section title="Data">
       <p class="hidden-note">
-        <Icon of={EyeOff} /> Payload, results, logs and source documents are not shown to you: that needs the
-        right <code>payload</code>.
+        <Icon of={EyeOff} /> You cannot see payloads, results, logs and source documents without the right{' '}
+        <code>payload</code>.
       </p>
     </Section>
   );
@@ -49,7 +49,7 @@ function Source({
   return (
     <Section title="Source document" note={`in ${collection}, as it is now`}>
       {document === null ? (
-        <p class="muted">It is gone. The task is cleaned up when its time has passed.</p>
+        <p class="muted">Deleted. The task is cleaned up when its retention has passed.</p>
       ) : (
         <Json value={document} what="document" />
       )}
@@ -59,7 +59,7 @@ function Source({
 
 function Logs({ logs }: { readonly logs: NonNullable<WorkDetail['logs']> }): VNode {
   return (
-    <Section title="Log" note="what the handler wrote; the last 100 lines are kept">
+    <Section title="Log" note="written by the handler; the last 100 lines are kept">
       <ol class="logs">
         {logs.map(({ at, message, fields }, i) => (
           <li key={i}>

@@ -56,7 +56,7 @@ function Editor({ detail, retry, onClose }: PayloadEditorProps & { readonly onCl
       </p>
       <footer>
         <button type="button" class="button" onClick={onClose}>
-          Leave it
+          Do nothing
         </button>
         <button
           type="button"

@@ -14,7 +14,7 @@ export function Timeline({ entries }: { readonly entries: readonly TimelineEntry
       note={entries.length === 0 ? undefined : `the last ${many(entries.length, 'attempt')}`}
     >
       {entries.length === 0 ? (
-        <p class="muted">It has not been tried yet.</p>
+        <p class="muted">No attempt yet.</p>
       ) : (
         <ol class="timeline">
           {entries.toReversed().map((entry, i) => (

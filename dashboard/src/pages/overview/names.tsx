@@ -29,7 +29,7 @@ export function Names({ names, range, chosen }: NamesProps): VNode {
 function FirstSteps(): VNode {
   return (
     <Empty title="Nothing has run here yet">
-      <p>Give a job a handler, start the mill and enqueue the first one. It shows up here at once.</p>
+      <p>Define a handler, start the mill and enqueue a job. It appears here at once.</p>
       <pre>
         {`mill.job('send-email', async (job) => { … });\nawait mill.start();\nawait mill.enqueue('send-email', { to: 'ada@example.com' });`}
       </pre>
@@ -97,7 +97,7 @@ function Row({ row, range, session, current }: RowProps): VNode {
   return (
     <tr data-row class={current ? 'current' : ''}>
       <th scope="row">
-        <Link to={`?${query.toString()}`} opensRow title="Show the charts of this name alone">
+        <Link to={`?${query.toString()}`} opensRow title="Show charts of this name only">
           {name}
         </Link>
         <small>{KIND_NOUNS[kind][0]}</small>

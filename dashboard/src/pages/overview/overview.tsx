@@ -24,7 +24,7 @@ export function Overview({ query }: { readonly query: URLSearchParams }): VNode 
   return (
     <Page
       title="Overview"
-      lead="What runs, how fast, and what waits, over all instances that share this store."
+      lead="What runs, how fast, and what waits, on all instances that share this store."
       controls={
         <>
           <RangePicker range={range} chosen={chosen} />
@@ -112,8 +112,8 @@ function Chosen({ range, name }: { readonly range: string; readonly name: string
 
 /** How soon instances learn of new work. */
 const WAKE_UPS: Readonly<Record<string, string>> = {
-  stream: 'Instances hear of new work at once.',
-  direct: 'New work is heard of at once, within the process.',
+  stream: 'Instances learn of new work at once.',
+  direct: 'The process learns of its own new work at once.',
   poll: 'Instances poll for new work.',
 };
 

@@ -20,7 +20,7 @@ export function Tiles({ overview: { series, names, range } }: { readonly overvie
         note={shareOf(failed, done + failed)}
         bad={failed > 0}
       />
-      <Tile label="Running now" value={`${capped ? '≥ ' : ''}${count(running)}`} note="over all instances" />
+      <Tile label="Running now" value={`${capped ? '≥ ' : ''}${count(running)}`} note="on all instances" />
       <Tile label="Due and waiting" value={backlog === null ? '–' : count(backlog)} note="the backlog" />
       <Tile label="Wait" value={orDash(last(series.waitMs))} note="from due to started" />
       <Tile label="Run" value={orDash(last(series.runMs))} note="of one attempt" />

@@ -20,8 +20,8 @@ interface BulkBarProps {
 export function BulkBar({ actions, scope, setScope, selected, clear, begin }: BulkBarProps): VNode {
   const idle = scope === 'selected' && selected === 0;
   return (
-    <div class="bulk-bar" role="group" aria-label="Act on many">
-      <div class="segments" role="group" aria-label="On which rows">
+    <div class="bulk-bar" role="group" aria-label="Bulk actions">
+      <div class="segments" role="group" aria-label="Rows to act on">
         <button type="button" aria-pressed={scope === 'selected'} onClick={() => setScope('selected')}>
           Selected: {count(selected)}
         </button>

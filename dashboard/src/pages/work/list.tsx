@@ -29,7 +29,7 @@ export function WorkList({ query }: { readonly query: URLSearchParams }): VNode 
   return (
     <Page
       title="Work"
-      lead="Everything that is to be done, runs or has ended. The address holds the filter: share it, or keep it."
+      lead="Pending, running and ended work. The address contains the filter, so you can share it."
       controls={<LiveControl live={live} />}
     >
       <FilterBar filter={filter} />
