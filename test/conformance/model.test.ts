@@ -43,14 +43,14 @@ async function behavesLikeItsModel(
 
 eachStoreProves(interleavings);
 
-eachStore('random interleavings of workers, crashes and operators', ({ open, name }) => {
-  it('leave what a simple model says', async () => {
+eachStore('random interleavings with shrinking', ({ open, name }) => {
+  it('matches a simple model under random interleavings of workers, crashes and operators', async () => {
     const store = await opened(open());
     await behavesLikeItsModel(store, () => Promise.resolve(), name === 'memory' ? 100 : 20);
   });
 });
 
-it('random interleavings, with a clock that moves, leave what a simple model says (memory)', async () => {
+it('matches a simple model under random interleavings with a moving clock (memory)', async () => {
   const clock = virtualClock('2026-01-01');
   await behavesLikeItsModel(memory({ clock }), (ms) => clock.advance(ms), 100);
 });

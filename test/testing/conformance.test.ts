@@ -25,7 +25,7 @@ function registered(options: Partial<StoreTests> = {}) {
   return { tests, body, ...facts };
 }
 
-const stale = 'settle: refuses to settle for a holder whose lease was claimed by another';
+const stale = 'settlement: refuses to settle for a holder whose job another instance has claimed';
 
 describe('the conformance suite', () => {
   it('registers every fact once, and leaves none out of a store that can do everything', () => {
@@ -43,7 +43,7 @@ describe('the conformance suite', () => {
     );
     expect(run.length + leftOut.length).toBe(tests.length);
     expect(leftOut).toContainEqual({
-      fact: 'unique keys: holds inside a transaction without aborting it',
+      fact: 'unique keys: enforces unique keys inside a transaction without aborting it',
       needs: ['transactions'],
     });
     expect(leftOut.some(({ fact }) => fact.startsWith('the lock port: '))).toBe(true);
@@ -94,7 +94,8 @@ describe('the conformance suite', () => {
       return store;
     };
     const { body } = registered({ open: generous });
-    const title = 'random interleavings: of workers, crashes and operators leave what a simple model says';
+    const title =
+      'random interleavings: matches a simple model under random interleavings of workers, crashes and operators';
     await expect(body(title)()).rejects.toThrow(/^plan \d+: \[/);
   });
 });

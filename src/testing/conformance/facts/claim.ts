@@ -2,8 +2,8 @@ import { chapter, fact, type Chapter } from '../chapters.js';
 import { expect } from '../expect.js';
 import { aClaim, aJob, ago, ahead, anInstance } from '../fixtures.js';
 
-export const claim: Chapter = chapter('claim', [
-  fact('takes higher priority first, then the earlier due time, then the smaller id', async ({ opened }) => {
+export const claim: Chapter = chapter('claiming', [
+  fact('claims by higher priority, then earlier due time, then smaller id', async ({ opened }) => {
     const store = await opened();
     const [low, late, early, high] = [ago(5_000), ago(1_000), ago(2_000), ago(1_000)];
     await store.jobs.insert([
@@ -16,7 +16,7 @@ export const claim: Chapter = chapter('claim', [
     expect(jobs.map((job) => job.data)).toEqual(['high', 'early', 'late', 'low']);
   }),
 
-  fact('takes only what is due, of the names asked for, and not more than the limits', async ({ opened }) => {
+  fact('claims only due jobs of the requested names, within the limits', async ({ opened }) => {
     const store = await opened();
     await store.jobs.insert([
       aJob({ nextRunAt: ahead(60_000) }),
@@ -31,7 +31,7 @@ export const claim: Chapter = chapter('claim', [
     expect((await store.jobs.claim(aClaim(anInstance()))).jobs).toEqual([]);
   }),
 
-  fact('marks what it took with holder, token and server time', async ({ opened }) => {
+  fact('marks claimed jobs with their holder, token and server time', async ({ opened }) => {
     const store = await opened();
     await store.jobs.insert([aJob()]);
     const instance = anInstance();
@@ -48,7 +48,7 @@ export const claim: Chapter = chapter('claim', [
     expect(jobs[0]?.lastHeartbeat).toBeInstanceOf(Date);
   }),
 
-  fact('shares the places among names in turn', async ({ opened }) => {
+  fact('shares a claim among names in turn', async ({ opened }) => {
     const store = await opened();
     await store.jobs.insert([
       ...Array.from({ length: 30 }, () => aJob({ name: 'flood', nextRunAt: ago(9_000) })),
@@ -61,7 +61,7 @@ export const claim: Chapter = chapter('claim', [
     expect(jobs.filter((job) => job.name === 'flood')).toHaveLength(7);
   }),
 
-  fact('takes nothing of a paused name, and everything again once it is resumed', async ({ opened }) => {
+  fact('claims nothing of a paused name, and everything after it is resumed', async ({ opened }) => {
     const store = await opened();
     await store.jobs.insert([aJob(), aJob({ name: 'other' })]);
     await store.jobs.pauseName('work');
@@ -72,7 +72,7 @@ export const claim: Chapter = chapter('claim', [
     expect(resumed.jobs.map((job) => job.name)).toEqual(['work']);
   }),
 
-  fact('gives each job to one of several that claim at once', async ({ opened }) => {
+  fact('gives each job to one of several concurrent claims', async ({ opened }) => {
     const store = await opened();
     await store.jobs.insert(Array.from({ length: 200 }, (_, n) => aJob({ data: n })));
     const takeAll = async (): Promise<unknown[]> => {
@@ -88,7 +88,7 @@ export const claim: Chapter = chapter('claim', [
     expect(taken.sort((a, b) => Number(a) - Number(b))).toEqual(Array.from({ length: 200 }, (_, n) => n));
   }),
 
-  fact('says when each name is due next, and what the time is', async ({ opened }) => {
+  fact('returns when each name is next due, and the server time', async ({ opened }) => {
     const store = await opened();
     const [soon, later] = [ahead(60_000), ahead(120_000)];
     await store.jobs.insert([
@@ -104,7 +104,7 @@ export const claim: Chapter = chapter('claim', [
     expect(Math.abs(summary.cluster.now.getTime() - Date.now())).toBeLessThan(5_000);
   }),
 
-  fact('answers what a claim whose answer was lost had taken', async ({ opened }) => {
+  fact('returns the jobs of a claim whose response was lost', async ({ opened }) => {
     const store = await opened();
     await store.jobs.insert([aJob({ data: 'one' }), aJob({ data: 'two' })]);
     const instance = anInstance();

@@ -3,69 +3,63 @@ import { chapter, fact, type Chapter } from '../chapters.js';
 import { expect } from '../expect.js';
 import { gate, present, until } from '../fixtures.js';
 
-export const insight: Chapter = chapter('what people ask', [
-  fact(
-    'instances: who is alive, what each runs and how much of it, and nobody after a stop',
-    async ({ aMill }) => {
-      const worker = aMill({ instanceId: 'worker', concurrency: 7 });
-      worker.job('mail', { concurrency: 3 }, () => undefined);
-      await worker.start();
-      const viewer = aMill({ instanceId: 'viewer' });
-      const [only, ...others] = await viewer.instances();
-      expect(others).toEqual([]);
-      expect([typeof only?.host, typeof only?.leaseLeftMs]).toEqual(['string', 'number']);
-      expect({ ...only, host: '', leaseLeftMs: 0 }).toEqual({
-        instanceId: 'worker',
-        host: '',
-        pid: process.pid,
-        names: ['mail'],
-        tasks: [],
-        alive: true,
-        leader: false,
-        leaseLeftMs: 0,
-        slots: 7,
-      });
-      const told: string[] = [];
-      worker.on('stop', () => told.push('stop'));
-      await worker.stop();
-      expect(told).toEqual(['stop']);
-      expect(await viewer.instances()).toEqual([]);
-    },
-  ),
+export const insight: Chapter = chapter('inspection', [
+  fact('lists live instances with their names and slots, and none after a stop', async ({ aMill }) => {
+    const worker = aMill({ instanceId: 'worker', concurrency: 7 });
+    worker.job('mail', { concurrency: 3 }, () => undefined);
+    await worker.start();
+    const viewer = aMill({ instanceId: 'viewer' });
+    const [only, ...others] = await viewer.instances();
+    expect(others).toEqual([]);
+    expect([typeof only?.host, typeof only?.leaseLeftMs]).toEqual(['string', 'number']);
+    expect({ ...only, host: '', leaseLeftMs: 0 }).toEqual({
+      instanceId: 'worker',
+      host: '',
+      pid: process.pid,
+      names: ['mail'],
+      tasks: [],
+      alive: true,
+      leader: false,
+      leaseLeftMs: 0,
+      slots: 7,
+    });
+    const told: string[] = [];
+    worker.on('stop', () => told.push('stop'));
+    await worker.stop();
+    expect(told).toEqual(['stop']);
+    expect(await viewer.instances()).toEqual([]);
+  }),
+
+  fact('explains why a job waits: paused, not due, no instance, or limit reached', async ({ aMill }) => {
+    const mill = aMill();
+    const why = async (id: string): Promise<string[]> =>
+      (await mill.why({ kind: 'jobs', id })).map(({ code }) => code);
+    const later = await mill.enqueue('mail', {}, { delay: '1h' });
+    expect(await why(later.id)).toEqual(['not-due', 'no-instance']);
+    const [begun, release] = [gate<string>(), gate()];
+    mill.job('mail', { concurrency: 1 }, (job) => {
+      begun.open(job.id);
+      return release.promise;
+    });
+    await mill.start();
+    await mill.jobs.pause('mail');
+    expect(await mill.jobs.paused()).toEqual(['mail']);
+    expect(await why(later.id)).toEqual(['paused', 'not-due']);
+    await mill.jobs.resume('mail');
+    const first = await mill.enqueue('mail');
+    // Its status would not do: a claim that was begun during the pause hands it back once more.
+    expect(await begun.promise).toBe(first.id);
+    expect(await why(first.id)).toEqual([]);
+    const second = await mill.enqueue('mail');
+    await until('the second one waits', async () => (await why(second.id))[0] === 'limit-reached');
+    release.open();
+    await mill.jobs.result(second.id);
+    expect(await why(second.id)).toEqual([]);
+    await expect(mill.why({ kind: 'jobs', id: 'nobody' })).rejects.toThrow('there is no job');
+  }),
 
   fact(
-    'why: paused, not due, nobody there, limit reached, and nothing to say of what runs or has ended',
-    async ({ aMill }) => {
-      const mill = aMill();
-      const why = async (id: string): Promise<string[]> =>
-        (await mill.why({ kind: 'jobs', id })).map(({ code }) => code);
-      const later = await mill.enqueue('mail', {}, { delay: '1h' });
-      expect(await why(later.id)).toEqual(['not-due', 'no-instance']);
-      const [begun, release] = [gate<string>(), gate()];
-      mill.job('mail', { concurrency: 1 }, (job) => {
-        begun.open(job.id);
-        return release.promise;
-      });
-      await mill.start();
-      await mill.jobs.pause('mail');
-      expect(await mill.jobs.paused()).toEqual(['mail']);
-      expect(await why(later.id)).toEqual(['paused', 'not-due']);
-      await mill.jobs.resume('mail');
-      const first = await mill.enqueue('mail');
-      // Its status would not do: a claim that was begun during the pause hands it back once more.
-      expect(await begun.promise).toBe(first.id);
-      expect(await why(first.id)).toEqual([]);
-      const second = await mill.enqueue('mail');
-      await until('the second one waits', async () => (await why(second.id))[0] === 'limit-reached');
-      release.open();
-      await mill.jobs.result(second.id);
-      expect(await why(second.id)).toEqual([]);
-      await expect(mill.why({ kind: 'jobs', id: 'nobody' })).rejects.toThrow('there is no job');
-    },
-  ),
-
-  fact(
-    'audit: entries in order, by pages, amended in place, and a stop that is asked for',
+    'pages through audit entries, amends them in place, and stores a stop request',
     ['audit'],
     async ({ aMill }) => {
       const mill = aMill();
@@ -101,7 +95,7 @@ export const insight: Chapter = chapter('what people ask', [
   ),
 
   fact(
-    'errors: messages that differ in ids and numbers are one group, with a text that finds them all',
+    'groups errors that differ only in ids and numbers, with a search text that finds them all',
     async ({ aMill }) => {
       const mill = aMill();
       mill.job<{ n: number }>('mail', { concurrency: 5 }, ({ data }) => {
@@ -130,7 +124,7 @@ export const insight: Chapter = chapter('what people ask', [
   ),
 
   fact(
-    'a filter by parts of the payload compares plain values, looks into lists, and is never an operator',
+    'filters by payload fields as plain values, also inside lists, and never as operators',
     async ({ aMill }) => {
       const mill = aMill();
       const data = [
@@ -169,7 +163,7 @@ export const insight: Chapter = chapter('what people ask', [
   ),
 
   fact(
-    'a count stops at its limit, and an action on many tells how far it is and ends when it is told to',
+    'stops a count at its limit, and a bulk action reports progress and stops on its signal',
     async ({ aMill }) => {
       const mill = aMill();
       await mill.enqueueMany(Array.from({ length: 1_200 }, (_, n) => ({ name: 'mail', data: n })));
@@ -186,7 +180,7 @@ export const insight: Chapter = chapter('what people ask', [
     },
   ),
 
-  fact('schedules tell their next runs and the last one', ['schedules'], async ({ aMill }) => {
+  fact('lists the next runs of a schedule and its last one', ['schedules'], async ({ aMill }) => {
     const mill = aMill();
     mill.job('report', () => undefined);
     await mill.schedule('0 3 * * *', 'report', {}, { timezone: 'Europe/Prague' });

@@ -33,16 +33,19 @@ function stepOf(next: (limit: number) => number): Step {
 }
 
 export const interleavings: Chapter = chapter('random interleavings', [
-  fact('of workers, crashes and operators leave what a simple model says', async ({ opened }) => {
-    const store = await opened();
-    for (let seed = 1; seed <= PLANS; seed += 1) {
-      const next = numbers(seed);
-      const plan = Array.from({ length: 45 }, () => stepOf(next));
-      try {
-        await new Model(store, `model-${String(seed)}`).play(plan);
-      } catch (error) {
-        throw new Error(`plan ${String(seed)}: ${JSON.stringify(plan)}`, { cause: error });
+  fact(
+    'matches a simple model under random interleavings of workers, crashes and operators',
+    async ({ opened }) => {
+      const store = await opened();
+      for (let seed = 1; seed <= PLANS; seed += 1) {
+        const next = numbers(seed);
+        const plan = Array.from({ length: 45 }, () => stepOf(next));
+        try {
+          await new Model(store, `model-${String(seed)}`).play(plan);
+        } catch (error) {
+          throw new Error(`plan ${String(seed)}: ${JSON.stringify(plan)}`, { cause: error });
+        }
       }
-    }
-  }),
+    },
+  ),
 ]);

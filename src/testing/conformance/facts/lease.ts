@@ -8,7 +8,7 @@ const registration = (fields: Partial<Registration> = {}): Registration =>
   aRegistration({ policies: { 'work.$x': { type: 'fixed', interval: 5 } }, ...fields });
 
 export const instances: Chapter = chapter('instances', [
-  fact('refuses a second live process with the same id, and names the first', async ({ opened }) => {
+  fact('refuses a second live process with the same instanceId, and names the first', async ({ opened }) => {
     const { instances } = await opened();
     expect(await instances.register(registration({ instanceId: 'same' }))).toEqual({});
     const second = registration({ instanceId: 'same', host: 'there', pid: 2 });
@@ -18,7 +18,7 @@ export const instances: Chapter = chapter('instances', [
   }),
 
   fact(
-    'takes over the id of a process whose lease has ended only if told to, and only from that life',
+    'takes over the instanceId of an expired process only on request, and only from the expected life',
     async ({ opened }) => {
       const { instances } = await opened();
       const old = registration({ instanceId: 'same', leaseMs: 1 });
@@ -38,7 +38,7 @@ export const instances: Chapter = chapter('instances', [
     },
   ),
 
-  fact('fences only an instance whose lease has ended, and then for good', async ({ opened }) => {
+  fact('fences an instance only after its lease has ended, and for good', async ({ opened }) => {
     const { instances } = await opened();
     const [alive, dead] = [registration(), registration({ leaseMs: 1 })];
     await instances.register(alive);
@@ -53,7 +53,7 @@ export const instances: Chapter = chapter('instances', [
     expect((await instances.list()).instances.map((instance) => instance.life)).toEqual([alive.life]);
   }),
 
-  fact('finds work that is held under no valid lease, and leaves the rest alone', async ({ opened }) => {
+  fact('finds only jobs that are held without a valid lease', async ({ opened }) => {
     const store = await opened();
     const [known, unknown] = [anInstance(), anInstance()];
     await store.jobs.insert([aJob({ name: 'a' }), aJob({ name: 'b' })]);
@@ -68,21 +68,24 @@ export const instances: Chapter = chapter('instances', [
     expect(found.map((job) => job.name)).toEqual(['b']);
   }),
 
-  fact('lists what one life holds, and no other life of the same instance', async ({ opened }) => {
-    const store = await opened();
-    const [first, second] = [anInstance(), { ...anInstance(), instanceId: 'worker-again' }];
-    const earlier = { ...first, instanceId: 'worker-again' };
-    await store.jobs.insert([aJob({ name: 'a' }), aJob({ name: 'b' })]);
-    await store.jobs.claim(aClaim(earlier, { names: ['a'] }));
-    await store.jobs.claim(aClaim(second, { names: ['b'] }));
-    expect((await store.jobs.heldBy(earlier, 10)).map((job) => job.name)).toEqual(['a']);
-    expect((await store.jobs.heldBy(second, 10)).map((job) => job.name)).toEqual(['b']);
-  }),
+  fact(
+    'lists the jobs that one life of an instance holds, and none of its other lives',
+    async ({ opened }) => {
+      const store = await opened();
+      const [first, second] = [anInstance(), { ...anInstance(), instanceId: 'worker-again' }];
+      const earlier = { ...first, instanceId: 'worker-again' };
+      await store.jobs.insert([aJob({ name: 'a' }), aJob({ name: 'b' })]);
+      await store.jobs.claim(aClaim(earlier, { names: ['a'] }));
+      await store.jobs.claim(aClaim(second, { names: ['b'] }));
+      expect((await store.jobs.heldBy(earlier, 10)).map((job) => job.name)).toEqual(['a']);
+      expect((await store.jobs.heldBy(second, 10)).map((job) => job.name)).toEqual(['b']);
+    },
+  ),
 ]);
 
 export const leases: Chapter = chapter('leases', [
   fact(
-    'refuses the instanceId of a process that was cut off and renews its lease in time',
+    'refuses the instanceId of a disconnected process that renews its lease in time',
     async ({ aMill, opened }) => {
       const store = await opened();
       const cutOff = registration({ instanceId: 'same', leaseMs: -1 });
@@ -115,7 +118,7 @@ export const leases: Chapter = chapter('leases', [
   ),
 
   fact(
-    'starts under the instanceId of a process that died, once that has not renewed for a lease',
+    'starts under the instanceId of a dead process one lease after its last renewal',
     async ({ aMill, opened }) => {
       const store = await opened();
       const dead = registration({ instanceId: 'same', leaseMs: -1 });
@@ -131,7 +134,7 @@ export const leases: Chapter = chapter('leases', [
   ),
 
   fact(
-    'hands on the work of an instance that died, and counts the attempt as crashed',
+    'reclaims the jobs of a dead instance, and counts the attempt as crashed',
     async ({ aMill, opened }) => {
       const store = await opened();
       const dead = registration({ leaseMs: 1 });
@@ -157,7 +160,7 @@ export const leases: Chapter = chapter('leases', [
     },
   ),
 
-  fact('ends a job that kills its process every time in failed', async ({ aMill, opened }) => {
+  fact('fails a job that kills its process on every attempt', async ({ aMill, opened }) => {
     const store = await opened();
     await store.jobs.insert([aJob({ name: 'poison' })]);
     const mill = aMill({ leaseDuration: 500 });
@@ -180,7 +183,7 @@ export const leases: Chapter = chapter('leases', [
   }),
 
   fact(
-    'does not count a second crash for work that had crashed before and was only waiting its turn',
+    'does not count a second crash for a reclaimed job that had not begun again',
     async ({ aMill, opened }) => {
       const store = await opened();
       await store.jobs.insert([aJob({ name: 'neighbour' })]);
@@ -201,7 +204,7 @@ export const leases: Chapter = chapter('leases', [
   ),
 
   fact(
-    'starts a job with one attempt once: a crash ends it if it had begun, and costs it nothing if not',
+    'fails a job with one attempt after a crash only if its handler had begun',
     async ({ aMill, opened }) => {
       const store = await opened();
       const dead = registration({ leaseMs: 1, policies: { work: once } });
@@ -223,7 +226,7 @@ export const leases: Chapter = chapter('leases', [
     },
   ),
 
-  fact('marks the start of a job with one attempt before its handler runs', async ({ aMill, opened }) => {
+  fact('records the start of a job with one attempt before its handler runs', async ({ aMill, opened }) => {
     const store = await opened();
     const mill = aMill();
     const seen = gate<unknown>();
@@ -236,7 +239,7 @@ export const leases: Chapter = chapter('leases', [
     expect(await seen.promise).toBe(true);
   }),
 
-  fact('leaves dead work alone where recoverStaleJobs is off', async ({ aMill, opened }) => {
+  fact('leaves stale jobs alone if recoverStaleJobs is off', async ({ aMill, opened }) => {
     const store = await opened();
     const dead = registration({ leaseMs: 1 });
     await store.instances.register(dead);
@@ -253,7 +256,7 @@ export const leases: Chapter = chapter('leases', [
   }),
 
   fact(
-    'aborts the handlers of an instance that was fenced, refuses their outcome, and goes on under a new life',
+    'aborts the handlers of a fenced instance, refuses their outcomes, and continues under a new life',
     async ({ aMill, opened }) => {
       const store = await opened();
       const mill = aMill({ leaseDuration: 6_000, instanceId: 'fenced-one' });
@@ -291,7 +294,7 @@ export const leases: Chapter = chapter('leases', [
     },
   ),
 
-  fact('keeps the lease of a healthy long job, so that nobody else runs it', async ({ aMill }) => {
+  fact('renews the lease of a long job, so that no other instance runs it', async ({ aMill }) => {
     // No rest of a busy machine may be as long as a lease.
     const first = aMill({ leaseDuration: 2_000 });
     const second = aMill({ leaseDuration: 2_000 });
@@ -310,7 +313,7 @@ export const leases: Chapter = chapter('leases', [
   }),
 
   fact(
-    'buries a dead instance that ran reactive tasks and held none',
+    'removes a dead instance that ran reactive tasks and held none',
     ['reactive'],
     async ({ aMill, opened }) => {
       const store = await opened();
@@ -327,7 +330,7 @@ export const leases: Chapter = chapter('leases', [
     },
   ),
 
-  fact('settles in vain for a job that was reclaimed, and says so', async ({ aMill, opened }) => {
+  fact('reports a settlement that was refused because its job was reclaimed', async ({ aMill, opened }) => {
     const store = await opened();
     const mill = aMill();
     const [running, finish, lost] = [gate(), gate(), gate<{ jobs: readonly { id: string }[] }>()];

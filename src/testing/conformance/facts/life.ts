@@ -4,7 +4,7 @@ import { expect } from '../expect.js';
 import { gate, once, until } from '../fixtures.js';
 
 export const life: Chapter = chapter('the life of an attempt', [
-  fact('tries again after a failure, and keeps each attempt with its error', async ({ aMill }) => {
+  fact('retries a failed job, and records each attempt with its error', async ({ aMill }) => {
     const mill = aMill();
     mill.job('flaky', { retryPolicy: { type: 'fixed', interval: 0 } }, function unlucky(job) {
       if (job.attempt < 3) throw new Error(`no luck ${String(job.attempt)}`);
@@ -24,7 +24,7 @@ export const life: Chapter = chapter('the life of an attempt', [
   }),
 
   fact(
-    'fails an attempt at its timeout even if the handler ignores the signal, and frees its slot',
+    'fails an attempt at its timeout and frees its slot, even if the handler ignores the signal',
     async ({ aMill }) => {
       const mill = aMill({ concurrency: 1 });
       const [reason, never] = [gate<unknown>(), gate()];
@@ -45,7 +45,7 @@ export const life: Chapter = chapter('the life of an attempt', [
   ),
 
   fact(
-    'stops claiming at maxAbandoned, reports it, and goes on when handlers end at last',
+    'stops claiming at maxAbandoned, reports it, and continues when abandoned handlers end',
     async ({ aMill }) => {
       const mill = aMill({ maxAbandoned: 1 });
       const never = gate();
@@ -64,7 +64,7 @@ export const life: Chapter = chapter('the life of an attempt', [
     },
   ),
 
-  fact('waits for running handlers at a stop', async ({ aMill }) => {
+  fact('waits for running handlers during a stop', async ({ aMill }) => {
     const mill = aMill();
     const [running, finish] = [gate(), gate()];
     mill.job('slow', async () => {
@@ -82,35 +82,38 @@ export const life: Chapter = chapter('the life of an attempt', [
     expect(await mill.jobs.get(job.id)).toMatchObject({ status: 'completed', result: 'done' });
   }),
 
-  fact('hands back what did not end in time, without using an attempt, and says which', async ({ aMill }) => {
-    const lines: string[] = [];
-    const line = (_fields: object, message: string): void => void lines.push(message);
-    const mill = aMill({ logger: { debug: line, info: line, warn: line, error: line } });
-    const [running, reason] = [gate(), gate<unknown>()];
-    mill.job('slow', async (job) => {
-      running.open();
-      await new Promise((resolve) => job.signal.addEventListener('abort', resolve));
-      reason.open(job.signal.reason);
-      throw new Error('interrupted');
-    });
-    mill.job('deaf', () => new Promise(() => undefined));
-    await mill.start();
-    const [slow, deaf] = await mill.enqueueMany([{ name: 'slow' }, { name: 'deaf' }]);
-    await running.promise;
-    await until('both run', () => mill.health().running === 2);
-    await mill.stop({ timeout: 20 });
-    expect(await reason.promise).toBeInstanceOf(StoppingError);
-    for (const id of [slow.id, deaf.id]) {
-      expect(await mill.jobs.get(id)).toMatchObject({ status: 'pending', failCount: 0, lockedAt: null });
-      expect(lines.join('\n')).toContain(id);
-    }
-    const other = aMill();
-    other.job('slow', (job) => job.attempt);
-    await other.start();
-    expect(await other.jobs.result(slow.id)).toBe(1);
-  }),
+  fact(
+    'releases jobs that did not end before the stop timeout, without using an attempt, and reports them',
+    async ({ aMill }) => {
+      const lines: string[] = [];
+      const line = (_fields: object, message: string): void => void lines.push(message);
+      const mill = aMill({ logger: { debug: line, info: line, warn: line, error: line } });
+      const [running, reason] = [gate(), gate<unknown>()];
+      mill.job('slow', async (job) => {
+        running.open();
+        await new Promise((resolve) => job.signal.addEventListener('abort', resolve));
+        reason.open(job.signal.reason);
+        throw new Error('interrupted');
+      });
+      mill.job('deaf', () => new Promise(() => undefined));
+      await mill.start();
+      const [slow, deaf] = await mill.enqueueMany([{ name: 'slow' }, { name: 'deaf' }]);
+      await running.promise;
+      await until('both run', () => mill.health().running === 2);
+      await mill.stop({ timeout: 20 });
+      expect(await reason.promise).toBeInstanceOf(StoppingError);
+      for (const id of [slow.id, deaf.id]) {
+        expect(await mill.jobs.get(id)).toMatchObject({ status: 'pending', failCount: 0, lockedAt: null });
+        expect(lines.join('\n')).toContain(id);
+      }
+      const other = aMill();
+      other.job('slow', (job) => job.attempt);
+      await other.start();
+      expect(await other.jobs.result(slow.id)).toBe(1);
+    },
+  ),
 
-  fact('hands back what it had taken ahead', async ({ aMill }) => {
+  fact('releases prefetched jobs on stop', async ({ aMill }) => {
     const mill = aMill({ concurrency: 2 });
     const [enough, stopNow] = [gate(), gate()];
     let runs = 0;
@@ -136,7 +139,7 @@ export const life: Chapter = chapter('the life of an attempt', [
     });
   }),
 
-  fact('works again after a stop', async ({ aMill }) => {
+  fact('runs jobs again when started after a stop', async ({ aMill }) => {
     const mill = aMill();
     mill.job('x', () => 'ran');
     await mill.start();
@@ -148,26 +151,29 @@ export const life: Chapter = chapter('the life of an attempt', [
     expect(await mill.jobs.result(job.id)).toBe('ran');
   }),
 
-  fact('defers without using an attempt, and fails what throws after a defer', async ({ aMill }) => {
-    const mill = aMill();
-    let runs = 0;
-    mill.job('later', ({ defer, attempt }) => {
-      runs += 1;
-      if (runs > 1) return attempt;
-      defer(20);
-      return undefined;
-    });
-    mill.job('torn', { retryPolicy: once }, ({ defer }) => {
-      defer('1h');
-      throw new Error('after all');
-    });
-    await mill.start();
-    const [later, torn] = await mill.enqueueMany([{ name: 'later' }, { name: 'torn' }]);
-    expect(await mill.jobs.result(later.id)).toBe(1);
-    await expect(mill.jobs.result(torn.id)).rejects.toThrow('after all');
-  }),
+  fact(
+    'defers a job without using an attempt, and fails it if the handler throws after a defer',
+    async ({ aMill }) => {
+      const mill = aMill();
+      let runs = 0;
+      mill.job('later', ({ defer, attempt }) => {
+        runs += 1;
+        if (runs > 1) return attempt;
+        defer(20);
+        return undefined;
+      });
+      mill.job('torn', { retryPolicy: once }, ({ defer }) => {
+        defer('1h');
+        throw new Error('after all');
+      });
+      await mill.start();
+      const [later, torn] = await mill.enqueueMany([{ name: 'later' }, { name: 'torn' }]);
+      expect(await mill.jobs.result(later.id)).toBe(1);
+      await expect(mill.jobs.result(torn.id)).rejects.toThrow('after all');
+    },
+  ),
 
-  fact('keeps progress and log lines while the job runs and after it', async ({ aMill }) => {
+  fact('stores progress and log lines during a job and after it', async ({ aMill }) => {
     const mill = aMill();
     const [halfway, finish] = [gate(), gate()];
     mill.job('steps', async ({ progress, log }) => {
@@ -198,7 +204,7 @@ export const life: Chapter = chapter('the life of an attempt', [
     ]);
   }),
 
-  fact('deletes at once what is not to be kept', async ({ aMill }) => {
+  fact('deletes a job when it ends if its retention is zero', async ({ aMill }) => {
     const mill = aMill({ retention: { completed: 0 } });
     const ran = gate();
     mill.on('job:complete', () => ran.open());
@@ -210,7 +216,7 @@ export const life: Chapter = chapter('the life of an attempt', [
   }),
 
   fact(
-    'completes inside the transaction, together with what is written in it',
+    "completes a job inside a transaction, together with the handler's own writes",
     ['transactions'],
     async ({ aMill }) => {
       const mill = aMill();
@@ -239,7 +245,7 @@ export const life: Chapter = chapter('the life of an attempt', [
   ),
 
   fact(
-    'keeps progress and log lines of a handler that completes inside a transaction',
+    'stores progress and log lines of a handler that completes inside a transaction',
     ['transactions'],
     async ({ aMill }) => {
       const mill = aMill();
@@ -261,7 +267,7 @@ export const life: Chapter = chapter('the life of an attempt', [
   ),
 
   fact(
-    'completes inside the transaction when its schedule was changed during the run',
+    'completes a scheduled run inside a transaction when its schedule changed during the run',
     ['transactions', 'schedules'],
     async ({ aMill }) => {
       const mill = aMill();
@@ -286,7 +292,7 @@ export const life: Chapter = chapter('the life of an attempt', [
   ),
 
   fact(
-    'neither completes nor writes anything when the transaction is given up',
+    'neither completes a job nor writes anything when its transaction is rolled back',
     ['transactions'],
     async ({ aMill }) => {
       const mill = aMill();
@@ -311,7 +317,7 @@ export const life: Chapter = chapter('the life of an attempt', [
     },
   ),
 
-  fact('refuses a second process with the same instanceId', async ({ aMill }) => {
+  fact('refuses to start a second process with the same instanceId', async ({ aMill }) => {
     const [first, second] = [aMill({ instanceId: 'one' }), aMill({ instanceId: 'one' })];
     await first.start();
     await expect(second.start()).rejects.toThrow(`pid ${String(process.pid)}`);
@@ -320,7 +326,7 @@ export const life: Chapter = chapter('the life of an attempt', [
     expect(second.isHealthy()).toBe(true);
   }),
 
-  fact('picks up a handler that is added while it runs', async ({ aMill }) => {
+  fact('runs jobs of a handler that is added after the start', async ({ aMill }) => {
     const mill = aMill();
     await mill.start();
     const job = await mill.enqueue('late', {});
@@ -329,7 +335,7 @@ export const life: Chapter = chapter('the life of an attempt', [
   }),
 
   fact(
-    'does not let a flood of one name starve another, even when it fills every slot',
+    'does not let a flood of one name starve another name, even when it fills every slot',
     async ({ aMill }) => {
       const mill = aMill({ concurrency: 5 });
       let flooded = 0;

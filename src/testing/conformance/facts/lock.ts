@@ -62,30 +62,27 @@ const isFree = async (mill: Tidemill, key: string): Promise<boolean> =>
     });
 
 export const withLock: Chapter = chapter({ title: 'withLock', needs: ['locks'] }, [
-  fact(
-    'lets one caller at a time in, whichever mill it comes by, and each with a greater fence',
-    async ({ aMill }) => {
-      const mills = [aMill(), aMill()];
-      let counter = 0;
-      const fences: number[] = [];
-      const increment = async ({ fence }: { fence: number }): Promise<void> => {
-        const before = counter;
-        fences.push(fence);
-        await turn();
-        await turn();
-        counter = before + 1;
-      };
-      const callers = Array.from({ length: 20 }, (_, n) =>
-        present(mills[n % 2]).withLock('counter', increment, { wait: '50s' }),
-      );
-      await Promise.all(callers);
-      expect(counter).toBe(20);
-      expect(fences).toEqual([...new Set(fences)].sort((a, b) => a - b));
-      expect(fences).toHaveLength(20);
-    },
-  ),
+  fact('lets one caller of any mill hold a lock at a time, each with a greater fence', async ({ aMill }) => {
+    const mills = [aMill(), aMill()];
+    let counter = 0;
+    const fences: number[] = [];
+    const increment = async ({ fence }: { fence: number }): Promise<void> => {
+      const before = counter;
+      fences.push(fence);
+      await turn();
+      await turn();
+      counter = before + 1;
+    };
+    const callers = Array.from({ length: 20 }, (_, n) =>
+      present(mills[n % 2]).withLock('counter', increment, { wait: '50s' }),
+    );
+    await Promise.all(callers);
+    expect(counter).toBe(20);
+    expect(fences).toEqual([...new Set(fences)].sort((a, b) => a - b));
+    expect(fences).toHaveLength(20);
+  }),
 
-  fact('answers what the function answers, without start, and again after a stop', async ({ aMill }) => {
+  fact('returns the result of the function, before a start and after a stop', async ({ aMill }) => {
     const mill = aMill();
     expect(await mill.withLock('k', async () => 'async')).toBe('async');
     expect(await mill.withLock('k', () => 5)).toBe(5);
@@ -93,7 +90,7 @@ export const withLock: Chapter = chapter({ title: 'withLock', needs: ['locks'] }
     expect(await mill.withLock('k', () => ({ again: true }))).toEqual({ again: true });
   }),
 
-  fact('does not wait where wait is 0, and says who has the lock', async ({ aMill, store }) => {
+  fact('does not wait if wait is 0, and names the holder of the lock', async ({ aMill, store }) => {
     const holder = await held(aMill({ instanceId: 'first' }), 'k');
     const other = aMill({ instanceId: 'second' });
     const ask = spyOn(store.locks, 'acquire');
@@ -108,7 +105,7 @@ export const withLock: Chapter = chapter({ title: 'withLock', needs: ['locks'] }
     expect(await holder.call).toBe('done');
   }),
 
-  fact('waits as long as it is told and no longer', async ({ aMill }) => {
+  fact('waits for a lock no longer than wait', async ({ aMill }) => {
     const holder = await held(aMill(), 'k');
     const other = aMill();
     const began = performance.now();
@@ -119,7 +116,7 @@ export const withLock: Chapter = chapter({ title: 'withLock', needs: ['locks'] }
     holder.leave();
   }),
 
-  fact('gets a lock that comes free while it waits', async ({ aMill, store }) => {
+  fact('gets a lock that is released while it waits', async ({ aMill, store }) => {
     const holder = await held(aMill(), 'k');
     const ask = spyOn(store.locks, 'acquire');
     const waiter = aMill().withLock('k', ({ fence }) => fence, { wait: '20s' });
@@ -128,7 +125,7 @@ export const withLock: Chapter = chapter({ title: 'withLock', needs: ['locks'] }
     expect(await waiter).toBeGreaterThan(holder.fence);
   }),
 
-  fact('keeps a lock for longer than its lease while the function runs', async ({ aMill, store }) => {
+  fact('renews the lease of a lock while the function runs', async ({ aMill, store }) => {
     const mill = aMill();
     const renew = spyOn(store.locks, 'renew');
     const holder = await held(mill, 'k', { lease: 2_000 });
@@ -145,7 +142,7 @@ export const withLock: Chapter = chapter({ title: 'withLock', needs: ['locks'] }
   }),
 
   fact(
-    'takes over from a holder that stopped renewing, who can then neither renew nor release',
+    'takes over the lock of a holder that stopped renewing, which can then neither renew nor release it',
     async ({ aMill, opened }) => {
       const store = await opened();
       const dead = anOwner('dead');
@@ -161,7 +158,7 @@ export const withLock: Chapter = chapter({ title: 'withLock', needs: ['locks'] }
   ),
 
   fact(
-    'aborts the signal when somebody else has the lock, and rejects when the function has ended',
+    'aborts the signal when another owner has taken the lock, and rejects when the function ends',
     async ({ aMill, store }) => {
       const owner = watched(store);
       const holder = await held(aMill(), 'k', { lease: 6_000 });
@@ -181,7 +178,7 @@ export const withLock: Chapter = chapter({ title: 'withLock', needs: ['locks'] }
     },
   ),
 
-  fact('aborts the signal when the lease could not be renewed before its end', async ({ aMill, store }) => {
+  fact('aborts the signal if the lease could not be renewed before it ended', async ({ aMill, store }) => {
     spyOn(store.locks, 'renew').always(() => Promise.reject(new StoreError('away', { transient: true })));
     const mill = aMill();
     const heard = gate<{ where: string }>();
@@ -195,7 +192,7 @@ export const withLock: Chapter = chapter({ title: 'withLock', needs: ['locks'] }
     expect(await failure(holder.call)).toBe(lost);
   }),
 
-  fact('aborts the signal at the end of the lease even where a renewal hangs', async ({ aMill, store }) => {
+  fact('aborts the signal at the end of the lease even if a renewal hangs', async ({ aMill, store }) => {
     const hung = gate<'renewed'>();
     spyOn(store.locks, 'renew').always(() => hung.promise);
     const holder = await held(aMill(), 'k', { lease: 500 });
@@ -205,21 +202,18 @@ export const withLock: Chapter = chapter({ title: 'withLock', needs: ['locks'] }
     expect(await failure(holder.call)).toBeInstanceOf(LeaseLostError);
   }),
 
-  fact(
-    'goes on after a renewal that failed, where the next one succeeds in time',
-    async ({ aMill, store }) => {
-      const renew = spyOn(store.locks, 'renew');
-      renew.once(() => Promise.reject(new StoreError('away')));
-      const mill = aMill();
-      mill.on('error', () => undefined);
-      const holder = await held(mill, 'k', { lease: 3_000 });
-      await until('it was renewed after that', () => renew.answered > 0);
-      holder.leave();
-      expect(await holder.call).toBe('done');
-    },
-  ),
+  fact('keeps the lock after a failed renewal if the next one succeeds in time', async ({ aMill, store }) => {
+    const renew = spyOn(store.locks, 'renew');
+    renew.once(() => Promise.reject(new StoreError('away')));
+    const mill = aMill();
+    mill.on('error', () => undefined);
+    const holder = await held(mill, 'k', { lease: 3_000 });
+    await until('it was renewed after that', () => renew.answered > 0);
+    holder.leave();
+    expect(await holder.call).toBe('done');
+  }),
 
-  fact('finds out at the end where the function never let a timer fire', async ({ aMill }) => {
+  fact('rejects if the lease ended while the function blocked the event loop', async ({ aMill }) => {
     const mill = aMill();
     const call = mill.withLock(
       'k',
@@ -233,19 +227,16 @@ export const withLock: Chapter = chapter({ title: 'withLock', needs: ['locks'] }
     expect(await isFree(mill, 'k')).toBe(true);
   }),
 
-  fact(
-    'finds out at the end where somebody took the lock over since the last renewal',
-    async ({ aMill, store }) => {
-      const owner = watched(store);
-      const holder = await held(aMill(), 'k');
-      await store.locks.release('k', owner());
-      await store.locks.acquire('k', anOwner(), 60_000);
-      holder.leave();
-      expect(await failure(holder.call)).toBeInstanceOf(LeaseLostError);
-    },
-  ),
+  fact('rejects if another owner took the lock over since the last renewal', async ({ aMill, store }) => {
+    const owner = watched(store);
+    const holder = await held(aMill(), 'k');
+    await store.locks.release('k', owner());
+    await store.locks.acquire('k', anOwner(), 60_000);
+    holder.leave();
+    expect(await failure(holder.call)).toBeInstanceOf(LeaseLostError);
+  }),
 
-  fact('gives the lock back when the function throws, and throws the same', async ({ aMill }) => {
+  fact('releases the lock when the function throws, and rejects with the same error', async ({ aMill }) => {
     const mill = aMill();
     const thrown = new TypeError('broken');
     const fails = async (): Promise<never> => {
@@ -261,7 +252,7 @@ export const withLock: Chapter = chapter({ title: 'withLock', needs: ['locks'] }
     }
   }),
 
-  fact('throws what the function threw, also where the lock was lost', async ({ aMill, store }) => {
+  fact('rejects with the error of the function even if the lock was lost', async ({ aMill, store }) => {
     spyOn(store.locks, 'renew').always(async () => 'lost');
     const thrown = new Error('my own');
     const call = aMill().withLock(
@@ -275,21 +266,18 @@ export const withLock: Chapter = chapter({ title: 'withLock', needs: ['locks'] }
     expect(await failure(call)).toBe(thrown);
   }),
 
-  fact(
-    'does not blame the caller for a release that failed: the lease ends by itself',
-    async ({ aMill, store }) => {
-      spyOn(store.locks, 'release').once(() => Promise.reject(new StoreError('away', { transient: true })));
-      const mill = aMill();
-      const heard = gate<{ where: string }>();
-      mill.on('error', heard.open);
-      expect(await mill.withLock('k', () => 'kept', { lease: 3_000 })).toBe('kept');
-      expect(await heard.promise).toMatchObject({ where: 'release a lock' });
-      expect(await isFree(mill, 'k')).toBe(false);
-      expect(await mill.withLock('k', () => 'free', { wait: '20s' })).toBe('free');
-    },
-  ),
+  fact('returns the result even if the release fails; the lease then expires', async ({ aMill, store }) => {
+    spyOn(store.locks, 'release').once(() => Promise.reject(new StoreError('away', { transient: true })));
+    const mill = aMill();
+    const heard = gate<{ where: string }>();
+    mill.on('error', heard.open);
+    expect(await mill.withLock('k', () => 'kept', { lease: 3_000 })).toBe('kept');
+    expect(await heard.promise).toMatchObject({ where: 'release a lock' });
+    expect(await isFree(mill, 'k')).toBe(false);
+    expect(await mill.withLock('k', () => 'free', { wait: '20s' })).toBe('free');
+  }),
 
-  fact('does not wait for a release that hangs any longer than the lease', async ({ aMill, store }) => {
+  fact('waits for a hanging release no longer than the lease', async ({ aMill, store }) => {
     const hung = gate<'released'>();
     spyOn(store.locks, 'release').once(() => hung.promise);
     expect(await aMill().withLock('k', () => 'kept', { lease: 500 })).toBe('kept');
@@ -297,7 +285,7 @@ export const withLock: Chapter = chapter({ title: 'withLock', needs: ['locks'] }
   }),
 
   fact(
-    'asks again where an answer was lost, and gives back what it may have taken where it gives up',
+    'retries an acquire whose response was lost, and releases what it may have acquired if it gives up',
     async ({ aMill, store }) => {
       const mill = aMill();
       const away = new StoreError('away', { transient: true });
@@ -316,34 +304,40 @@ export const withLock: Chapter = chapter({ title: 'withLock', needs: ['locks'] }
     },
   ),
 
-  fact('does not begin under a lease that was over before the answer came', async ({ aMill, store }) => {
-    const take = store.locks.acquire.bind(store.locks);
-    const acquire = spyOn(store.locks, 'acquire');
-    acquire.once(async (...request) => {
-      const answer = await take(...request);
-      await new Promise((resolve) => setTimeout(resolve, 2_050));
-      return answer;
-    });
-    const mill = aMill();
-    expect(await mill.withLock('k', ({ signal }) => signal.aborted, { lease: 2_000 })).toBe(false);
-    expect(acquire.calls).toHaveLength(2);
-  }),
+  fact(
+    'does not run the function under a lease that expired before the response arrived',
+    async ({ aMill, store }) => {
+      const take = store.locks.acquire.bind(store.locks);
+      const acquire = spyOn(store.locks, 'acquire');
+      acquire.once(async (...request) => {
+        const answer = await take(...request);
+        await new Promise((resolve) => setTimeout(resolve, 2_050));
+        return answer;
+      });
+      const mill = aMill();
+      expect(await mill.withLock('k', ({ signal }) => signal.aborted, { lease: 2_000 })).toBe(false);
+      expect(acquire.calls).toHaveLength(2);
+    },
+  ),
 
-  fact('rejects at once with an error that waiting does not mend', async ({ aMill, store }) => {
+  fact('rejects at once with an error that is not transient', async ({ aMill, store }) => {
     const refused = new StoreError('not authorized');
     spyOn(store.locks, 'acquire').always(() => Promise.reject(refused));
     expect(await failure(aMill().withLock('k', () => 'never', { wait: '20s' }))).toBe(refused);
   }),
 
-  fact('is not re-entrant, and says so', async ({ aMill }) => {
-    const mill = aMill();
-    const inner = (): Promise<unknown> => failure(mill.withLock('k', () => 'never', { wait: 0 }));
-    const error = await mill.withLock('k', inner);
-    expect(error).toBeInstanceOf(LockTakenError);
-    expect((error as Error).message).toContain('locks are not re-entrant');
-  }),
+  fact(
+    'refuses to acquire a lock again inside its own function, and says that locks are not re-entrant',
+    async ({ aMill }) => {
+      const mill = aMill();
+      const inner = (): Promise<unknown> => failure(mill.withLock('k', () => 'never', { wait: 0 }));
+      const error = await mill.withLock('k', inner);
+      expect(error).toBeInstanceOf(LockTakenError);
+      expect((error as Error).message).toContain('locks are not re-entrant');
+    },
+  ),
 
-  fact('tells keys apart, and takes any text for one', async ({ aMill }) => {
+  fact('keeps locks of different keys apart, whatever text a key contains', async ({ aMill }) => {
     const mill = aMill();
     const keys = [
       'a',
@@ -364,14 +358,14 @@ export const withLock: Chapter = chapter({ title: 'withLock', needs: ['locks'] }
     for (const key of keys) expect(await isFree(mill, key)).toBe(true);
   }),
 
-  fact('names a holder whose id looks like a field path', async ({ aMill }) => {
+  fact('names the holder of a lock even if its id looks like a field path', async ({ aMill }) => {
     const holder = await held(aMill({ instanceId: '$fence' }), 'k');
     const error = await failure(aMill().withLock('k', () => 'never', { wait: 0 }));
     expect(error).toMatchObject({ heldBy: '$fence' });
     holder.leave();
   }),
 
-  fact('leaves instances, paused names and jobs alone', async ({ aMill, store }) => {
+  fact('stores locks apart from instances, paused names and jobs', async ({ aMill, store }) => {
     const mill = aMill({ instanceId: 'k' });
     mill.job('k', () => 'ran');
     await mill.jobs.pause('other');
@@ -386,7 +380,7 @@ export const withLock: Chapter = chapter({ title: 'withLock', needs: ['locks'] }
     await holder.call;
   }),
 
-  fact('works inside a handler, also while the mill stops', async ({ aMill }) => {
+  fact('holds a lock inside a handler, also while the mill stops', async ({ aMill }) => {
     const mill = aMill();
     const [running, stopping] = [gate(), gate()];
     let answer: unknown;
@@ -404,45 +398,45 @@ export const withLock: Chapter = chapter({ title: 'withLock', needs: ['locks'] }
     expect(answer).toBe('locked');
   }),
 
-  fact('is waited for by a stop, which leaves the lock free', async ({ aMill, opened }) => {
-    const store = await opened();
-    const mill = aMill();
-    const holder = await held(mill, 'k');
-    let stopped = false;
-    const stop = mill.stop().then(() => (stopped = true));
-    await turn();
-    expect(stopped).toBe(false);
-    expect(holder.signal.aborted).toBe(false);
-    holder.leave();
-    expect(await holder.call).toBe('done');
-    await stop;
-    expect(await store.locks.acquire('k', anOwner(), 500)).toHaveProperty('fence');
-  }),
-
   fact(
-    'is interrupted by a stop whose time is over: waiting calls are refused, signals abort',
-    async ({ aMill, store }) => {
+    'waits for functions that hold a lock during a stop, which releases the lock',
+    async ({ aMill, opened }) => {
+      const store = await opened();
       const mill = aMill();
-      const taken = gate();
-      const call = mill.withLock('k', async ({ signal }) => {
-        taken.open();
-        throw await aborted(signal);
-      });
-      const failed = failure(call);
-      const ask = spyOn(store.locks, 'acquire');
-      await taken.promise;
-      const asked = ask.calls.length;
-      const refused = failure(mill.withLock('k', () => 'never', { wait: '20s' }));
-      await until('the second one waits', () => ask.calls.length > asked);
-      await mill.stop({ timeout: 0 });
-      expect(await failed).toBeInstanceOf(StoppingError);
-      expect(await refused).toMatchObject({ code: 'STOPPED' });
-      expect(await isFree(mill, 'k')).toBe(true);
+      const holder = await held(mill, 'k');
+      let stopped = false;
+      const stop = mill.stop().then(() => (stopped = true));
+      await turn();
+      expect(stopped).toBe(false);
+      expect(holder.signal.aborted).toBe(false);
+      holder.leave();
+      expect(await holder.call).toBe('done');
+      await stop;
+      expect(await store.locks.acquire('k', anOwner(), 500)).toHaveProperty('fence');
     },
   ),
 
+  fact('aborts signals and rejects waiting calls when the stop timeout is over', async ({ aMill, store }) => {
+    const mill = aMill();
+    const taken = gate();
+    const call = mill.withLock('k', async ({ signal }) => {
+      taken.open();
+      throw await aborted(signal);
+    });
+    const failed = failure(call);
+    const ask = spyOn(store.locks, 'acquire');
+    await taken.promise;
+    const asked = ask.calls.length;
+    const refused = failure(mill.withLock('k', () => 'never', { wait: '20s' }));
+    await until('the second one waits', () => ask.calls.length > asked);
+    await mill.stop({ timeout: 0 });
+    expect(await failed).toBeInstanceOf(StoppingError);
+    expect(await refused).toMatchObject({ code: 'STOPPED' });
+    expect(await isFree(mill, 'k')).toBe(true);
+  }),
+
   fact(
-    'does not hold up a stop with a function that does not end, and renews nothing afterwards',
+    'completes a stop although a function does not end, and renews no lease afterwards',
     async ({ aMill, opened }) => {
       const store = await opened();
       const mill = aMill();
@@ -463,7 +457,7 @@ export const withLock: Chapter = chapter({ title: 'withLock', needs: ['locks'] }
 ]);
 
 export const lockPort: Chapter = chapter({ title: 'the lock port', needs: ['locks'] }, [
-  fact('gives an owner that asks again the same fence and a new lease', async ({ opened }) => {
+  fact('gives an owner that acquires its lock again the same fence and a new lease', async ({ opened }) => {
     const { locks } = await opened();
     const [me, other] = [anOwner('me'), anOwner()];
     const first = await locks.acquire('k', me, 60_000);
@@ -478,7 +472,7 @@ export const lockPort: Chapter = chapter({ title: 'the lock port', needs: ['lock
   }),
 
   fact(
-    'renews and releases for the owner alone, also where instances have the same name',
+    'renews and releases a lock only for its owner, even if instances have the same name',
     async ({ opened }) => {
       const { locks } = await opened();
       const [me, twin] = [anOwner('same'), anOwner('same')];
@@ -494,7 +488,7 @@ export const lockPort: Chapter = chapter({ title: 'the lock port', needs: ['lock
     },
   ),
 
-  fact('renews a lease that is over for as long as nobody has taken the lock', async ({ opened }) => {
+  fact('renews an expired lease unless another owner has taken the lock', async ({ opened }) => {
     const { locks } = await opened();
     const me = anOwner('me');
     await locks.acquire('k', me, -1_000);
@@ -502,20 +496,23 @@ export const lockPort: Chapter = chapter({ title: 'the lock port', needs: ['lock
     expect(await locks.acquire('k', anOwner(), 1)).toEqual({ heldBy: 'me' });
   }),
 
-  fact('gives greater fences after releases, after takeovers, and at one moment', async ({ opened }) => {
-    const { locks } = await opened();
-    const fences: number[] = [];
-    for (let round = 0; round < 20; round += 1) {
-      const owner = anOwner();
-      const answer = await locks.acquire('k', owner, round % 3 === 0 ? -1 : 60_000);
-      fences.push((answer as { fence: number }).fence);
-      if (round % 3 !== 0) await locks.release('k', owner);
-    }
-    for (let n = 1; n < fences.length; n += 1) expect(fences[n]).toBeGreaterThan(fences[n - 1] ?? Infinity);
-    expect(fences.every((fence) => Number.isSafeInteger(fence) && fence > 0)).toBe(true);
-  }),
+  fact(
+    'gives greater fences after releases and takeovers, even within one millisecond',
+    async ({ opened }) => {
+      const { locks } = await opened();
+      const fences: number[] = [];
+      for (let round = 0; round < 20; round += 1) {
+        const owner = anOwner();
+        const answer = await locks.acquire('k', owner, round % 3 === 0 ? -1 : 60_000);
+        fences.push((answer as { fence: number }).fence);
+        if (round % 3 !== 0) await locks.release('k', owner);
+      }
+      for (let n = 1; n < fences.length; n += 1) expect(fences[n]).toBeGreaterThan(fences[n - 1] ?? Infinity);
+      expect(fences.every((fence) => Number.isSafeInteger(fence) && fence > 0)).toBe(true);
+    },
+  ),
 
-  fact('gives a lock to one of many that ask for the first time at the same moment', async ({ opened }) => {
+  fact('gives a new lock to one of many concurrent owners', async ({ opened }) => {
     const { locks } = await opened();
     for (let round = 0; round < 5; round += 1) {
       const asked = Array.from({ length: 20 }, () => locks.acquire(`new-${round}`, anOwner(), 60_000));

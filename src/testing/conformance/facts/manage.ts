@@ -18,8 +18,8 @@ const addressed: StandardSchemaV1<{ to: string }> = {
   },
 };
 
-export const managing: Chapter = chapter('managing', [
-  fact('cancels a pending job at once, and answers finished or missing for others', async ({ aMill }) => {
+export const managing: Chapter = chapter('management', [
+  fact('cancels a pending job at once, and returns finished or missing for others', async ({ aMill }) => {
     const mill = aMill();
     const job = await mill.enqueue('x', {}, { delay: '1h' });
     expect(await mill.jobs.cancel(job.id)).toMatchObject({
@@ -30,7 +30,7 @@ export const managing: Chapter = chapter('managing', [
     expect(await mill.jobs.cancel('nowhere')).toEqual({ outcome: 'missing', job: undefined });
   }),
 
-  fact('reaches a handler that runs on another instance through its signal', async ({ aMill }) => {
+  fact('aborts the signal of a handler on another instance when its job is cancelled', async ({ aMill }) => {
     const [worker, other] = [aMill(), aMill()];
     const [running, reason] = [gate(), gate<unknown>()];
     worker.job('slow', async (job) => {
@@ -56,7 +56,7 @@ export const managing: Chapter = chapter('managing', [
     expect(await other.jobs.get(job.id)).toMatchObject({ status: 'cancelled', failCount: 0 });
   }),
 
-  fact('answers finished for a handler that ignores the signal and returns', async ({ aMill }) => {
+  fact('completes a job whose handler ignores the cancellation and returns', async ({ aMill }) => {
     const mill = aMill();
     const [running, finish] = [gate(), gate()];
     mill.job('stubborn', async (job) => {
@@ -75,21 +75,24 @@ export const managing: Chapter = chapter('managing', [
     });
   }),
 
-  fact('cancels instead of retrying when the handler failed by itself meanwhile', async ({ aMill }) => {
-    const mill = aMill();
-    const [running, finish] = [gate(), gate()];
-    mill.job('failing', async () => {
-      running.open();
-      await finish.promise;
-      throw new Error('by itself');
-    });
-    await mill.start();
-    const job = await mill.enqueue('failing', {});
-    await running.promise;
-    await mill.jobs.cancel(job.id);
-    finish.open();
-    await until('it has ended', async () => (await mill.jobs.get(job.id))?.status === 'cancelled');
-  }),
+  fact(
+    'cancels a job instead of retrying it if its handler fails after the cancellation',
+    async ({ aMill }) => {
+      const mill = aMill();
+      const [running, finish] = [gate(), gate()];
+      mill.job('failing', async () => {
+        running.open();
+        await finish.promise;
+        throw new Error('by itself');
+      });
+      await mill.start();
+      const job = await mill.enqueue('failing', {});
+      await running.promise;
+      await mill.jobs.cancel(job.id);
+      finish.open();
+      await until('it has ended', async () => (await mill.jobs.get(job.id))?.status === 'cancelled');
+    },
+  ),
 
   fact('retries failed and cancelled jobs with a fresh sequence of attempts', async ({ aMill }) => {
     const mill = aMill();
@@ -113,31 +116,28 @@ export const managing: Chapter = chapter('managing', [
     expect(await mill.jobs.retry('nowhere')).toEqual({ outcome: 'missing', job: undefined });
   }),
 
-  fact(
-    'replaces the payload of a failed or cancelled job as it retries it, and of no other',
-    async ({ aMill }) => {
-      const mill = aMill();
-      const job = await mill.enqueue('x', { to: 'ada', at: new Date(0) }, { delay: '1h' });
-      expect(await mill.jobs.retry(job.id, { data: { to: 'eve' } })).toMatchObject({ outcome: 'unfinished' });
-      expect((await mill.jobs.get(job.id))?.data).toEqual({ to: 'ada', at: new Date(0) });
-      await mill.jobs.cancel(job.id);
-      const data = { to: 'grace', at: new Date(1), nested: [{ $set: 'kept', 'a.b': null }] };
-      expect(await mill.jobs.retry(job.id, { data })).toMatchObject({
-        outcome: 'retried',
-        job: { status: 'pending', data },
-      });
-      await mill.jobs.cancel(job.id);
-      expect((await mill.jobs.retry(job.id)).job?.data).toEqual(data);
-      await mill.jobs.cancel(job.id);
-      expect((await mill.jobs.retry(job.id, { data: null })).job?.data).toBeNull();
-      await mill.jobs.cancel(job.id);
-      await expect(mill.jobs.retry(job.id, { data: { n: NaN } })).rejects.toThrow('data.n');
-      expect(await mill.jobs.get(job.id)).toMatchObject({ status: 'cancelled', data: null });
-      expect(await mill.jobs.retry('nowhere', { data })).toEqual({ outcome: 'missing', job: undefined });
-    },
-  ),
+  fact('replaces the payload on a retry of a failed or cancelled job, and of no other', async ({ aMill }) => {
+    const mill = aMill();
+    const job = await mill.enqueue('x', { to: 'ada', at: new Date(0) }, { delay: '1h' });
+    expect(await mill.jobs.retry(job.id, { data: { to: 'eve' } })).toMatchObject({ outcome: 'unfinished' });
+    expect((await mill.jobs.get(job.id))?.data).toEqual({ to: 'ada', at: new Date(0) });
+    await mill.jobs.cancel(job.id);
+    const data = { to: 'grace', at: new Date(1), nested: [{ $set: 'kept', 'a.b': null }] };
+    expect(await mill.jobs.retry(job.id, { data })).toMatchObject({
+      outcome: 'retried',
+      job: { status: 'pending', data },
+    });
+    await mill.jobs.cancel(job.id);
+    expect((await mill.jobs.retry(job.id)).job?.data).toEqual(data);
+    await mill.jobs.cancel(job.id);
+    expect((await mill.jobs.retry(job.id, { data: null })).job?.data).toBeNull();
+    await mill.jobs.cancel(job.id);
+    await expect(mill.jobs.retry(job.id, { data: { n: NaN } })).rejects.toThrow('data.n');
+    expect(await mill.jobs.get(job.id)).toMatchObject({ status: 'cancelled', data: null });
+    expect(await mill.jobs.retry('nowhere', { data })).toEqual({ outcome: 'missing', job: undefined });
+  }),
 
-  fact('refuses a payload for a retry that does not fit the schema of the name', async ({ aMill }) => {
+  fact('refuses a retry whose payload does not match the schema of the job', async ({ aMill }) => {
     const mill = aMill();
     mill.work(defineJob('mail', { schema: addressed }), () => undefined);
     const job = await mill.enqueue('mail', { to: 'ada' }, { delay: '1h' });
@@ -147,7 +147,7 @@ export const managing: Chapter = chapter('managing', [
     expect(await mill.jobs.retry(job.id, { data: { to: 'eve' } })).toMatchObject({ outcome: 'retried' });
   }),
 
-  fact('removes what does not run, and says running of what does', async ({ aMill }) => {
+  fact('removes a job that is not running, and returns running for one that is', async ({ aMill }) => {
     const mill = aMill();
     const [running, finish] = [gate(), gate()];
     mill.job('x', async () => {
@@ -165,7 +165,7 @@ export const managing: Chapter = chapter('managing', [
     expect(await mill.jobs.remove(job.id)).toEqual({ outcome: 'missing', job: undefined });
   }),
 
-  fact('reschedules what is pending, and runs it then', async ({ aMill }) => {
+  fact('reschedules a pending job, and runs it at its new time', async ({ aMill }) => {
     const mill = aMill();
     mill.job('x', () => 'ran');
     await mill.start();
@@ -175,24 +175,31 @@ export const managing: Chapter = chapter('managing', [
     expect(await mill.jobs.reschedule(job.id, new Date())).toMatchObject({ outcome: 'finished' });
   }),
 
-  fact('works on many with an explicit filter only, in batches, and counts', async ({ aMill }) => {
-    const mill = aMill();
-    await mill.enqueueMany(
-      Array.from({ length: 1_234 }, (_, n) => ({ name: n % 2 === 0 ? 'even' : 'odd', data: n, delay: '1h' })),
-    );
-    expect(await mill.jobs.cancelMany({ name: 'even' })).toEqual({ count: 617 });
-    expect(await mill.jobs.retryMany({ name: ['even', 'odd'] })).toEqual({ count: 617 });
-    expect(await mill.jobs.cancelMany({ all: true })).toEqual({ count: 1_234 });
-    expect(await mill.jobs.removeMany({ status: 'cancelled', name: 'odd' })).toEqual({ count: 617 });
-    expect(await mill.jobs.removeMany({ status: 'processing' })).toEqual({ count: 0 });
-    expect(await mill.jobs.count()).toBe(617);
-    await expect(mill.jobs.removeMany({})).rejects.toThrow('{ all: true }');
-    await expect(mill.jobs.removeMany({ nme: 'even' } as never)).rejects.toThrow('Did you mean "name"?');
-    await expect(mill.jobs.cancelMany({ name: { $ne: '' } } as never)).rejects.toThrow('filter.name');
-    expect(await mill.jobs.count()).toBe(617);
-  }),
+  fact(
+    'changes many jobs in batches, only with an explicit filter, and returns the count',
+    async ({ aMill }) => {
+      const mill = aMill();
+      await mill.enqueueMany(
+        Array.from({ length: 1_234 }, (_, n) => ({
+          name: n % 2 === 0 ? 'even' : 'odd',
+          data: n,
+          delay: '1h',
+        })),
+      );
+      expect(await mill.jobs.cancelMany({ name: 'even' })).toEqual({ count: 617 });
+      expect(await mill.jobs.retryMany({ name: ['even', 'odd'] })).toEqual({ count: 617 });
+      expect(await mill.jobs.cancelMany({ all: true })).toEqual({ count: 1_234 });
+      expect(await mill.jobs.removeMany({ status: 'cancelled', name: 'odd' })).toEqual({ count: 617 });
+      expect(await mill.jobs.removeMany({ status: 'processing' })).toEqual({ count: 0 });
+      expect(await mill.jobs.count()).toBe(617);
+      await expect(mill.jobs.removeMany({})).rejects.toThrow('{ all: true }');
+      await expect(mill.jobs.removeMany({ nme: 'even' } as never)).rejects.toThrow('Did you mean "name"?');
+      await expect(mill.jobs.cancelMany({ name: { $ne: '' } } as never)).rejects.toThrow('filter.name');
+      expect(await mill.jobs.count()).toBe(617);
+    },
+  ),
 
-  fact('pages in both directions, stable under inserts', async ({ aMill }) => {
+  fact('pages through jobs in both directions, stable under inserts', async ({ aMill }) => {
     const mill = aMill();
     for (let n = 0; n < 25; n += 1) await mill.enqueue('x', n, { delay: '1h' });
     const first = await mill.jobs.find({ name: 'x' }, { limit: 10 });
@@ -211,7 +218,7 @@ export const managing: Chapter = chapter('managing', [
     expect(newest.previous).toBeNull();
   }),
 
-  fact('keeps ties apart by id', async ({ aMill }) => {
+  fact('orders jobs of the same time by id', async ({ aMill }) => {
     const mill = aMill();
     const ids = (
       await mill.enqueueMany(Array.from({ length: 20 }, (_, n) => ({ name: 'x', data: n, delay: '1h' })))
@@ -229,7 +236,7 @@ export const managing: Chapter = chapter('managing', [
     expect(seen.sort()).toEqual(ids.sort());
   }),
 
-  fact('filters by every key it names', async ({ aMill }) => {
+  fact('finds jobs by every key of the filter', async ({ aMill }) => {
     const mill = aMill();
     const a = await mill.enqueue('a', 1, { uniqueKey: 'k', runAt: new Date('2030-01-01') });
     const b = await mill.enqueue('b', 2, { runAt: new Date('2031-01-01') });
@@ -247,7 +254,7 @@ export const managing: Chapter = chapter('managing', [
     expect(await mill.jobs.count({ status: ['pending', 'failed'], name: 'b' })).toBe(1);
   }),
 
-  fact('counts by name and status', async ({ aMill }) => {
+  fact('counts jobs by name and status', async ({ aMill }) => {
     const mill = aMill();
     await mill.enqueueMany([{ name: 'a' }, { name: 'a', delay: '1h' }, { name: 'b', delay: '1h' }]);
     mill.job('a', () => undefined);

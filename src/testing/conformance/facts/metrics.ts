@@ -32,8 +32,8 @@ const aCell = (given: Partial<Cell> = {}): Cell => ({
   ...given,
 });
 
-export const measures: Chapter = chapter({ title: 'measures', needs: ['metrics'] }, [
-  fact('adds up what instances tell, and counts a share that is sent again once', async ({ opened }) => {
+export const measures: Chapter = chapter({ title: 'metrics', needs: ['metrics'] }, [
+  fact('adds up the counts of all instances, and counts a repeated report once', async ({ opened }) => {
     const { metrics } = await opened();
     const odd = 'job:a.$b/ü "c"\\n';
     const first = aShare({ 'job:mail': { completed: 2, 'wait:250': 2 }, [odd]: { completed: 1 } });
@@ -48,7 +48,7 @@ export const measures: Chapter = chapter({ title: 'measures', needs: ['metrics']
     expect(counts.get(odd)).toEqual({ completed: 1 });
   }),
 
-  fact('adds up what many tell at the same moment', async ({ opened }) => {
+  fact('adds up concurrent reports', async ({ opened }) => {
     const { metrics } = await opened();
     const series = ['job:a', 'job:b', 'job:c'];
     await Promise.all(
@@ -62,7 +62,7 @@ export const measures: Chapter = chapter({ title: 'measures', needs: ['metrics']
   }),
 
   fact(
-    'keeps what an instance says of itself, with its age, until it leaves; its counts stay',
+    'keeps the gauges of an instance with their age until it leaves, and its counts for good',
     async ({ opened }) => {
       const { metrics } = await opened();
       const share = aShare(
@@ -90,7 +90,7 @@ export const measures: Chapter = chapter({ title: 'measures', needs: ['metrics']
     },
   ),
 
-  fact('answers minutes summed over instances, in order, of what was asked for', async ({ opened }) => {
+  fact('returns the requested minutes in order, summed over instances', async ({ opened }) => {
     const { metrics, clock } = await opened();
     const now = Math.floor(clock.now() / MINUTE_MS) * MINUTE_MS;
     const [before, last] = [new Date(now - MINUTE_MS), new Date(now)];
@@ -136,31 +136,28 @@ export const measures: Chapter = chapter({ title: 'measures', needs: ['metrics']
     expect(await metrics.series({ from: before, to: last, kind: 'task', name: 'mail' })).toEqual([]);
   }),
 
-  fact(
-    'counts how much there is of each name, and for how long the first has been due',
-    async ({ opened }) => {
-      const { jobs, clock } = await opened();
-      const at = (ms: number): Date => new Date(clock.now() + ms);
-      await jobs.insert([
-        ...[-5_000, -1_000, 3_600_000].map((ms) => aJob({ name: 'mail', nextRunAt: at(ms) })),
-        aJob({ name: 'report', nextRunAt: at(3_600_000) }),
-        aJob({ name: 'busy', nextRunAt: at(-10) }),
-      ]);
-      await jobs.claim(aClaim(anInstance(), { names: ['busy'] }));
-      const depths = await jobs.depths({ cap: 100 });
-      const byName = new Map(depths.map((depth) => [depth.name, depth]));
-      expect(byName.get('mail')).toMatchObject({
-        counts: { pending: 3, processing: 0, failed: 0 },
-        due: 2,
-      });
-      expect(byName.get('mail')?.lagMs).toBeGreaterThanOrEqual(5_000);
-      expect(byName.get('report')).toEqual({
-        name: 'report',
-        counts: { pending: 1, processing: 0, failed: 0 },
-        due: 0,
-        lagMs: 0,
-      });
-      expect(byName.get('busy')).toMatchObject({ counts: { pending: 0, processing: 1 }, due: 0, lagMs: 0 });
-    },
-  ),
+  fact('counts jobs by name, and returns how long the oldest has been due', async ({ opened }) => {
+    const { jobs, clock } = await opened();
+    const at = (ms: number): Date => new Date(clock.now() + ms);
+    await jobs.insert([
+      ...[-5_000, -1_000, 3_600_000].map((ms) => aJob({ name: 'mail', nextRunAt: at(ms) })),
+      aJob({ name: 'report', nextRunAt: at(3_600_000) }),
+      aJob({ name: 'busy', nextRunAt: at(-10) }),
+    ]);
+    await jobs.claim(aClaim(anInstance(), { names: ['busy'] }));
+    const depths = await jobs.depths({ cap: 100 });
+    const byName = new Map(depths.map((depth) => [depth.name, depth]));
+    expect(byName.get('mail')).toMatchObject({
+      counts: { pending: 3, processing: 0, failed: 0 },
+      due: 2,
+    });
+    expect(byName.get('mail')?.lagMs).toBeGreaterThanOrEqual(5_000);
+    expect(byName.get('report')).toEqual({
+      name: 'report',
+      counts: { pending: 1, processing: 0, failed: 0 },
+      due: 0,
+      lagMs: 0,
+    });
+    expect(byName.get('busy')).toMatchObject({ counts: { pending: 0, processing: 1 }, due: 0, lagMs: 0 });
+  }),
 ]);

@@ -5,7 +5,7 @@ import { once, until } from '../fixtures.js';
 
 export const payloads: Chapter = chapter('payloads', [
   ...Object.entries(nasty).map(([what, payload]) =>
-    fact(`come back equal through every transition: ${what}`, async ({ aMill, has }) => {
+    fact(`returns a payload unchanged after every transition: ${what}`, async ({ aMill, has }) => {
       const mill = aMill();
       const seen: unknown[] = [];
       mill.job('mirror', { retryPolicy: { type: 'fixed', interval: 0 } }, async (job) => {
@@ -45,25 +45,29 @@ export const payloads: Chapter = chapter('payloads', [
   ),
 
   ...Object.entries(nasty).map(([what, payload]) =>
-    fact(`come back equal from a schedule and its failed run: ${what}`, ['schedules'], async ({ aMill }) => {
-      const mill = aMill();
-      mill.job('failing', { retryPolicy: once }, () => {
-        throw new Error('$no');
-      });
-      await mill.start();
-      await mill.schedule('0 3 1 1 *', 'failing', payload);
-      const again = await mill.schedule('0 3 1 1 *', 'failing', payload);
-      expect(again.data).toEqual(payload);
-      await mill.schedules.runNow('failing');
-      const [copy] = await until('the failed run is kept', async () => {
-        const { items } = await mill.jobs.find({ status: 'failed' });
-        return items.length > 0 && items;
-      });
-      expect(copy).toMatchObject({ data: payload, failReason: '$no' });
-    }),
+    fact(
+      `returns the payload of a schedule and of its failed run unchanged: ${what}`,
+      ['schedules'],
+      async ({ aMill }) => {
+        const mill = aMill();
+        mill.job('failing', { retryPolicy: once }, () => {
+          throw new Error('$no');
+        });
+        await mill.start();
+        await mill.schedule('0 3 1 1 *', 'failing', payload);
+        const again = await mill.schedule('0 3 1 1 *', 'failing', payload);
+        expect(again.data).toEqual(payload);
+        await mill.schedules.runNow('failing');
+        const [copy] = await until('the failed run is kept', async () => {
+          const { items } = await mill.jobs.find({ status: 'failed' });
+          return items.length > 0 && items;
+        });
+        expect(copy).toMatchObject({ data: payload, failReason: '$no' });
+      },
+    ),
   ),
 
-  fact('go through every transition at nearly the largest size', async ({ aMill, store }) => {
+  fact('carries a payload of nearly the size limit through every transition', async ({ aMill, store }) => {
     const mill = aMill();
     const half = Math.floor((store.maxPayloadBytes - 500_000) / 2);
     const bulk = { text: 'x'.repeat(half), more: 'y'.repeat(half) };
@@ -82,7 +86,7 @@ export const payloads: Chapter = chapter('payloads', [
   }),
 
   fact(
-    'are refused with their path where they would not come back equal, and nothing is written',
+    'refuses a payload that cannot be stored unchanged, names its path, and writes nothing',
     async ({ aMill }) => {
       const mill = aMill();
       class Point {
@@ -126,7 +130,7 @@ export const payloads: Chapter = chapter('payloads', [
     },
   ),
 
-  fact('refuses half of a surrogate pair in names, keys, ids, progress and results', async ({ aMill }) => {
+  fact('refuses lone surrogates in names, keys, ids, progress and results', async ({ aMill }) => {
     const mill = aMill();
     const half = 'a\ud800';
     await expect(mill.enqueue(half, 1)).rejects.toThrow('name has half of a surrogate pair');

@@ -5,8 +5,8 @@ import { aJob, anInstance, gate, until } from '../fixtures.js';
 import { atRest, insertion } from '../rest.js';
 import { spyOn } from '../spy.js';
 
-export const reserved: Chapter = chapter('a job for which a slot is free where it is asked for', [
-  fact('is stored as claimed, and runs without a claim', async ({ aMill, store }) => {
+export const reserved: Chapter = chapter('reserved slots', [
+  fact('stores a job as claimed if a slot is free, and runs it without a claim', async ({ aMill, store }) => {
     const mill = aMill();
     const seen: unknown[] = [];
     mill.job('x', async (job) => {
@@ -26,7 +26,7 @@ export const reserved: Chapter = chapter('a job for which a slot is free where i
     expect(await mill.jobs.get(job.id)).toMatchObject({ status: 'completed', failCount: 0 });
   }),
 
-  fact('is given to whoever asked before its handler begins', async ({ aMill, store }) => {
+  fact('returns a reserved job to the caller before its handler begins', async ({ aMill, store }) => {
     const mill = aMill();
     const order: string[] = [];
     mill.job('x', () => order.push('handler'));
@@ -39,7 +39,7 @@ export const reserved: Chapter = chapter('a job for which a slot is free where i
   }),
 
   fact(
-    'does not start where its name was paused by another instance a moment before',
+    'does not start a reserved job whose name another instance has just paused',
     async ({ aMill, store }) => {
       const [mill, other] = [aMill(), aMill()];
       const ran: unknown[] = [];
@@ -58,7 +58,7 @@ export const reserved: Chapter = chapter('a job for which a slot is free where i
     },
   ),
 
-  fact('leaves the slot to others where its key is taken', async ({ aMill, store }) => {
+  fact('frees the reserved slot if the unique key is taken', async ({ aMill, store }) => {
     const mill = aMill({ concurrency: 2 });
     const finish = gate();
     mill.job('x', { concurrency: 2 }, async (job) => {
@@ -78,7 +78,7 @@ export const reserved: Chapter = chapter('a job for which a slot is free where i
     expect(mill.health().running).toBe(0);
   }),
 
-  fact('takes no more slots than there are', async ({ aMill, store }) => {
+  fact('reserves no more slots than the concurrency allows', async ({ aMill, store }) => {
     const mill = aMill();
     let [running, most] = [0, 0];
     mill.job('x', { concurrency: 2 }, async () => {
@@ -92,31 +92,34 @@ export const reserved: Chapter = chapter('a job for which a slot is free where i
     expect(most).toBe(2);
   }),
 
-  fact('is handed back by a stop that comes while it is being stored', async ({ aMill, store }) => {
-    const mill = aMill();
-    const reader = aMill();
-    const ran: unknown[] = [];
-    mill.job('x', (job) => ran.push(job.data));
-    await atRest(store, mill, 'x');
-    const [asked, answered] = [gate(), gate()];
-    const insert = store.jobs[insertion(store)].bind(store.jobs);
-    spyOn(store.jobs, insertion(store)).always(async (...args) => {
-      const inserted = await insert(...args);
-      asked.open();
-      await answered.promise;
-      return inserted;
-    });
-    const enqueued = mill.enqueue('x', { n: 1 });
-    await asked.promise;
-    const stopped = mill.stop();
-    answered.open();
-    const { id } = await enqueued;
-    await stopped;
-    expect(ran).not.toContainEqual({ n: 1 });
-    expect(await reader.jobs.get(id)).toMatchObject({ status: 'pending', failCount: 0, lockedAt: null });
-  }),
+  fact(
+    'releases a reserved job if the mill stops while the job is being stored',
+    async ({ aMill, store }) => {
+      const mill = aMill();
+      const reader = aMill();
+      const ran: unknown[] = [];
+      mill.job('x', (job) => ran.push(job.data));
+      await atRest(store, mill, 'x');
+      const [asked, answered] = [gate(), gate()];
+      const insert = store.jobs[insertion(store)].bind(store.jobs);
+      spyOn(store.jobs, insertion(store)).always(async (...args) => {
+        const inserted = await insert(...args);
+        asked.open();
+        await answered.promise;
+        return inserted;
+      });
+      const enqueued = mill.enqueue('x', { n: 1 });
+      await asked.promise;
+      const stopped = mill.stop();
+      answered.open();
+      const { id } = await enqueued;
+      await stopped;
+      expect(ran).not.toContainEqual({ n: 1 });
+      expect(await reader.jobs.get(id)).toMatchObject({ status: 'pending', failCount: 0, lockedAt: null });
+    },
+  ),
 
-  fact('is found and handed back where its answer was lost', async ({ aMill, store }) => {
+  fact('recovers a reserved job whose insert response was lost', async ({ aMill, store }) => {
     const mill = aMill({ leaseDuration: 600 });
     const ran: unknown[] = [];
     mill.job('x', (job) => ran.push(job.data));
@@ -135,7 +138,7 @@ export const reserved: Chapter = chapter('a job for which a slot is free where i
     expect(ran.filter(isLost)).toHaveLength(1);
   }),
 
-  fact('is reclaimed where its process dies before it begins', async ({ aMill, opened }) => {
+  fact('reclaims a reserved job whose process died before the handler began', async ({ aMill, opened }) => {
     const store = await opened();
     const instance = anInstance();
     const claim = { instance, token: `${instance.life}.1`, heartbeatMs: 100 };

@@ -3,7 +3,7 @@ import { expect } from '../expect.js';
 import { gate } from '../fixtures.js';
 
 export const running: Chapter = chapter('running jobs', [
-  fact('runs a job that was asked for and keeps what its handler returned', async ({ aMill }) => {
+  fact('runs an enqueued job and stores the result of its handler', async ({ aMill }) => {
     const mill = aMill();
     const add = mill.job<{ a: number; b: number }>('add', (job) => job.data.a + job.data.b);
     await mill.start();
@@ -18,7 +18,7 @@ export const running: Chapter = chapter('running jobs', [
     });
   }),
 
-  fact('runs every job of a backlog once', async ({ aMill }) => {
+  fact('runs every job of a backlog exactly once', async ({ aMill }) => {
     const mill = aMill();
     const seen = new Map<number, number>();
     const all = gate();

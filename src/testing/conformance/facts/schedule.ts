@@ -12,7 +12,7 @@ const missedRuns = [
 ] as const;
 
 export const schedules: Chapter = chapter({ title: 'schedules', needs: ['schedules'] }, [
-  fact('makes one schedule when ten instances ask for it at once', async ({ aMill }) => {
+  fact('creates one schedule when ten instances request it at once', async ({ aMill }) => {
     const mills = Array.from({ length: 10 }, () => aMill());
     const jobs = await Promise.all(
       mills.map((mill) => mill.schedule('0 3 * * *', 'report', { kind: 'sales' })),
@@ -31,7 +31,7 @@ export const schedules: Chapter = chapter({ title: 'schedules', needs: ['schedul
     });
   }),
 
-  fact('runs again and again on one document, each run in its history', async ({ aMill }) => {
+  fact('runs a schedule repeatedly under one id, and records each run in its history', async ({ aMill }) => {
     const mill = aMill();
     const twice = gate();
     let runs = 0;
@@ -49,7 +49,7 @@ export const schedules: Chapter = chapter({ title: 'schedules', needs: ['schedul
     expect(await mill.jobs.count({ name: 'tick' })).toBe(1);
   }),
 
-  fact('takes over a new cron, zone or data under the same key', async ({ aMill }) => {
+  fact('updates the cron, time zone and data of a schedule with the same key', async ({ aMill }) => {
     const mill = aMill();
     const first = await mill.schedule('0 3 * * *', 'report', { n: 1 });
     const data = await mill.schedule('0 3 * * *', 'report', { n: 2 });
@@ -63,7 +63,7 @@ export const schedules: Chapter = chapter({ title: 'schedules', needs: ['schedul
     expect(await mill.schedules.list('report')).toHaveLength(2);
   }),
 
-  fact('is not overwritten by the settlement of a run that was in progress', async ({ aMill }) => {
+  fact('keeps a changed schedule when a run that was in progress settles', async ({ aMill }) => {
     const mill = aMill();
     const [running, finish] = [gate(), gate()];
     mill.job('report', async () => {
@@ -85,7 +85,7 @@ export const schedules: Chapter = chapter({ title: 'schedules', needs: ['schedul
     expect([job.nextRunAt.getUTCMonth(), job.nextRunAt.getUTCHours()]).toEqual([6, 5]);
   }),
 
-  fact('does not block, nor is blocked by, a plain job with the same unique key', async ({ aMill }) => {
+  fact('lets a schedule and a plain job share a unique key', async ({ aMill }) => {
     const mill = aMill();
     await mill.schedule('0 3 * * *', 'report');
     expect((await mill.enqueue('report', {}, { uniqueKey: 'report', delay: '1h' })).outcome).toBe('created');
@@ -93,56 +93,62 @@ export const schedules: Chapter = chapter({ title: 'schedules', needs: ['schedul
     expect(await mill.jobs.count({ name: 'report' })).toBe(2);
   }),
 
-  fact('keeps a run that used up its attempts as a failed copy, and goes on', async ({ aMill }) => {
-    const mill = aMill();
-    mill.job('report', { retryPolicy: { type: 'fixed', interval: 0, maxAttempts: 2 } }, () => {
-      throw new Error('no data');
-    });
-    await mill.start();
-    const retryPolicy = { type: 'fixed', interval: 1, maxAttempts: 2 } as const;
-    const { id } = await mill.schedule('0 3 1 1 *', 'report', { n: 1 }, { retryPolicy, timeout: '7s' });
-    await mill.schedules.runNow('report');
-    const [copy] = await until('the copy is there', async () => {
-      const { items } = await mill.jobs.find({ status: 'failed' });
-      return items.length === 1 && items;
-    });
-    expect(copy).toMatchObject({
-      name: 'report',
-      data: { n: 1 },
-      scheduleId: id,
-      failCount: 2,
-      failReason: 'no data',
-      retryPolicy,
-      timeoutMs: 7_000,
-    });
-    expect(copy?.scheduledFor).toBeInstanceOf(Date);
-    const schedule = await until('the schedule goes on', async () => {
-      const now = await mill.jobs.get(id);
-      return now?.status === 'pending' && now.failCount === 0 && now;
-    });
-    expect(schedule.nextRunAt.getUTCMonth()).toBe(0);
-    expect(schedule.history?.map((entry) => entry.status)).toEqual(['failed', 'failed']);
-    expect(await mill.jobs.retry(copy?.id ?? '')).toMatchObject({ outcome: 'retried' });
-  }),
+  fact(
+    'stores a run that used up its attempts as a failed job, and continues the schedule',
+    async ({ aMill }) => {
+      const mill = aMill();
+      mill.job('report', { retryPolicy: { type: 'fixed', interval: 0, maxAttempts: 2 } }, () => {
+        throw new Error('no data');
+      });
+      await mill.start();
+      const retryPolicy = { type: 'fixed', interval: 1, maxAttempts: 2 } as const;
+      const { id } = await mill.schedule('0 3 1 1 *', 'report', { n: 1 }, { retryPolicy, timeout: '7s' });
+      await mill.schedules.runNow('report');
+      const [copy] = await until('the copy is there', async () => {
+        const { items } = await mill.jobs.find({ status: 'failed' });
+        return items.length === 1 && items;
+      });
+      expect(copy).toMatchObject({
+        name: 'report',
+        data: { n: 1 },
+        scheduleId: id,
+        failCount: 2,
+        failReason: 'no data',
+        retryPolicy,
+        timeoutMs: 7_000,
+      });
+      expect(copy?.scheduledFor).toBeInstanceOf(Date);
+      const schedule = await until('the schedule goes on', async () => {
+        const now = await mill.jobs.get(id);
+        return now?.status === 'pending' && now.failCount === 0 && now;
+      });
+      expect(schedule.nextRunAt.getUTCMonth()).toBe(0);
+      expect(schedule.history?.map((entry) => entry.status)).toEqual(['failed', 'failed']);
+      expect(await mill.jobs.retry(copy?.id ?? '')).toMatchObject({ outcome: 'retried' });
+    },
+  ),
 
-  fact('ends after repeatUntil, and begins anew when it is asked for again', async ({ aMill }) => {
-    const mill = aMill();
-    mill.job('tick', () => undefined);
-    await mill.start();
-    // Its only time, however late the run is.
-    const last = new Date(Math.ceil(Date.now() / 1_000) * 1_000 + 4_000);
-    const cron = `${String(last.getUTCSeconds())} ${String(last.getUTCMinutes())} ${String(last.getUTCHours())} * * *`;
-    const { id } = await mill.schedule(cron, 'tick', {}, { repeatUntil: last });
-    await until('it has ended', async () => (await mill.jobs.get(id))?.status === 'completed');
-    expect(await mill.schedules.get('tick')).toMatchObject({ status: 'completed', nextRunAt: null });
-    expect((await mill.jobs.get(id))?.scheduledFor).toEqual(last);
-    await expect(mill.schedule(everySecond, 'tick', {}, { repeatUntil: last })).rejects.toThrow(
-      'repeatUntil',
-    );
-    expect(await mill.schedule('0 3 * * *', 'tick')).toMatchObject({ id, status: 'pending' });
-  }),
+  fact(
+    'ends a schedule after repeatUntil, and starts it again when it is defined again',
+    async ({ aMill }) => {
+      const mill = aMill();
+      mill.job('tick', () => undefined);
+      await mill.start();
+      // Its only time, however late the run is.
+      const last = new Date(Math.ceil(Date.now() / 1_000) * 1_000 + 4_000);
+      const cron = `${String(last.getUTCSeconds())} ${String(last.getUTCMinutes())} ${String(last.getUTCHours())} * * *`;
+      const { id } = await mill.schedule(cron, 'tick', {}, { repeatUntil: last });
+      await until('it has ended', async () => (await mill.jobs.get(id))?.status === 'completed');
+      expect(await mill.schedules.get('tick')).toMatchObject({ status: 'completed', nextRunAt: null });
+      expect((await mill.jobs.get(id))?.scheduledFor).toEqual(last);
+      await expect(mill.schedule(everySecond, 'tick', {}, { repeatUntil: last })).rejects.toThrow(
+        'repeatUntil',
+      );
+      expect(await mill.schedule('0 3 * * *', 'tick')).toMatchObject({ id, status: 'pending' });
+    },
+  ),
 
-  fact('pauses, previews, resumes, runs now and is removed', async ({ aMill }) => {
+  fact('pauses, previews, resumes, runs and removes a schedule', async ({ aMill }) => {
     const mill = aMill();
     const ran = gate();
     mill.job('report', () => ran.open());
@@ -167,7 +173,7 @@ export const schedules: Chapter = chapter({ title: 'schedules', needs: ['schedul
   }),
 
   ...missedRuns.map(([missed, expected]) =>
-    fact(`treats missed runs as ${missed} says`, async ({ aMill, opened }) => {
+    fact(`handles missed runs of a schedule with missed: ${missed}`, async ({ aMill, opened }) => {
       const store = await opened();
       const mill = aMill();
       const slots: Date[] = [];
@@ -198,7 +204,7 @@ export const schedules: Chapter = chapter({ title: 'schedules', needs: ['schedul
   ),
 
   fact(
-    'writes a failed copy before the schedule moves on, so that a crash in between loses nothing',
+    'stores a failed run before it advances the schedule, so that a crash in between loses nothing',
     async ({ aMill, opened }) => {
       const store = await opened();
       const mill = aMill();

@@ -11,8 +11,8 @@ async function claimed(store: Store, data: unknown = {}): Promise<JobRecord> {
   return job;
 }
 
-export const settle: Chapter = chapter('settle', [
-  fact('refuses to settle for a holder whose lease was claimed by another', async ({ opened }) => {
+export const settle: Chapter = chapter('settlement', [
+  fact('refuses to settle for a holder whose job another instance has claimed', async ({ opened }) => {
     const store = await opened();
     const stale = await claimed(store);
     await store.jobs.settle([done(stale, { status: 'pending', set: {}, by: 'reclaimer' })]);
@@ -22,7 +22,7 @@ export const settle: Chapter = chapter('settle', [
     expect(await store.jobs.settle([done(current as JobRecord)])).toEqual(['settled']);
   }),
 
-  fact('tells two leases of one job apart that are settled in one batch', async ({ opened }) => {
+  fact('tells two leases of one job apart when both settle in one batch', async ({ opened }) => {
     const store = await opened();
     const stale = await claimed(store);
     await store.jobs.settle([done(stale, { status: 'pending', set: {}, by: 'reclaimer' })]);
@@ -35,7 +35,7 @@ export const settle: Chapter = chapter('settle', [
     expect(await store.jobs.get(stale.id)).toMatchObject({ status: 'completed', result: 'second' });
   }),
 
-  fact('refuses a holder whose work was reclaimed and waits', async ({ opened }) => {
+  fact('refuses to settle for a holder whose job was reclaimed and is pending', async ({ opened }) => {
     const store = await opened();
     const stale = await claimed(store);
     await store.jobs.settle([done(stale, { status: 'pending', set: {}, by: 'reclaimer' })]);
@@ -43,16 +43,19 @@ export const settle: Chapter = chapter('settle', [
     expect(await store.jobs.get(stale.id)).toMatchObject({ status: 'pending', lockedAt: null });
   }),
 
-  fact('answers settled again when the first answer was lost on the way', async ({ opened }) => {
-    const store = await opened();
-    const job = await claimed(store);
-    const settlement = done(job, { set: { result: 1 } });
-    expect(await store.jobs.settle([settlement])).toEqual(['settled']);
-    expect(await store.jobs.settle([settlement])).toEqual(['settled']);
-    expect(await store.jobs.settle([{ ...settlement, remove: true }])).toEqual(['settled']);
-  }),
+  fact(
+    'returns settled again when a settlement is repeated after its response was lost',
+    async ({ opened }) => {
+      const store = await opened();
+      const job = await claimed(store);
+      const settlement = done(job, { set: { result: 1 } });
+      expect(await store.jobs.settle([settlement])).toEqual(['settled']);
+      expect(await store.jobs.settle([settlement])).toEqual(['settled']);
+      expect(await store.jobs.settle([{ ...settlement, remove: true }])).toEqual(['settled']);
+    },
+  ),
 
-  fact('records different outcomes of one batch in one call, and names the lost one', async ({ opened }) => {
+  fact('records different outcomes in one batch, and returns lost for a lost lease', async ({ opened }) => {
     const store = await opened();
     const [one, two, three, four] = [
       await claimed(store),
@@ -79,7 +82,7 @@ export const settle: Chapter = chapter('settle', [
     expect(await store.jobs.get(four.id)).toBeUndefined();
   }),
 
-  fact('does not put back what somebody asked to cancel', async ({ opened }) => {
+  fact('does not release a job whose cancellation was requested', async ({ opened }) => {
     const store = await opened();
     const job = await claimed(store);
     await store.jobs.cancel(job.id, () => ({ completed: 1e6, failed: 1e6, cancelled: 1e6 }));
@@ -87,7 +90,7 @@ export const settle: Chapter = chapter('settle', [
     expect(await store.jobs.settle([done(job)])).toEqual(['settled']);
   }),
 
-  fact('keeps the last attempts and log lines, in order', async ({ opened }) => {
+  fact('keeps the last attempts and log lines of a job, in order', async ({ opened }) => {
     const store = await opened();
     let job = await claimed(store);
     for (let attempt = 1; attempt <= 4; attempt += 1) {
@@ -110,7 +113,7 @@ export const settle: Chapter = chapter('settle', [
     expect(job.logs?.map((line) => line.message)).toEqual(['line 1', 'line 2', 'line 3', 'line 4']);
   }),
 
-  fact('writes progress and log lines only for the present holder', async ({ opened }) => {
+  fact('writes progress and log lines only for the current holder', async ({ opened }) => {
     const store = await opened();
     const stale = await claimed(store);
     await store.jobs.note([
@@ -129,7 +132,7 @@ export const settle: Chapter = chapter('settle', [
     expect((await store.jobs.get(stale.id))?.progress).toEqual({ done: '$all' });
   }),
 
-  fact('begins an attempt only for the present holder', async ({ opened }) => {
+  fact('begins an attempt only for the current holder', async ({ opened }) => {
     const store = await opened();
     const job = await claimed(store);
     expect(await store.jobs.begin(leaseOf(job))).toBe('begun');

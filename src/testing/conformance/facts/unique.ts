@@ -3,7 +3,7 @@ import { expect } from '../expect.js';
 import { gate, once } from '../fixtures.js';
 
 export const unique: Chapter = chapter('unique keys', [
-  fact('gives one job and a thousand answers to a thousand calls at once', async ({ aMill }) => {
+  fact('creates one job for a thousand concurrent calls with the same unique key', async ({ aMill }) => {
     const mill = aMill();
     const jobs = await Promise.all(
       Array.from({ length: 1_000 }, () => mill.enqueue('sync', {}, { uniqueKey: 'user-1' })),
@@ -13,7 +13,7 @@ export const unique: Chapter = chapter('unique keys', [
     expect(await mill.jobs.count({ name: 'sync' })).toBe(1);
   }),
 
-  fact('is scoped by the name', async ({ aMill }) => {
+  fact('scopes a unique key to the name of the job', async ({ aMill }) => {
     const mill = aMill();
     const jobs = [
       await mill.enqueue('a', {}, { uniqueKey: 'k' }),
@@ -23,7 +23,7 @@ export const unique: Chapter = chapter('unique keys', [
   }),
 
   fact(
-    'blocks while a job runs, and not once it has completed, failed or been cancelled',
+    'holds a unique key while its job is pending or running, and frees it when the job ends',
     async ({ aMill }) => {
       const mill = aMill();
       const [running, finish] = [gate(), gate()];
@@ -48,7 +48,7 @@ export const unique: Chapter = chapter('unique keys', [
     },
   ),
 
-  fact('lets a retry explain that its key is live again', async ({ aMill }) => {
+  fact('refuses a retry while another live job has the same unique key', async ({ aMill }) => {
     const mill = aMill();
     const old = await mill.enqueue('sync', {}, { uniqueKey: 'k' });
     await mill.jobs.cancel(old.id);
@@ -57,7 +57,7 @@ export const unique: Chapter = chapter('unique keys', [
     expect(await mill.jobs.retryMany({ status: 'cancelled' })).toEqual({ count: 0 });
   }),
 
-  fact('makes a repeated call with the same id safe', async ({ aMill }) => {
+  fact('creates one job for repeated calls with the same id', async ({ aMill }) => {
     const mill = aMill();
     const first = await mill.enqueue('mail', { to: 'a' }, { id: 'mail-1' });
     const again = await mill.enqueue('mail', { to: 'a' }, { id: 'mail-1' });
@@ -65,7 +65,7 @@ export const unique: Chapter = chapter('unique keys', [
     expect(again).toMatchObject({ id: 'mail-1', outcome: 'existing', data: { to: 'a' } });
   }),
 
-  fact('answers a batch in its order, twins included', async ({ aMill }) => {
+  fact('returns the jobs of a batch in order, including duplicates', async ({ aMill }) => {
     const mill = aMill();
     await mill.enqueue('x', 'old', { uniqueKey: 'taken' });
     const jobs = await mill.enqueueMany([
@@ -84,22 +84,26 @@ export const unique: Chapter = chapter('unique keys', [
     ]);
   }),
 
-  fact('holds inside a transaction without aborting it', ['transactions'], async ({ aMill }) => {
-    const mill = aMill();
-    await mill.enqueue('sync', 'old', { uniqueKey: 'k' });
-    const jobs = await mill.withTransaction(async (transaction) => [
-      await mill.enqueue('sync', 'new', { uniqueKey: 'k', transaction }),
-      await mill.enqueue('sync', 'other', { uniqueKey: 'k2', transaction }),
-      await mill.enqueue('sync', 'its twin', { uniqueKey: 'k2', transaction }),
-      await mill.enqueue('sync', 'plain', { transaction }),
-    ]);
-    expect(jobs.map((job) => job.outcome)).toEqual(['existing', 'created', 'existing', 'created']);
-    expect(jobs[2]?.id).toBe(jobs[1]?.id);
-    expect(await mill.jobs.count({ name: 'sync' })).toBe(3);
-  }),
+  fact(
+    'enforces unique keys inside a transaction without aborting it',
+    ['transactions'],
+    async ({ aMill }) => {
+      const mill = aMill();
+      await mill.enqueue('sync', 'old', { uniqueKey: 'k' });
+      const jobs = await mill.withTransaction(async (transaction) => [
+        await mill.enqueue('sync', 'new', { uniqueKey: 'k', transaction }),
+        await mill.enqueue('sync', 'other', { uniqueKey: 'k2', transaction }),
+        await mill.enqueue('sync', 'its twin', { uniqueKey: 'k2', transaction }),
+        await mill.enqueue('sync', 'plain', { transaction }),
+      ]);
+      expect(jobs.map((job) => job.outcome)).toEqual(['existing', 'created', 'existing', 'created']);
+      expect(jobs[2]?.id).toBe(jobs[1]?.id);
+      expect(await mill.jobs.count({ name: 'sync' })).toBe(3);
+    },
+  ),
 
   fact(
-    'answers the finished job of an id that is used again with its key inside a transaction',
+    'returns the finished job when its id and unique key are used again inside a transaction',
     ['transactions'],
     async ({ aMill }) => {
       const mill = aMill();
@@ -112,7 +116,7 @@ export const unique: Chapter = chapter('unique keys', [
     },
   ),
 
-  fact('writes nothing of a transaction that is not committed', ['transactions'], async ({ aMill }) => {
+  fact('writes no job of a transaction that is rolled back', ['transactions'], async ({ aMill }) => {
     const mill = aMill();
     const failing = mill.withTransaction(async (transaction) => {
       await mill.enqueue('sync', {}, { transaction });
