@@ -11,7 +11,7 @@ export const KEYS: readonly (readonly [keys: string, meaning: string])[] = [
   ['j  k', 'Next and previous row'],
   ['Enter', 'Open the row'],
   ['x', 'Select the row'],
-  ['p', 'Pause live updates, or go on'],
+  ['p', 'Pause or resume live updates'],
   ['g o', 'Overview'],
   ['g w', 'Work'],
   ['g s', 'Schedules'],

@@ -6,7 +6,7 @@ export const SessionContext = createContext<Session | undefined>(undefined);
 
 export function useSession(): Session {
   const session = useContext(SessionContext);
-  if (session === undefined) throw new Error('There is no page without a session.');
+  if (session === undefined) throw new Error('The page has no session.');
   return session;
 }
 

@@ -30,7 +30,7 @@ export const recordedAnswer = <T>(
 ): Promise<T> =>
   audited(mill.audit, { actor: actor('command line'), ...about }, work, {
     refusal: (error) => `failed: ${out.safe(reasonOf(error))}`,
-    lost: (error) => out.note(`The audit log could not be completed: ${reasonOf(error)}`),
+    lost: (error) => out.note(`Could not record the outcome in the audit log: ${reasonOf(error)}`),
   });
 
 /** The same for work that returns its outcome, in a word or two. */

@@ -69,10 +69,10 @@ async function oneByOne(mill: Tidemill, count: number): Promise<Measure> {
   for (let i = 0; i < count; i += 1) times.push(await timed(() => mill.enqueue(NAME, data(i))));
   const perSecond = (count / times.reduce((sum, one) => sum + one, 0)) * 1_000;
   return {
-    what: 'enqueue, one after the other',
+    what: 'enqueue, one at a time',
     perSecond,
     ...spread(times),
-    means: 'a durable write each: the way to the server and back, and its disk',
+    means: 'one durable write each: a round trip to the server and its disk',
   };
 }
 
@@ -81,9 +81,9 @@ async function atOnce(mill: Tidemill, count: number): Promise<Measure> {
     Promise.all(Array.from({ length: count }, (_, i) => mill.enqueue(NAME, data(i)))),
   );
   return {
-    what: 'enqueue, many at the same moment',
+    what: 'enqueue, concurrently',
     perSecond: (count / ms) * 1_000,
-    means: 'calls of one moment share a write, as under load',
+    means: 'concurrent calls share a write, as under load',
   };
 }
 
@@ -122,7 +122,7 @@ async function processed(producer: Tidemill, open: () => Promise<Store>): Promis
   return {
     what: `run ${count.toLocaleString('en-US')} jobs, one process`,
     perSecond: (count / ms) * 1_000,
-    means: 'claimed, run and recorded, by handlers that do nothing',
+    means: 'jobs claimed, run and recorded, with empty handlers',
   };
 }
 
@@ -146,7 +146,7 @@ async function latency(producer: Tidemill, open: () => Promise<Store>): Promise<
     );
   }
   return {
-    what: 'from enqueue to the handler',
+    what: 'from enqueue to handler',
     ...spread(times),
     means: 'to an idle worker on another connection, woken by the store',
   };

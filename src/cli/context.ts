@@ -115,9 +115,9 @@ function checkPlace(url: string, visit: OpenOptions['visit']): void {
   if (!KNOWN.test(url))
     throw new CliError(
       Exit.USAGE,
-      `--store must be mongodb://host/db, postgres://host/db or file:./folder (got a text that begins with "${url.split(/[:/@]/u)[0] ?? ''}").`,
+      `--store must be mongodb://host/db, postgres://host/db or file:./folder (got "${url.split(/[:/@]/u)[0] ?? ''}").`,
     );
   if (visit === undefined || !url.startsWith('file:')) return;
   if (!existsSync(join(folderOf(url), 'PG_VERSION')))
-    throw new CliError(Exit.FAILED, `There is no database in the folder ${folderOf(url)}.`);
+    throw new CliError(Exit.FAILED, `The folder ${folderOf(url)} contains no database.`);
 }

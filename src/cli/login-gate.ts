@@ -54,15 +54,15 @@ export class LoginGate {
     // Against DNS rebinding: if another site's name resolved to this address, its pages would share the dashboard's
     // origin.
     if (!this.#hosts.includes(host ?? ''))
-      return plain(421, 'This address is not the one that the dashboard was opened at.');
+      return plain(421, 'The dashboard does not serve this address. Open the link that the terminal shows.');
     const asked = requestUrl(url, 'http', host ?? '');
-    if (asked === undefined) return plain(400, 'The request cannot be read.');
+    if (asked === undefined) return plain(400, 'Invalid request.');
     const token = asked.searchParams.get('token');
     if (method === 'GET' && asked.pathname === '/' && token !== null) return this.#exchange(token);
     if (this.#knows(cookie ?? '')) return undefined;
     return plain(
       401,
-      'Open the link that the terminal shows. Each link works once; a new one is printed then.',
+      'Open the link that the terminal shows. Each link works once; then the terminal shows a new one.',
     );
   }
 
@@ -85,7 +85,10 @@ export class LoginGate {
 
   #exchange(token: string): Refused {
     if (!same(token, this.#token))
-      return plain(401, 'This link has been used, or is not one of ours. The terminal shows one that works.');
+      return plain(
+        401,
+        'This link was used already or is invalid. Open the newest link that the terminal shows.',
+      );
     const session = secret();
     this.#token = secret();
     this.#sessions.push(session);

@@ -153,5 +153,5 @@ export async function api(
   need(context.viewer, 'view');
   if (request.method === 'GET') return get(context, parts, request, path);
   if (request.method === 'POST') return post(context, parts, request, path);
-  throw new Refusal(405, 'bad_request', 'Only GET and POST are known here.');
+  throw new Refusal(405, 'bad_request', 'Only GET and POST are allowed here.');
 }

@@ -86,7 +86,7 @@ class Handler {
       if (isInternal(error)) this.#settings.onError(error);
       if (isApi) return refused(error);
       const { status, message } = problemOf(error);
-      return plainPage(status, status === 401 ? 'No access' : 'Not possible', message);
+      return plainPage(status, status === 401 ? 'No access' : 'Request refused', message);
     }
   }
 
@@ -111,7 +111,7 @@ class Handler {
 
   #page({ method }: Request, path: string): Response {
     if (method !== 'GET' && method !== 'HEAD')
-      throw new Refusal(405, 'bad_request', 'Only GET is known here.');
+      throw new Refusal(405, 'bad_request', 'Only GET is allowed here.');
     const answer = this.#assets.answer(path);
     return method === 'GET'
       ? answer

@@ -102,10 +102,10 @@ const LEAST_SECRET = 16;
 export function checkDashboard(options: DashboardOptions): DashboardSettings {
   checkKeys(WHERE, options, KEYS);
   if (typeof options !== 'object')
-    throw new OptionError(`${WHERE}: options are needed: createDashboard({ mill, authorize }).`);
+    throw new OptionError(`${WHERE}: options are missing; call createDashboard({ mill, authorize }).`);
   const { mill, authorize, basePath = '/', redact = SECRETS, readOnly = false } = options;
   if (typeof (mill as Partial<Mill> | undefined)?.jobs?.find !== 'function')
-    throw new OptionError(`${WHERE}: mill must be a mill, made by new Tidemill(…); got ${show(mill)}.`);
+    throw new OptionError(`${WHERE}: mill must be an instance of Tidemill (got ${show(mill)}).`);
   checkAuthorize(authorize);
   const onError =
     options.onError ?? ((error: unknown) => console.error('tidemill dashboard:', forConsole(error)));
@@ -154,7 +154,7 @@ const safely =
 function checkAuthorize(authorize: unknown): void {
   if (authorize === undefined)
     throw new OptionError(
-      `${WHERE}: authorize is missing, and without it everything is denied. Say who may look: authorize: (request) => ` +
+      `${WHERE}: authorize is missing; without it every request is denied. Say who may see the dashboard: authorize: (request) => ` +
         "isAdmin(request) ? ['view', 'payload', 'act'] : null.",
     );
   checkFunction(WHERE, 'authorize', authorize);
@@ -177,8 +177,6 @@ function checkRedact(given: unknown): readonly string[] {
   return given.map((one: unknown) => {
     const path = checkText(WHERE, 'redact', one);
     if (path.split('.').every((key) => key !== '') && !path.endsWith('*')) return path;
-    throw new OptionError(
-      `${WHERE}: redact has ${show(path)}; a name or a path is meant, such as 'card.number'.`,
-    );
+    throw new OptionError(`${WHERE}: redact has ${show(path)}; pass a name or a path such as 'card.number'.`);
   });
 }

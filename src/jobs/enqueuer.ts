@@ -428,7 +428,7 @@ function idOf<Tx>(where: string, store: Store<Tx>, given: unknown): { id: string
 
 function dueAt(where: string, { runAt, delay }: EnqueueOptions, now: number): Date {
   if (runAt !== undefined && delay !== undefined)
-    throw new OptionError(`${where}: give either runAt or delay, not both.`);
+    throw new OptionError(`${where}: pass either runAt or delay, not both.`);
   if (runAt !== undefined) return checkDate(where, 'runAt', runAt);
   return new Date(now + (delay === undefined ? 0 : toMs(where, 'delay', delay)));
 }

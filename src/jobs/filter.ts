@@ -75,5 +75,7 @@ export function checkExplicit(where: string, filter: JobsFilter | { readonly all
   }
   const checked = checkFilter(where, filter as JobsFilter);
   if (Object.values(checked).some(says)) return checked;
-  throw new OptionError(`${where}: an empty filter would mean every job; say so with { all: true }.`);
+  throw new OptionError(
+    `${where}: an empty filter would match every job; to select all of them, pass { all: true }.`,
+  );
 }

@@ -301,7 +301,7 @@ class Run {
     if (!(await settle(this.#job))) {
       const now = await this.#store.jobs.heldIn(this.#attempt.lease, transaction);
       if (now === undefined || !(await settle(now))) {
-        throw new LeaseLostError(`${this.#job.name} ${this.#job.id} is not held by this attempt any more.`);
+        throw new LeaseLostError(`${this.#job.name} ${this.#job.id} is no longer held by this attempt.`);
       }
     }
     this.#completedWith = { result: kept };

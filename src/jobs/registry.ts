@@ -35,7 +35,7 @@ export class Registry {
     const { name } = worker.definition;
     if (this.#workers.has(name) && !worker.work.replace) {
       throw new OptionError(
-        `${where}: "${name}" has a handler already; use another name, or { replace: true }.`,
+        `${where}: "${name}" already has a handler; use another name, or { replace: true }.`,
       );
     }
     this.#workers.set(name, { ...worker, compiled: this.define(worker.definition) });

@@ -38,7 +38,7 @@ export async function diagnose(
   const inspected = (await store.inspect?.()) ?? [];
   const { live, findings } = await ofCluster(store);
   const all = [
-    { check: 'connection', ...fine(`the ${store.kind} store answers`) },
+    { check: 'connection', ...fine(`the ${store.kind} store responds`) },
     ...inspected,
     ...(await check('clock', async () => judgeClock(store.clock.now() - Date.now()))),
     ...findings,
@@ -55,9 +55,7 @@ const harmless = ({ destroys, ...finding }: Finding): Finding =>
   destroys === true
     ? {
         ...finding,
-        fix:
-          'start your application, which may need it; then run the doctor again. If it does not start, its error says what ' +
-          'is in its way',
+        fix: 'start your application, which may need it, then run the doctor again. If the application does not start, see its error',
       }
     : finding;
 
@@ -68,7 +66,7 @@ async function ofCluster(
   try {
     cluster = await store.instances.list();
   } catch (error) {
-    const unseen = skipped(`could not be looked at: ${hideCredentials(asError(error).message)}`);
+    const unseen = skipped(`could not be read: ${hideCredentials(asError(error).message)}`);
     return { live: 0, findings: [{ check: 'instances', ...unseen }] };
   }
   const live = cluster.instances.filter(isAlive);
@@ -100,8 +98,8 @@ function judgeClock(skewMs: number): Verdict {
     return fine(`${seconds} s between the server's clock and this machine's`);
   const direction = skewMs > 0 ? 'behind' : 'ahead of';
   return warning(
-    `this machine is ${seconds} s ${direction} the server: a runAt that is computed here means another moment there`,
-    'sudo timedatectl set-ntp true   # on whichever of the two is wrong',
+    `this machine is ${seconds} s ${direction} the server: a runAt computed here means another moment there`,
+    'sudo timedatectl set-ntp true   # on the machine whose clock is wrong',
   );
 }
 
@@ -112,7 +110,7 @@ const listed = (names: readonly string[]): string =>
 
 function judgeInstances(live: readonly InstanceState[]): Verdict {
   if (live.length === 0)
-    return warning('no instance is alive: nothing runs', 'start a process that calls mill.start()');
+    return warning('no instance is alive, so no work runs', 'start a process that calls mill.start()');
   return fine(`${String(live.length)} alive: ${listed(live.map(({ instanceId }) => instanceId))}`);
 }
 
@@ -120,7 +118,7 @@ async function judgeJobs(store: Store, live: readonly InstanceState[]): Promise<
   const { names } = await store.jobs.stats(1_000);
   const run = new Set(live.flatMap((one) => one.names));
   const orphans = names.filter(({ name, counts }) => counts.pending > 0 && !run.has(name));
-  if (orphans.length === 0) return fine('every name that has pending jobs is run by a live instance');
+  if (orphans.length === 0) return fine('a live instance runs every name that has pending jobs');
   const named = orphans.map(({ name }) => name);
   const found = `pending jobs that no live instance runs: ${listed(named)}`;
   const start = `start an instance with a handler for ${listed(named.map(show))}`;
@@ -132,7 +130,7 @@ function judgePaused({ paused }: Cluster): Verdict {
   const names = [...paused].sort();
   if (names.length === 0) return fine('no name is paused');
   return warning(
-    `paused until somebody resumes them: ${listed(names)}`,
+    `paused until you resume them: ${listed(names)}`,
     names.map((name) => `tidemill resume ${shellArgument(name)}`).join('\n'),
   );
 }
@@ -152,8 +150,8 @@ async function judgeDefinitions(
       return [
         failure(
           `${show(task)} has not been planned since ${leftOutSince.toISOString()}: ${leftOutReason ?? 'left out'}`,
-          'give the role of the instance that leads what the message asks for, or let only instances that have it plan: ' +
-            "mill.start({ roles: ['work', 'maintain'] }) on the others. What it missed is reconciled then",
+          'grant the database role of the leading instance what the message asks for, or let only instances that have it plan: call ' +
+            "mill.start({ roles: ['work', 'maintain'] }) on the others. Missed changes are reconciled then",
         ),
       ];
     const definitions = new Set(
@@ -169,8 +167,8 @@ async function judgeDefinitions(
       ];
     return [
       warning(
-        `${show(task)} is planned, and no live instance runs it`,
-        `start an instance that defines ${show(task)}; one that is gone for good is forgotten after seven days`,
+        `${show(task)} is planned, but no live instance runs it`,
+        `start an instance that defines ${show(task)}; a task that no instance defines is forgotten after seven days`,
       ),
     ];
   });

@@ -39,7 +39,7 @@ export function readItems<Tx>(items: readonly ManyItem<unknown, Tx>[]): readonly
     }
     const { job, data, ...options } = item;
     if ('name' in options)
-      throw new OptionError(`enqueueMany[${String(index)}]: give either job or name, not both.`);
+      throw new OptionError(`enqueueMany[${String(index)}]: pass either job or name, not both.`);
     return { target: job, data, options };
   });
 }

@@ -49,15 +49,15 @@ export class Why {
   async #job(id: string): Promise<readonly Reason[]> {
     const store = await this.#store();
     const job = await store.jobs.get(id);
-    if (job === undefined) throw new OptionError(`why: there is no job ${show(id)}.`);
+    if (job === undefined) throw new OptionError(`why: there is no job with the id ${show(id)}.`);
     const { cluster, instances } = await store.instances.describe();
     if (job.status === 'processing') return held(job.claimedBy, instances);
     if (job.status !== 'pending') return [];
     const paused = cluster.paused.has(job.name)
-      ? [reason('paused', `Jobs of the name ${show(job.name)} are paused until somebody resumes the name.`)]
+      ? [reason('paused', `Jobs of the name ${show(job.name)} are paused until you resume the name.`)]
       : [];
     if (job.paused === true)
-      return [...paused, reason('paused', 'The schedule is paused until somebody resumes it.')];
+      return [...paused, reason('paused', 'The schedule is paused until you resume it.')];
     const waiting = { kind: 'jobs', name: job.name, dueAt: job.nextRunAt, failed: job.failCount } as const;
     return this.#waiting(waiting, paused, runners(instances, 'jobs', job.name), cluster.now);
   }
@@ -65,7 +65,7 @@ export class Why {
   async #task(id: string): Promise<readonly Reason[]> {
     const store = await this.#store();
     const [task] = (await this.#tasks.find({ id }, { limit: 1 })).items;
-    if (task === undefined) throw new OptionError(`why: there is no task ${show(id)}.`);
+    if (task === undefined) throw new OptionError(`why: there is no task with the id ${show(id)}.`);
     const { cluster, instances } = await store.instances.describe();
     if (task.status.startsWith('processing')) return held(task.claimedBy, instances);
     if (task.status !== 'pending') return [];
@@ -84,9 +84,7 @@ export class Why {
     if (pause === undefined) return [];
     const { until } = pause;
     if (until === null)
-      return [
-        reason('paused', `Tasks of the name ${show(task)} are paused until somebody resumes the name.`),
-      ];
+      return [reason('paused', `Tasks of the name ${show(task)} are paused until you resume the name.`)];
     const text = `Tasks of the name ${show(task)} are throttled until ${until.toISOString()}.`;
     return [{ ...reason('throttled', text), until }];
   }
@@ -120,10 +118,10 @@ export class Why {
       return [
         reason(
           'limit-reached',
-          `${String(running)} of the name ${show(work.name)} run, as many as its instances take at once (concurrency); it is next when one ends.`,
+          `${String(running)} of the name ${show(work.name)} are running, the most that its instances run at once (concurrency). It starts when one of them ends.`,
         ),
       ];
-    return [reason('waiting', `It has been due since ${work.dueAt.toISOString()}, and waits for its turn.`)];
+    return [reason('waiting', `Due since ${work.dueAt.toISOString()}; it waits for its turn.`)];
   }
 
   async #running({ kind, name }: Waiting): Promise<number> {
@@ -138,8 +136,9 @@ export class Why {
 const reason = (code: Reason['code'], text: string): Reason => ({ code, text });
 
 function notDue({ dueAt, failed }: Waiting): Reason {
-  const after = failed > 0 ? ` It failed ${failed === 1 ? 'once' : `${String(failed)} times`} so far.` : '';
-  return { ...reason('not-due', `It is not due until ${dueAt.toISOString()}.${after}`), until: dueAt };
+  const after =
+    failed > 0 ? ` It has failed ${failed === 1 ? 'once' : `${String(failed)} times`} so far.` : '';
+  return { ...reason('not-due', `Not due until ${dueAt.toISOString()}.${after}`), until: dueAt };
 }
 
 /** The limit of an instance for a name; infinite if it does not report its capacity, since it may have room. */
@@ -160,9 +159,11 @@ const runners = (
 /** Work that is held runs, unless its holder is dead or unknown. */
 function held(holder: string | undefined, instances: readonly InstanceDetails[]): readonly Reason[] {
   if (instances.some((one) => one.instanceId === holder && isAlive(one))) return [];
-  const who =
-    holder === undefined ? 'a program that is unknown' : `the instance ${show(holder)}, which is gone`;
+  const who = holder === undefined ? 'an unknown program' : `the instance ${show(holder)}, which has died`;
   return [
-    reason('leased', `Its lease is held by ${who}; once that has run out, another instance hands it on.`),
+    reason(
+      'leased',
+      `Its lease is held by ${who}. When the lease has expired, another instance releases the work.`,
+    ),
   ];
 }

@@ -44,7 +44,7 @@ describe('the command line', () => {
     [['doctor', '--store', 'memory:'], 'lives inside one process'],
     [['bench', '--store', 'memory:', '--jobs', 'many'], '--jobs must be a whole number'],
     [['demo', '--store', 'redis://localhost'], '--store must be embedded (the default), postgres://…'],
-    [['demo', '--store', 'memory:'], 'Nothing in the memory store can be watched'],
+    [['demo', '--store', 'memory:'], 'The memory store cannot watch data for changes'],
     [['demo', '--seconds', 'soon'], '--seconds must be a number above 0'],
     [['dashboard', '--store', 'file:./x', '--port', '99999'], '--port must be a whole number'],
     [['completion', 'tcsh'], 'Allowed choices are bash, zsh, fish'],
@@ -78,14 +78,14 @@ describe('the command line', () => {
 
   it('names the server that the demo cannot reach, and how to fix it', async () => {
     const { code, err } = await tidemill(['demo', '--store', 'postgres://127.0.0.1:1/nobody']);
-    expect(err).toContain('PostgreSQL does not answer');
-    expect(err).toContain('To fix it: start the server that the URL names');
+    expect(err).toContain('PostgreSQL does not respond');
+    expect(err).toContain('Start the server that the URL names');
     expect(code).toBe(1);
   });
 
   it('takes the store from the environment variable TIDEMILL_STORE', async () => {
     const { code, err } = await tidemill(['doctor'], { env: { TIDEMILL_STORE: `file:${folder}/none` } });
-    expect(err).toContain('There is no database in the folder');
+    expect(err).toContain('contains no database');
     expect(code).toBe(1);
   });
 
@@ -165,7 +165,7 @@ describe('the command line', () => {
   it('benchmarks the memory store and explains the figures', async () => {
     const { out, code } = await tidemill(['bench', '--store', 'memory:', '--jobs', '300']);
     expect(code).toBe(0);
-    expect(out).toContain('from enqueue to the handler');
+    expect(out).toContain('from enqueue to handler');
     expect(out).toContain('WHAT IT MEANS');
   });
 

@@ -20,7 +20,7 @@ describe('dashboard authorization', () => {
     );
     expect(() => aClient(mill, { basePath: 'a"b' })).toThrow(/basePath must be a path/u);
     expect(() => createDashboard({ mill: {}, authorize: () => null } as never)).toThrow(
-      /mill must be a mill/u,
+      /mill must be an instance of Tidemill/u,
     );
   });
 

@@ -123,7 +123,7 @@ describe('the doctor on MongoDB', () => {
     await deployed.stop();
     expect(await findingOf(await visitor(uri), 'reactive tasks')).toMatchObject({
       status: 'warn',
-      found: '"ship" is planned, and no live instance runs it',
+      found: '"ship" is planned, but no live instance runs it',
     });
     await deployed.start();
   });

@@ -157,7 +157,7 @@ describe('jobs.result', () => {
         });
         await mill.start();
       },
-      'It failed once so far. Its last attempt failed: mailbox full.',
+      'It has failed once so far. Its last attempt failed: mailbox full.',
     ],
   ])('says after its timeout that %s', async (_what, prepare, text) => {
     const { clock, mill } = aTalkingMill();

@@ -54,7 +54,7 @@ const ENQUEUE_OPTIONS: readonly Case[] = [
   ['a negative delay', { delay: -1 }, 'delay must be a duration'],
   ['an endless delay', { delay: Infinity }, 'delay must be a duration'],
   ['a delay beyond all dates', { delay: 1e300 }, 'delay must be a duration'],
-  ['both', { runAt: new Date(), delay: 5 }, 'give either runAt or delay, not both'],
+  ['both', { runAt: new Date(), delay: 5 }, 'pass either runAt or delay, not both'],
   ['too high a priority', { priority: 11 }, 'priority must be a whole number from -10 to 10, got 11'],
   ['too low a priority', { priority: -11 }, 'priority must be a whole number'],
   ['half a priority', { priority: 0.5 }, 'priority must be a whole number'],
@@ -152,7 +152,7 @@ describe('enqueueMany: bad input', () => {
     const job = defineJob('a');
     await refused(
       (mill) => mill.enqueueMany([{ name: 'b' }, { job, name: 'a' }] as never),
-      'enqueueMany[1]: give either job or name, not both',
+      'enqueueMany[1]: pass either job or name, not both',
     );
     await refused(
       (mill) => mill.enqueueMany([{ name: 'b' }, { job: 'a' }, { job: 5 }] as never),
@@ -335,18 +335,22 @@ describe('bulk operations: bad input', () => {
   for (const operation of MANY) {
     it.each<Case>([
       ...FILTERS,
-      ['nothing', undefined, 'an empty filter would mean every job; say so with { all: true }'],
-      ['an empty filter', {}, 'an empty filter would mean every job'],
+      [
+        'nothing',
+        undefined,
+        'an empty filter would match every job; to select all of them, pass { all: true }',
+      ],
+      ['an empty filter', {}, 'an empty filter would match every job'],
       [
         'a filter of undefined values',
         { name: undefined, ids: undefined },
-        'an empty filter would mean every job',
+        'an empty filter would match every job',
       ],
-      ['a range without ends', { createdAt: {} }, 'an empty filter would mean every job'],
+      ['a range without ends', { createdAt: {} }, 'an empty filter would match every job'],
       [
         'a range with undefined ends',
         { updatedAt: { from: undefined } },
-        'an empty filter would mean every job',
+        'an empty filter would match every job',
       ],
       ['all: false', { all: false }, 'unknown option "all"'],
       ['all: 1', { all: 1 }, 'filter.all must be true or false'],
@@ -555,6 +559,6 @@ describe('defineJob, job and work: bad input', () => {
   it('work rejects a second handler for the same name', () => {
     const mill = aMill(memory());
     mill.job('a', () => 1);
-    refusedAtOnce(() => mill.work(defineJob('a'), () => 1), '"a" has a handler already');
+    refusedAtOnce(() => mill.work(defineJob('a'), () => 1), '"a" already has a handler');
   });
 });

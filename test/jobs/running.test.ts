@@ -97,7 +97,7 @@ describe('when a job runs', () => {
     const { clock, mill } = aVirtualMill();
     mill.job('a', () => 'first');
     expect(() => mill.job('a', () => 'second')).toThrow(
-      '"a" has a handler already; use another name, or { replace: true }',
+      '"a" already has a handler; use another name, or { replace: true }',
     );
     mill.job('a', { replace: true }, () => 'third');
     await mill.start();

@@ -73,7 +73,7 @@ describe('the audit log of the dashboard', () => {
     await run({ kind: 'jobs', query: 'name=pay&status=pending' });
     const [byFilter, byIds] = (await mill.audit.list()).items;
     expect(byIds).toMatchObject({
-      target: `2 chosen: job ${ids[0]!}, job ${ids[1]!}`,
+      target: `2 selected: job ${ids[0]!}, job ${ids[1]!}`,
       details: { target: { ids: [`job ${ids[0]!}`, `job ${ids[1]!}`] } },
       outcome: '2 of 2',
     });

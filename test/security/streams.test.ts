@@ -23,7 +23,7 @@ describe('live streams', () => {
     const refused = await open('ada', 'schedules');
     expect(refused.status).toBe(429);
     expect(await refused.json()).toMatchObject({
-      error: { code: 'streams', message: expect.stringContaining('as many live pages') as string },
+      error: { code: 'streams', message: expect.stringContaining('limit of live pages') as string },
     });
     // Viewers without a name cannot be told apart, and share what is left.
     streams.push(await open(), await open());

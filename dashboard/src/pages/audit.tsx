@@ -33,7 +33,7 @@ function Rows({ page: { items, next }, cursor }: RowsProps): VNode {
     return (
       <Empty title="No actions yet">
         <p>
-          Every retry, cancellation, removal, pause and run from this dashboard is written here, with its
+          Every retry, cancellation, removal, pause and run from this dashboard is recorded here, with its
           outcome.
         </p>
       </Empty>

@@ -66,9 +66,7 @@ function Question({ request, counted, start, onClose }: QuestionProps): VNode {
         {counted ? <strong>{howMany(request, counted)}</strong> : <span class="muted">Counting …</span>}
       </p>
       <p>
-        {nothing
-          ? 'There is nothing to do. Change the filter, or select other rows.'
-          : BULK_MEANINGS[request.action]}
+        {nothing ? 'Nothing to do. Change the filter, or select other rows.' : BULK_MEANINGS[request.action]}
       </p>
       {!nothing && (
         <p class="muted">The action runs in batches in the background and is recorded in the audit log.</p>
@@ -99,7 +97,7 @@ function howMany({ target, words }: BulkRequest, { count: found, capped }: Count
   const [one, more] = KIND_NOUNS[target.kind];
   const amount = `${capped ? 'At least ' : ''}${many(found, one, more)}`;
   if (target.ids !== undefined) return `${amount}, selected one by one.`;
-  return words === '' ? `${amount}: all there are.` : `${amount} ${words}.`;
+  return words === '' ? `All ${amount}.` : `${amount} ${words}.`;
 }
 
 function Running({ first, request, onClose }: BulkDialogProps & { readonly first: Operation }): VNode {

@@ -25,7 +25,7 @@ export function CopyButton({ text, what }: { readonly text: string; readonly wha
       setTimeout(() => setCopied(false), THANKS_MS);
       announce(`Copied the ${what}.`);
     } catch {
-      announce('The browser does not let this page copy. Select the text instead.', 'bad');
+      announce('The browser does not allow copying. Select the text instead.', 'bad');
     }
   };
   return (

@@ -29,7 +29,7 @@ const PAGES: readonly (readonly [path: string, label: string, icon: IconNode])[]
   ['audit', 'Audit log', ScrollText],
 ];
 
-const THEMES = { system: ['As the system', Monitor], light: ['Light', Sun], dark: ['Dark', Moon] } as const;
+const THEMES = { system: ['System', Monitor], light: ['Light', Sun], dark: ['Dark', Moon] } as const;
 
 interface ShellProps {
   readonly session: Session | undefined;

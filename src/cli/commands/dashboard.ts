@@ -59,7 +59,7 @@ async function dashboard(
     readOnly: flags.readOnly ?? false,
     onError: (error) => out.note(`error: ${cleanLines(reasonOf(error))}`),
     used: () => {
-      out.print('', 'The link was used. For another browser:');
+      out.print('', 'The link was used. Link for another browser:');
       tell();
     },
   });

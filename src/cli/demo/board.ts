@@ -59,9 +59,8 @@ export class Board {
     if (report.kind === 'ready') return;
     this.#reports[report.kind] += report.count;
     if (report.kind === 'recovered')
-      this.tell(`${from} found a lease over: ${pieces(report.count)} of the killed worker handed on`);
-    if (report.kind === 'handedBack')
-      this.tell(`${from} gave back ${pieces(report.count)}, which others run`);
+      this.tell(`${from} found an expired lease and took over ${pieces(report.count)} of the killed worker`);
+    if (report.kind === 'handedBack') this.tell(`${from} released ${pieces(report.count)} for other workers`);
   }
 
   async read(): Promise<void> {
@@ -143,7 +142,7 @@ export class Board {
       [sendEmail.name]: '',
       [buildReport.name]: bars(items),
       [chargeCard.name]: `${String(this.#reports.retry)} retried`,
-      [syncAccount.name]: `${String(this.#reports.repeat)} were live`,
+      [syncAccount.name]: `${String(this.#reports.repeat)} duplicates`,
       [takePulse.name]: nextRunAt instanceof Date ? `next ${relative(nextRunAt, Date.now())}` : '',
       [SHIP_ORDER]: `${String(this.#counted.placed)} unpaid`,
       [SEND_DIGEST]: `${String(DIGESTS.length)} documents`,
@@ -165,7 +164,7 @@ export class Board {
 function kindOf(name: string): string {
   if (name === SHIP_ORDER) return 'data changed';
   if (name === SEND_DIGEST) return 'its own time';
-  return name === takePulse.name ? 'its schedule' : 'asked for';
+  return name === takePulse.name ? 'its cron' : 'enqueued';
 }
 
 const pieces = (count: number): string => (count === 1 ? '1 job' : `${String(count)} jobs`);

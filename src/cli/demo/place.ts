@@ -32,7 +32,7 @@ export function placeFor(choice: string): Place {
   if (title === undefined)
     throw new CliError(
       Exit.USAGE,
-      `--store must be ${CHOICES}.${choice.startsWith('memory') ? ' Nothing in the memory store can be watched for changes.' : ''}`,
+      `--store must be ${CHOICES}.${choice.startsWith('memory') ? ' The memory store cannot watch data for changes.' : ''}`,
     );
   return {
     url,
@@ -57,8 +57,8 @@ export async function inPlace(
     const why = error instanceof Error ? error.message : String(error);
     throw new CliError(
       Exit.FAILED,
-      `The demo cannot use its database: ${place.title} does not answer.\n${why}\n` +
-        'To fix it: start the server that the URL names, or choose another store with --store.',
+      `The demo cannot use its database: ${place.title} does not respond.\n${why}\n` +
+        'Start the server that the URL names, or pass another store with --store.',
     );
   });
   const shop = shopOf(keeper, store, place.space);

@@ -39,14 +39,12 @@ export async function runDemo(options: DemoOptions): Promise<void> {
 
 /** The first screen: what the demo shows, and what to try. */
 function introduce({ title, inProcess }: Place, screen: Screen): void {
-  const [end, where] = inProcess
-    ? ['stopped', 'parts of this one process']
-    : ['killed', 'each a process of its own'];
-  screen.title('Tidemill demo: three ways in which work comes due, while workers die');
+  const [end, where] = inProcess ? ['stopped', 'all in this process'] : ['killed', 'each in its own process'];
+  screen.title('Tidemill demo: three kinds of work, while workers die');
   screen.text(
     `${String(PRODUCERS)} producers and ${String(WORKERS)} workers on ${title}, ${where}.`,
-    `Every ${String(ACCIDENT_EVERY_MS / 1000)} s a worker is ${end} in the midst of its work, and nothing is lost.`,
-    'Keys: k kills a worker · p pauses send-email, or resumes it · q ends the demo',
+    `Every ${String(ACCIDENT_EVERY_MS / 1000)} s a worker is ${end} in the middle of its work, and no job is lost.`,
+    'Keys: k kills a worker · p pauses or resumes send-email · q ends the demo',
   );
 }
 
@@ -73,7 +71,7 @@ class Demo {
       report: (from, report) => this.#board.take(from, report),
       died: (name, why) => {
         // Ctrl-C also ends a child that does not handle it yet.
-        if (!end.signal.aborted) this.#board.tell(`${name} ended by itself (${why})`);
+        if (!end.signal.aborted) this.#board.tell(`${name} exited unexpectedly (${why})`);
       },
     };
     this.#crew = place.inProcess
@@ -136,13 +134,13 @@ class Demo {
     this.#board.struck += 1;
     setTimeout(() => {
       if (!this.#end.signal.aborted)
-        this.#board.tell(`${this.#crew.start('worker')} is started in its place`);
+        this.#board.tell(`${this.#crew.start('worker')} was started as its replacement`);
     }, REPLACE_AFTER_MS).unref();
   }
 
   /** Stops producers first, so that stopping workers get no new work. */
   async #finish(startedAt: number): Promise<void> {
-    this.#screen.text('', 'Stopping: nothing new is asked for, and what runs goes to its end …');
+    this.#screen.text('', 'Stopping: producers first, then workers, which finish their running work …');
     await this.#crew.stop('producer');
     await this.#crew.stop('worker');
     await this.#board.read();
@@ -152,12 +150,10 @@ class Demo {
       `Stopped after ${seconds} s: ${String(done)} done, ${String(failed)} failed, ${String(queued)} left in the queue.`,
     );
     if (running > 0)
-      this.#screen.text(
-        `${String(running)} were in the hands of a killed worker, whose lease had not ended yet.`,
-      );
+      this.#screen.text(`${String(running)} still held by a killed worker, whose lease had not expired yet.`);
     if (this.#board.struck > 0)
       this.#screen.text(
-        `Workers ${this.#crew.accident}: ${String(this.#board.struck)}. Jobs handed on after it: ${String(this.#board.handedOn)}.`,
+        `Workers ${this.#crew.accident}: ${String(this.#board.struck)}. Jobs that others took over: ${String(this.#board.handedOn)}.`,
       );
   }
 }

@@ -37,7 +37,7 @@ function addJobs(mill: Tidemill, tell: PartOptions['tell']): void {
   mill.work(chargeCard, { concurrency: 4 }, async ({ data, attempt, signal }) => {
     await sleep(between(100, 200), undefined, { signal });
     if (data.declined) throw new Error(`card ${data.card} was declined`);
-    if (attempt === 1 && Math.random() < 0.25) throw new Error('the bank did not answer');
+    if (attempt === 1 && Math.random() < 0.25) throw new Error('the bank did not respond');
   });
   mill.work(syncAccount, { concurrency: 4 }, async ({ signal }) => {
     await sleep(between(400, 800), undefined, { signal });
@@ -56,7 +56,7 @@ async function addReactive(mill: Tidemill, shop: Shop): Promise<void> {
     handler: async ({ docId, getDocument, signal }) => {
       await getDocument();
       await sleep(between(100, 300), undefined, { signal });
-      if (Math.random() < 0.1) throw new Error('no courier is free');
+      if (Math.random() < 0.1) throw new Error('no courier is available');
       await shop.ship(docId);
     },
   });

@@ -113,7 +113,7 @@ import { mill } from './mill.js';
 mill.work(sendEmail, { concurrency: 10 }, handleSendEmail);
 await mill.start();
 
-// The dashboard. This server listens on this machine only, and so everybody who reaches it may do everything.
+// The dashboard. This server listens on this machine only, so everyone who reaches it may do everything.
 // Check your own sessions in \`authorize\` before you let others reach it.
 const dashboard = createDashboard({
   mill,

@@ -41,7 +41,7 @@ function jobNote({
   claimedBy,
   failCount,
 }: Job): string {
-  if (cancelRequestedAt !== undefined && status === 'processing') return 'asked to stop';
+  if (cancelRequestedAt !== undefined && status === 'processing') return 'stop requested';
   if (status === 'processing')
     return [progressText(progress), `on ${claimedBy ?? '?'}`].filter((part) => part !== '').join(' ');
   if (status !== 'completed' && failReason !== undefined)

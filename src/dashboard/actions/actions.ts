@@ -40,7 +40,7 @@ export async function actOnOne(context: RequestContext, body: Body): Promise<Act
 /** Retries a job with a corrected payload. Both versions are in the audit entry, with hidden values left out. */
 async function retryEdited(context: RequestContext, body: Body, id: string): Promise<ActAnswer> {
   const [kind, action, given] = [body.kind(), body.action(), body.text('id')];
-  if (kind !== 'jobs' || action !== 'retry') throw badRequest('"data" is for a retry of a job.');
+  if (kind !== 'jobs' || action !== 'retry') throw badRequest('"data" is allowed only when retrying a job.');
   need(context.viewer, 'payload');
   const { data, versions } = await editedPayload(context, id, body.value('data'));
   const { target, details } = titled(kind, given, KIND[kind].title(id));
@@ -95,7 +95,7 @@ async function targetOf(context: RequestContext, body: Body): Promise<Target> {
   if (ids !== undefined) {
     const titles = ids.map((id) => KIND[kind].title(id));
     const shown = titles.map((title, at) => titled(kind, given?.[at] ?? '', title).target);
-    const words = `${String(ids.length)} chosen: ${shown.join(', ')}`;
+    const words = `${String(ids.length)} selected: ${shown.join(', ')}`;
     return { kind, chosen: { ids }, words, exactly: { ids: titles } };
   }
   if (query === undefined) throw badRequest('"ids" or "query" is missing.');
@@ -119,7 +119,7 @@ export async function begin(context: RequestContext, body: Body, operations: Ope
   body.only(['action', 'target', 'expected', 'asOf']);
   const action = body.action();
   const { kind, chosen, words, exactly } = await targetOf(context, body.inner('target'));
-  if (!KIND[kind].bulk.includes(action)) throw badRequest(`Many ${kind} cannot "${action}" at once.`);
+  if (!KIND[kind].bulk.includes(action)) throw badRequest(`${kind} have no bulk action "${action}".`);
   const expected = body.number('expected');
   const now = await context.mill.time();
   const asOf = body.date('asOf') ?? now;

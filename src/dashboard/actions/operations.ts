@@ -56,14 +56,21 @@ const isLost = (entry: AuditEntry, now: Date): boolean =>
 
 /** The outcome to show: a process that died could not record its end. */
 export const outcomeOf = (entry: AuditEntry, now: Date): string =>
-  isLost(entry, now) ? `${entry.outcome}, end unknown: its process is gone` : entry.outcome;
+  isLost(entry, now) ? `${entry.outcome}, end unknown: its process has ended` : entry.outcome;
 
 function toOperation(entry: AuditEntry, now: Date): Operation {
   const progress = progressOf(entry);
   if (progress === undefined) throw notFound('The operation does not exist, or was deleted.');
   const { operation: action, state, done, total, error } = progress;
   if (isLost(entry, now))
-    return { id: entry.id, action, state: 'failed', done, total, error: 'The process that ran it is gone.' };
+    return {
+      id: entry.id,
+      action,
+      state: 'failed',
+      done,
+      total,
+      error: 'The process that ran the action has ended.',
+    };
   return { id: entry.id, action, state, done, total, ...(error === undefined ? {} : { error }) };
 }
 

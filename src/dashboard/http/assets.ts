@@ -59,7 +59,7 @@ export class Assets {
         'cache-control': path.startsWith('assets/') ? 'public, max-age=31536000, immutable' : 'no-cache',
       });
     // The page in place of a missing file would be taken for a script or a style.
-    if (path.startsWith('assets/')) return plainPage(404, 'Not found', 'There is no such file.');
+    if (path.startsWith('assets/')) return plainPage(404, 'Not found', 'This file does not exist.');
     return this.#index();
   }
 
@@ -68,8 +68,8 @@ export class Assets {
     if (index === undefined)
       return plainPage(
         503,
-        'The page is not built',
-        'This copy of the package has no dashboard page. In the repository, npm run build makes it.',
+        'Page not built',
+        'This copy of the package has no dashboard page. In the repository, run npm run build.',
       );
     // All links of the page are relative, and its routes may be several segments deep.
     const html = Buffer.from(index.bytes)

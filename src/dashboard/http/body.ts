@@ -37,12 +37,12 @@ export class Body {
     } catch {
       // Refused below.
     }
-    throw badRequest('The body must be an object of JSON.');
+    throw badRequest('The body must be a JSON object.');
   }
 
   only(known: readonly string[]): void {
     for (const key of this.#values.keys())
-      if (!known.includes(key)) throw badRequest(`There is no "${key.slice(0, 50)}" in this body.`);
+      if (!known.includes(key)) throw badRequest(`Unknown key "${key.slice(0, 50)}" in the body.`);
   }
 
   without(keys: readonly string[]): Body {
@@ -62,7 +62,7 @@ export class Body {
     const value = this.#values.get(key);
     if (value === undefined) return undefined;
     if (typeof value === 'string' && value.length <= LONGEST) return value;
-    throw badRequest(`"${key}" must be a text.`);
+    throw badRequest(`"${key}" must be a string.`);
   }
 
   text(key: string): string {
@@ -77,7 +77,7 @@ export class Body {
     const isList = Array.isArray(value) && value.length > 0 && value.length <= most;
     if (isList && value.every((one) => typeof one === 'string' && one.length <= LONGEST))
       return value as readonly string[];
-    throw badRequest(`"${key}" must be a list of 1 to ${String(most)} texts.`);
+    throw badRequest(`"${key}" must be a list of 1 to ${String(most)} strings.`);
   }
 
   number(key: string): number | undefined {

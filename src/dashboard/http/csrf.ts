@@ -52,7 +52,7 @@ export function session(request: Request, place: Place): { token: string; cookie
   };
 }
 
-const elsewhere = (): Refusal => forbidden('it comes from another site');
+const elsewhere = (): Refusal => forbidden('it came from another site');
 
 /** Whether `origin` is this site. Text that is not a URL, such as `null`, is not. */
 function isOwnOrigin(request: Request, origin: string): boolean {

@@ -75,7 +75,7 @@ class Follower {
 }
 
 const full = (status: number, what: string): Refusal =>
-  new Refusal(status, 'streams', `${what} This page shows what was true when it was loaded.`);
+  new Refusal(status, 'streams', `${what} This page shows the state when it was loaded.`);
 
 class Channel {
   readonly followers = new Set<Follower>();
@@ -100,11 +100,11 @@ export class Live {
   /** Throws if there is no room for another stream. */
   check(whose: Whose): void {
     const { total, perViewer } = this.#options.most;
-    if (this.open >= total) throw full(503, 'The dashboard has as many live viewers as it takes.');
+    if (this.open >= total) throw full(503, 'The dashboard has reached its limit of live viewers.');
     const own = [...this.#channels.values()].flatMap(({ followers }) =>
       [...followers].filter((one) => whose !== undefined && one.whose === whose),
     );
-    if (own.length >= perViewer) throw full(429, 'You have as many live pages open as one viewer may.');
+    if (own.length >= perViewer) throw full(429, 'You have reached the limit of live pages per viewer.');
   }
 
   follow(key: string, whose: Whose, make: () => Promise<unknown>): Response {

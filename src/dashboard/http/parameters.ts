@@ -46,7 +46,7 @@ const PAGE_KEYS = ['sort', 'order', 'cursor', 'limit'];
 
 export function checkParameters(query: URLSearchParams, known: readonly string[]): void {
   for (const key of query.keys())
-    if (!known.includes(key)) throw badRequest(`There is no parameter "${key.slice(0, 50)}".`);
+    if (!known.includes(key)) throw badRequest(`Unknown parameter "${key.slice(0, 50)}".`);
 }
 
 /** Returns the one value of a parameter; an empty value counts as absent. */

@@ -26,7 +26,7 @@ const KEYS_MS = 60_000;
 
 function toFilter({ status, error, fields, time, from, to }: WorkFilter): DocumentsFilter {
   if ((from !== undefined || to !== undefined) && time !== 'dueAt')
-    throw badRequest('Documents know only when they are due: use "time=dueAt".');
+    throw badRequest('"time" must be dueAt for documents.');
   return {
     ...(status.length === 0 ? {} : { state: status as readonly DocumentState[] }),
     ...(error === undefined ? {} : { error }),
@@ -72,7 +72,7 @@ function toItem(context: RequestContext, name: string, document: FoundDocument):
 
 const scheduleOf = (mill: Mill, name: string): NamedSchedule => {
   const found = mill.documentSchedules().find((one) => one.name === name);
-  if (found === undefined) throw notFound('There is no such schedule of documents in this process.');
+  if (found === undefined) throw notFound('This process has no such document schedule.');
   return found;
 };
 
@@ -92,9 +92,9 @@ async function find(context: RequestContext, query: WorkQuery): Promise<WorkPage
   const { mill } = context;
   const schedules = mill.documentSchedules();
   const [name = schedules[0]?.name, ...others] = query.name;
-  if (others.length > 0) throw badRequest('Documents are listed by one name at a time.');
+  if (others.length > 0) throw badRequest('"name" may be given once for documents.');
   if (query.sort !== undefined && query.sort !== 'dueAt')
-    throw badRequest('Documents are sorted by "dueAt" only.');
+    throw badRequest('"sort" must be dueAt for documents.');
   if (name === undefined) return { items: [], next: null, previous: null, partial: false };
   const search = searchOf(mill, name, toFilter(query), query.sort === undefined ? 1 : query.order);
   const page = await searched(context, search, query);
@@ -121,7 +121,7 @@ async function detail(context: RequestContext, ref: string): Promise<WorkDetail>
       interval: document.interval,
       zone: document.timezone,
       'repeat until': document.repeatUntil instanceof Date ? document.repeatUntil : undefined,
-      'removed when it has ended': document.autoRemove,
+      'removed when it ends': document.autoRemove,
       'first failure': document.failure?.firstAt,
       'last failure': document.failure?.at,
     }),
@@ -134,18 +134,18 @@ async function detail(context: RequestContext, ref: string): Promise<WorkDetail>
 function whyOf({ state, sleepUntil }: FoundDocument, isRunning: boolean): WorkDetail['why'] {
   const idle = {
     code: 'no-instance',
-    text: 'The scheduler of this collection does not run in this process; another one may run it.',
+    text: 'The scheduler of this collection is not running in this process; another process may run it.',
   } as const;
   if (state === 'waiting')
     return [
       {
         code: 'not-due',
-        text: `It is not due until ${String(iso(sleepUntil))}; a document that runs has the end of its lock there.`,
+        text: `Not due until ${String(iso(sleepUntil))}. If the document is running, this is the end of its lock.`,
       },
       ...(isRunning ? [] : [idle]),
     ];
   if (state !== 'due') return [];
-  return isRunning ? [{ code: 'waiting', text: 'It is due, and waits for its turn.' }] : [idle];
+  return isRunning ? [{ code: 'waiting', text: 'The document is due and waits for its turn.' }] : [idle];
 }
 
 /** Counts the documents of each state, up to a thousand. */
@@ -200,9 +200,9 @@ async function sampleOf({ schedule }: NamedSchedule): Promise<readonly FoundDocu
 }
 
 const SAID = {
-  due: 'It is due now.',
-  running: 'It runs at present; no other run was started.',
-  changed: 'Somebody else changed it meanwhile; it was left as it is.',
+  due: 'The document is due now.',
+  running: 'The document is already running; no other run was started.',
+  changed: 'The document changed meanwhile, so it was left alone.',
   missing: 'The document no longer exists.',
 } as const;
 
@@ -238,5 +238,5 @@ export const documents: Kind = {
       ? scheduleOf(mill, name).schedule.count(filter, { limit })
       : countShown(context, searchOf(mill, name, filter, 1), limit);
   },
-  many: () => Promise.reject(badRequest('Documents are run one at a time.')),
+  many: () => Promise.reject(badRequest('Documents have no bulk actions.')),
 };

@@ -114,7 +114,7 @@ export async function editedPayload(
   const job = await context.mill.jobs.get(idOf(ref));
   if (job === undefined) throw notFound('The job does not exist, or was deleted.');
   if (!isEditable(context, job))
-    throw conflict('Its payload cannot be edited here: it has not failed, or it is too large.');
+    throw conflict('The payload cannot be edited here: the job has not failed, or the payload is too large.');
   const hide = (value: unknown): unknown => context.redactor.value(value);
   const data = applyEdit(job.data, hide(job.data), edited);
   return { data, versions: versionsOf(job.data, data, hide) };
@@ -142,7 +142,7 @@ async function detail(context: RequestContext, ref: string): Promise<WorkDetail>
       'timeout (ms)': job.timeoutMs,
       cron: job.repeatInterval,
       zone: job.timezone,
-      'for the run of': job.scheduledFor,
+      'scheduled for': job.scheduledFor,
     }),
     hidden: !data,
     editable: isEditable(context, job),

@@ -77,19 +77,19 @@ export async function actOnSchedule(
     case 'run-now': {
       const { outcome } = await mill.schedules.runNow(name, key);
       return outcome === 'due'
-        ? { outcome, message: 'One run is due now; the times of the schedule stay as they are.' }
-        : { outcome, message: 'A run is in progress; no other was asked for.' };
+        ? { outcome, message: 'One run is due now. The times of the schedule do not change.' }
+        : { outcome, message: 'A run is already in progress; no other run was started.' };
     }
     case 'pause':
       await mill.schedules.pause(name, key);
-      return { outcome: 'paused', message: 'No run is started until the schedule is resumed.' };
+      return { outcome: 'paused', message: 'No run starts until the schedule is resumed.' };
     case 'resume':
       await mill.schedules.resume(name, key);
-      return { outcome: 'resumed', message: 'It goes on with its next run time.' };
+      return { outcome: 'resumed', message: 'The schedule continues with its next run.' };
     case 'remove': {
       const removed = await mill.schedules.remove(name, key);
       return removed
-        ? { outcome: 'removed', message: 'The schedule is gone.' }
+        ? { outcome: 'removed', message: 'The schedule was deleted.' }
         : { outcome: 'missing', message: 'The schedule no longer exists.' };
     }
     default:

@@ -166,8 +166,8 @@ export const tasks: Kind = {
     const { id } = await taskOf(context, ref);
     const { count } = await context.mill.tasks.retryMany({ id });
     return count === 1
-      ? { outcome: 'retried', message: 'It is due now, or runs again when it has ended.' }
-      : { outcome: 'unplannable', message: 'Its document could not be planned; there is nothing to run.' };
+      ? { outcome: 'retried', message: 'The task is due now; if it is running, it runs again when it ends.' }
+      : { outcome: 'unplannable', message: 'Not retried: the planner could not evaluate the document.' };
   },
   count: (context, chosen, action, limit) => {
     const filter = chosenFilter(chosen, action);

@@ -10,15 +10,15 @@ import { KIND } from './all.js';
 export async function checkFields(context: RequestContext, filter: WorkFilter): Promise<void> {
   const paths = Object.keys(filter.fields);
   if (paths.length > 0 && !may(context, 'payload'))
-    throw new Refusal(403, 'forbidden', 'You may not see data, so you may not filter by it.');
+    throw new Refusal(403, 'forbidden', 'Filtering by data needs the right "payload".');
   // The store compares the whole text, which includes hidden parts; matches are also checked against what is shown.
   if (filter.error !== undefined && !may(context, 'payload'))
-    throw new Refusal(403, 'forbidden', 'You may not see data, so you may not search in error texts.');
+    throw new Refusal(403, 'forbidden', 'Searching in error texts needs the right "payload".');
   const hidden = paths.find((path) => context.redactor.guards(path));
   if (hidden !== undefined)
-    throw new Refusal(403, 'forbidden', `"${hidden}" is hidden, so it cannot be filtered by.`);
+    throw new Refusal(403, 'forbidden', `"${hidden}" is hidden, so you cannot filter by it.`);
   if (paths.includes('_id') && (await KIND[filter.kind].hidesKeys(context, filter)))
-    throw new Refusal(403, 'forbidden', 'The key of these documents is hidden, so it cannot be filtered by.');
+    throw new Refusal(403, 'forbidden', 'The key of these documents is hidden, so you cannot filter by it.');
 }
 
 export async function workPage(context: RequestContext, parameters: URLSearchParams): Promise<WorkPage> {

@@ -96,7 +96,7 @@ function complaintOf(context: RequestContext, text: string): string {
   const colon = text.indexOf(': ');
   return colon < 0 || may(context, 'payload')
     ? context.redactor.text(text)
-    : `${context.redactor.text(text.slice(0, colon))}: the right "payload" shows why`;
+    : `${context.redactor.text(text.slice(0, colon))}: see the reason with the right "payload"`;
 }
 
 /** So many of the last minutes count for the verdict. Every range contains them. */
@@ -135,7 +135,7 @@ function healthOf(
   const { reasons, troubles, wakeUp } = context.mill.health();
   const shown = (texts: readonly string[]): string[] => texts.map((text) => complaintOf(context, text));
   const own = shown(reasons.filter((reason) => reason !== 'not started'));
-  const alone = instances.some(({ alive }) => alive) ? [] : ['no instance is alive: nothing runs'];
+  const alone = instances.some(({ alive }) => alive) ? [] : ['no instance is alive, so no work runs'];
   const all = [...own, ...alone, ...failing];
   return {
     ok: all.length === 0,

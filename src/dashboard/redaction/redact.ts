@@ -62,7 +62,7 @@ export class Redactor {
 
   #copy(value: unknown, path: readonly string[], budget: { nodes: number }): unknown {
     budget.nodes -= 1;
-    if (budget.nodes < 0 || path.length > DEEPEST) return '… (left out: too large to show)';
+    if (budget.nodes < 0 || path.length > DEEPEST) return '… (omitted: too large)';
     if (typeof value === 'string') return this.text(value);
     if (typeof value === 'bigint') return String(value);
     if (typeof value !== 'object' || value === null) return value;

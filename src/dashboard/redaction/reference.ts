@@ -37,7 +37,7 @@ export const placesOf = (
 export function openPlace({ seal }: Pick<RequestContext, 'seal'>, listed: Listed, cursor: string): string {
   if (Seal.isClosed(cursor)) return seal.openClosed(cursor, purposeOf(listed));
   if (listed.kind === 'jobs') return cursor;
-  throw badRequest('"cursor" must be `next` or `previous` of an earlier answer.');
+  throw badRequest('"cursor" must be `next` or `previous` of an earlier response.');
 }
 
 /** Encodes a list of texts as one reference. */

@@ -51,7 +51,7 @@ export class Seal {
       ]).toString();
     } catch {
       throw notFound(
-        'This link was made by another process, an earlier one, or for another list. Look for it in the list again.',
+        'This link comes from another process, an earlier run, or another list. Find the item in the list again.',
       );
     }
   }

@@ -50,7 +50,7 @@ export function detailFacts(ground: Ground): void {
       const editor = viewer.page.getByLabel('Payload, as JSON');
       const text = await editor.inputValue();
       await editor.fill(text.slice(0, -1));
-      await viewer.sees('This is not JSON');
+      await viewer.sees('Invalid JSON');
       expect(await viewer.barriers()).toEqual([]);
       await editor.fill(text.replace('nobody', 'ada'));
       await viewer.page.getByRole('dialog').getByRole('button', { name: 'Retry' }).click();

@@ -77,7 +77,7 @@ export function pageFacts(ground: Ground): void {
       await using viewer = await ground.visit({ url: served.url });
       await viewer.go('');
       await viewer.sees(/100 % of the work that ended .* \(10 of 10\), 10 of them jobs charge-card/u);
-      expect(await viewer.page.getByText('All is well.').count()).toBe(0);
+      expect(await viewer.page.getByText('Healthy.').count()).toBe(0);
     });
 
     it('every page requests only the server it came from', async () => {
@@ -99,7 +99,7 @@ export function pageFacts(ground: Ground): void {
       await viewer.sees('import-stock');
       expect(await shown()).toBe('dark');
       const dark = await viewer.ask('getComputedStyle(document.body).backgroundColor');
-      await viewer.button('Colours: As the system');
+      await viewer.button('Colours: System');
       await viewer.sees('Light');
       expect(await shown()).toBe('light');
       await viewer.page.reload();

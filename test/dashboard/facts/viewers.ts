@@ -33,15 +33,15 @@ export function viewerFacts(ground: Ground): void {
 
     it('a viewer whose live stream is refused sees the reason and the work', async () => {
       await using viewer = await ground.visit({ allow: /429/u });
-      const error = { code: 'streams', message: 'You have as many live pages open as one viewer may.' };
+      const error = { code: 'streams', message: 'You have reached the limit of live pages per viewer.' };
       await viewer.page.route('**/api/live?*', (route) => route.fulfill({ status: 429, json: { error } }));
       await viewer.go('work?kind=jobs&name=import-stock');
-      await viewer.sees(/as many live pages open/u);
+      await viewer.sees(/limit of live pages/u);
       await until('it is listed', async () => (await rows(viewer)) === 1);
       await viewer.page.unroute('**/api/live?*');
       await until(
         'it follows again',
-        async () => (await viewer.page.getByText(/as many live pages open/u).count()) === 0,
+        async () => (await viewer.page.getByText(/limit of live pages/u).count()) === 0,
       );
     });
 

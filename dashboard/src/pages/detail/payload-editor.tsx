@@ -52,7 +52,7 @@ function Editor({ detail, retry, onClose }: PayloadEditorProps & { readonly onCl
       />
       <p class={problem === undefined ? 'muted' : 'tone-bad'} aria-live="polite">
         {problem ??
-          'A value that you leave as it is keeps its stored form: [redacted] stands for the hidden value. Both versions are written to the audit log.'}
+          'Values that you do not change keep their stored form; [redacted] stands for a hidden value. Both versions are written to the audit log.'}
       </p>
       <footer>
         <button type="button" class="button" onClick={onClose}>
@@ -76,6 +76,6 @@ function problemOf(text: string): string | undefined {
     JSON.parse(text);
     return undefined;
   } catch (error) {
-    return `This is not JSON: ${error instanceof Error ? error.message : String(error)}`;
+    return `Invalid JSON: ${error instanceof Error ? error.message : String(error)}`;
   }
 }

@@ -21,21 +21,21 @@ export function Charts({ series }: { readonly series: Series }): VNode {
       />
       <Chart
         title="Failures"
-        summary={`${count(total(series.failed))} failed for good, ${count(total(series.retried))} attempts to be retried.`}
+        summary={`${count(total(series.failed))} failed for good, ${count(total(series.retried))} attempts retried.`}
         lines={lines.failures}
         format={compact}
         {...{ from, stepMs }}
       />
       <Chart
         title="Latency"
-        summary={`Wait until started, and run time, means per ${step}.`}
+        summary={`Mean wait before start and mean run time per ${step}.`}
         lines={lines.latency}
         format={duration}
         {...{ from, stepMs }}
       />
       <Chart
         title="Backlog"
-        summary={`Work that is due and waits; newest ${count(newest(series.backlog) ?? 0)}.`}
+        summary={`Due work that waits; latest ${count(newest(series.backlog) ?? 0)}.`}
         lines={lines.backlog}
         format={compact}
         {...{ from, stepMs }}

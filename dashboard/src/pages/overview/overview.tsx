@@ -105,7 +105,7 @@ function RangePicker({
 function Chosen({ range, name }: { readonly range: string; readonly name: string }): VNode {
   return (
     <p class="chosen">
-      The charts show <strong>{name}</strong> alone. <Link to={`?range=${range}`}>Show everything</Link>
+      The charts show <strong>{name}</strong> only. <Link to={`?range=${range}`}>Show everything</Link>
     </p>
   );
 }
@@ -126,7 +126,7 @@ function Health({ health: { ok, reasons, troubles, wakeUp } }: { readonly health
     >
       <Icon of={ok && said.length === 0 ? CircleCheck : CircleAlert} />
       {said.length === 0 ? (
-        <span>{ok ? 'All is well.' : 'This instance is not healthy.'}</span>
+        <span>{ok ? 'Healthy.' : 'This instance is not healthy.'}</span>
       ) : (
         <ul>
           {said.map((text) => (

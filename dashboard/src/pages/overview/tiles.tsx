@@ -65,5 +65,5 @@ function orDash(ms: number | null): string {
 
 function shareOf(part: number, whole: number): string {
   if (part === 0) return 'none';
-  return `${((100 * part) / whole).toFixed(1)} % of what ended`;
+  return `${((100 * part) / whole).toFixed(1)} % of ended work`;
 }

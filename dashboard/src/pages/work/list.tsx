@@ -131,11 +131,11 @@ function NothingFound({ filter, paged, partial }: NothingProps): VNode {
   }
   if (isNarrowed(filter)) {
     return (
-      <Empty title={partial ? 'Nothing was found in time' : 'Nothing matches'}>
+      <Empty title={partial ? 'Nothing found before the time limit' : 'Nothing matches'}>
         <p>
           {partial
-            ? 'The search took too long and was ended. Name a status, a name or a time to make it smaller.'
-            : 'A part of the filter may be too narrow.'}
+            ? 'The search took too long. Narrow it by a status, a name or a time.'
+            : 'The filter may be too narrow.'}
         </p>
         <Link to={everything}>Show all {KIND_NOUNS[filter.kind][1]}</Link>
       </Empty>
@@ -149,7 +149,7 @@ function NothingFound({ filter, paged, partial }: NothingProps): VNode {
 }
 
 const HOW_TO_BEGIN = {
-  jobs: 'They come from mill.enqueue() and mill.schedule(). Finished ones stay for their retention: 7 days, failed ones 30.',
-  tasks: 'They come from mill.reactiveTask(): one for each document that matches its filter.',
-  documents: 'They are documents of your own with a time to wake up, given to mill.documents().',
+  jobs: 'Jobs come from mill.enqueue() and mill.schedule(). Ended jobs stay for their retention: 7 days, failed jobs 30.',
+  tasks: 'Tasks come from mill.reactiveTask(): one for each document that matches its filter.',
+  documents: 'Your own documents, each with its due time, passed to mill.documents().',
 } as const;

@@ -17,7 +17,7 @@ export function Pager({ filter, page }: { readonly filter: Filter; readonly page
     <nav class="pager" aria-label="Pages of the list">
       <span class="muted">
         {many(page.items.length, 'row')}
-        {page.partial && '; the search was ended early, there may be more'}
+        {page.partial && '; the search reached its time limit, there may be more'}
       </span>
       <Step to={page.previous === null ? undefined : to(page.previous)}>
         <Icon of={ChevronLeft} /> Previous
