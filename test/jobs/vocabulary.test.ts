@@ -106,7 +106,7 @@ it('gives handlers of tasks the words of jobs, and keeps markCompleted and defer
     collection: 'orders',
     debounce: 0,
     handler: async (given) => {
-      context = given as TaskContext;
+      context = given;
       await mill.withTransaction((transaction) => given.complete({ transaction }));
     },
   });

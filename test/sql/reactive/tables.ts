@@ -73,7 +73,7 @@ export class Tables {
       handler: async (context) => {
         const { task, docId: id, watchedValues: values, getDocument } = context;
         this.runs.push({ task, id, values, document: await getDocument() });
-        await handler?.(context as never);
+        await handler?.(context);
       },
     });
   }
