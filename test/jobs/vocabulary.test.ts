@@ -97,7 +97,7 @@ it('finds documents by runAt or sleepUntil, and refuses both at once', async () 
   );
 });
 
-it('gives handlers of tasks the words of jobs, and keeps markCompleted and deferCurrent', async () => {
+it.each(['complete', 'markCompleted'] as const)('completes a task in a transaction by %s', async (call) => {
   const mill = aMill();
   mill.store.collection('orders').insert({ _id: 'a' });
   let context: TaskContext | undefined;
@@ -107,12 +107,28 @@ it('gives handlers of tasks the words of jobs, and keeps markCompleted and defer
     debounce: 0,
     handler: async (given) => {
       context = given;
-      await mill.withTransaction((transaction) => given.complete({ transaction }));
+      await mill.withTransaction((transaction) => given[call]({ transaction }));
     },
   });
   await mill.drain();
-  expect(context?.markCompleted).toBe(context?.complete);
-  expect(context?.deferCurrent).toBe(context?.defer);
   expect(await mill.tasks.get('t', 'a')).toMatchObject({ status: 'completed' });
-  await expect(context?.complete({})).rejects.toThrow('complete() needs { transaction }');
+  await expect(context?.[call]({})).rejects.toThrow(`${call}() needs { transaction }`);
+});
+
+it.each(['defer', 'deferCurrent'] as const)('puts a task back for later by %s', async (call) => {
+  const mill = aMill();
+  mill.store.collection('orders').insert({ _id: 'a' });
+  let context: TaskContext | undefined;
+  await mill.reactiveTask({
+    task: 't',
+    collection: 'orders',
+    debounce: 0,
+    handler: (given) => {
+      context = given;
+      given[call](AT);
+    },
+  });
+  await mill.drain();
+  expect(await mill.tasks.get('t', 'a')).toMatchObject({ status: 'pending', runAt: AT, attempts: 0 });
+  expect(() => context?.[call]('soon')).toThrow(`${call} must be a duration`);
 });

@@ -414,7 +414,7 @@ describe('getReactiveTasks', () => {
       [
         ...['_id', 'id', 'task', 'sourceDocId', 'status', 'scheduledAt', 'initialScheduledAt', 'attempts'],
         ...['lastObservedValues', 'firstErrorAt', 'lastError', 'lastFinalizedAt', 'executionHistory'],
-        ...['createdAt', 'updatedAt', 'lockedAt'],
+        ...['createdAt', 'updatedAt', 'lockedAt', 'runAt', 'error'],
       ].sort(),
     );
   });

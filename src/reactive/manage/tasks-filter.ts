@@ -76,7 +76,8 @@ export function toTaskFilter(where: string, filter: TasksFilter = {}): TaskFilte
   checkKeys(where, filter, FILTER_KEYS);
   const { task, status, hasError, sourceDocFilter, _id, id, source } = filter;
   const error = eitherName(where, filter, 'error', 'errorMessage');
-  if (error !== undefined && !(error instanceof RegExp)) checkText(where, 'error', error);
+  if (error !== undefined && !(error instanceof RegExp))
+    checkText(where, filter.error === undefined ? 'errorMessage' : 'error', error);
   if (
     sourceDocFilter !== undefined &&
     (typeof sourceDocFilter !== 'object' ||

@@ -298,6 +298,11 @@ function foreignRule(policy: unknown): RetryRule {
   }
 }
 
+interface TransactionOption {
+  readonly transaction?: unknown;
+  readonly session?: unknown;
+}
+
 interface RunHooks {
   readonly throttle: (until: Date) => void;
   readonly completing: () => void;
@@ -359,9 +364,9 @@ class Run {
 
   #context(): TaskContext {
     const { name, sourceDocId, attempts, lastObservedValues } = this.#task;
-    const complete: TaskContext['complete'] = (options) => this.#complete(options);
-    const defer: TaskContext['defer'] = (until) => {
-      this.#deferredTo = this.#instant('defer', until);
+    const complete = (call: string) => (options?: TransactionOption) => this.#complete(call, options);
+    const defer = (call: string) => (until: Duration | Date) => {
+      this.#deferredTo = this.#instant(call, until);
     };
     return {
       docId: sourceDocId,
@@ -370,10 +375,10 @@ class Run {
       watchedValues: (lastObservedValues ?? {}) as Record<string, unknown>,
       signal: this.#attempt.signal,
       getDocument: (options) => this.#getDocument(options),
-      complete,
-      markCompleted: complete,
-      defer,
-      deferCurrent: defer,
+      complete: complete('complete'),
+      markCompleted: complete('markCompleted'),
+      defer: defer('defer'),
+      deferCurrent: defer('deferCurrent'),
       throttleAll: (until, options = {}) => this.#throttleAll(this.#instant('throttleAll', until), options),
     };
   }
@@ -411,13 +416,11 @@ class Run {
   }
 
   /** A transaction that is retried may call this again; each call writes anew. */
-  async #complete(
-    options: { readonly session?: unknown; readonly transaction?: unknown } | undefined,
-  ): Promise<void> {
+  async #complete(call: string, options: TransactionOption | undefined): Promise<void> {
     const { store, tasks } = this.#options;
     const transaction = options?.transaction ?? options?.session;
     if (!store.isTransaction(transaction)) {
-      const message = `complete() needs { transaction }: the handle of a ${store.kind} transaction.`;
+      const message = `${call}() needs { transaction } or { session }: the handle of a ${store.kind} transaction.`;
       throw new TidemillError('BAD_OPTION', message);
     }
     this.#attempt.inTransaction = true;

@@ -74,7 +74,9 @@ function inMemory(): Place {
   };
 }
 
-const client = rawClient(inject('mongoUri'));
+// Of the current test file, which closes them.
+let client: ReturnType<typeof rawClient>;
+let pool: ReturnType<typeof rawPool>;
 
 function inMongodb(): Place {
   const uri = freshUri();
@@ -145,8 +147,6 @@ async function inTable(database: Database, open: () => Store, another: () => Sto
   };
 }
 
-const pool = rawPool();
-
 const places: readonly (PlaceCase & { readonly prepare?: () => void })[] = [
   { name: 'three methods', open: async () => inThreeMethods() },
   { name: 'memory', open: async () => inMemory() },
@@ -168,6 +168,8 @@ const places: readonly (PlaceCase & { readonly prepare?: () => void })[] = [
 
 /** Runs the same tests on the documents of every store. */
 export function eachPlace(what: string, facts: (place: PlaceCase) => void): void {
+  client = rawClient(inject('mongoUri'));
+  pool = rawPool();
   for (const place of places) {
     describe(`${what} (${place.name})`, () => {
       place.prepare?.();

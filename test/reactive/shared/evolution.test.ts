@@ -195,14 +195,16 @@ eachPlanner('two deployments at once', (aYard) => {
     await older.mill.start();
     await newer.mill.start();
     await acknowledged(yard, 2);
+    const planned = async (id: number): Promise<boolean> =>
+      (await older.mill.tasks.get('work', id)) !== undefined;
+    // The version is stored before the leader plans by it.
+    await docs.insertOne({ _id: 11, status: 'new' });
+    await until('the newer filter counts', () => planned(11));
     await docs.insertMany([
       { _id: 10, status: 'old' },
-      { _id: 11, status: 'new' },
+      { _id: 13, status: 'new' },
     ]);
-    await until(
-      'the newer filter counts',
-      async () => (await older.mill.tasks.get('work', 11)) !== undefined,
-    );
+    await until('it counts for later documents', () => planned(13));
     expect(await older.mill.tasks.get('work', 10)).toBeUndefined();
     await newer.mill.stop();
     // The rollback: a reconciliation finds what the older filter matches, without a change.
