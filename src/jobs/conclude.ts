@@ -10,9 +10,9 @@ import {
   type SettledFields,
   type Settlement,
 } from '../store/port.js';
-import { parseSchedule } from '../time/interval.js';
-import { runAfter, type Recurrence } from '../time/recurrence.js';
+import { runAfter } from '../time/recurrence.js';
 import { decideRetry, type RetryRule } from '../time/retry.js';
+import { recurrenceOf } from './recurrence.js';
 
 export interface ConcludeOptions {
   readonly instanceId: string;
@@ -26,17 +26,6 @@ export interface ConcludeOptions {
 export type JobConclusion = Conclusion<Settlement>;
 
 type Failure = Extract<Outcome, { error: Error }>;
-
-/** Returns the recurrence of a job; null if it has none, or if its cron text can no longer be parsed. */
-export function recurrenceOf(job: JobRecord): Recurrence | null {
-  if (job.repeatInterval === undefined) return null;
-  try {
-    const cron = parseSchedule(`schedule ${job.id}`, job.repeatInterval, job.timezone, job.startAt);
-    return { cron, startAt: job.startAt, repeatUntil: job.repeatUntil, missed: job.missed ?? 'once' };
-  } catch {
-    return null;
-  }
-}
 
 /**
  * Decides what the end of an attempt writes to its job. Pure, so it can be called again if the job has changed

@@ -14,10 +14,11 @@ import type { About, AttemptControl, Conclusion, WorkRunner } from '../engine/wo
 import type { Settlement, Store } from '../store/port.js';
 import { toInstant } from '../time/duration.js';
 import { CATCH_UP_LIMIT, isTooLate } from '../time/recurrence.js';
-import { bare, conclude, recurrenceOf, withExtra } from './conclude.js';
+import { bare, conclude, withExtra } from './conclude.js';
 import type { JobContext, AnyHandler } from './context.js';
 import { validated } from './definition.js';
 import type { JobEvents } from './events.js';
+import { recurrenceOf } from './recurrence.js';
 import type { Registry } from './registry.js';
 
 export interface JobRunnerOptions {

@@ -1,12 +1,8 @@
 import { within } from '../core/clock.js';
 import { pageOfItems } from '../core/cursor.js';
 import { OptionError, TidemillError } from '../core/errors.js';
-import {
-  checkErrorsOptions,
-  groupsOf,
-  type ErrorGroups,
-  type ErrorsOptions,
-} from '../core/records/failure-groups.js';
+import { lazily } from '../core/lazily.js';
+import type { ErrorGroups, ErrorsOptions } from '../core/records/failure-groups.js';
 import { JOB_STATUSES, toJob, type Job, type JobRecord, type JobStatus } from '../core/records/job.js';
 import {
   checkBoolean,
@@ -25,6 +21,9 @@ import { pageOf, type FindOptions } from './page.js';
 import { isDefinition, type JobDefinition } from './definition.js';
 import type { Registry } from './registry.js';
 import type { Results } from './results.js';
+
+/** What a process that only enqueues does without. */
+const loadGroups = lazily(() => import('../core/records/failure-groups.js'));
 
 export interface JobPage {
   readonly items: readonly Job[];
@@ -145,6 +144,7 @@ export class Jobs {
 
   /** Groups the newest failed jobs by name and failure message, ignoring ids and numbers in the messages, but not status codes. */
   async errors(options: ErrorsOptions = {}): Promise<ErrorGroups> {
+    const { checkErrorsOptions, groupsOf } = await loadGroups();
     const { limit, name } = checkErrorsOptions('jobs.errors', options);
     return groupsOf(await (await this.#jobs()).failures(limit + 1, name), limit);
   }

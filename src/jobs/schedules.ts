@@ -3,7 +3,7 @@ import type { Attempt, JobRecord, MissedPolicy } from '../core/records/job.js';
 import { checkInteger, checkKeys, checkText } from '../core/options.js';
 import type { Store } from '../store/port.js';
 import { preview, slotAfter } from '../time/recurrence.js';
-import { recurrenceOf } from './conclude.js';
+import { recurrenceOf } from './recurrence.js';
 
 /** A recurring job, seen as a schedule. */
 export interface Schedule {

@@ -1,18 +1,18 @@
 import { decodeCursor, pageOfItems, readDirection, type Cursor } from '../../core/cursor.js';
 import { OptionError } from '../../core/errors.js';
-import {
-  checkErrorsOptions,
-  groupsOf,
-  type ErrorGroups,
-  type ErrorsOptions,
-} from '../../core/records/failure-groups.js';
+import { lazily } from '../../core/lazily.js';
+import type { ErrorGroups, ErrorsOptions } from '../../core/records/failure-groups.js';
 import { checkBoolean, checkKeys, checkMost, checkName, checkText, show } from '../../core/options.js';
 import { toTask, type Task } from '../../core/records/task.js';
 import type { Store } from '../../store/port.js';
 import type { ReactiveStore, TaskPageRequest, TaskPlan, TaskStats, TaskStore } from '../../store/reactive.js';
-import { planningOf, type Planning } from '../planner/planning.js';
+import type { Planning } from '../planner/planning.js';
 import { reactiveOf } from '../reactive-of.js';
 import { explicit, toTaskFilter, type TasksFilter } from './tasks-filter.js';
+
+/** What a process that only enqueues does without. */
+const loadGroups = lazily(() => import('../../core/records/failure-groups.js'));
+const loadPlanning = lazily(() => import('../planner/planning.js'));
 
 /** How many tasks of each status are counted, shared among the names. */
 const COUNT_CAP = 100_000;
@@ -163,6 +163,7 @@ export class Tasks {
 
   /** Groups failed tasks by name and message, ignoring ids and numbers in messages. */
   async errors(options: ErrorsOptions = {}): Promise<ErrorGroups> {
+    const { checkErrorsOptions, groupsOf } = await loadGroups();
     const { limit, name } = checkErrorsOptions('tasks.errors', options);
     return groupsOf(await (await this.#open()).failures(limit + 1, name), limit);
   }
@@ -181,6 +182,7 @@ export class Tasks {
 
   /** Returns who plans, how long due tasks have waited, what is being reconciled and which tasks are left out. */
   async planning(): Promise<Planning> {
+    const { planningOf } = await loadPlanning();
     return planningOf(await this.#store(), await this.#open());
   }
 
