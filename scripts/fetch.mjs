@@ -56,12 +56,11 @@ async function install(folder, draft) {
     await cp(join(folder, file), join(draft, file));
   // Not `npm ci`, which refuses a lockfile without the packages of every other platform.
   const args = ['install', '--prefix', draft, '--include=dev', '--include=optional', '--loglevel=error'];
-  await promisify(execFile)('npm', args, { cwd: draft }).catch(
-    (/** @type {{ stderr: string }} */ { stderr }) => {
-      const telling = stderr.split('\n').slice(0, 20).join('\n');
-      throw new Error(`npm could not install the packages of ${relative(root, folder)}:\n${telling}`);
-    },
-  );
+  await promisify(execFile)('npm', args, { cwd: draft }).catch((/** @type {unknown} */ error) => {
+    const { stderr = String(error) } = /** @type {{ stderr?: string }} */ (error);
+    const telling = stderr.split('\n').slice(0, 20).join('\n');
+    throw new Error(`npm could not install the packages of ${relative(root, folder)}:\n${telling}`);
+  });
 }
 
 /**
@@ -97,8 +96,8 @@ export async function fetchAll(names = Object.keys(FOLDERS)) {
 
 if (argv[1] === fileURLToPath(import.meta.url)) {
   const named = argv.slice(2);
-  await fetchAll(named.length === 0 ? undefined : named).catch((/** @type {Error} */ error) => {
-    console.error(error.message);
+  await fetchAll(named.length === 0 ? undefined : named).catch((/** @type {unknown} */ error) => {
+    console.error(error instanceof Error ? error.message : error);
     process.exitCode = 1;
   });
 }

@@ -36,7 +36,11 @@ export interface JobContext<T = unknown, Tx = unknown> {
 /** Returns the job's result, or a promise of it. It may return nothing, such as after `defer` and `complete`. */
 export type JobHandler<T = unknown, Tx = unknown, Result = unknown> = (
   job: JobContext<T, Tx>,
-) => Result | undefined | Promise<Result | undefined>;
+) => Result | Nothing | Promise<Result | Nothing>;
+
+/** TypeScript 5 takes the result of a function without `return` for `void` here, newer versions for `undefined`. */
+// eslint-disable-next-line @typescript-eslint/no-invalid-void-type
+type Nothing = undefined | void;
 
 /** A handler of any payload type, as the registry keeps it. */
 export type AnyHandler = (job: never) => unknown;

@@ -252,8 +252,16 @@ mill.work(sent, { concurrency: 2 }, async (job) => {
 mill.work(sent, async (job) => {
   await job.complete({ transaction: inMemory, result: { messageId: 'x' } });
 });
+mill.work(sent, ({ defer }) => {
+  defer('5m');
+});
 // @ts-expect-error -- the result has another type
 mill.work(sent, () => ({ messageId: 5 }));
+// @ts-expect-error -- the result has another type
+mill.work(sent, async () => {
+  await Promise.resolve();
+  return { messageId: 5 };
+});
 expectTypeOf(mill.jobs.result(sent, 'id')).toEqualTypeOf<Promise<Receipt>>();
 expectTypeOf(mill.jobs.result(sentChecked, 'id', { timeout: '5s' })).toEqualTypeOf<Promise<Receipt>>();
 expectTypeOf(mill.jobs.result(plain, 'id')).toEqualTypeOf<Promise<unknown>>();
