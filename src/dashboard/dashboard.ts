@@ -18,7 +18,10 @@ export interface Dashboard {
   readonly fetch: (request: Request) => Promise<Response>;
   /** How many live streams are open. */
   readonly streams: number;
-  /** Ends all live streams. They also end when the mill stops. */
+  /**
+   * Ends all live streams, and refuses new ones until the mill starts again. Call it after `server.close()`, which waits
+   * for open connections. Streams also end when the mill stops.
+   */
   readonly close: () => void;
 }
 
@@ -135,6 +138,6 @@ export function createDashboard(options: DashboardOptions): Dashboard {
     get streams() {
       return handler.parts.live.open;
     },
-    close: () => handler.parts.live.close(),
+    close: () => handler.parts.live.stop(),
   };
 }

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import express from 'express';
@@ -123,4 +124,35 @@ describe.each(Object.entries(HOSTS))('the dashboard on %s', (_name, host) => {
     expect(dashboard.streams).toBe(0);
     expect((await fetch(`${base}/api/work`, { headers: WHO })).status).toBe(503);
   });
+});
+
+describe('a server that closes', () => {
+  it('a server closes although a page is live, once the dashboard is closed', async () => {
+    const dashboard = aDashboard(aMill(memory()));
+    const server = createServer(toNodeHandler(dashboard));
+    const base = `${await listening(server)}/admin/mill`;
+    const follow = (): Promise<Response> => fetch(`${base}/api/live?path=work`, { headers: WHO });
+    const page = await follow();
+    // A connection that is kept alive would hold up the server for some seconds more.
+    expect(page.headers.get('connection')).toBe('close');
+    const events = eventsOf(page);
+    expect(await events.next()).toContain('"items":[]');
+    dashboard.close();
+    expect(await events.next()).toBeUndefined();
+    expect((await follow()).status).toBe(503);
+    await new Promise((resolve) => server.close(resolve));
+  });
+});
+
+it('authorize runs in the async context of the request, so that it can see who the framework signed in', async () => {
+  const signedIn = new AsyncLocalStorage<string>();
+  const dashboard = createDashboard({
+    mill: aMill(memory()),
+    authorize: () => (signedIn.getStore() === 'ada' ? ['view'] : null),
+    basePath: '/admin/mill',
+  });
+  const app = express();
+  app.use('/admin/mill', (_request, _response, next) => signedIn.run('ada', next), toNodeHandler(dashboard));
+  const answer = await fetch(`${await listening(createServer(app))}/admin/mill/api/session`);
+  expect(await answer.json()).toMatchObject({ rights: ['view'] });
 });

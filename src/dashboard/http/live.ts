@@ -121,6 +121,8 @@ export class Live {
     return respond(200, follower.stream, {
       'content-type': 'text/event-stream; charset=utf-8',
       'cache-control': 'no-store',
+      // A connection that idles after its stream would hold up a server that is closing, for seconds.
+      connection: 'close',
       // Some proxies buffer responses.
       'x-accel-buffering': 'no',
     });
@@ -129,21 +131,16 @@ export class Live {
   /** Ends every stream and refuses new ones until `start`, because a request may be under way. */
   stop(): void {
     this.#isStopped = true;
-    this.close();
-  }
-
-  start(): void {
-    this.#isStopped = false;
-  }
-
-  /** Ends every stream. */
-  close(): void {
     for (const channel of this.#channels.values()) {
       clearTimeout(channel.timer);
       for (const follower of channel.followers) follower.end();
       channel.followers.clear();
     }
     this.#channels.clear();
+  }
+
+  start(): void {
+    this.#isStopped = false;
   }
 
   async #look(channel: Channel, make: () => Promise<unknown>): Promise<void> {
