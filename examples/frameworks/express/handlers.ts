@@ -1,0 +1,12 @@
+import { setTimeout } from 'node:timers/promises';
+import type { Tidemill } from 'tidemill';
+import { sendEmail } from './jobs.js';
+
+/** Called by each process that works. */
+export function addHandlers(mill: Tidemill): void {
+  mill.work(sendEmail, { concurrency: 10 }, async ({ data, signal }) => {
+    // Replace this line with a call to your mail provider, and pass the signal on.
+    await setTimeout(1_000, undefined, { signal });
+    return `sent "${data.subject}" to ${data.to}`;
+  });
+}

@@ -1,0 +1,10 @@
+import { isEmail, sendEmail } from '../../../lib/jobs.js';
+import { mill } from '../../../lib/mill.js';
+
+export async function POST(request: Request): Promise<Response> {
+  const body: unknown = await request.json().catch(() => undefined);
+  if (!isEmail(body))
+    return Response.json({ error: 'The body must have "to" and "subject".' }, { status: 400 });
+  const { id } = await mill.enqueue(sendEmail, body);
+  return Response.json({ id }, { status: 202 });
+}
