@@ -13,9 +13,11 @@ import type { WakeSubscription } from './claim/listener.js';
 import { Notebook } from './record/notebook.js';
 import type { EngineOptions, EngineState } from './options.js';
 import { Reservations, type Reservation } from './claim/reservation.js';
-import { Settler, type SettlerOptions } from './record/settler.js';
+import { BatchRecorder } from './record/batch-recorder.js';
+import { Settler } from './record/settler.js';
 import type { LeaseListener, InstanceContext } from './lease/instance-context.js';
 import { Wake } from './claim/wake.js';
+import type { Settling } from './work-runner.js';
 
 /** With this many unrecorded outcomes, the engine claims nothing. */
 const MOST_UNSETTLED = 2_000;
@@ -43,9 +45,9 @@ export class Engine<W extends Work, S> implements LeaseListener {
   readonly #context: InstanceContext;
   readonly #lanes: Lanes<W>;
   readonly #wake: Wake;
-  readonly #settler: Settler<W, S>;
+  readonly #recorder: BatchRecorder<Settling<W>>;
   /** For work that a user's open transaction may have locked: its write may wait, and must not delay others. */
-  readonly #apart: Settler<W, S>;
+  readonly #apart: BatchRecorder<Settling<W>>;
   readonly #subscription: WakeSubscription;
   readonly #notebook: Notebook;
   readonly #abandoned: Abandoned;
@@ -77,22 +79,25 @@ export class Engine<W extends Work, S> implements LeaseListener {
     };
     this.#abandoned = new Abandoned(clock, options.log, options.maxAbandoned, () => wake());
     this.#notebook = new Notebook(clock, async (notes) => store.note?.(notes), error('note'));
-    const settler: SettlerOptions<W, S> = {
+    const writer = new Settler({
       store,
-      clock,
       runner,
       lost: (work) => {
         options.meter.lost(measured(kind), work.name);
         events.leaseLost('its outcome was refused: another instance holds it now, or it was removed', [work]);
       },
+    });
+    const recording = {
+      writer,
+      clock,
       error: error('settle'),
       drained: () => {
         if (this.#crowded().size < this.#heldBack) this.notify();
         if (this.#unsettled < MOST_UNSETTLED) this.#loop.room();
       },
     };
-    this.#settler = new Settler(settler);
-    this.#apart = new Settler(settler);
+    this.#recorder = new BatchRecorder(recording);
+    this.#apart = new BatchRecorder(recording);
     this.#loop = this.#makeLoop(error('claim'));
     this.#reservations = this.#makeReservations(error('claim'));
     this.#cancels = new CancelWatch({
@@ -174,7 +179,7 @@ export class Engine<W extends Work, S> implements LeaseListener {
   }
 
   get #refused(): EngineState['refused'] {
-    return [...this.#settler.refused, ...this.#apart.refused];
+    return [...this.#recorder.refused, ...this.#apart.refused];
   }
 
   get #mayClaim(): boolean {
@@ -188,7 +193,7 @@ export class Engine<W extends Work, S> implements LeaseListener {
       buffered: this.#lanes.buffered,
       unsettled: this.#unsettled + this.#refused.length,
       refused: this.#refused,
-      stuckMs: Math.max(this.#loop.stepMs, this.#settler.writingMs),
+      stuckMs: Math.max(this.#loop.stepMs, this.#recorder.writingMs),
       abandoned: this.#abandoned.count,
       leaseHeld: this.#context.keeper.held,
       silentMs: this.#clock.monotonic() - lastContact,
@@ -209,8 +214,8 @@ export class Engine<W extends Work, S> implements LeaseListener {
       ...this.#attempts.keys(),
       ...this.#reservations.ids(),
       ...this.#lanes.waiting().map((work) => work.id),
-      ...this.#settler.ids(),
-      ...this.#apart.ids(),
+      ...this.#recorder.unrecorded().map(({ work }) => work.id),
+      ...this.#apart.unrecorded().map(({ work }) => work.id),
     ]);
     return {
       // The claim loop itself finds out what the claim in progress has taken, and runs it.
@@ -267,11 +272,11 @@ export class Engine<W extends Work, S> implements LeaseListener {
     if (late.length > 0) await this.#idle(LAST_GRACE_MS);
     const stuck = [...this.#attempts.values()].map((attempt) => attempt.work);
     for (const attempt of this.#attempts.values()) {
-      this.#release([attempt.work], attempt.inTransaction ? this.#apart : this.#settler);
+      this.#release([attempt.work], attempt.inTransaction ? this.#apart : this.#recorder);
     }
     this.#attempts.clear();
     const drained = await Promise.all(
-      [this.#settler, this.#apart].map((settler) => settler.drain(SETTLE_LIMIT_MS)),
+      [this.#recorder, this.#apart].map((recorder) => recorder.drain(SETTLE_LIMIT_MS)),
     );
     const unrecorded = drained.reduce((sum, count) => sum + count, 0);
     this.#cancels.stop();
@@ -369,12 +374,12 @@ export class Engine<W extends Work, S> implements LeaseListener {
     // Already recorded inside the handler's transaction: there is nothing left to write.
     if (finished.outcome.kind === 'recorded') {
       runner.recorded(attempt.work, finished, runner.conclude(attempt.work, finished));
-    } else (attempt.inTransaction ? this.#apart : this.#settler).push(settling);
+    } else (attempt.inTransaction ? this.#apart : this.#recorder).push(settling);
   }
 
   /** Without the outcomes that the database refuses: those only hold back their own names. */
   get #unsettled(): number {
-    return this.#settler.backlog + this.#apart.backlog;
+    return this.#recorder.backlog + this.#apart.backlog;
   }
 
   #ended(attempt: Attempt<W>, durationMs: number): void {
@@ -389,9 +394,9 @@ export class Engine<W extends Work, S> implements LeaseListener {
     for (const waiter of this.#idleWaiters.splice(0)) waiter();
   }
 
-  #release(works: readonly W[], settler: Settler<W, S> = this.#settler): void {
+  #release(works: readonly W[], recorder = this.#recorder): void {
     const finished: Finished = { outcome: { kind: 'released' }, finishedAt: this.#clock.now() };
-    for (const work of works) settler.push({ work, finished });
+    for (const work of works) recorder.push({ work, finished });
   }
 
   slotFreed(): void {
@@ -428,7 +433,7 @@ export class Engine<W extends Work, S> implements LeaseListener {
   #cancel(asked: ReadonlySet<string>): void {
     const finished: Finished = { outcome: { kind: 'cancelled' }, finishedAt: this.#clock.now() };
     for (const work of this.#lanes.waiting())
-      if (asked.has(work.id) && this.#lanes.take(work)) this.#settler.push({ work, finished });
+      if (asked.has(work.id) && this.#lanes.take(work)) this.#recorder.push({ work, finished });
     for (const attempt of this.#attempts.values()) {
       const { id, name } = attempt.work;
       if (asked.has(id)) attempt.abort(new CancelledError(`${name} ${id} was cancelled.`));

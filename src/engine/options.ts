@@ -40,7 +40,7 @@ export interface EngineState {
   readonly unsettled: number;
   /** Outcomes that the database refuses. They are kept and retried. */
   readonly refused: readonly RefusedOutcome[];
-  /** How long the claim loop, or the settler, has been waiting for a response from the store. */
+  /** How long the claim loop, or the recorder of outcomes, has been waiting for a response from the store. */
   readonly stuckMs: number;
   readonly abandoned: number;
   readonly leaseHeld: boolean;

@@ -48,8 +48,6 @@ export interface Settling<W extends Work> {
   readonly finished: Finished;
   /** How often the database has found this outcome too large. Each time, less of it is written. */
   readonly refusals?: number;
-  /** How often the database has refused it for another reason. */
-  readonly tries?: number;
   readonly extra?: Extra;
 }
 

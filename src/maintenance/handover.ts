@@ -1,6 +1,6 @@
 import type { Clock } from '../core/clock.js';
 import { StoreError, TidemillError } from '../core/errors.js';
-import { bisect, type Blame } from '../core/batches/bisect.js';
+import { tryInHalves, type Blame } from '../core/batches/bisect.js';
 import type { Finished } from '../core/records/outcome.js';
 import { inPieces, type Tried } from '../core/batches/pieces.js';
 import type { FailureKind, Work } from '../core/records/work.js';
@@ -59,9 +59,9 @@ export interface Recovered<W extends Work, S> extends Concluded<S> {
 const BATCH = 500;
 const CRASHED: FailureKind = 'crashed';
 
-const isTransient = (error: unknown): error is StoreError => error instanceof StoreError && error.transient;
 /** If a database rule refuses one record, the others must still be handed on. */
-const blame = (error: unknown): Blame => (isTransient(error) ? 'again' : 'choked');
+const blame = (error: unknown): Blame =>
+  error instanceof StoreError && error.transient ? 'again' : 'choked';
 
 /** Settles work, of one kind, that its holder can no longer settle. */
 export class Handover<W extends Work, S extends { readonly by: 'holder' | 'reclaimer' }> {
@@ -148,13 +148,9 @@ export class Handover<W extends Work, S extends { readonly by: 'holder' | 'recla
     // An empty batch tells nothing about the store, so `#troubles` stays.
     if (all.length === 0) return true;
     const attempt = async (part: readonly Recovered<W, S>[]): Promise<Tried<Recovered<W, S>>> => {
-      try {
-        for (const { item, reason } of await bisect(part, statement, blame)) this.#refused(item, reason);
-        return { left: [] };
-      } catch (error) {
-        if (!isTransient(error)) throw error;
-        return { left: part, trouble: error };
-      }
+      const { choked, left, trouble } = await tryInHalves(part, statement, blame);
+      for (const { item, reason } of choked) this.#refused(item, reason);
+      return { left, trouble };
     };
     const size = Math.max(1, Math.ceil(all.length / 2 ** this.#troubles));
     const { trouble, answered } = await inPieces(all, size, attempt);

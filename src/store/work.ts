@@ -200,7 +200,7 @@ export interface WorkStore<W extends Work, S, Tx = unknown> {
    * Returns a `SettleAnswer` for each, in order. A store may wait for an open transaction on behalf of a `holder`; for
    * a `reclaimer` it returns `blocked` or `lost` within about a second, and the reclaimer comes again.
    * Repeat: a holder gets `settled` again, since its token stays on the work; a reclaimer gets `lost`.
-   * Errors: the settler repeats the batch after a transient `StoreError`, and halves it after any other.
+   * Errors: the recorder repeats the batch after a transient `StoreError`, and halves it after any other.
    */
   settle(settlements: readonly S[]): Promise<readonly SettleAnswer[]>;
   /**

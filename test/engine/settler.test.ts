@@ -2,6 +2,7 @@ import { describe, expect, it, vi } from 'vitest';
 import { StoreError } from '../../src/core/errors.js';
 import type { JobRecord } from '../../src/core/records/job.js';
 import type { Finished } from '../../src/core/records/outcome.js';
+import { BatchRecorder } from '../../src/engine/record/batch-recorder.js';
 import { Settler } from '../../src/engine/record/settler.js';
 import type { Conclusion, WorkRunner } from '../../src/engine/work-runner.js';
 import { leaseOf, type JobStore, type SettleAnswer, type Settlement } from '../../src/store/port.js';
@@ -14,8 +15,8 @@ const returned = (result: unknown = 'ok'): Finished => ({
   finishedAt: 5,
 });
 
-/** A settler over a store that answers as told, and a trigger that records the calls it gets. */
-function aSettler(answer: (batch: readonly Settlement[], call: number) => Promise<readonly SettleAnswer[]>) {
+/** A recorder over a store that answers as told, and a trigger that records the calls it gets. */
+function aRecorder(answer: (batch: readonly Settlement[], call: number) => Promise<readonly SettleAnswer[]>) {
   const clock = virtualClock();
   const calls: { at: number; batch: readonly Settlement[] }[] = [];
   const held = vi.fn<JobStore['held']>((leases) => Promise.resolve(leases.map(() => undefined)));
@@ -37,15 +38,14 @@ function aSettler(answer: (batch: readonly Settlement[], call: number) => Promis
     },
   }));
   const [recorded, lost, error] = [vi.fn<WorkRunner<JobRecord, Settlement>['recorded']>(), vi.fn(), vi.fn()];
-  const settler = new Settler({
+  const writer = new Settler({
     store: { settle, held, insertFailedRun },
-    clock,
     runner: { conclude, recorded },
     lost,
-    error,
-    drained: () => undefined,
   });
-  return { settler, clock, calls, held, insertFailedRun, conclude, recorded, lost, error };
+  const recorder = new BatchRecorder({ writer, clock, error });
+  const ids = (): string[] => recorder.unrecorded().map(({ work }) => work.id);
+  return { recorder, ids, clock, calls, held, insertFailedRun, conclude, recorded, lost, error };
 }
 
 const all = (answer: SettleAnswer) => (batch: readonly Settlement[]) =>
@@ -55,9 +55,9 @@ const down = (transient: boolean): Promise<never> =>
 
 describe('recording outcomes', () => {
   it('batches outcomes of the same moment into one command', async () => {
-    const { settler, calls, recorded } = aSettler(all('settled'));
-    for (let n = 0; n < 3; n += 1) settler.push({ work: aClaimed(), finished: returned(n) });
-    expect(await settler.drain(1_000)).toBe(0);
+    const { recorder, calls, recorded } = aRecorder(all('settled'));
+    for (let n = 0; n < 3; n += 1) recorder.push({ work: aClaimed(), finished: returned(n) });
+    expect(await recorder.drain(1_000)).toBe(0);
     expect(calls.map(({ batch }) => batch.map(({ set }) => set.result))).toEqual([[0, 1, 2]]);
     expect(recorded).toHaveBeenCalledTimes(3);
   });
@@ -65,15 +65,15 @@ describe('recording outcomes', () => {
   it('writes at most 500 outcomes per command, and a second command only while a full batch waits', async () => {
     let under = 0;
     let most = 0;
-    const { settler, calls } = aSettler(async (batch) => {
+    const { recorder, calls } = aRecorder(async (batch) => {
       under += 1;
       most = Math.max(most, under);
       await new Promise((resolve) => setImmediate(resolve));
       under -= 1;
       return batch.map(() => 'settled');
     });
-    for (let n = 0; n < 1_200; n += 1) settler.push({ work: aClaimed(), finished: returned() });
-    await settler.drain(1_000);
+    for (let n = 0; n < 1_200; n += 1) recorder.push({ work: aClaimed(), finished: returned() });
+    await recorder.drain(1_000);
     expect(calls.map(({ batch }) => batch.length)).toEqual([500, 500, 200]);
     expect(most).toBe(2);
   });
@@ -81,50 +81,50 @@ describe('recording outcomes', () => {
   it('sets aside an outcome that a transaction blocks, records the others, and retries it', async () => {
     const held = aClaimed();
     let free = false;
-    const { settler, clock, calls, recorded, lost } = aSettler((batch) =>
+    const { recorder, ids, clock, calls, recorded, lost } = aRecorder((batch) =>
       Promise.resolve(
         batch.map(({ lease }): SettleAnswer => (lease.id === held.id && !free ? 'blocked' : 'settled')),
       ),
     );
     const other = aClaimed();
-    settler.push({ work: held, finished: returned() });
-    settler.push({ work: other, finished: returned() });
+    recorder.push({ work: held, finished: returned() });
+    recorder.push({ work: other, finished: returned() });
     await until('the other is recorded', () => recorded.mock.calls.length === 1);
-    expect(settler.ids()).toEqual([held.id]);
+    expect(ids()).toEqual([held.id]);
     await clock.advance(2_000);
     const tried = calls.slice(1).map(({ batch }) => batch.map(({ lease }) => lease.id));
     expect(tried.length).toBeGreaterThan(1);
     expect(new Set(tried.flat())).toEqual(new Set([held.id]));
-    settler.push({ work: aClaimed(), finished: returned() });
+    recorder.push({ work: aClaimed(), finished: returned() });
     await until('a third is recorded', () => recorded.mock.calls.length === 2);
     free = true;
     await clock.advance(1_000);
     expect(recorded.mock.calls.map(([work]) => work.id)).toContain(held.id);
-    expect(settler.ids()).toEqual([]);
+    expect(ids()).toEqual([]);
     expect(lost).not.toHaveBeenCalled();
   });
 
   it('counts outcomes that are still blocked as unrecorded when a drain times out', async () => {
-    const { settler, clock } = aSettler(all('blocked'));
-    settler.push({ work: aClaimed(), finished: returned() });
-    await until('it was tried', () => settler.ids().length === 1 && settler.backlog === 1);
-    const drained = settler.drain(3_000);
+    const { recorder, ids, clock } = aRecorder(all('blocked'));
+    recorder.push({ work: aClaimed(), finished: returned() });
+    await until('it was tried', () => ids().length === 1 && recorder.backlog === 1);
+    const drained = recorder.drain(3_000);
     await clock.advance(3_000);
     expect(await drained).toBe(1);
   });
 
   it('passes unwritten notes on with the outcome', async () => {
-    const { settler, conclude } = aSettler(all('settled'));
+    const { recorder, conclude } = aRecorder(all('settled'));
     const extra = { progress: { value: null }, logs: [{ at: new Date(1), message: 'late line' }] };
     const work = aClaimed();
-    settler.push({ work, finished: returned('r'), extra });
-    await settler.drain(1_000);
+    recorder.push({ work, finished: returned('r'), extra });
+    await recorder.drain(1_000);
     expect(conclude.mock.calls).toEqual([[work, returned('r'), { refusals: 0, extra }]]);
   });
 
   it('stores a failed run before it settles, so that a crash in between loses nothing', async () => {
     const order: string[] = [];
-    const { settler, conclude, insertFailedRun } = aSettler((batch) => {
+    const { recorder, conclude, insertFailedRun } = aRecorder((batch) => {
       order.push('settle');
       return Promise.resolve(batch.map(() => 'settled'));
     });
@@ -139,8 +139,8 @@ describe('recording outcomes', () => {
     } as const;
     conclude.mockReturnValue({ settlement, failedRun });
     insertFailedRun.mockImplementation(() => Promise.resolve(void order.push('keep')));
-    settler.push({ work, finished: returned() });
-    await settler.drain(1_000);
+    recorder.push({ work, finished: returned() });
+    await recorder.drain(1_000);
     expect(order).toEqual(['keep', 'settle']);
     expect(insertFailedRun).toHaveBeenCalledWith(work, failedRun);
   });
@@ -148,11 +148,11 @@ describe('recording outcomes', () => {
 
 describe('recording outcomes during database errors', () => {
   it('retries a failed write with backoff, at no cost to the job', async () => {
-    const { settler, clock, calls, recorded, error, lost } = aSettler((batch, call) =>
+    const { recorder, clock, calls, recorded, error, lost } = aRecorder((batch, call) =>
       call <= 8 ? down(true) : Promise.resolve(batch.map(() => 'settled')),
     );
     const work = aClaimed();
-    settler.push({ work, finished: returned('kept') });
+    recorder.push({ work, finished: returned('kept') });
     await clock.advance('1m');
     expect(calls.map(({ at }) => at)).toEqual([0, 50, 150, 350, 750, 1_550, 3_150, 5_150, 7_150]);
     expect(calls[8]!.batch[0]).toMatchObject({ status: 'completed', set: { result: 'kept' } });
@@ -162,86 +162,87 @@ describe('recording outcomes during database errors', () => {
   });
 
   it('retries a refused outcome with increasing delays until the database accepts it', async () => {
-    const { settler, clock, calls, recorded, error } = aSettler((batch, call) =>
+    const { recorder, ids, clock, calls, recorded, error } = aRecorder((batch, call) =>
       call <= 7 ? down(false) : Promise.resolve(batch.map(() => 'settled')),
     );
-    settler.push({ work: aClaimed({ id: 'odd' }), finished: returned('kept') });
+    recorder.push({ work: aClaimed({ id: 'odd' }), finished: returned('kept') });
     await clock.advance('1m');
     expect(calls.map(({ at }) => at / 1_000)).toEqual([0, 2, 6, 14, 30]);
-    expect(settler.refused).toEqual([{ name: 'work', id: 'odd', reason: 'no primary' }]);
-    expect(settler.ids()).toEqual(['odd']);
+    expect(recorder.refused).toEqual([{ name: 'work', id: 'odd', reason: 'no primary' }]);
+    expect(ids()).toEqual(['odd']);
     expect(error.mock.calls[0]![0]).toMatchObject({ code: 'OUTCOME_REFUSED' });
     await clock.advance('5m');
     expect(calls.map(({ at }) => at / 1_000).slice(5)).toEqual([62, 122, 182]);
     expect(recorded.mock.calls[0]![1]).toEqual(returned('kept'));
-    expect(settler.refused).toEqual([]);
-    expect(settler.backlog).toBe(0);
+    expect(recorder.refused).toEqual([]);
+    expect(recorder.backlog).toBe(0);
   });
 
   it('splits a refused batch in halves, so that only the faulty outcome waits', async () => {
-    const { settler, calls, recorded } = aSettler((batch) =>
+    const { recorder, ids, calls, recorded } = aRecorder((batch) =>
       batch.some(({ lease }) => lease.id === 'poison')
         ? down(false)
         : Promise.resolve(batch.map(() => 'settled')),
     );
     for (let n = 0; n < 64; n += 1)
-      settler.push({ work: aClaimed(n === 40 ? { id: 'poison' } : {}), finished: returned() });
+      recorder.push({ work: aClaimed(n === 40 ? { id: 'poison' } : {}), finished: returned() });
     await until('the others are recorded', () => recorded.mock.calls.length === 63);
-    await until('one is set aside', () => settler.refused.length === 1);
+    await until('one is set aside', () => recorder.refused.length === 1);
     expect(calls.length).toBeLessThanOrEqual(13);
-    settler.push({ work: aClaimed(), finished: returned() });
+    recorder.push({ work: aClaimed(), finished: returned() });
     await until('a later one is recorded', () => recorded.mock.calls.length === 64);
-    expect(settler.ids()).toEqual(['poison']);
+    expect(ids()).toEqual(['poison']);
   });
 
   it('splits a batch after two transient failures, so that one bad outcome blocks no other', async () => {
-    const { settler, clock, calls, recorded, error } = aSettler((batch) =>
+    const { recorder, ids, clock, calls, recorded, error } = aRecorder((batch) =>
       batch.some(({ lease }) => lease.id === 'poison')
         ? down(true)
         : Promise.resolve(batch.map(() => 'settled')),
     );
     for (let n = 0; n < 64; n += 1)
-      settler.push({ work: aClaimed(n === 40 ? { id: 'poison' } : {}), finished: returned() });
+      recorder.push({ work: aClaimed(n === 40 ? { id: 'poison' } : {}), finished: returned() });
     await clock.advance('1s');
     expect(recorded).toHaveBeenCalledTimes(63);
     expect(calls.length).toBeLessThan(40);
-    expect(settler.refused).toEqual([{ name: 'work', id: 'poison', reason: 'no primary' }]);
+    expect(recorder.refused).toEqual([{ name: 'work', id: 'poison', reason: 'no primary' }]);
     expect(error.mock.calls.at(-1)![0]).toMatchObject({ code: 'OUTCOME_REFUSED' });
-    expect(settler.ids()).toEqual(['poison']);
+    expect(ids()).toEqual(['poison']);
   });
 
   it('records later outcomes while two bad ones keep failing', async () => {
-    const { settler, clock, recorded } = aSettler((batch) =>
+    const { recorder, clock, recorded } = aRecorder((batch) =>
       batch.some(({ lease }) => lease.id.startsWith('poison'))
         ? down(true)
         : Promise.resolve(batch.map(() => 'settled')),
     );
-    for (const id of ['poison-1', 'poison-2']) settler.push({ work: aClaimed({ id }), finished: returned() });
+    for (const id of ['poison-1', 'poison-2'])
+      recorder.push({ work: aClaimed({ id }), finished: returned() });
     await clock.advance('10s');
-    expect(settler.refused).toEqual([]);
-    for (let n = 0; n < 20; n += 1) settler.push({ work: aClaimed(), finished: returned() });
+    expect(recorder.refused).toEqual([]);
+    for (let n = 0; n < 20; n += 1) recorder.push({ work: aClaimed(), finished: returned() });
     await clock.advance('10s');
     expect(recorded).toHaveBeenCalledTimes(20);
-    expect(settler.refused.map(({ id }) => id).sort()).toEqual(['poison-1', 'poison-2']);
+    expect(recorder.refused.map(({ id }) => id).sort()).toEqual(['poison-1', 'poison-2']);
   });
 
   it('writes smaller batches if large ones time out', async () => {
-    const { settler, clock, calls, recorded } = aSettler((batch) =>
+    const { recorder, clock, calls, recorded } = aRecorder((batch) =>
       batch.length > 100 ? down(true) : Promise.resolve(batch.map(() => 'settled')),
     );
-    for (let n = 0; n < 500; n += 1) settler.push({ work: aClaimed(), finished: returned() });
+    for (let n = 0; n < 500; n += 1) recorder.push({ work: aClaimed(), finished: returned() });
     await clock.advance('10s');
     expect(recorded).toHaveBeenCalledTimes(500);
     expect(calls.length).toBeLessThan(30);
-    expect(settler.refused).toEqual([]);
+    expect(recorder.refused).toEqual([]);
   });
 
   it('sends at most two commands before each wait during an outage, and all outcomes after it', async () => {
     let isDown = true;
-    const { settler, clock, calls, recorded } = aSettler((batch) =>
+    const { recorder, clock, calls, recorded } = aRecorder((batch) =>
       isDown ? down(true) : Promise.resolve(batch.map(() => 'settled')),
     );
-    for (let n = 0; n < 500; n += 1) settler.push({ work: aClaimed(), finished: returned() });
+    for (let n = 0; n < 500; n += 1) recorder.push({ work: aClaimed(), finished: returned() });
     await clock.advance('1m');
     const times = calls.map(({ at }) => at);
     expect(Math.max(...times.map((at) => times.filter((other) => other === at).length))).toBe(2);
@@ -254,11 +255,11 @@ describe('recording outcomes during database errors', () => {
 
   it('keeps retrying during an outage of any length', async () => {
     let away = true;
-    const { settler, clock, calls, recorded } = aSettler((batch) => {
+    const { recorder, clock, calls, recorded } = aRecorder((batch) => {
       if (batch.length === 0) throw new Error('There is nothing to be asked for.');
       return away ? down(true) : all('settled')(batch);
     });
-    for (let n = 0; n < 2; n += 1) settler.push({ work: aClaimed(), finished: returned() });
+    for (let n = 0; n < 2; n += 1) recorder.push({ work: aClaimed(), finished: returned() });
     await clock.advance(3_600_000);
     expect(calls.length).toBeGreaterThan(1_500);
     away = false;
@@ -268,48 +269,48 @@ describe('recording outcomes during database errors', () => {
 
   it('records one refused outcome while another one keeps failing', async () => {
     let isMended = false;
-    const { settler, clock, recorded } = aSettler((batch) => {
+    const { recorder, ids, clock, recorded } = aRecorder((batch) => {
       if (batch.some(({ lease }) => lease.id === 'poison')) return isMended ? down(true) : down(false);
       if (batch.some(({ lease }) => lease.id === 'odd') && !isMended) return down(false);
       return Promise.resolve(batch.map(() => 'settled'));
     });
-    for (const id of ['poison', 'odd']) settler.push({ work: aClaimed({ id }), finished: returned() });
+    for (const id of ['poison', 'odd']) recorder.push({ work: aClaimed({ id }), finished: returned() });
     await clock.advance('1s');
-    expect(settler.refused).toHaveLength(2);
+    expect(recorder.refused).toHaveLength(2);
     isMended = true;
     await clock.advance('10s');
     expect(recorded.mock.calls.map(([{ id }]) => id)).toEqual(['odd']);
-    expect(settler.ids()).toEqual(['poison']);
+    expect(ids()).toEqual(['poison']);
   });
 
   it('never turns an error of the store into a failure of the job', async () => {
-    const { settler, clock, calls, recorded } = aSettler((batch, call) =>
+    const { recorder, clock, calls, recorded } = aRecorder((batch, call) =>
       call === 1
         ? Promise.reject(new TypeError('socket is null'))
         : Promise.resolve(batch.map(() => 'settled')),
     );
-    settler.push({ work: aClaimed(), finished: returned('kept') });
+    recorder.push({ work: aClaimed(), finished: returned('kept') });
     await clock.advance('5s');
     expect(calls.map(({ batch }) => batch[0]?.set.result)).toEqual(['kept', 'kept']);
     expect(recorded.mock.calls[0]![1]).toEqual(returned('kept'));
   });
 
   it('tries a refused outcome once more at a stop, and then gives up', async () => {
-    const { settler, calls } = aSettler(() => down(false));
-    settler.push({ work: aClaimed(), finished: returned() });
-    await until('it is set aside', () => settler.refused.length === 1);
-    expect(await settler.drain(10_000)).toBe(1);
+    const { recorder, calls } = aRecorder(() => down(false));
+    recorder.push({ work: aClaimed(), finished: returned() });
+    await until('it is set aside', () => recorder.refused.length === 1);
+    expect(await recorder.drain(10_000)).toBe(1);
     expect(calls).toHaveLength(2);
   });
 
   it('retries the rest of a batch if the database goes down while it is split', async () => {
     let isDown = false;
-    const { settler, clock, recorded } = aSettler((batch, call) => {
+    const { recorder, clock, recorded } = aRecorder((batch, call) => {
       if (call === 2) isDown = true;
       if (isDown) return down(true);
       return batch.length > 1 ? down(false) : Promise.resolve(batch.map(() => 'settled'));
     });
-    for (let n = 0; n < 4; n += 1) settler.push({ work: aClaimed(), finished: returned() });
+    for (let n = 0; n < 4; n += 1) recorder.push({ work: aClaimed(), finished: returned() });
     await clock.advance('10s');
     isDown = false;
     await clock.advance('10s');
@@ -317,18 +318,18 @@ describe('recording outcomes during database errors', () => {
   });
 
   it('gives up at the end of a stop and returns the number of unrecorded outcomes', async () => {
-    const { settler, clock } = aSettler(() => down(true));
-    for (let n = 0; n < 3; n += 1) settler.push({ work: aClaimed(), finished: returned() });
-    const drained = settler.drain(10_000);
+    const { recorder, clock } = aRecorder(() => down(true));
+    for (let n = 0; n < 3; n += 1) recorder.push({ work: aClaimed(), finished: returned() });
+    const drained = recorder.drain(10_000);
     await clock.advance('11s');
     expect(await drained).toBe(3);
   });
 
   it('gives up at the end of a stop if the database never answers', async () => {
-    const { settler, clock, calls } = aSettler(() => new Promise(() => undefined));
-    for (let n = 0; n < 3; n += 1) settler.push({ work: aClaimed(), finished: returned() });
+    const { recorder, clock, calls } = aRecorder(() => new Promise(() => undefined));
+    for (let n = 0; n < 3; n += 1) recorder.push({ work: aClaimed(), finished: returned() });
     await until('the write is under way', () => calls.length === 1);
-    const drained = settler.drain(10_000);
+    const drained = recorder.drain(10_000);
     await clock.advance('11s');
     const late = new Promise((resolve) => setTimeout(resolve, 1_000, 'still waiting'));
     expect(await Promise.race([drained, late])).toBe(3);
@@ -336,40 +337,40 @@ describe('recording outcomes during database errors', () => {
 
   it('counts outcomes under way as not yet recorded', async () => {
     const written = gate();
-    const { settler, calls } = aSettler(async (batch) => {
+    const { recorder, ids, calls } = aRecorder(async (batch) => {
       await written.promise;
       return batch.map(() => 'settled');
     });
-    settler.push({ work: aClaimed({ id: 'first' }), finished: returned() });
+    recorder.push({ work: aClaimed({ id: 'first' }), finished: returned() });
     await until('the write is under way', () => calls.length === 1);
-    settler.push({ work: aClaimed({ id: 'second' }), finished: returned() });
-    expect(settler.ids().sort()).toEqual(['first', 'second']);
+    recorder.push({ work: aClaimed({ id: 'second' }), finished: returned() });
+    expect(ids().sort()).toEqual(['first', 'second']);
     written.open();
-    expect(await settler.drain(1_000)).toBe(0);
-    expect(settler.ids()).toEqual([]);
+    expect(await recorder.drain(1_000)).toBe(0);
+    expect(ids()).toEqual([]);
   });
 });
 
 describe('answers of the store to a settlement', () => {
   it('a "lost" answer reports the loss and records nothing', async () => {
-    const { settler, recorded, lost } = aSettler(all('lost'));
+    const { recorder, recorded, lost } = aRecorder(all('lost'));
     const work = aClaimed();
-    settler.push({ work, finished: returned() });
-    await settler.drain(1_000);
+    recorder.push({ work, finished: returned() });
+    await recorder.drain(1_000);
     expect(lost).toHaveBeenCalledExactlyOnceWith(work);
     expect(recorded).not.toHaveBeenCalled();
   });
 
   it('a "changed" answer makes the settler read the job and decide again', async () => {
-    const { settler, held, conclude, recorded, calls } = aSettler((batch, call) =>
+    const { recorder, held, conclude, recorded, calls } = aRecorder((batch, call) =>
       Promise.resolve(batch.map(() => (call === 1 ? 'changed' : 'settled'))),
     );
     const work = aClaimed({ scheduleRev: 1 });
     const now = { ...work, scheduleRev: 2, repeatInterval: '@daily' };
     held.mockResolvedValue([now]);
     const finished = returned();
-    settler.push({ work, finished });
-    await settler.drain(1_000);
+    recorder.push({ work, finished });
+    await recorder.drain(1_000);
     expect(held).toHaveBeenCalledWith([leaseOf(work)]);
     expect(conclude.mock.calls).toEqual([
       [work, finished, { refusals: 0 }],
@@ -380,28 +381,28 @@ describe('answers of the store to a settlement', () => {
   });
 
   it('a "changed" answer for a job that is gone counts as lost', async () => {
-    const { settler, held, lost, recorded } = aSettler(all('changed'));
+    const { recorder, held, lost, recorded } = aRecorder(all('changed'));
     held.mockResolvedValue([undefined]);
     const work = aClaimed();
-    settler.push({ work, finished: returned() });
-    await settler.drain(1_000);
+    recorder.push({ work, finished: returned() });
+    await recorder.drain(1_000);
     expect(lost).toHaveBeenCalledExactlyOnceWith(work);
     expect(recorded).not.toHaveBeenCalled();
   });
 
   it('a "refused" answer fails the job with a short reason, without the oversized values', async () => {
-    const { settler, held, calls, recorded } = aSettler((batch, call) =>
+    const { recorder, held, calls, recorded } = aRecorder((batch, call) =>
       Promise.resolve(batch.map(() => (call === 1 ? 'refused' : 'settled'))),
     );
     const work = aClaimed();
     held.mockResolvedValue([work]);
     const logs = [{ at: new Date(0), message: 'x'.repeat(1_000_000) }];
-    settler.push({
+    recorder.push({
       work,
       finished: returned('x'.repeat(1_000_000)),
       extra: { logs, progress: { value: 'x'.repeat(1_000_000) } },
     });
-    await settler.drain(1_000);
+    await recorder.drain(1_000);
     const { status, set, ...rest } = calls[1]!.batch[0]!;
     expect(status).toBe('failed');
     expect(set.failReason).toBe(
@@ -415,12 +416,12 @@ describe('answers of the store to a settlement', () => {
 
   it('handles each answer of a mixed batch separately', async () => {
     const [settled, gone, changed] = [aClaimed(), aClaimed(), aClaimed()];
-    const { settler, held, lost, recorded, calls } = aSettler((batch, call) =>
+    const { recorder, held, lost, recorded, calls } = aRecorder((batch, call) =>
       Promise.resolve(call === 1 ? ['settled', 'lost', 'changed'] : batch.map(() => 'settled')),
     );
     held.mockResolvedValue([changed]);
-    for (const work of [settled, gone, changed]) settler.push({ work, finished: returned() });
-    await settler.drain(1_000);
+    for (const work of [settled, gone, changed]) recorder.push({ work, finished: returned() });
+    await recorder.drain(1_000);
     expect(calls.map(({ batch }) => batch.length)).toEqual([3, 1]);
     expect(lost.mock.calls).toEqual([[gone]]);
     expect(recorded.mock.calls.map(([work]) => work.id)).toEqual([settled.id, changed.id]);

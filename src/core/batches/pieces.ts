@@ -1,9 +1,7 @@
-import type { StoreError } from '../errors.js';
-
 /** The result of one piece: the items to try again, and the error if the store failed. */
 export interface Tried<T> {
   readonly left: readonly T[];
-  readonly trouble?: StoreError;
+  readonly trouble?: unknown;
 }
 
 export interface Round<T> extends Tried<T> {
@@ -31,7 +29,7 @@ export async function inPieces<T>(
   const alone: T[] = [];
   const again: T[] = [];
   let [at, size, inARow, answered] = [0, firstSize, 0, false];
-  let trouble: StoreError | undefined;
+  let trouble: unknown;
   while (at < items.length && inARow < ENOUGH) {
     const piece = items.slice(at, at + size);
     at += piece.length;
@@ -45,5 +43,5 @@ export async function inPieces<T>(
     if (trouble === undefined) size *= 2;
   }
   const left = [...items.slice(at), ...again, ...troubled];
-  return { left, troubled, alone, answered, ...(trouble === undefined ? {} : { trouble }) };
+  return { left, troubled, alone, answered, trouble };
 }

@@ -1,7 +1,6 @@
 import type { Clock, Timer } from '../../core/clock.js';
 import { LeaseLostError } from '../../core/errors.js';
 import { idText } from '../../core/text/paths.js';
-import type { Work } from '../../core/records/work.js';
 import type { DocumentJob, DocumentWrite, Fenced } from '../../store/documents.js';
 
 /** The value that a lock wrote, and when the lock ends by this process's clock. */
@@ -27,14 +26,10 @@ const MOST_LOOKS = 10;
 const MOST_VALUES = 3;
 
 /** A document that this scheduler has locked. */
-export class LockedDocument<Doc> implements Work {
+export class LockedDocument<Doc> {
   readonly key: unknown;
   readonly id: string;
-  readonly name = 'documents';
-  readonly lockedAt = null;
   job: DocumentJob<Doc>;
-  /** Decides what to write: a crash that is counted before the run, or the outcome of the run. */
-  decide: (() => Ending) | undefined;
   /** A final write was not answered, so it may have been made. */
   isDoubtful = false;
   /**

@@ -1,10 +1,13 @@
+import { Backoff } from '../../core/backoff.js';
 import type { Clock } from '../../core/clock.js';
 import { reasonOf, TidemillError } from '../../core/errors.js';
-import type { Work } from '../../core/records/work.js';
-import type { Settling } from '../work-runner.js';
 
-const FIRST_WAIT_MS = 2_000;
-const LONGEST_WAIT_MS = 60_000;
+const RETRY_MS = { min: 2_000, max: 60_000 };
+
+/** An outcome on its way to the store. It is replaced if it is decided again, or made smaller. */
+export interface Entry<T> {
+  outcome: T;
+}
 
 /** An outcome that the database refuses, as `health()` reports it. */
 export interface RefusedOutcome {
@@ -13,8 +16,8 @@ export interface RefusedOutcome {
   readonly reason: string;
 }
 
-interface Entry<W extends Work> extends RefusedOutcome {
-  readonly settling: Settling<W>;
+interface Refused<T> extends RefusedOutcome {
+  readonly entry: Entry<T>;
   readonly dueAt: number;
 }
 
@@ -23,40 +26,44 @@ interface Entry<W extends Work> extends RefusedOutcome {
  * backoff, after 2 s at first and every minute at last. Meanwhile this instance keeps holding the work, so it neither
  * runs again nor gets lost.
  */
-export class RefusedOutcomes<W extends Work> {
+export class RefusedOutcomes<T> {
   readonly #clock: Clock;
-  readonly #entries: Entry<W>[] = [];
+  readonly #nameOf: (outcome: T) => { readonly name: string; readonly id: string };
+  readonly #refused: Refused<T>[] = [];
+  readonly #retries = new WeakMap<Entry<T>, Backoff>();
   /** The outcomes being retried now. */
-  #trying: readonly Entry<W>[] = [];
+  #trying: readonly Refused<T>[] = [];
 
-  constructor(clock: Clock) {
+  constructor(clock: Clock, nameOf: (outcome: T) => { readonly name: string; readonly id: string }) {
     this.#clock = clock;
+    this.#nameOf = nameOf;
   }
 
   get list(): readonly RefusedOutcome[] {
-    return [...this.#entries, ...this.#trying.filter(({ settling }) => !this.#has(settling))].map(
+    const kept = new Set(this.waiting);
+    return [...this.#refused, ...this.#trying.filter(({ entry }) => !kept.has(entry))].map(
       ({ name, id, reason }) => ({ name, id, reason }),
     );
   }
 
-  get waiting(): readonly Settling<W>[] {
-    return this.#entries.map(({ settling }) => settling);
+  get waiting(): readonly Entry<T>[] {
+    return this.#refused.map(({ entry }) => entry);
   }
 
   /** Milliseconds until the next retry. */
   get waitMs(): number {
-    const first = Math.min(...this.#entries.map(({ dueAt }) => dueAt));
+    const first = Math.min(...this.#refused.map(({ dueAt }) => dueAt));
     return Math.max(0, first - this.#clock.monotonic());
   }
 
   /** Keeps an outcome, and returns the error to report. */
-  add(settling: Settling<W>, problem: unknown): TidemillError {
-    const { name, id } = settling.work;
-    const tries = (settling.tries ?? 0) + 1;
-    const waitMs = Math.min(FIRST_WAIT_MS * 2 ** (tries - 1), LONGEST_WAIT_MS);
+  add(entry: Entry<T>, problem: unknown): TidemillError {
+    const { name, id } = this.#nameOf(entry.outcome);
+    const retry = this.#retries.get(entry) ?? new Backoff(RETRY_MS);
+    this.#retries.set(entry, retry);
+    const waitMs = retry.next();
     const reason = reasonOf(problem);
-    const dueAt = this.#clock.monotonic() + waitMs;
-    this.#entries.push({ name, id, reason, dueAt, settling: { ...settling, tries } });
+    this.#refused.push({ name, id, reason, entry, dueAt: this.#clock.monotonic() + waitMs });
     const message =
       `The database refuses the outcome of ${name} ${id}: ${reason} ` +
       `The outcome is kept and retried in ${String(waitMs / 1_000)} s; other work continues. Correct the rule or the document that causes this.`;
@@ -64,17 +71,11 @@ export class RefusedOutcomes<W extends Work> {
   }
 
   /** Retries the outcomes that are due, or `all`. `write` adds those that are refused again. */
-  async retry(write: (batch: readonly Settling<W>[]) => Promise<void>, all = false): Promise<void> {
+  async retry(write: (batch: readonly Entry<T>[]) => Promise<void>, all = false): Promise<void> {
     const now = this.#clock.monotonic();
-    this.#trying = this.#entries.filter(({ dueAt }) => all || dueAt <= now);
-    for (const entry of this.#trying) this.#entries.splice(this.#entries.indexOf(entry), 1);
-    if (this.#trying.length > 0) await write(this.#trying.map(({ settling }) => settling));
+    this.#trying = this.#refused.filter(({ dueAt }) => all || dueAt <= now);
+    for (const one of this.#trying) this.#refused.splice(this.#refused.indexOf(one), 1);
+    if (this.#trying.length > 0) await write(this.#trying.map(({ entry }) => entry));
     this.#trying = [];
-  }
-
-  #has({ work }: Settling<W>): boolean {
-    return this.#entries.some(
-      ({ settling }) => settling.work.leaseToken === work.leaseToken && settling.work.id === work.id,
-    );
   }
 }
