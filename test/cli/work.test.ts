@@ -159,16 +159,21 @@ describe.each([
   });
 
   it.each([
-    [['show', 'nothing']],
-    [['retry', 'nothing']],
-    [['cancel', 'nothing']],
-    [['reconcile', 'nothing']],
-    [['resume', 'nothing', '--kind', 'schedule']],
-  ])('exits with an error code and valid JSON when %j finds nothing', async (args) => {
-    const { code, out } = await run([...args, '--json']);
-    expect([2, 3]).toContain(code);
-    expect(out.trim() === '' || JSON.parse(out.split('\n')[0] ?? '') !== null).toBe(true);
-  });
+    [['show', 'nothing'], 3, [], 'No job and no reactive task has the id "nothing".'],
+    [['retry', 'nothing'], 3, [{ id: 'nothing', outcome: 'missing' }], ''],
+    [['cancel', 'nothing'], 3, [{ id: 'nothing', outcome: 'missing' }], ''],
+    [['reconcile', 'nothing'], 2, [], 'no task "nothing" is known'],
+    [['resume', 'nothing', '--kind', 'schedule'], 3, [], 'no live schedule "nothing"'],
+  ])(
+    'with --json, %j that finds nothing exits with %i and prints only JSON on stdout',
+    async (args, code, lines, message) => {
+      const ran = await run([...args, '--json']);
+      expect(ran.code).toBe(code);
+      expect(linesOf(ran)).toEqual(lines);
+      if (message === '') expect(ran.err).toBe('');
+      else expect(ran.err).toContain(message);
+    },
+  );
 
   it('counts work by name and kind, and groups failures by message', async () => {
     const { out } = await run(['stats']);

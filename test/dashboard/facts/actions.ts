@@ -85,9 +85,18 @@ export function actionFacts(ground: Ground): void {
       await using viewer = await ground.visit();
       await viewer.go('');
       await viewer.button('Pause send-email');
-      const { id } = await mill.enqueue('send-email', { to: 'late@example.com' });
+      await until('the name is paused', async () => (await mill.jobs.paused()).includes('send-email'));
+      const started: string[] = [];
+      mill.on('job:start', ({ job }) => started.push(job.id));
+      mill.job('not-paused', () => 'ran');
+      const paused = await mill.enqueue('send-email', { to: 'late@example.com' });
+      // Enqueued later, so the paused job would have started before it.
+      const other = await mill.enqueue('not-paused', {});
+      await mill.jobs.result(other.id);
+      expect(started).toEqual([other.id]);
       await viewer.button('Resume send-email');
-      await until('what waited has run', async () => (await mill.jobs.get(id))?.status === 'completed');
+      expect(await mill.jobs.result(paused.id)).toBe('sent');
+      expect(await mill.jobs.paused()).not.toContain('send-email');
       await viewer.page.getByRole('link', { name: 'send-email', exact: true }).click();
       await viewer.sees('The charts show');
       expect(viewer.path).toBe('?range=1h&kind=jobs&name=send-email');
