@@ -7,7 +7,7 @@ import { Crew } from './crew.js';
 import { random, sleep, type Ground } from './ground.js';
 import { readLines, writeLine } from './journal.js';
 import { harmOnRecord, killedInside, violations } from './judge.js';
-import { limited, PATIENCE_MS, reached, stalledMs } from './limits.js';
+import { limited, PATIENCE_MS, reached, stalledMs, thenEnd } from './limits.js';
 
 export interface ChaosOptions {
   readonly ground: Ground;
@@ -62,16 +62,11 @@ class Chaos {
     );
   }
 
-  async run(): Promise<ChaosReport> {
-    try {
-      const report = await this.#judged();
-      await this.#end();
-      return report;
-    } catch (error) {
-      // The first error is the one that matters; the server may be gone.
-      await this.#end().catch(() => undefined);
-      throw error;
-    }
+  run(): Promise<ChaosReport> {
+    return thenEnd(
+      () => this.#judged(),
+      () => this.#end(),
+    );
   }
 
   async #judged(): Promise<ChaosReport> {

@@ -37,3 +37,15 @@ export async function reached(what: string, isReached: () => boolean, limitMs = 
     await sleep(50);
   }
 }
+
+/** Runs `work`, then `end` in any case. The first error is the one that matters, because the server may be gone. */
+export async function thenEnd<T>(work: () => Promise<T>, end: () => Promise<void>): Promise<T> {
+  try {
+    const report = await work();
+    await end();
+    return report;
+  } catch (error) {
+    await end().catch(() => undefined);
+    throw error;
+  }
+}

@@ -8,7 +8,7 @@ import { documentsAt, VERSIONS, writeOnce, type Documents } from './documents.js
 import { random, sleep, type Ground } from './ground.js';
 import { readLines, writeLine } from './journal.js';
 import { harmOnRecord, overdue } from './judge.js';
-import { limited, PATIENCE_MS, reached, stalledMs } from './limits.js';
+import { limited, PATIENCE_MS, reached, stalledMs, thenEnd } from './limits.js';
 
 export interface ReactiveChaosOptions {
   readonly ground: Ground;
@@ -61,16 +61,11 @@ class ReactiveChaos {
     writeFileSync(this.#file, '');
   }
 
-  async run(): Promise<ReactiveChaosReport> {
-    try {
-      const report = await this.#judged();
-      await this.#end();
-      return report;
-    } catch (error) {
-      // The first error is the one that matters; the server may be gone.
-      await this.#end().catch(() => undefined);
-      throw error;
-    }
+  run(): Promise<ReactiveChaosReport> {
+    return thenEnd(
+      () => this.#judged(),
+      () => this.#end(),
+    );
   }
 
   async #judged(): Promise<ReactiveChaosReport> {

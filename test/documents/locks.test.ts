@@ -3,6 +3,25 @@ import { LeaseLostError } from '../../src/core/errors.js';
 import { gate } from '../support/mills.js';
 import { aBench, at } from './bench.js';
 
+/** A document whose handler runs until its signal aborts, for a reason that `aborted` tells. */
+async function untilAborted() {
+  const aborted = gate<unknown>();
+  const bench = aBench({
+    lockDuration: '30s',
+    onDocument: (_document, { signal }) =>
+      new Promise<void>((resolve) => {
+        signal.addEventListener('abort', () => {
+          aborted.open(signal.reason);
+          resolve();
+        });
+      }),
+  });
+  bench.store.insert({});
+  await bench.scheduler.start();
+  await bench.clock.advance('1s');
+  return { ...bench, aborted: aborted.promise };
+}
+
 describe('locks of documents', () => {
   it('locks a document for lockDuration plus a small jitter, never until the same time twice', async () => {
     const { store, scheduler, clock } = aBench({ lockDuration: '1m' });
@@ -47,47 +66,21 @@ describe('locks of documents', () => {
   });
 
   it('aborts the handler and writes nothing when another writer changes sleepUntil', async () => {
-    const aborted = gate<unknown>();
-    const { store, scheduler, clock, errors } = aBench({
-      lockDuration: '30s',
-      onDocument: (_document, { signal }) =>
-        new Promise<void>((resolve) => {
-          signal.addEventListener('abort', () => {
-            aborted.open(signal.reason);
-            resolve();
-          });
-        }),
-    });
-    store.insert({});
-    await scheduler.start();
-    await clock.advance('1s');
+    const { store, clock, errors, aborted } = await untilAborted();
     store.jobs.get('job-1')!.sleepUntil = at('20:00:00.000');
     await clock.advance('1m');
-    expect(await aborted.promise).toBeInstanceOf(LeaseLostError);
+    expect(await aborted).toBeInstanceOf(LeaseLostError);
     expect(store.jobs.get('job-1')?.sleepUntil).toEqual(at('20:00:00.000'));
     expect(errors).toEqual([]);
   });
 
   it('aborts the handler and reports an error when its lock cannot be renewed in time', async () => {
-    const aborted = gate<unknown>();
-    const { store, scheduler, clock, errors } = aBench({
-      lockDuration: '30s',
-      onDocument: (_document, { signal }) =>
-        new Promise<void>((resolve) => {
-          signal.addEventListener('abort', () => {
-            aborted.open(signal.reason);
-            resolve();
-          });
-        }),
-    });
-    store.insert({});
-    await scheduler.start();
-    await clock.advance('1s');
+    const { store, clock, errors, aborted } = await untilAborted();
     store.before = () => {
       throw new Error('away');
     };
     await clock.advance('40s');
-    expect(String(await aborted.promise)).toContain('could not be renewed in time');
+    expect(String(await aborted)).toContain('could not be renewed in time');
     // Another scheduler took it meanwhile.
     store.jobs.get('job-1')!.sleepUntil = at('13:00:00.000');
     store.before = () => undefined;

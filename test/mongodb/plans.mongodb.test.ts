@@ -6,6 +6,7 @@ import { countPipeline, findQuery, namesPipeline } from '../../src/mongodb/jobs/
 import { liveKey } from '../../src/mongodb/jobs/winners.js';
 import { clusterPipeline, duePipeline, oddPipelines } from '../../src/mongodb/jobs/peek.js';
 import { mongodb, type MongodbStore } from '../../src/mongodb/index.js';
+import { fillCollection } from '../support/fill-collection.js';
 import { aMill } from '../support/mills.js';
 import { aJob, ahead } from '../support/port.js';
 import { freshUri } from '../support/stores.js';
@@ -20,12 +21,8 @@ let store: MongodbStore;
 const holder = {};
 const uri = { value: '' };
 
-/** Creates documents on the server itself, so that half a million of them cross no wire. */
-async function fill(count: number, fields: Document): Promise<void> {
-  const seed = client.db().collection('seed');
-  await seed.deleteMany({});
-  await seed.insertMany(Array.from({ length: 10 }, (_, n) => ({ n })));
-  const made = {
+const fill = (count: number, fields: Document): Promise<void> =>
+  fillCollection(client.db(), 'tidemill_jobs', count, {
     v: 1,
     name: { $arrayElemAt: [NAMES, { $mod: ['$i', NAMES.length] }] },
     data: { i: '$i' },
@@ -35,17 +32,7 @@ async function fill(count: number, fields: Document): Promise<void> {
     createdAt: { $subtract: ['$$NOW', '$i'] },
     updatedAt: { $subtract: ['$$NOW', '$i'] },
     ...fields,
-  };
-  await seed
-    .aggregate([
-      { $set: { i: { $range: [0, count / 10] } } },
-      { $unwind: '$i' },
-      { $set: { i: { $add: ['$i', { $multiply: ['$n', count / 10] }] } } },
-      { $replaceWith: made },
-      { $merge: { into: 'tidemill_jobs' } },
-    ])
-    .toArray();
-}
+  });
 
 /** All index keys that an explained statement examined, including its unions. */
 function keysExamined(plan: unknown): number {

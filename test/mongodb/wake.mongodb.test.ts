@@ -3,18 +3,13 @@ import { mongodb } from '../../src/mongodb/index.js';
 import { aMill, gate, rarely, until } from '../support/mills.js';
 import { aClaim, aJob, anInstance, opened } from '../support/port.js';
 import { freshUri } from '../support/stores.js';
+import { wakeFacts } from '../support/wake-facts.js';
 
 describe('wake-ups on MongoDB', () => {
-  it('a change stream wakes an idle worker in another process', async () => {
+  wakeFacts('a change stream', () => {
     const uri = freshUri();
-    const [worker, producer] = [aMill(mongodb({ uri }), { pollInterval: rarely }), aMill(mongodb({ uri }))];
-    worker.job('x', () => 'ran');
-    await worker.start();
-    for (let n = 0; n < 5; n += 1) {
-      await until('it is idle', () => worker.health().running === 0);
-      const job = await producer.enqueue('x', {});
-      expect(await producer.jobs.result(job.id, { timeout: '45s' })).toBe('ran');
-    }
+    const worker = aMill(mongodb({ uri }), { pollInterval: rarely });
+    return { worker, operator: aMill(mongodb({ uri })) };
   });
 
   it('a claim takes the jobs that a wake-up named, beside others, within its limits', async () => {
@@ -46,21 +41,6 @@ describe('wake-ups on MongoDB', () => {
     for (const job of jobs) await producer.jobs.result(job.id, { timeout: '45s' });
     expect(ran).toHaveLength(20);
     expect(await producer.jobs.get(jobs[0]?.id ?? '')).toMatchObject({ failCount: 0 });
-  });
-
-  it('resuming a name wakes an idle worker', async () => {
-    const uri = freshUri();
-    const [worker, operator] = [aMill(mongodb({ uri }), { pollInterval: rarely }), aMill(mongodb({ uri }))];
-    worker.job('x', () => 'ran');
-    worker.job('other', () => 'ran');
-    await operator.jobs.pause('x');
-    const held = await operator.enqueue('x', {});
-    await worker.start();
-    const other = await operator.enqueue('other', {});
-    await operator.jobs.result(other.id, { timeout: '45s' });
-    expect(await operator.jobs.get(held.id)).toMatchObject({ status: 'pending' });
-    await operator.jobs.resume('x');
-    expect(await operator.jobs.result(held.id, { timeout: '45s' })).toBe('ran');
   });
 
   it('a retry, a reschedule and a schedule run now wake an idle worker', async () => {

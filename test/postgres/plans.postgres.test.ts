@@ -8,6 +8,7 @@ import { winnersStatement } from '../../src/sql/jobs/new-jobs.js';
 import { dueStatement } from '../../src/sql/jobs/peek.js';
 import { namesIn } from '../../src/sql/schema/names.js';
 import { sweepStatement } from '../../src/sql/jobs/sweep.js';
+import { rowsOf, scansOf, type Plan } from '../support/explain.js';
 import { freshPostgres, rawPool } from '../support/stores.js';
 
 const NAMES = ['mail', 'report', 'sync', 'thumb', 'push'];
@@ -39,17 +40,6 @@ beforeAll(async () => {
   await pool.query(`analyze ${names.jobs}`);
 });
 
-interface Plan {
-  readonly 'Node Type': string;
-  readonly 'Relation Name'?: string;
-  readonly 'Index Name'?: string;
-  readonly 'Actual Rows': number;
-  readonly 'Actual Loops': number;
-  readonly 'Rows Removed by Filter'?: number;
-  readonly 'Rows Removed by Index Recheck'?: number;
-  readonly Plans?: readonly Plan[];
-}
-
 /** Rows of jobs that a statement read, whether it kept them or not, and the indexes it used. */
 interface Reading {
   readonly read: number;
@@ -57,15 +47,10 @@ interface Reading {
 }
 
 function readingOf(plan: Plan): Reading {
-  const below = (plan.Plans ?? []).map(readingOf);
-  const scans = plan['Relation Name'] === 'jobs' && plan['Node Type'].includes('Scan');
-  const removed = (plan['Rows Removed by Filter'] ?? 0) + (plan['Rows Removed by Index Recheck'] ?? 0);
-  const own = scans ? Math.round((plan['Actual Rows'] + removed) * plan['Actual Loops']) : 0;
-  const index = scans && plan['Actual Loops'] > 0 ? [plan['Index Name'] ?? plan['Node Type']] : [];
-  return {
-    read: own + below.reduce((sum, one) => sum + one.read, 0),
-    indexes: [...new Set([...index, ...below.flatMap((one) => one.indexes)])].sort(),
-  };
+  const scans = scansOf(plan, ['jobs']);
+  const used = scans.filter((scan) => scan.plan['Actual Loops'] > 0);
+  const indexes = used.map((scan) => scan.plan['Index Name'] ?? scan.plan['Node Type']);
+  return { read: rowsOf(scans), indexes: [...new Set(indexes)].sort() };
 }
 
 /** Runs the statement, and rolls it back. */

@@ -3,22 +3,16 @@ import { namesIn } from '../../src/sql/schema/names.js';
 import { aMill, rarely, until } from '../support/mills.js';
 import { aClaim, aJob, anInstance, opened } from '../support/port.js';
 import { freshPostgres, rawPool } from '../support/stores.js';
+import { wakeFacts } from '../support/wake-facts.js';
 
 const pool = rawPool();
 const aSchema = (): string => `test_bell_${Math.random().toString(36).slice(2)}`;
 
 describe('wake-ups on PostgreSQL', () => {
-  it('a notification wakes an idle worker in another process', async () => {
+  wakeFacts('a notification', () => {
     const schema = aSchema();
     const worker = aMill(freshPostgres({ schema }), { pollInterval: rarely });
-    const producer = aMill(freshPostgres({ schema }));
-    worker.job('x', () => 'ran');
-    await worker.start();
-    for (let n = 0; n < 5; n += 1) {
-      await until('it is idle', () => worker.health().running === 0);
-      const job = await producer.enqueue('x', {});
-      expect(await producer.jobs.result(job.id, { timeout: '45s' })).toBe('ran');
-    }
+    return { worker, operator: aMill(freshPostgres({ schema })) };
   });
 
   it('a named claim takes only jobs that are due, of a requested name and not paused', async () => {
@@ -41,22 +35,6 @@ describe('wake-ups on PostgreSQL', () => {
     expect((await store.jobs.claim(request())).jobs).toEqual([]);
     const rest = await store.jobs.claim(aClaim(anInstance(), { names: ['work', 'paused'] }));
     expect(rest.jobs.map(({ id }) => id)).toEqual([inserted[4]!.job.id]);
-  });
-
-  it('resuming a name wakes an idle worker', async () => {
-    const schema = aSchema();
-    const worker = aMill(freshPostgres({ schema }), { pollInterval: rarely });
-    const operator = aMill(freshPostgres({ schema }));
-    worker.job('x', () => 'ran');
-    worker.job('other', () => 'ran');
-    await operator.jobs.pause('x');
-    const held = await operator.enqueue('x', {});
-    await worker.start();
-    const other = await operator.enqueue('other', {});
-    await operator.jobs.result(other.id, { timeout: '45s' });
-    expect(await operator.jobs.get(held.id)).toMatchObject({ status: 'pending' });
-    await operator.jobs.resume('x');
-    expect(await operator.jobs.result(held.id, { timeout: '45s' })).toBe('ran');
   });
 
   it('wake-ups work again after the listening connection was killed', async () => {

@@ -47,6 +47,12 @@ const insertDocs = (client: MongoClient, from: number, to: number, database?: st
     .collection<{ _id: number; version: number }>('docs')
     .insertMany(Array.from({ length: to - from }, (_, n) => ({ _id: from + n, version: 1 })));
 
+const changeAll = (client: MongoClient, database?: string): Promise<unknown> =>
+  client
+    .db(database)
+    .collection<Versioned>('docs')
+    .updateMany({}, { $inc: { version: 1 } });
+
 async function firstOfOplog(client: MongoClient): Promise<number> {
   const [first] = await client
     .db('local')
@@ -164,7 +170,10 @@ describe('a short oplog', () => {
 });
 
 describe('an unusable resume point', () => {
-  async function spoiled(token: (client: MongoClient) => Promise<unknown>): Promise<void> {
+  const NONSENSE = { _data: 'nonsense' };
+
+  /** A database whose planner stopped at this resume point, with changes that came after it. */
+  async function stoppedAt(token: (client: MongoClient) => Promise<unknown>) {
     const uri = freshUri();
     const client = rawClient(uri);
     const handled = new Handled();
@@ -173,11 +182,13 @@ describe('an unusable resume point', () => {
     await insertDocs(client, 0, 20);
     await allHandled(client, handled);
     await before.stop();
-    await client
-      .db()
-      .collection<Versioned>('docs')
-      .updateMany({}, { $inc: { version: 1 } });
+    await changeAll(client);
     await globalsOf(client).updateOne({ _id: 'planner' }, { $set: { 'tokens. ': await token(client) } });
+    return { uri, client, handled };
+  }
+
+  async function spoiled(token: (client: MongoClient) => Promise<unknown>): Promise<void> {
+    const { uri, client, handled } = await stoppedAt(token);
     const mill = await aSync(mongodb({ uri }), handled);
     const lost = collect(mill, 'history:lost');
     await mill.start();
@@ -185,10 +196,7 @@ describe('an unusable resume point', () => {
     await insertDocs(client, 20, 21);
     await allHandled(client, handled);
     expect(lost.map(({ tasks }) => tasks)).toEqual([['sync']]);
-    await client
-      .db()
-      .collection<Versioned>('docs')
-      .updateMany({}, { $inc: { version: 1 } });
+    await changeAll(client);
     await allHandled(client, handled);
     expect(lost).toHaveLength(1);
   }
@@ -209,23 +217,10 @@ describe('an unusable resume point', () => {
       return token;
     }));
 
-  it('discards a malformed resume point and reconciles', () =>
-    spoiled(() => Promise.resolve({ _data: 'nonsense' })));
+  it('discards a malformed resume point and reconciles', () => spoiled(() => Promise.resolve(NONSENSE)));
 
   it('retries the request to reconcile after an unusable resume point if it fails at first', async () => {
-    const uri = freshUri();
-    const client = rawClient(uri);
-    const handled = new Handled();
-    const before = await aSync(mongodb({ uri }), handled);
-    await before.start();
-    await insertDocs(client, 0, 20);
-    await allHandled(client, handled);
-    await before.stop();
-    await client
-      .db()
-      .collection<Versioned>('docs')
-      .updateMany({}, { $inc: { version: 1 } });
-    await globalsOf(client).updateOne({ _id: 'planner' }, { $set: { 'tokens. ': { _data: 'nonsense' } } });
+    const { uri, client, handled } = await stoppedAt(() => Promise.resolve(NONSENSE));
     const store = mongodb({ uri });
     const { planner } = store.reactive;
     const request = planner.request.bind(planner);
@@ -254,10 +249,7 @@ describe('a change stream that breaks', () => {
     await allHandled(client, handled, database);
     await client.db(database).dropDatabase();
     await insertDocs(client, 10, 40, database);
-    await client
-      .db(database)
-      .collection<Versioned>('docs')
-      .updateMany({}, { $inc: { version: 1 } });
+    await changeAll(client, database);
     await allHandled(client, handled, database);
     expect(lost).toEqual([]);
     await client.db(database).dropDatabase();
@@ -274,10 +266,7 @@ describe('a change stream that breaks', () => {
     await allHandled(client, handled);
     await client.db().dropDatabase();
     await insertDocs(client, 10, 40);
-    await client
-      .db()
-      .collection<Versioned>('docs')
-      .updateMany({}, { $inc: { version: 1 } });
+    await changeAll(client);
     await allHandled(client, handled);
   });
 
@@ -323,10 +312,7 @@ describe('a change stream that breaks', () => {
     await allHandled(client, handled);
     await until('both were looked at', () => reconciled.length >= 2);
     await before.stop();
-    await client
-      .db()
-      .collection<Versioned>('docs')
-      .updateMany({}, { $inc: { version: 1 } });
+    await changeAll(client);
     const store = mongodb({ uri });
     const { planning } = store.reactive;
     const openFeed = planning.openFeed.bind(planning);

@@ -1,15 +1,25 @@
 import { BSON, type Db } from 'mongodb';
 import { describe, expect, it } from 'vitest';
 import type { Tidemill } from '../../src/index.js';
-import { mongodb } from '../../src/mongodb/index.js';
+import { mongodb, type MongodbStore } from '../../src/mongodb/index.js';
 import { aMill, gate, until } from '../support/mills.js';
 import { spawnInstance } from './instances.js';
-import { workshop } from './workshop.js';
+import { workshop, type Workshop } from './workshop.js';
 
 const TASK = { task: 't', collection: 'things', debounce: 0 } as const;
 
 const completed = (mill: Tidemill): Promise<true> =>
   until('it is completed', async () => (await mill.tasks.get('t', 1))?.status === 'completed');
+
+/** Runs one task, with all indexes in place. The planner creates them once more when it begins to lead. */
+async function runsWithIndexes(store: MongodbStore, docs: Workshop['docs']): Promise<void> {
+  const mill = aMill(store);
+  await mill.reactiveTask({ ...TASK, handler: () => undefined });
+  await mill.start();
+  expect(await store.indexFaults({ sources: ['things'] })).toEqual([]);
+  await docs.insertOne({ _id: 1 });
+  await completed(mill);
+}
 
 const collectionsOf = async (db: Db): Promise<readonly string[]> =>
   (await db.listCollections().toArray()).map(({ name }) => name);
@@ -81,12 +91,7 @@ describe('createIndexes: false', () => {
     });
     expect(await collectionsOf(db)).not.toContain('things_tasks');
     await inShell(db, store.indexScript({ sources: ['things'] }));
-    const mill = aMill(store);
-    await mill.reactiveTask({ ...TASK, handler: () => undefined });
-    await mill.start();
-    expect(await store.indexFaults({ sources: ['things'] })).toEqual([]);
-    await docs.insertOne({ _id: 1 });
-    await completed(mill);
+    await runsWithIndexes(store, docs);
     await db.collection('things_tasks').dropIndex('tidemill_held');
     expect(await store.indexFaults({ sources: ['things', 'others'] })).toEqual([
       'things_tasks: index tidemill_held is missing',
@@ -102,13 +107,7 @@ describe('createIndexes: false', () => {
     const { client, db, docs } = workshop();
     const tasks = (name: string): string => `${name}_work`;
     const store = mongodb({ client, collections: { tasks } });
-    const mill = aMill(store);
-    await mill.reactiveTask({ ...TASK, handler: () => undefined });
-    await mill.start();
-    expect(await store.indexFaults({ sources: ['things'] })).toEqual([]);
-    // The planner creates them once more when it begins to lead.
-    await docs.insertOne({ _id: 1 });
-    await completed(mill);
+    await runsWithIndexes(store, docs);
     await db.collection('things_work').dropIndex('tidemill_by_status');
     expect(await store.indexFaults({ sources: ['things'] })).toEqual([
       'things_work: index tidemill_by_status is missing',

@@ -46,7 +46,7 @@ async function visit(link: string): Promise<unknown> {
 describe('the demo', () => {
   it('the demo runs all three kinds of work in one process, and shows them on the dashboard', async () => {
     const { text, code, session } = await demo('embedded');
-    expect(text).toContain('parts of this one process');
+    expect(text).toContain('all in this process');
     expect(text).toMatch(/Stopped after \d+ s: [1-9]/u);
     expect(session).toMatchObject({ store: 'embedded', kinds: ['jobs', 'tasks', 'documents'] });
     expect(code, text).toBe(0);
@@ -54,7 +54,7 @@ describe('the demo', () => {
 
   it('the demo runs in processes on a PostgreSQL server, and removes its schemas', async () => {
     const { text, code } = await demo(inject('postgresUrl'));
-    expect(text).toContain('each a process of its own');
+    expect(text).toContain('each in its own process');
     expect(text).toMatch(/Stopped after \d+ s: [1-9]/u);
     expect(code, text).toBe(0);
     const schemas = `select nspname from pg_namespace where nspname like 'tidemill\\_demo%'`;
@@ -63,7 +63,7 @@ describe('the demo', () => {
 
   it('the demo runs in processes on a MongoDB server, and removes its database', async () => {
     const { text, code } = await demo(inject('mongoUri'));
-    expect(text).toContain('each a process of its own');
+    expect(text).toContain('each in its own process');
     expect(text).toMatch(/Stopped after \d+ s: [1-9]/u);
     expect(code, text).toBe(0);
     const { databases } = await client.db().admin().listDatabases({ nameOnly: true });

@@ -31,7 +31,7 @@ export interface CrewOptions {
 
 export interface Crew {
   /** How an accident ends workers here, for a sentence about several of them. */
-  readonly accident: 'killed' | 'stopped in the midst of their work';
+  readonly accident: 'killed' | 'stopped in the middle of their work';
   /** The names of those that have reported to be ready. */
   alive(role: Role): string[];
   /** Returns the name of the new one. */
@@ -41,6 +41,10 @@ export interface Crew {
   /** Asks all of a role to stop, and waits until they have. */
   stop(role: Role): Promise<void>;
 }
+
+/** The names of the members of a role that have reported to be ready. */
+export const aliveIn = (members: ReadonlyMap<string, { readonly ready: boolean }>, role: Role): string[] =>
+  [...members].filter(([name, { ready }]) => ready && name.startsWith(role)).map(([name]) => name);
 
 /** Numbers each role separately: worker-1, worker-2, producer-1. */
 export function namer(): (role: Role) => string {

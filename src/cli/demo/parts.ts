@@ -1,5 +1,5 @@
 import type { Store } from '../../index.js';
-import { namer, type Crew, type CrewOptions, type Part, type Report, type Role } from './crew.js';
+import { aliveIn, namer, type Crew, type CrewOptions, type Part, type Report, type Role } from './crew.js';
 import { startPart } from './part.js';
 
 interface Member {
@@ -9,7 +9,7 @@ interface Member {
 
 /** Workers and producers inside this process, on one store: for a database that no other process can reach. */
 export class Parts implements Crew {
-  readonly accident = 'stopped in the midst of their work';
+  readonly accident = 'stopped in the middle of their work';
   readonly #store: Store;
   readonly #space: string;
   readonly #options: CrewOptions;
@@ -25,9 +25,7 @@ export class Parts implements Crew {
   }
 
   alive(role: Role): string[] {
-    return [...this.#members]
-      .filter(([name, { ready }]) => ready && name.startsWith(role))
-      .map(([name]) => name);
+    return aliveIn(this.#members, role);
   }
 
   start(role: Role): string {
@@ -51,7 +49,7 @@ export class Parts implements Crew {
   strike(name: string): string {
     const left = this.#leave(name, '0s').finally(() => this.#leaving.delete(left));
     this.#leaving.add(left);
-    return `${name} is stopped in the midst of its work`;
+    return `${name} was stopped in the middle of its work`;
   }
 
   async stop(role: Role): Promise<void> {

@@ -1,6 +1,6 @@
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { namer, type Crew, type CrewOptions, type Report, type Role } from './crew.js';
+import { aliveIn, namer, type Crew, type CrewOptions, type Report, type Role } from './crew.js';
 import type { Place } from './place.js';
 
 interface Member {
@@ -29,9 +29,7 @@ export class Processes implements Crew {
   }
 
   alive(role: Role): string[] {
-    return [...this.#members]
-      .filter(([name, { ready }]) => ready && name.startsWith(role))
-      .map(([name]) => name);
+    return aliveIn(this.#members, role);
   }
 
   start(role: Role): string {
@@ -59,7 +57,7 @@ export class Processes implements Crew {
     const member = this.#members.get(name);
     this.#members.delete(name);
     member?.child.kill('SIGKILL');
-    return `${name} was killed with SIGKILL in the midst of its work`;
+    return `${name} was killed with SIGKILL in the middle of its work`;
   }
 
   async stop(role: Role): Promise<void> {

@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest';
+import type { Tidemill } from '../../../src/index.js';
 import { gate, until } from '../../support/mills.js';
 import { statusesOf, withBeacon } from '../beacons.js';
 import { eachPlanner, type StoredTask, type Yard } from './yards.js';
@@ -83,16 +84,22 @@ eachPlanner('deleteWhen with keepFor 0', (aYard) => {
   );
 });
 
+/** A mill that cleans up often, with a task whose records are kept for an hour. */
+async function keepingForAnHour({ mill: aMill }: Yard): Promise<Tidemill> {
+  const mill = aMill({ reactive: { cleanupInterval: 200 } });
+  await mill.reactiveTask({
+    ...AT_ONCE,
+    task: 't',
+    cleanupPolicy: { keepFor: '1h' },
+    handler: () => undefined,
+  });
+  return mill;
+}
+
 eachPlanner('keepFor', (aYard) => {
   it('keepFor counts from the later of updatedAt and lastFinalizedAt', async () => {
     const shop = await aYard();
-    const mill = shop.mill({ reactive: { cleanupInterval: 200 } });
-    await mill.reactiveTask({
-      ...AT_ONCE,
-      task: 't',
-      cleanupPolicy: { keepFor: '1h' },
-      handler: () => undefined,
-    });
+    const mill = await keepingForAnHour(shop);
     await mill.start();
     const recent = new Date(Date.now() - HOUR_MS / 2);
     const future = new Date(Date.now() + HOUR_MS);
@@ -255,13 +262,7 @@ eachPlanner('cleanupInterval', (aYard) => {
 
   it('a cleanup deletes orphaned tasks in batches, and nothing else', async () => {
     const shop = await aYard();
-    const mill = shop.mill({ reactive: { cleanupInterval: 200 } });
-    await mill.reactiveTask({
-      ...AT_ONCE,
-      task: 't',
-      cleanupPolicy: { keepFor: '1h' },
-      handler: () => undefined,
-    });
+    const mill = await keepingForAnHour(shop);
     // Opens the store, which creates what tasks are kept in.
     await mill.countReactiveTasks();
     const ids = Array.from({ length: 2_500 }, (_, id) => id);

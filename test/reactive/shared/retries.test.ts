@@ -322,6 +322,21 @@ async function changedMeanwhile(
   return mill;
 }
 
+/** Defines a task that always fails, and returns the numbers of its attempts. */
+async function failingTask(mill: Tidemill, retryPolicy: Policy): Promise<number[]> {
+  const attempts: number[] = [];
+  await mill.reactiveTask({
+    ...AT_ONCE,
+    task: 't',
+    retryPolicy,
+    handler: ({ attempt }) => {
+      attempts.push(attempt);
+      throw new Error('no');
+    },
+  });
+  return attempts;
+}
+
 eachPlanner('changes between the attempts of a task', (aYard) => {
   it.each([
     ['waits for its retry', '1h', 5, 'pending'],
@@ -357,15 +372,11 @@ eachPlanner('changes between the attempts of a task', (aYard) => {
   it('resetRetriesOnDataChange: false keeps attempts, first failure and delay', async () => {
     const { docs, mill: aMill, planned } = await aYard();
     const mill = aMill();
-    const attempts: number[] = [];
-    await mill.reactiveTask({
-      ...AT_ONCE,
-      task: 't',
-      retryPolicy: { type: 'fixed', interval: '1h', maxAttempts: 2, resetRetriesOnDataChange: false },
-      handler: ({ attempt }) => {
-        attempts.push(attempt);
-        throw new Error('no');
-      },
+    const attempts = await failingTask(mill, {
+      type: 'fixed',
+      interval: '1h',
+      maxAttempts: 2,
+      resetRetriesOnDataChange: false,
     });
     await withBeacon(mill);
     await mill.start();
@@ -386,15 +397,11 @@ eachPlanner('changes between the attempts of a task', (aYard) => {
   it('resetRetriesOnDataChange: false gives a failed task one more attempt per change', async () => {
     const { docs, mill: aMill, reaches } = await aYard();
     const mill = aMill();
-    const attempts: number[] = [];
-    await mill.reactiveTask({
-      ...AT_ONCE,
-      task: 't',
-      retryPolicy: { type: 'fixed', interval: 1, maxAttempts: 2, resetRetriesOnDataChange: false },
-      handler: ({ attempt }) => {
-        attempts.push(attempt);
-        throw new Error('no');
-      },
+    const attempts = await failingTask(mill, {
+      type: 'fixed',
+      interval: 1,
+      maxAttempts: 2,
+      resetRetriesOnDataChange: false,
     });
     await mill.start();
     await docs.insertOne({ _id: 1, n: 1 });
