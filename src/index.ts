@@ -45,7 +45,12 @@ export type {
   ReactiveTaskDefinition,
   TaskRetryPolicy,
 } from './reactive/definition.js';
-export type { GetDocumentOptions, TaskContext, TaskHandler } from './reactive/run/context.js';
+export type {
+  GetDocumentOptions,
+  TaskContext,
+  TaskHandler,
+  ThrottleOptions,
+} from './reactive/run/context.js';
 export type { FoundTask, TaskPage, Tasks, TasksPageOptions } from './reactive/manage/manager.js';
 export type { Planning } from './reactive/planner/planning.js';
 export type { TasksFilter } from './reactive/manage/tasks-filter.js';

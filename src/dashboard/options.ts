@@ -46,19 +46,19 @@ export interface DashboardOptions {
   readonly mill: Mill;
   /** Decides what a caller may do. A caller whom it grants nothing is denied everything. */
   readonly authorize: (request: Request) => Granted | Promise<Granted>;
-  /** The path at which browsers reach the dashboard. Default: '/'. */
+  /** The path at which browsers reach the dashboard, whatever a framework or a proxy cuts off. Default: '/'. */
   readonly basePath?: string;
   /**
    * Names and paths whose values are never shown. `password` matches at any depth; `card.number` and `*.token` match
-   * keys nested in that order, at any depth. Default: names that usually hold secrets. A list of your own replaces
-   * the default.
+   * keys nested in that order, at any depth. A list of your own replaces the default. Default: names that usually hold
+   * secrets, such as `password`, `token`, `authorization`.
    */
   readonly redact?: readonly string[];
   /** Denies every change, whatever `authorize` grants. Default: false. */
   readonly readOnly?: boolean;
   /**
-   * Set this if a proxy of yours terminates TLS and sets `x-forwarded-proto`: cookies are then `Secure`. Default:
-   * false, because without such a proxy any client can send the header.
+   * Set this if a proxy of yours terminates TLS and sets `x-forwarded-proto`: cookies are then `Secure`. Without such a
+   * proxy any client can send the header. Default: false.
    */
   readonly trustProxy?: boolean;
   /**
@@ -66,9 +66,14 @@ export interface DashboardOptions {
    * and further pages of tasks and documents, then work at each of them. Default: random per process.
    */
   readonly secret?: string;
-  /** The most live streams open at a time. Default: 500 in all, 20 for each actor that `authorize` names. */
-  readonly maxStreams?: { readonly total?: number; readonly perViewer?: number };
-  /** Receives the errors that callers see only as an internal or store error. Default: console.error. */
+  /** The most live streams open at a time. */
+  readonly maxStreams?: {
+    /** In all. Default: 500. */
+    readonly total?: number;
+    /** For each actor that `authorize` names. Default: 20. */
+    readonly perViewer?: number;
+  };
+  /** Receives the errors that callers see only as an internal or store error. Default: `console.error`. */
   readonly onError?: (error: unknown) => void;
 }
 

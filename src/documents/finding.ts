@@ -19,14 +19,21 @@ export interface DocumentsFilter {
   readonly error?: string;
   /** Fields of the document and the values they must have, such as `{ 'user.id': 5 }`. */
   readonly data?: FieldValues;
+  /** When the document is due. */
   readonly runAt?: TimeRange;
   /** The same as `runAt`. */
   readonly sleepUntil?: TimeRange;
 }
 
-export interface DocumentsPageOptions {
-  /** From 1 to 1,000. Default: 50. */
+export interface DocumentsCountOptions {
+  /** Stop counting here, from 1 to 1,000,000; a result equal to it means "at least". Default: 1,000. */
   readonly limit?: number;
+}
+
+export interface DocumentsPageOptions {
+  /** How many documents a page has, from 1 to 1,000. Default: 50. */
+  readonly limit?: number;
+  /** `next` or `previous` of an earlier page. It includes the order, so `order` is ignored. Default: the first page. */
   readonly cursor?: string;
   /** 1: soonest first; -1: latest first. Default: 1. */
   readonly order?: 1 | -1;
@@ -153,7 +160,7 @@ export async function findPage<Doc>(
 export async function countMatching<Doc>(
   store: DocumentJobStore<Doc>,
   filter: DocumentsFilter,
-  options: { readonly limit?: number },
+  options: DocumentsCountOptions,
 ): Promise<number> {
   checkKeys('count', options, ['limit']);
   const limit = checkInteger('count', 'limit', options.limit ?? 1_000, 1, 1_000_000);

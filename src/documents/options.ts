@@ -48,11 +48,11 @@ export interface HookContext {
 export interface ScheduleOptions<Doc = Record<string, unknown>> {
   /** Runs a due document. After it returns, the next run is planned. If it throws, see `retryPolicy`. */
   readonly onDocument: (document: Doc, context: DocumentContext<Doc>) => unknown;
-  /** Awaited before the first document runs. If it throws, `start` rejects and nothing runs. */
+  /** Awaited before the first document runs. If it throws, `start` rejects and nothing runs. Default: none. */
   readonly onStart?: (context: HookContext) => unknown;
-  /** Awaited by `stop`, after the last document has ended. */
+  /** Awaited by `stop`, after the last document has ended. Default: none. */
   readonly onStop?: (context: HookContext) => unknown;
-  /** Called once when no document is due or running, and again after the next document. */
+  /** Called once when no document is due or running, and again after the next document. Default: none. */
   readonly onIdle?: (context: HookContext) => unknown;
   /** Receives every failure. Default: the logger, or the `error` event if a mill owns the scheduler. */
   readonly onError?: (error: Error, context: ScheduleErrorContext<Doc>) => unknown;
@@ -61,8 +61,8 @@ export interface ScheduleOptions<Doc = Record<string, unknown>> {
   /** Minimum time from the due time of one run of a recurring document to that of the next. Default: 0. */
   readonly reprocessDelay?: Duration;
   /**
-   * Delay between polls while nothing is due. Default: 0, which polls after 100 ms, then at growing intervals of up to
-   * a second.
+   * Delay between polls while nothing is due. 0 polls after 100 ms, then after twice as long each time up to a second,
+   * and never past the next due time. Default: 0.
    */
   readonly idleDelay?: Duration;
   /**
@@ -77,8 +77,8 @@ export interface ScheduleOptions<Doc = Record<string, unknown>> {
   /** What happens to runs that no scheduler started in time. Default: 'once'. */
   readonly missed?: DocumentMissedPolicy;
   /**
-   * Counts failures in the document and gives up when no attempt is left. Default: none; a document that failed runs
-   * again when its lock ends.
+   * Counts failures in the document and gives up when no attempt is left. Without it, a document that failed runs again
+   * when its lock ends. Default: none.
    */
   readonly retryPolicy?: RetryPolicy;
 }
@@ -86,11 +86,16 @@ export interface ScheduleOptions<Doc = Record<string, unknown>> {
 export interface SchedulerOptions<Doc = Record<string, unknown>> extends ScheduleOptions<Doc> {
   /** The store of the documents, or a function that returns it when the scheduler first needs it. */
   readonly store: DocumentJobStore<Doc> | (() => DocumentJobStore<Doc> | Promise<DocumentJobStore<Doc>>);
-  /** Shortest and longest wait between two polls if `idleDelay` is 0. Default: `{ min: '100ms', max: '1s' }`. */
-  readonly pollInterval?: { readonly min?: Duration; readonly max?: Duration };
+  /** How long to wait between two polls if `idleDelay` is 0. */
+  readonly pollInterval?: {
+    /** The shortest wait. Default: '100ms'. */
+    readonly min?: Duration;
+    /** The longest wait; `min` if that is longer. Default: '1s'. */
+    readonly max?: Duration;
+  };
   /**
-   * A logger with the methods of pino. Default: warnings and errors go to console.error, at most one line every ten
-   * seconds. `false` disables logging.
+   * A logger with the methods of pino, or `false` for none. Default: warnings and errors go to console.error, at most
+   * one line in ten seconds.
    */
   readonly logger?: Logger | false;
   /** The clock of delays and timers. Default: the store's clock, or real time. */

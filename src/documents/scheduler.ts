@@ -3,7 +3,12 @@ import { safeLogger, type Logger } from '../core/logger.js';
 import { checkKeys } from '../core/options.js';
 import type { DocumentJob, DocumentJobStore } from '../store/documents.js';
 import { toMs, type Duration } from '../time/duration.js';
-import type { DocumentsFilter, DocumentsPage, DocumentsPageOptions } from './finding.js';
+import type {
+  DocumentsCountOptions,
+  DocumentsFilter,
+  DocumentsPage,
+  DocumentsPageOptions,
+} from './finding.js';
 import { Hooks, type Fallback } from './run/hooks.js';
 import { Intervals } from '../time/interval.js';
 import { noMeasures, type Measures } from './run/measures.js';
@@ -24,7 +29,7 @@ export interface StopOptions {
    * limit.
    */
   readonly timeout?: Duration;
-  /** Ends that wait early. */
+  /** Ends that wait early. Default: none. */
   readonly signal?: AbortSignal;
 }
 
@@ -120,7 +125,12 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
   }
 
   /** Resolves when `onStart` has resolved. Calling it again has no effect. The scheduler stops when `signal` aborts. */
-  async start(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+  async start(
+    options: {
+      /** Stops the scheduler when it aborts. Default: none. */
+      readonly signal?: AbortSignal;
+    } = {},
+  ): Promise<void> {
     checkKeys('start', options, ['signal']);
     options.signal?.throwIfAborted();
     if (this.#stopping !== undefined) await this.#stopping;
@@ -188,7 +198,7 @@ export class Scheduler<Doc = Record<string, unknown>> implements AsyncDisposable
    * Counts matching documents, up to `limit`. Throws if the store cannot count documents. Default: those with a due
    * time, up to 1,000.
    */
-  async count(filter: DocumentsFilter = {}, options: { readonly limit?: number } = {}): Promise<number> {
+  async count(filter: DocumentsFilter = {}, options: DocumentsCountOptions = {}): Promise<number> {
     const [{ store }, { countMatching }] = await Promise.all([this.#open(), loadFinding()]);
     return countMatching(store, filter, options);
   }

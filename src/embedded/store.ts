@@ -7,11 +7,11 @@ import { given, inFolder, inMemory, type EmbeddedDatabase } from './driver.js';
 import { LeaseClock } from './lease-clock.js';
 
 export interface EmbeddedOptions extends SqlOptions {
-  /** Folder of the database, created on first use. Default: none; the database is in memory, lost with the process. */
+  /** Folder of the database, created on first use. Without it, the database is lost with the process. Default: none. */
   readonly dir?: string;
   /**
    * Your own PGlite in place of `dir`, which Tidemill never closes. Do not open the store inside one of its
-   * transactions.
+   * transactions. Default: none.
    */
   readonly database?: EmbeddedDatabase;
 }

@@ -5,12 +5,13 @@ import type { RetentionMs } from '../store/port.js';
 import { toMs, type Duration } from '../time/duration.js';
 import { retryRule, type RetryPolicy, type RetryRule } from '../time/retry.js';
 
-/**
- * How long finished jobs are kept; 0 deletes them at once. Default: '7d' for completed and cancelled, '30d' for failed.
- */
+/** How long finished jobs are kept; 0 deletes them at once. In a definition, the mill's settings are the default. */
 export interface Retention {
+  /** How long completed jobs are kept. Default: '7d'. */
   readonly completed?: Duration;
+  /** How long failed jobs are kept. Default: '30d'. */
   readonly failed?: Duration;
+  /** How long cancelled jobs are kept. Default: '7d'. */
   readonly cancelled?: Duration;
 }
 
@@ -30,6 +31,14 @@ export interface DefinitionOptions {
    * transaction conflict. Default: false until the first such call for this name in this process, then true.
    */
   readonly transactional?: boolean;
+}
+
+interface SchemaOption {
+  /**
+   * Any Standard Schema validator (zod, valibot, arktype …). `enqueue` refuses a payload that does not fit, and the
+   * schema types `data`. Default: none.
+   */
+  readonly schema?: StandardSchemaV1;
 }
 
 /** Options of a handler on one instance. */
@@ -71,10 +80,7 @@ export function defineJob<T = unknown, Result = unknown>(
   name: string,
   options?: DefinitionOptions,
 ): JobDefinition<T, T, Result>;
-export function defineJob(
-  name: string,
-  options: DefinitionOptions & { readonly schema?: StandardSchemaV1 } = {},
-): JobDefinition {
+export function defineJob(name: string, options: DefinitionOptions & SchemaOption = {}): JobDefinition {
   const where = `defineJob(${show(name)})`;
   checkName(where, 'name', name);
   checkKeys(where, options, DEFINITION_KEYS);
@@ -154,8 +160,8 @@ export function compileWork(where: string, options: WorkOptions): CompiledWork {
 
 export function splitOptions(
   where: string,
-  options: JobOptions & { readonly schema?: StandardSchemaV1 },
-): { definition: DefinitionOptions & { schema?: StandardSchemaV1 }; work: WorkOptions } {
+  options: JobOptions & SchemaOption,
+): { definition: DefinitionOptions & SchemaOption; work: WorkOptions } {
   checkKeys(where, options, [...WORK_KEYS, ...DEFINITION_KEYS]);
   const entries = Object.entries(options);
   return {

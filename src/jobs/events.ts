@@ -6,7 +6,9 @@ import type { Task } from '../core/records/task.js';
  * `job:start` and `job:progress` are emitted at once, all other job events after the store has recorded the change.
  */
 export interface JobEvents {
+  /** The handler of a job is about to be called. */
   'job:start': { readonly job: Job; readonly instanceId: string };
+  /** The job ended as completed. */
   'job:complete': {
     readonly job: Job;
     readonly result: unknown;
@@ -25,8 +27,9 @@ export interface JobEvents {
   'job:retry': { readonly job: Job; readonly runAt: Date; readonly instanceId: string };
   /** The job is cancelled: while it was pending, or once its handler has stopped. */
   'job:cancel': { readonly job: Job; readonly instanceId: string };
+  /** The handler reported progress. */
   'job:progress': { readonly job: Job; readonly progress: unknown; readonly instanceId: string };
-  /** This instance reclaimed work of a dead one. */
+  /** This instance handed on `count` jobs or tasks of a dead one. */
   'stale:recovered': { readonly count: number; readonly instanceId: string };
   /**
    * This instance lost its lease, or the lease of some of its work. The signals of handlers that still run have

@@ -6,12 +6,19 @@ import type { JobFilter, TimeRange } from '../store/port.js';
 
 /** Selects jobs. A list matches any of its values; a job must match every key that is given. */
 export interface JobsFilter {
+  /** Ids of jobs. */
   readonly ids?: string | readonly string[];
+  /** Names of jobs. */
   readonly name?: string | readonly string[];
+  /** The status of the job. */
   readonly status?: JobStatus | readonly JobStatus[];
+  /** The unique key of the job. */
   readonly uniqueKey?: string | readonly string[];
+  /** When the job was enqueued. */
   readonly createdAt?: TimeRange;
+  /** When the job last changed. */
   readonly updatedAt?: TimeRange;
+  /** When the job is due. */
   readonly runAt?: TimeRange;
   /** The same as `runAt`. */
   readonly nextRunAt?: TimeRange;

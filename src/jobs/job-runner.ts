@@ -1,5 +1,5 @@
 import type { Emitter } from '../core/emitter.js';
-import { LeaseLostError, TidemillError } from '../core/errors.js';
+import { LeaseLostError, OptionError } from '../core/errors.js';
 import { failedRunId, toJob, type JobRecord } from '../core/records/job.js';
 import { shellArgument } from '../core/text/shell.js';
 import type { Logger } from '../core/logger.js';
@@ -290,7 +290,7 @@ class Run {
   async #complete({ transaction, result }: { transaction: unknown; result?: unknown }): Promise<void> {
     if (!this.#store.isTransaction(transaction)) {
       const message = `complete() needs { transaction }: the handle of a ${this.#store.kind} transaction.`;
-      throw new TidemillError('BAD_OPTION', message);
+      throw new OptionError(message);
     }
     const kept = result === undefined ? undefined : this.#checked('result', result);
     this.#attempt.inTransaction = true;

@@ -58,16 +58,18 @@ export interface CountOptions {
 }
 
 export interface ManyOptions {
-  /** Aborting it ends the operation after the batch that is being written. */
+  /** Aborting it ends the operation after the batch that is being written. Default: none. */
   readonly signal?: AbortSignal;
-  /** Called after each batch with the number of jobs changed so far; the next batch waits for its promise. */
+  /**
+   * Called after each batch with the number of jobs changed so far; the next batch waits for its promise. Default: none.
+   */
   readonly onProgress?: (count: number) => unknown;
 }
 
 export interface ResultOptions {
   /** How long to wait for the job to end. Default: no limit. */
   readonly timeout?: Duration;
-  /** Aborting it ends the wait. */
+  /** Aborting it ends the wait. Default: none. */
   readonly signal?: AbortSignal;
 }
 
@@ -172,7 +174,10 @@ export class Jobs {
    */
   async cancel(
     id: string,
-    options: { readonly wait?: boolean } = {},
+    options: {
+      /** Wait until a running job has ended. Default: false. */
+      readonly wait?: boolean;
+    } = {},
   ): Promise<Managed<'cancelled' | 'requested' | 'finished' | 'missing'>> {
     checkKeys('jobs.cancel', options, ['wait']);
     const wait = checkBoolean('jobs.cancel', 'wait', options.wait ?? false);
@@ -192,7 +197,10 @@ export class Jobs {
    */
   async retry(
     id: string,
-    options: { readonly data?: unknown } = {},
+    options: {
+      /** A payload that replaces the job's, in the same write. Default: the payload stays. */
+      readonly data?: unknown;
+    } = {},
   ): Promise<Managed<'retried' | 'live' | 'unfinished' | 'finished' | 'missing'>> {
     checkKeys('jobs.retry', options, ['data']);
     checkText('jobs.retry', 'id', id);

@@ -67,7 +67,13 @@ export class Schedules {
    * Returns the schedules of one name, or all of them. `runs` asks for the next run times of each, up to 1,000; paused
    * and ended schedules have none. Default: 0.
    */
-  async list(name?: string, options: { readonly runs?: number } = {}): Promise<readonly Schedule[]> {
+  async list(
+    name?: string,
+    options: {
+      /** How many of the next run times each schedule comes with, from 0 to 1,000. Default: 0. */
+      readonly runs?: number;
+    } = {},
+  ): Promise<readonly Schedule[]> {
     if (name !== undefined) checkText('schedules.list', 'name', name);
     checkKeys('schedules.list', options, ['runs']);
     const runs = checkInteger('schedules.list', 'runs', options.runs ?? 0, 0, 1_000);

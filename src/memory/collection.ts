@@ -16,7 +16,7 @@ export type Stored<Doc> = Doc & { readonly _id: unknown };
 export type MemoryChanges<Doc> = MemoryDocument & { readonly [Field in keyof Doc]?: Doc[Field] | undefined };
 
 export interface MemoryWriteOptions {
-  /** The write takes effect when this transaction commits. A transaction does not see its own writes. */
+  /** The write takes effect when this transaction commits. A transaction does not see its own writes. Default: none. */
   readonly transaction?: MemoryTransaction;
 }
 

@@ -26,7 +26,7 @@ import { MemoryTransaction } from './transaction.js';
 export interface MemoryOptions {
   /** The clock for due times, leases and timers, such as tidemill/testing's `virtualClock()`. Default: real time. */
   readonly clock?: Clock;
-  /** Largest payload, result or progress value, in bytes. Default: 15,500,000, as on MongoDB. */
+  /** Largest payload, result or progress value, in bytes; as on MongoDB. Default: 15,500,000. */
   readonly maxPayloadBytes?: number;
 }
 

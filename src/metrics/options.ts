@@ -17,7 +17,7 @@ type MetricsReadPreference = (typeof READ_PREFERENCES)[number];
 
 /** Configures metrics. docs/metrics.md lists them. */
 export interface MonitoringOptions {
-  /** Collect metrics. If false, `getPrometheusMetrics` returns null. Default: true. */
+  /** Collect metrics. If false, nothing is counted or stored, and `getPrometheusMetrics` returns null. Default: true. */
   readonly enabled?: boolean;
   /**
    * What a scrape covers. `cluster`: all instances, whichever one is scraped. `local`: the scraped instance only; one

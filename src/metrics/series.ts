@@ -8,7 +8,9 @@ export interface SeriesOptions {
   readonly from?: Date;
   /** The last minute. Default: the current one. */
   readonly to?: Date;
+  /** Only this kind of work. Default: all kinds. */
   readonly kind?: MeasuredKind;
+  /** Only work of this name. Default: all names. */
   readonly name?: string;
 }
 

@@ -14,7 +14,7 @@ export interface AuditInput {
   readonly target: string;
   /** The result, in words. */
   readonly outcome: string;
-  /** Any JSON, for programs. */
+  /** Any JSON, for programs. Default: none. */
   readonly details?: unknown;
 }
 
@@ -110,8 +110,15 @@ export class Audit {
     return (await this.#store()).audit.get(checkText('audit.get', 'id', id));
   }
 
-  /** Returns one page of entries, newest first. `limit` is from 1 to 1,000. Default: 50. */
-  async list(options: { readonly limit?: number; readonly cursor?: string } = {}): Promise<AuditPage> {
+  /** Returns one page of entries, newest first. */
+  async list(
+    options: {
+      /** How many entries a page has, from 1 to 1,000. Default: 50. */
+      readonly limit?: number;
+      /** `next` of an earlier page. Default: the first page. */
+      readonly cursor?: string;
+    } = {},
+  ): Promise<AuditPage> {
     checkKeys('audit.list', options, ['limit', 'cursor']);
     const limit = checkInteger('audit.list', 'limit', options.limit ?? 50, 1, 1_000);
     const from =

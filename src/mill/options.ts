@@ -16,22 +16,28 @@ export interface TidemillOptions<S extends Store = Store> {
    * A store, such as `mongodb({ … })`, or a URL: `mongodb://…`, `postgres://…`, `file:./dir`, `embedded:` or `memory:`.
    */
   readonly store: S | string;
-  /** Names this instance in the store; unique in the cluster. Default: host name, pid and eight random hex digits. */
+  /**
+   * Names this instance in the store; unique in the cluster. `start` refuses a second live process with the same id, and
+   * after a crash it waits until the old process is known to be dead. Default: host name, pid and eight random hex
+   * digits.
+   */
   readonly instanceId?: string;
   /** How many handlers of jobs and reactive tasks may run at once on this instance, over all names. Default: 50. */
   readonly concurrency?: number;
   /** How long this instance may be silent before others take over its work; at least 500 ms. Default: '30s'. */
   readonly leaseDuration?: Duration;
-  /**
-   * Shortest and longest wait between two polls for work. Default: `{ min: '100ms', max: '5s' }`; if the store sends no
-   * notifications, `max` is 1 s, or `min` if that is longer.
-   */
-  readonly pollInterval?: { readonly min?: Duration; readonly max?: Duration };
+  /** How long to wait between two polls for work. */
+  readonly pollInterval?: {
+    /** The shortest wait. Default: '100ms'. */
+    readonly min?: Duration;
+    /** The longest wait. If the store sends no notifications, it is 1 s, or `min` if that is longer. Default: '5s'. */
+    readonly max?: Duration;
+  };
   /** How long `stop()` waits for running handlers before their signals abort. Default: '30s'. */
   readonly shutdownTimeout?: Duration;
   /** Reclaim the work of dead instances. If false here, another instance must do it. Default: true. */
   readonly recoverStaleJobs?: boolean;
-  /** How long finished jobs are kept. Default: '7d' for completed and cancelled, '30d' for failed. */
+  /** How long finished jobs are kept. */
   readonly retention?: Retention;
   /** How long audit log entries are kept. Default: '90d'. */
   readonly auditRetention?: Duration;

@@ -15,7 +15,9 @@ export interface Reason {
 
 /** A job by its id, or a reactive task by the `id` that `tasks.find` returns. */
 export interface WhyTarget {
+  /** Which kind of work. */
   readonly kind: 'jobs' | 'tasks';
+  /** The id of the job, or of the task as `tasks.find` returns it. */
   readonly id: string;
 }
 

@@ -50,35 +50,47 @@ import { watch } from './cluster/watch.js';
 export interface MongodbOptions {
   /**
    * Connection string. It names the database, unless `database` does. Unless the string sets them, `socketTimeoutMS` is
-   * 30 s, `maxIdleTimeMS` 20 s and `connectTimeoutMS` 10 s.
+   * 30 s, `maxIdleTimeMS` 20 s and `connectTimeoutMS` 10 s. Default: none; give this or `client`.
    */
   readonly uri?: string;
   /**
    * Your own client, which Tidemill never closes. Its uri names the database, unless `database` does. Set its
    * `socketTimeoutMS` to more than 10 s: the driver has none by default and waits forever on a frozen connection.
+   * Default: none; give this or `uri`.
    */
   readonly client?: MongoClient;
+  /** The database that holds the collections. If nothing names one, that is an error. Default: that of the uri. */
   readonly database?: string;
-  /**
-   * Names of the collections. Default:
-   * `{ jobs: 'tidemill_jobs', globals: '_tidemill_globals', metrics: 'tidemill_metrics', audit: 'tidemill_audit' }`.
-   */
+  /** Names of the collections. */
   readonly collections?: {
+    /** Jobs. Default: 'tidemill_jobs'. */
     readonly jobs?: string;
+    /** What instances agree on. Default: '_tidemill_globals'. */
     readonly globals?: string;
+    /** Counts of the cluster. Default: 'tidemill_metrics'. */
     readonly metrics?: string;
+    /** The audit log. Default: 'tidemill_audit'. */
     readonly audit?: string;
-    /** Names the task collection of a source. Default: the name of the source followed by `_tasks`. */
+    /**
+     * Names the task collection of a source; each source needs a different name. Default: the name of the source followed
+     * by `_tasks`.
+     */
     readonly tasks?: (collection: string) => string;
   };
   /**
-   * Whether to create missing indexes on first use. Default: true. With false, a missing index is an error that says
-   * how to create it. `'unchecked'` neither creates nor checks indexes; it is for tools that only visit the store.
+   * Whether to create missing indexes on first use. With false, a missing index is an error that says how to create it.
+   * `'unchecked'` neither creates nor checks indexes; it is for tools that only visit the store. Default: true.
    */
   readonly createIndexes?: boolean | 'unchecked';
-  /** Default: `{ w: 'majority' }`. Anything weaker can lose accepted work in a failover. */
+  /**
+   * How many servers confirm a write. Anything weaker than the default can lose accepted work in a failover. Default:
+   * `{ w: 'majority' }`.
+   */
   readonly writeConcern?: WriteConcernSettings;
-  /** Largest payload, result or progress value, in bytes. Default and maximum: 15,500,000 (a document holds 16 MB). */
+  /**
+   * Largest payload, result or progress value, in bytes. It cannot be raised, since a document holds 16 MB. Default:
+   * 15,500,000.
+   */
   readonly maxPayloadBytes?: number;
 }
 
@@ -227,7 +239,12 @@ export class MongodbStore implements Store<ClientSession> {
    * Returns the indexes that are missing or different, as text. Pass `sources` to include the task collections of those
    * sources.
    */
-  async indexFaults(options: { readonly sources?: readonly string[] } = {}): Promise<readonly string[]> {
+  async indexFaults(
+    options: {
+      /** Sources whose task collections are checked as well. Default: none. */
+      readonly sources?: readonly string[];
+    } = {},
+  ): Promise<readonly string[]> {
     checkKeys('indexFaults', options, ['sources']);
     const mongo = this.#mongo();
     const db = mongo.client.db(mongo.jobs.dbName);

@@ -5,9 +5,9 @@ import type { PostgresPool } from './client.js';
 import { borrowed, opened } from './driver.js';
 
 export interface PostgresOptions extends SqlOptions {
-  /** Connection string: `postgres://user@host/database`. */
+  /** Connection string: `postgres://user@host/database`. Default: none; give this or `pool`. */
   readonly url?: string;
-  /** Your own node-postgres pool, which Tidemill never closes. */
+  /** Your own node-postgres pool, which Tidemill never closes. Default: none; give this or `url`. */
   readonly pool?: PostgresPool;
   /** Size of the pool that is opened for `url`. Default: 10. */
   readonly connections?: number;

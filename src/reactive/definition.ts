@@ -15,7 +15,7 @@ import { retryRule, TASK_RETRY, type RetryPolicy, type RetryRule } from '../time
 import type { TaskHandler } from './run/context.js';
 
 export type TaskRetryPolicy = RetryPolicy & {
-  /** Start a new sequence of attempts when the document changes. Default: true. */
+  /** Reactive tasks only: start a new sequence of attempts when the document changes. Default: true. */
   readonly resetRetriesOnDataChange?: boolean;
 };
 
@@ -31,15 +31,19 @@ export interface EvolutionConfig {
   readonly handlerVersion?: number;
   /** What happens when the version is raised. Default: 'none'. */
   readonly onHandlerVersionChange?: OnVersionChange;
-  /** Reconcile all documents when the filter or the projection changes. Default: true. */
+  /**
+   * Reconcile all documents when the filter or the projection changes. A task that moves to another collection reconciles
+   * them in any case. Default: true.
+   */
   readonly reconcileOnTriggerChange?: boolean;
 }
 
 export interface ReactiveTaskDefinition<Doc = Record<string, unknown>, Tx = unknown> {
-  /** Unique name of the task. */
+  /** Name of the task, unique in the cluster. */
   readonly task: string;
-  /** The collection to watch. */
+  /** The collection or table to watch. A collection need not exist yet. */
   readonly collection: string;
+  /** Runs for each document that is due. */
   readonly handler: TaskHandler<Doc, Tx>;
   /** The database of the collection. Default: the store's. */
   readonly database?: string;
@@ -49,27 +53,33 @@ export interface ReactiveTaskDefinition<Doc = Record<string, unknown>, Tx = unkn
   readonly filter?: object;
   /** The fields whose change makes the task run again: inclusions and computed fields. Default: the whole document. */
   readonly watchProjection?: object;
-  /**
-   * How long a document must be unchanged before its task runs; one that keeps changing runs after `maxWait`. Default:
-   * 1000 ms, with a `maxWait` of 5 × `wait`.
-   */
-  readonly debounce?: Duration | { readonly wait: Duration; readonly maxWait?: Duration };
-  /** Default: exponential from '10s' to '1d', 5 attempts. */
+  /** How long a document must be unchanged before its task runs. Default: 1,000. */
+  readonly debounce?:
+    | Duration
+    | {
+        /** How long a document must be unchanged. */
+        readonly wait: Duration;
+        /** A document that keeps changing runs after this long anyway. Default: 5 × `wait`. */
+        readonly maxWait?: Duration;
+      };
+  /** How failed attempts are retried. Default: after 10 s, 20 s, 40 s … at most a day, five attempts in all. */
   readonly retryPolicy?: TaskRetryPolicy;
+  /** When tasks are deleted. */
   readonly cleanupPolicy?: CleanupPolicy;
   /** Attempts kept in a task's history; 0 keeps none. Default: 5. */
   readonly executionHistoryLimit?: number;
+  /** What a changed handler, filter or projection means for existing tasks. */
   readonly evolution?: EvolutionConfig;
-  /** Reconcile all documents at this interval: a duration or `CRON …`. Default: never. */
+  /** Reconcile all documents at this interval: a duration, or `'CRON 0 * * * *'` in UTC. Default: never. */
   readonly reconcileEvery?: Duration;
   /** How many tasks of this name run at once on this instance. Default: `reactive.concurrency`. */
   readonly concurrency?: number;
-  /** How long the handler may run. Default: no limit. */
+  /** The attempt fails, and its signal aborts, after this long. Default: no limit. */
   readonly timeout?: Duration;
   /**
    * The handler completes its task inside a transaction (`complete({ transaction })`). Nothing else is written to the
-   * task while it runs, and its outcome is recorded separately from others. Default: learned from the first call in
-   * this process.
+   * task while it runs, and its outcome is recorded separately from others. Default: false until the first such call of
+   * this task in this process, then true.
    */
   readonly transactional?: boolean;
 }

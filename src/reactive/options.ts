@@ -5,17 +5,24 @@ import { everyOf } from './definition.js';
 
 /** Settings of reactive tasks on one instance. */
 export interface ReactiveOptions {
-  /** How many task handlers run at once on this instance. Default: 5. */
+  /** How many task handlers run at once on this instance; the mill's `concurrency` counts them too. Default: 5. */
   readonly concurrency?: number;
-  /** Selects the tasks that this instance runs; called at least every five seconds. Default: all. */
+  /**
+   * Selects the tasks that this instance runs; called at least every five seconds. If it throws, the task does not run
+   * here. Default: all.
+   */
   readonly filter?: (task: { readonly task: string }) => boolean;
   /**
-   * Wraps each run, for example to add context or logging. It must call the given function and await it. Default: none.
+   * Wraps each run, for example to add context or logging. It must call and await the given function, and let its
+   * errors through. Default: none.
    */
   readonly caller?: (run: () => Promise<void>) => unknown;
   /** How often the leader deletes tasks whose `cleanupPolicy` allows it: a duration or `CRON …`. Default: '24h'. */
   readonly cleanupInterval?: Duration;
-  /** The collection of coordination documents; the same setting as the store's `collections.globals`. */
+  /**
+   * MongoDB: the collection of coordination documents; the same setting as the store's `collections.globals`. Default:
+   * '_tidemill_globals'.
+   */
   readonly globalsCollection?: string;
   /** Maximum number of documents that a reconciliation processes per second. Default: 100,000. */
   readonly reconcileRate?: number;

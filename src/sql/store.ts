@@ -37,24 +37,24 @@ import { watch } from './cluster/watch.js';
 
 /** The options that both SQL stores accept. */
 export interface SqlOptions {
-  /** The schema that holds all of Tidemill's tables. Default: `tidemill`. */
+  /** The schema that holds all of Tidemill's tables; any name that PostgreSQL accepts. Default: 'tidemill'. */
   readonly schema?: string;
   /**
-   * Migrate the schema at the first use. Default: true. With false, an old schema is an error that says what to run.
-   * For tools: `'visit'` checks the schema like false, and `'unchecked'` uses it as it is.
+   * Migrate the schema at the first use. With false, an old schema is an error that says what to run. For tools:
+   * `'visit'` checks the schema like false, and `'unchecked'` uses it as it is. Default: true.
    */
   readonly migrate?: boolean | 'visit' | 'unchecked';
   /**
    * How other instances learn of jobs that you enqueue in your own transaction. `later`: this process notifies them
    * every 100 ms for a second after the call. `commit`: your transaction notifies them itself, at a price: PostgreSQL
-   * serializes the commits of transactions that notify. Default: `later`.
+   * serializes the commits of transactions that notify. Default: 'later'.
    */
   readonly notify?: 'later' | 'commit';
   /** Largest payload, result or progress value, in bytes. Default: 15,500,000. */
   readonly maxPayloadBytes?: number;
   /**
-   * Create the triggers that watched tables need. Default: true. With false, a table without them is an error that says
-   * what to run.
+   * Create the triggers that watched tables need. With false, a table without them is an error with the statements to
+   * run. Default: true.
    */
   readonly createTriggers?: boolean;
 }

@@ -28,8 +28,11 @@ export interface AuditEntry extends NewAuditEntry {
 
 /** An absent field stays as it is. */
 export interface AuditChange {
+  /** The result so far, in words. Default: unchanged. */
   readonly outcome?: string;
+  /** Any JSON. Default: unchanged. */
   readonly details?: unknown;
+  /** Asks the operation that the entry is about to end. Default: unchanged. */
   readonly stopRequested?: true;
 }
 

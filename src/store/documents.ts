@@ -248,26 +248,31 @@ export interface DocumentJobStore<Doc = Record<string, unknown>> {
 
 /** Where a document keeps the parts of its schedule: dot paths. */
 export interface DocumentFields {
+  /** When the document is due; null parks it. Default: 'sleepUntil'. */
   readonly sleepUntil: string;
+  /** Cron text or `@every …`, for a document that recurs. Default: 'interval'. */
   readonly interval: string;
+  /** The last time at which it may run. Default: 'repeatUntil'. */
   readonly repeatUntil: string;
+  /** Whether the document is deleted when no run is left. Default: 'autoRemove'. */
   readonly autoRemove: string;
-  /** Null: documents have no zone of their own. */
+  /** The document's time zone. Null: documents have no zone of their own. Default: 'timezone'. */
   readonly timezone: string | null;
-  /** Reason and count of failures. Null: they are not kept. */
+  /** Reason and count of failures. Null: they are not kept. Default: 'scheduleFailure'. */
   readonly failure: string | null;
 }
 
 /** The documents of one collection, or the rows of one table. */
 export interface DocumentPlace {
+  /** The collection or table; `schema.table` on PostgreSQL. */
   readonly collection: string;
-  /** MongoDB: another database than the store's. */
+  /** MongoDB: the database of the collection. Default: the store's. */
   readonly database?: string;
-  /** Where the parts of a schedule are. Default: at their own names, `failure` at `scheduleFailure`. */
+  /** Where the parts of a schedule are: dot paths; on tables, columns or paths into columns of JSON. */
   readonly fields?: Partial<DocumentFields>;
   /**
-   * Only documents that match: a query on MongoDB, comparisons or `{ sql, values }` on tables, values or a function in
-   * memory.
+   * Only documents that match: a query on MongoDB, comparisons or sql`…` on tables, values or a function in memory.
+   * Default: all.
    */
   readonly condition?: unknown;
 }

@@ -17,8 +17,16 @@ export type RetryPolicy = RetryLimits &
   (
     | { readonly type?: never; readonly maxAttempts: number }
     | { readonly type?: never; readonly maxDuration: Duration }
-    | { readonly type: 'fixed'; readonly interval: Duration }
-    | { readonly type: 'linear'; readonly interval: Duration }
+    | {
+        readonly type: 'fixed';
+        /** Delay before every retry. */
+        readonly interval: Duration;
+      }
+    | {
+        readonly type: 'linear';
+        /** Delay before the first retry; before the n-th, n times as long. */
+        readonly interval: Duration;
+      }
     | {
         readonly type: 'exponential';
         /** Delay before the first retry. Default: '2s' (jobs and document schedules), '10s' (reactive tasks). */
@@ -28,8 +36,18 @@ export type RetryPolicy = RetryLimits &
         /** Growth of the delay per failure. Default: 2. */
         readonly factor?: number;
       }
-    | { readonly type: 'series'; readonly intervals: readonly Duration[] }
-    | { readonly type: 'cron'; readonly expression: string; readonly timezone?: string }
+    | {
+        readonly type: 'series';
+        /** Delay before each retry in turn; the last one repeats. */
+        readonly intervals: readonly Duration[];
+      }
+    | {
+        readonly type: 'cron';
+        /** Cron text: the retry is at its next time. */
+        readonly expression: string;
+        /** IANA time zone of the expression. Default: 'UTC'. */
+        readonly timezone?: string;
+      }
   );
 
 /** What applies if a policy leaves it out. */

@@ -18,13 +18,14 @@ const loadPlanning = lazily(() => import('../planner/planning.js'));
 const COUNT_CAP = 100_000;
 
 export interface TasksPageOptions {
-  /** From 1 to 1,000. Default: 50. */
+  /** How many tasks a page has, from 1 to 1,000. Default: 50. */
   readonly limit?: number;
   /** How many tasks to skip, at most 10,000; a cursor has no limit. Default: 0. */
   readonly skip?: number;
+  /** `next` or `previous` of an earlier page with the same sort. Default: the first page. */
   readonly cursor?: string;
   /**
-   * One of runAt, createdAt, updatedAt with 1 or -1. `scheduledAt` is the same as `runAt`. Default: `{ runAt: -1 }`.
+   * The field to sort by: 1 ascending, -1 descending. `scheduledAt` is the same as `runAt`. Default: `{ runAt: -1 }`.
    */
   readonly sort?: Partial<Record<(typeof SORTS)[number], 1 | -1>>;
   /** Also count all matching tasks. Default: false. */

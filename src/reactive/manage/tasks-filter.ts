@@ -14,21 +14,29 @@ import { TASK_STATUSES, type TaskStatus } from '../../core/records/task.js';
 import type { TimeRange } from '../../store/port.js';
 import type { TaskFilter } from '../../store/reactive.js';
 
+/** Selects tasks. A list matches any of its values; a task must match every key that is given. */
 export interface TasksFilter {
+  /** Names of tasks. */
   readonly task?: string | readonly string[];
+  /** The status of the task. */
   readonly status?: TaskStatus | readonly TaskStatus[];
   /** Text that the last error's message contains, ignoring case, or a regular expression that it matches. */
   readonly error?: string | RegExp;
   /** The same as `error`. */
   readonly errorMessage?: string | RegExp;
+  /** Whether the last attempt failed. */
   readonly hasError?: boolean;
   /** A query on the source documents; on SQL, comparisons or sql`…`. */
   readonly sourceDocFilter?: object;
+  /** `{ task, id }` with the id of the document; one or a list. */
   readonly _id?: unknown;
+  /** When the task is due. */
   readonly runAt?: TimeRange;
   /** The same as `runAt`. */
   readonly scheduledAt?: TimeRange;
+  /** When the task was first planned. */
   readonly createdAt?: TimeRange;
+  /** When the task last changed. */
   readonly updatedAt?: TimeRange;
   /** Values of `FoundTask.id` from an earlier result. */
   readonly id?: string | readonly string[];

@@ -4,29 +4,48 @@ import type { Duration } from '../../time/duration.js';
 export interface GetDocumentOptions<Tx = unknown> {
   /** The fields to fetch. Default: all. */
   readonly projection?: object;
-  /** Your transaction, which the read becomes part of. */
+  /** Your transaction, which the read becomes part of. Default: none. */
   readonly transaction?: Tx;
-  /** MongoDB's name for `transaction`. */
+  /** MongoDB's name for `transaction`, which takes precedence. Default: none. */
   readonly session?: Tx;
+  /** Limits the time of the query on the server. Default: none. */
   readonly maxTimeMS?: number;
+  /** A comment for the server's log. Default: none. */
   readonly comment?: unknown;
-  /** `local`, `majority`, `linearizable` or `snapshot`. Default: `local`. */
+  /** `local`, `majority`, `linearizable` or `snapshot`. Default: 'local'. */
   readonly readConcern?: unknown;
-  /** How the driver reads the document. Default: the driver's own settings. */
+  /** How the driver reads 64-bit integers. Default: the driver's setting. */
   readonly promoteLongs?: boolean;
+  /** How the driver reads BSON values. Default: the driver's setting. */
   readonly promoteValues?: boolean;
+  /** How the driver reads binary data. Default: the driver's setting. */
   readonly promoteBuffers?: boolean;
+  /** How the driver reads regular expressions. Default: the driver's setting. */
   readonly bsonRegExp?: boolean;
+  /** How the driver reads 64-bit integers. Default: the driver's setting. */
   readonly useBigInt64?: boolean;
+  /** Whether the driver validates UTF-8. Default: the driver's setting. */
   readonly enableUtf8Validation?: boolean;
+  /** Passed on to the server. Default: the driver's setting. */
   readonly allowDiskUse?: boolean;
+  /** Passed on to the server. Default: the driver's setting. */
   readonly batchSize?: number;
-  /** Options of `find` that are accepted and have no effect: there is one document, found by its id. */
+  /** Has no effect: there is one document, found by its id. Default: none. */
   readonly sort?: unknown;
+  /** Has no effect: there is one document, found by its id. Default: none. */
   readonly limit?: number;
+  /** Has no effect: there is one document, found by its id. Default: none. */
   readonly hint?: unknown;
+  /** Has no effect: there is one document, found by its id. Default: none. */
   readonly singleBatch?: boolean;
+  /** Has no effect: there is one document, found by its id. Default: none. */
   readonly noCursorTimeout?: boolean;
+}
+
+/** Options of `throttleAll`. */
+export interface ThrottleOptions {
+  /** Where tasks of the name do not start. Default: 'instance'. */
+  readonly scope?: 'instance' | 'cluster';
 }
 
 /**
@@ -59,10 +78,7 @@ export interface TaskContext<Doc = Record<string, unknown>, Tx = unknown> {
   /** The same as `defer`. */
   readonly deferCurrent: (until: Duration | Date) => void;
   /** Prevents tasks of this name from starting until then, on this instance (the default) or in the cluster. */
-  readonly throttleAll: (
-    until: Duration | Date,
-    options?: { readonly scope?: 'instance' | 'cluster' },
-  ) => void;
+  readonly throttleAll: (until: Duration | Date, options?: ThrottleOptions) => void;
 }
 
 export type TaskHandler<Doc = Record<string, unknown>, Tx = unknown> = (

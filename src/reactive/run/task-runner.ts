@@ -1,6 +1,6 @@
 import type { Timer } from '../../core/clock.js';
 import type { Emitter } from '../../core/emitter.js';
-import { LeaseLostError, TaskConditionFailedError, TidemillError } from '../../core/errors.js';
+import { LeaseLostError, OptionError, TaskConditionFailedError } from '../../core/errors.js';
 import type { Logger } from '../../core/logger.js';
 import type { Meter } from '../../core/meter.js';
 import type { Finished, Outcome } from '../../core/records/outcome.js';
@@ -15,7 +15,7 @@ import type { TaskSettlement, TaskStore } from '../../store/reactive.js';
 import { toInstant, type Duration } from '../../time/duration.js';
 import { retryRule, TASK_RETRY, type RetryPolicy, type RetryRule } from '../../time/retry.js';
 import { concludeTask } from './conclude.js';
-import type { GetDocumentOptions, TaskContext } from './context.js';
+import type { GetDocumentOptions, TaskContext, ThrottleOptions } from './context.js';
 import type { CompiledTask } from '../definition.js';
 import type { TaskEvents } from '../events.js';
 
@@ -387,7 +387,7 @@ class Run {
     return toInstant(`task "${this.#task.name}"`, what, until, this.#options.store.clock.now());
   }
 
-  #throttleAll(until: Date, options: { readonly scope?: 'instance' | 'cluster' }): void {
+  #throttleAll(until: Date, options: ThrottleOptions): void {
     const where = `task "${this.#task.name}": throttleAll`;
     checkKeys(where, options, ['scope']);
     const scope = checkOneOf(where, 'scope', options.scope ?? 'instance', ['instance', 'cluster'] as const);
@@ -421,7 +421,7 @@ class Run {
     const transaction = options?.transaction ?? options?.session;
     if (!store.isTransaction(transaction)) {
       const message = `${call}() needs { transaction } or { session }: the handle of a ${store.kind} transaction.`;
-      throw new TidemillError('BAD_OPTION', message);
+      throw new OptionError(message);
     }
     this.#attempt.inTransaction = true;
     this.#hooks.completing();
