@@ -68,6 +68,9 @@ export default defineConfig({
           page('Embedded', '/embedded'),
           page('Sharding', '/sharding'),
           page('Errors', '/errors'),
+          page('Reference: options', '/reference/options'),
+          page('Reference: events', '/reference/events'),
+          page('Reference: commands', '/reference/command-line'),
         ],
       },
       {

@@ -32,7 +32,7 @@ Exit codes: 0 success · 1 failure · 2 wrong usage · 3 nothing found · 4 doct
 Documentation: docs/cli.md`;
 
 /** Builds the whole tree of commands. */
-function buildProgram(terminal: Terminal): CommandBuilder {
+export function buildProgram(terminal: Terminal): CommandBuilder {
   const hide = hiderFor([], terminal);
   const program = new Command('tidemill')
     .description(ABOUT)
