@@ -40,7 +40,7 @@ export interface ClusterView {
 }
 
 /** Collects values by metric. Metrics without values are left out. */
-class Sheet {
+class MetricValues {
   readonly #values = new Map<string, Value[]>();
 
   add(name: string, value: number | undefined, labels: Labels = {}, metricName?: string): void {
@@ -75,7 +75,7 @@ class Sheet {
 }
 
 export function families(view: View): readonly Family[] {
-  const sheet = new Sheet();
+  const sheet = new MetricValues();
   for (const [series, fields] of view.counts) {
     if (series === OWN_SERIES) ownCounts(sheet, fields);
     else workCounts(sheet, series, fields, view.bounds);
@@ -85,7 +85,7 @@ export function families(view: View): readonly Family[] {
   return sheet.families();
 }
 
-function ownCounts(sheet: Sheet, fields: Readonly<Record<string, number>>): void {
+function ownCounts(sheet: MetricValues, fields: Readonly<Record<string, number>>): void {
   sheet.add('tidemill_leases_lost_total', fields['leasesLost']);
   sheet.add('tidemill_planned_changes_total', fields['plannedChanges']);
   sheet.add('tidemill_planned_batches_total', fields['plannedBatches']);
@@ -94,7 +94,7 @@ function ownCounts(sheet: Sheet, fields: Readonly<Record<string, number>>): void
 }
 
 function workCounts(
-  sheet: Sheet,
+  sheet: MetricValues,
   series: string,
   fields: Readonly<Record<string, number>>,
   bounds: Bounds,
@@ -122,7 +122,7 @@ function kindAndName(series: string): readonly [kind: string, name: string] {
 const total = (shares: readonly Shared[], of: 'running' | 'buffered' | 'abandoned'): number =>
   shares.reduce((sum, { vitals: { [of]: value } }) => sum + value, 0);
 
-function vitals(sheet: Sheet, { shares }: View): void {
+function vitals(sheet: MetricValues, { shares }: View): void {
   sheet.add('tidemill_running', total(shares, 'running'));
   sheet.add('tidemill_buffered', total(shares, 'buffered'));
   sheet.add('tidemill_abandoned', total(shares, 'abandoned'));
@@ -133,7 +133,7 @@ function vitals(sheet: Sheet, { shares }: View): void {
 }
 
 /** Values that only one instance of the cluster reports. */
-function clusterValues(sheet: Sheet, view: View, { instances, depths }: ClusterView): void {
+function clusterValues(sheet: MetricValues, view: View, { instances, depths }: ClusterView): void {
   sheet.add('tidemill_instances', instances);
   for (const [kind, ofKind] of Object.entries(depths)) {
     for (const { name, counts, due, lagMs } of ofKind) {
@@ -149,7 +149,7 @@ function clusterValues(sheet: Sheet, view: View, { instances, depths }: ClusterV
   planning(sheet, view);
 }
 
-function planning(sheet: Sheet, { shares, planner }: View): void {
+function planning(sheet: MetricValues, { shares, planner }: View): void {
   const known = planner?.vitals.planner;
   if (planner === undefined || known === undefined) return;
   const alive = shares.includes(planner);

@@ -16,7 +16,7 @@ interface Heard {
 /** One connection that listens on all channels for all subscribers. It is open while there is a subscriber. */
 export class ListenConnection {
   readonly #connect: () => Promise<PostgresClient>;
-  #line: Promise<Line> | undefined;
+  #client: Promise<ListeningClient> | undefined;
 
   constructor(connect: () => Promise<PostgresClient>) {
     this.#connect = connect;
@@ -24,22 +24,24 @@ export class ListenConnection {
 
   /** Resolves once the channel is listened on. */
   async listen(channel: string, handlers: ListenHandlers): Promise<Listening> {
-    const line = await (this.#line ??= this.#open());
-    return line.join(channel, handlers);
+    const client = await (this.#client ??= this.#open());
+    return client.join(channel, handlers);
   }
 
-  #open(): Promise<Line> {
+  #open(): Promise<ListeningClient> {
     const forget = (): void => {
-      if (this.#line === opening) this.#line = undefined;
+      if (this.#client === opening) this.#client = undefined;
     };
-    const opening: Promise<Line> = this.#connect().then((client) => new Line(client, forget));
+    const opening: Promise<ListeningClient> = this.#connect().then(
+      (client) => new ListeningClient(client, forget),
+    );
     opening.catch(forget);
     return opening;
   }
 }
 
 /** One connection, from its opening until it breaks or the last subscriber leaves. */
-class Line {
+class ListeningClient {
   readonly #client: PostgresClient;
   readonly #forget: () => void;
   readonly #handlers = new Map<string, Set<ListenHandlers>>();

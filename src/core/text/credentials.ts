@@ -44,7 +44,7 @@ const HOSTS = /^(?:[\w.%-]*|\[[\da-f:.]*\])(?::\d*)?(?:,(?:[\w.%-]+|\[[\da-f:.]+
 const LONGEST_AUTHORITY = 300;
 
 /** A stretch of text without a gap, with one URL or several. Keeps what it found for the next URL in the stretch. */
-class Stretch {
+class UrlText {
   readonly #text: string;
   readonly #isWhole: boolean;
   #end = 0;
@@ -104,7 +104,7 @@ class Stretch {
 
 /** Replaces users and passwords in URLs by `mark`. */
 export function hideUserinfo(text: string, mark: string): string {
-  const stretch = new Stretch(text, false);
+  const urls = new UrlText(text, false);
   let safe = '';
   let done = 0;
   for (let colon = text.indexOf(':/'); colon >= 0; colon = text.indexOf(':/', Math.max(done, colon + 1))) {
@@ -113,8 +113,8 @@ export function hideUserinfo(text: string, mark: string): string {
     // A single letter is a Windows drive.
     if (scheme.length < 2 || (slashes === 1 && WEB.has(scheme.toLowerCase()))) continue;
     const start = colon + 1 + slashes;
-    stretch.move(scheme, start);
-    const end = stretch.credentialsEnd(scheme, start);
+    urls.move(scheme, start);
+    const end = urls.credentialsEnd(scheme, start);
     if (end < start) continue;
     safe += `${text.slice(done, start)}${mark}${mark === '' ? '' : '@'}`;
     done = end + 1;
@@ -131,9 +131,9 @@ export function urlParts(url: string): {
   const colon = url.indexOf(':');
   const start = endOf(url, colon + 1, (char) => char !== '/', colon + 3);
   const scheme = url.slice(0, colon);
-  const stretch = new Stretch(url, true);
-  stretch.move(scheme, start);
-  const end = url.charAt(colon + 1) === '/' ? stretch.credentialsEnd(scheme, start) : -1;
+  const urls = new UrlText(url, true);
+  urls.move(scheme, start);
+  const end = url.charAt(colon + 1) === '/' ? urls.credentialsEnd(scheme, start) : -1;
   return end < start
     ? { head: url.slice(0, start), userinfo: '', rest: url.slice(start) }
     : { head: url.slice(0, start), userinfo: url.slice(start, end), rest: url.slice(end + 1) };

@@ -27,7 +27,7 @@ const describe = async (on: Queryable, schema: string): Promise<ReadonlyMap<stri
   new Map(await rows<[string, string]>(on, DESCRIBE, [schema]));
 
 /** Thrown to roll back a schema that was made only to be described. */
-class Undo extends Error {}
+class RollbackError extends Error {}
 
 /**
  * What the migrations make. They run in a schema that is rolled back, so there is no second list that could differ from
@@ -40,10 +40,10 @@ async function intended({ driver }: Sql): Promise<ReadonlyMap<string, string>> {
     await transaction.query(`create schema ${quoted(names.schema)}`);
     for (const statement of migrationsFrom(0, names)) await transaction.query(statement);
     made = await describe(transaction, names.schema);
-    throw new Undo();
+    throw new RollbackError();
   }, 'unhurried');
   await make.catch((error: unknown) => {
-    if (!(error instanceof Undo)) throw error;
+    if (!(error instanceof RollbackError)) throw error;
   });
   return made;
 }

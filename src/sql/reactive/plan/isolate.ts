@@ -25,7 +25,7 @@ const mixed = (keys: readonly string[]): readonly string[] =>
   Array.from({ length: STRIDE }, (_, rest) => keys.filter((_key, at) => at % STRIDE === rest)).flat();
 
 /** Thrown when nothing of a batch succeeds, with an error that may pass. */
-class Hopeless extends Error {}
+class AllFailedError extends Error {}
 
 /**
  * A statement over some keys. Over none it must succeed, unless the statement itself is wrong. Returns false if it got
@@ -72,14 +72,14 @@ async function search(
       suspects.succeeded(task, some);
     } catch (error) {
       if (some.length === 1 && mayPass(error)) failed += 1;
-      throw !works && failed >= HOPELESS ? new Hopeless('', { cause: error }) : error;
+      throw !works && failed >= HOPELESS ? new AllFailedError('', { cause: error }) : error;
     }
   };
   try {
     const choked = await bisect(mixed(keys), attempt, blame);
     return choked.map((one) => ({ ...one, blocked: one.blocked && !suspects.failed(task, [one.item]) }));
   } catch (error) {
-    if (!(error instanceof Hopeless)) throw error;
+    if (!(error instanceof AllFailedError)) throw error;
     throw hopeless(error.cause, suspects.failed(task, []));
   }
 }
@@ -90,6 +90,6 @@ const hopeless = (cause: unknown, lasts: boolean): unknown =>
     : cause;
 
 function blame(error: unknown): Blame {
-  if (error instanceof Hopeless) return 'again';
+  if (error instanceof AllFailedError) return 'again';
   return mayPass(error) ? 'blocked' : 'choked';
 }
