@@ -1,5 +1,5 @@
 import type { Clock } from '../core/clock.js';
-import { StoreError, TidemillError } from '../core/errors.js';
+import { asError, StoreError, TidemillError } from '../core/errors.js';
 import { tryInHalves, type Blame } from '../core/batches/bisect.js';
 import type { Finished } from '../core/records/outcome.js';
 import { inPieces, type Tried } from '../core/batches/pieces.js';
@@ -155,7 +155,7 @@ export class Handover<W extends Work, S extends { readonly by: 'holder' | 'recla
     const size = Math.max(1, Math.ceil(all.length / 2 ** this.#troubles));
     const { trouble, answered } = await inPieces(all, size, attempt);
     this.#troubles = trouble === undefined ? 0 : this.#troubles + 1;
-    if (trouble !== undefined && !answered) throw trouble;
+    if (trouble !== undefined && !answered) throw asError(trouble);
     if (trouble !== undefined) this.#options.error(trouble);
     return trouble === undefined;
   }
