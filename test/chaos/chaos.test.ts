@@ -1,8 +1,8 @@
 import { startMongo, startPostgres } from '@tidemill/servers';
 import { describe, expect, it } from 'vitest';
 import { runChaos, type ChaosReport } from './chaos.js';
-import { mongodbGround, MONGO_SETTINGS } from './mongodb-ground.js';
-import { postgresGround, POSTGRES_SETTINGS } from './postgres-ground.js';
+import { mongodbDatabase, MONGO_SETTINGS } from './mongodb-database.js';
+import { postgresDatabase, POSTGRES_SETTINGS } from './postgres-database.js';
 
 function promisesKept(report: ChaosReport): void {
   expect(report.violations).toEqual([]);
@@ -21,7 +21,7 @@ describe('job chaos', () => {
   it('loses no job and settles none twice on MongoDB through kills, freezes and outages', async () => {
     await using server = await startMongo(MONGO_SETTINGS);
     const report = await runChaos({
-      ground: await mongodbGround(server),
+      database: await mongodbDatabase(server),
       workers: 4,
       jobs: 2_000,
       harmMs: 15_000,
@@ -35,7 +35,7 @@ describe('job chaos', () => {
   it('loses no job and settles none twice while a replica set loses primary, majority and members', async () => {
     await using server = await startMongo({ nodes: 3, ...MONGO_SETTINGS });
     const report = await runChaos({
-      ground: await mongodbGround(server),
+      database: await mongodbDatabase(server),
       workers: 4,
       jobs: 1_000,
       harmMs: 15_000,
@@ -48,8 +48,8 @@ describe('job chaos', () => {
 
   it('loses no job and settles none twice on PostgreSQL while connections, rows and the server fail', async () => {
     await using server = await startPostgres({ settings: POSTGRES_SETTINGS });
-    const ground = await postgresGround(server);
-    const report = await runChaos({ ground, workers: 4, jobs: 600, harmMs: 18_000 });
+    const database = await postgresDatabase(server);
+    const report = await runChaos({ database, workers: 4, jobs: 600, harmMs: 18_000 });
     promisesKept(report);
     expect(report.accepted).toBeGreaterThan(300);
     expect(report.harm).toMatchObject(

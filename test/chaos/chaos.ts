@@ -3,14 +3,14 @@ import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { StoreError, Tidemill } from '../../src/index.js';
-import { Crew } from './crew.js';
-import { random, sleep, type Ground } from './ground.js';
+import { WorkerProcesses } from './worker-processes.js';
+import { random, sleep, type ChaosDatabase } from './chaos-database.js';
 import { readLines, writeLine } from './journal.js';
 import { harmOnRecord, killedInside, violations } from './judge.js';
 import { limited, PATIENCE_MS, reached, stalledMs, thenEnd } from './limits.js';
 
 export interface ChaosOptions {
-  readonly ground: Ground;
+  readonly database: ChaosDatabase;
   readonly workers: number;
   /** An upper bound. */
   readonly jobs: number;
@@ -42,7 +42,7 @@ class Chaos {
   readonly #leaseMs: number;
   readonly #file = join(mkdtempSync(join(tmpdir(), 'tidemill-chaos-')), 'effects.log');
   readonly #mill: Tidemill;
-  readonly #crew: Crew;
+  readonly #processes: WorkerProcesses;
   readonly #harm: Record<string, number> = {};
   #harming = true;
   /** Kill the next process that is inside a transaction. */
@@ -54,10 +54,10 @@ class Chaos {
   constructor(options: ChaosOptions) {
     this.#options = options;
     this.#leaseMs = options.leaseMs ?? 2_000;
-    this.#mill = new Tidemill({ store: options.ground.open(), logger: false });
-    this.#crew = new Crew(
+    this.#mill = new Tidemill({ store: options.database.open(), logger: false });
+    this.#processes = new WorkerProcesses(
       WORKER,
-      () => [options.ground.address, this.#file, this.#leaseMs],
+      () => [options.database.address, this.#file, this.#leaseMs],
       (child) => this.#inside(child),
     );
   }
@@ -70,14 +70,14 @@ class Chaos {
   }
 
   async #judged(): Promise<ChaosReport> {
-    const { ground, workers, harmMs } = this.#options;
-    this.#crew.start(workers);
+    const { database, workers, harmMs } = this.#options;
+    this.#processes.start(workers);
     const limitMs = harmMs + PATIENCE_MS;
     const hit = reached('a kill inside a transaction', () => this.#hasHit, limitMs);
     const ended = Promise.all([sleep(harmMs), hit]).then(() => (this.#harming = false));
     const produced = limited('every job to be accepted', this.#produce(), limitMs);
     const harm = { going: () => this.#harming, done: (what: string) => this.#done(what) };
-    const harmed = limited('the end of the harm to the server', ground.harm(harm), limitMs);
+    const harmed = limited('the end of the harm to the server', database.harm(harm), limitMs);
     await Promise.all([produced, this.#harmWorkers(), harmed, ended]);
     const unfinished = await this.#finish();
     return limited('the report', this.#report(await produced, unfinished));
@@ -91,7 +91,7 @@ class Chaos {
   async #harmWorkers(): Promise<void> {
     while (this.#harming) {
       await sleep(300 + random(900));
-      const victim = this.#crew.anyone();
+      const victim = this.#processes.anyone();
       if (victim?.pid === undefined) continue;
       const [dice, pid] = [Math.random(), victim.pid];
       if (dice < 0.2) this.#aims = true;
@@ -183,7 +183,7 @@ class Chaos {
   }
 
   async #report(accepted: Map<string, string>, unfinished: readonly unknown[]): Promise<ChaosReport> {
-    const effects = await this.#options.ground.effects();
+    const effects = await this.#options.database.effects();
     const completed = await this.#mill.jobs.count({ status: 'completed' });
     const lines = readLines(this.#file);
     return {
@@ -204,9 +204,9 @@ class Chaos {
   async #end(): Promise<void> {
     this.#ending = true;
     this.#harming = false;
-    this.#crew.end();
+    this.#processes.end();
     await limited('the producer to stop', this.#mill.stop());
-    await limited('the database to be dropped', this.#options.ground.clear());
+    await limited('the database to be dropped', this.#options.database.clear());
   }
 }
 

@@ -1,7 +1,7 @@
 /** The documents that reactive tasks follow during chaos, as writers and the judge see them. */
 import { MongoClient } from 'mongodb';
 import pg from 'pg';
-import { random, sleep } from './ground.js';
+import { random, sleep } from './chaos-database.js';
 
 export interface Doc {
   readonly _id: number;

@@ -4,7 +4,7 @@
  */
 import { embedded } from '../../src/embedded/index.js';
 import { Tidemill } from '../../src/index.js';
-import { random, sleep } from './ground.js';
+import { random, sleep } from './chaos-database.js';
 import { writeLine } from './journal.js';
 
 const [dir = '', file = '', prefix = ''] = process.argv.slice(2);

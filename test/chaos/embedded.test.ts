@@ -5,7 +5,7 @@ import { expect, it } from 'vitest';
 import { embedded } from '../../src/embedded/index.js';
 import { aMill, until } from '../support/mills.js';
 import { forkScript } from '../support/scripts.js';
-import { random } from './ground.js';
+import { random } from './chaos-database.js';
 import { readLines, writeLine, type Line } from './journal.js';
 import { violations } from './judge.js';
 

@@ -13,13 +13,13 @@ function runsOf(lines: readonly Line[]): Run[] {
   const open = new Map<string, Run>();
   const runs: Run[] = [];
   for (const line of lines) {
-    const place = `${String(line.pid)}/${line.id ?? ''}/${String(line.attempt)}`;
+    const key = `${String(line.pid)}/${line.id ?? ''}/${String(line.attempt)}`;
     if (line.what === 'start') {
       const run = { id: line.id ?? '', pid: line.pid, start: line.at, end: Infinity };
-      open.set(place, run);
+      open.set(key, run);
       runs.push(run);
     } else if (line.what === 'end') {
-      const run = open.get(place);
+      const run = open.get(key);
       if (run !== undefined) run.end = line.at;
     }
   }

@@ -16,7 +16,7 @@ const WORKER = new URL('worker.ts', import.meta.url);
 const pool = rawPool();
 
 /** A database of its own for each test, with the address that worker processes get. */
-const places: Readonly<Record<string, () => Promise<{ address: string; store: Store }>>> = {
+const stores: Readonly<Record<string, () => Promise<{ address: string; store: Store }>>> = {
   mongodb: () => {
     const address = freshUri();
     return Promise.resolve({ address, store: mongodb({ uri: address }) });
@@ -29,10 +29,10 @@ const places: Readonly<Record<string, () => Promise<{ address: string; store: St
   },
 };
 
-it.each(Object.keys(places))(
+it.each(Object.keys(stores))(
   'reruns the jobs of a process killed with SIGKILL on another instance (%s)',
   async (kind) => {
-    const { address, store } = (await places[kind]?.()) as { address: string; store: Store };
+    const { address, store } = (await stores[kind]?.()) as { address: string; store: Store };
     const file = join(mkdtempSync(join(tmpdir(), 'tidemill-kill-')), 'effects.log');
     writeFileSync(file, '');
     const child = forkScript(WORKER, [address, file, String(LEASE_MS)], { stdio: 'ignore' });

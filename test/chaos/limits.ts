@@ -1,6 +1,6 @@
 /** The waits of a chaos run. Each has a limit, and a wait that fails says what it waited for. */
 import { availableParallelism, loadavg } from 'node:os';
-import { sleep } from './ground.js';
+import { sleep } from './chaos-database.js';
 
 /** Far longer than anything takes on a machine that is ten times slower. */
 export const PATIENCE_MS = 180_000;

@@ -5,9 +5,9 @@
 import { parseArgs } from 'node:util';
 import { startMongo, startPostgres } from '@tidemill/servers';
 import { runChaos } from './chaos.js';
-import type { Ground } from './ground.js';
-import { mongodbGround, MONGO_SETTINGS } from './mongodb-ground.js';
-import { postgresGround, POSTGRES_SETTINGS } from './postgres-ground.js';
+import type { ChaosDatabase } from './chaos-database.js';
+import { mongodbDatabase, MONGO_SETTINGS } from './mongodb-database.js';
+import { postgresDatabase, POSTGRES_SETTINGS } from './postgres-database.js';
 import { runReactiveChaos } from './reactive-chaos.js';
 
 const { values } = parseArgs({
@@ -24,9 +24,9 @@ const { values } = parseArgs({
 const harmMs = Number(values.minutes) * 60_000;
 const workers = Number(values.workers);
 
-async function jobChaos(ground: Ground): Promise<boolean> {
+async function jobChaos(database: ChaosDatabase): Promise<boolean> {
   const jobs = Number(values.jobs ?? Math.round(harmMs / 15));
-  const report = await runChaos({ ground, workers, jobs, harmMs });
+  const report = await runChaos({ database, workers, jobs, harmMs });
   console.log(JSON.stringify(report, null, 2));
   return (
     report.violations.length === 0 &&
@@ -37,8 +37,8 @@ async function jobChaos(ground: Ground): Promise<boolean> {
   );
 }
 
-async function reactiveChaos(ground: Ground): Promise<boolean> {
-  const report = await runReactiveChaos({ ground, workers, documents: Number(values.documents), harmMs });
+async function reactiveChaos(database: ChaosDatabase): Promise<boolean> {
+  const report = await runReactiveChaos({ database, workers, documents: Number(values.documents), harmMs });
   console.log(JSON.stringify(report, null, 2));
   const { unhandled, stuck, twice, violations } = report;
   return [unhandled, stuck, twice, violations].every(({ length }) => length === 0);
@@ -48,11 +48,11 @@ const stores: Readonly<Record<string, (chaos: typeof jobChaos) => Promise<boolea
   mongodb: async (chaos) => {
     const nodes = values.nodes === '1' ? 1 : 3;
     await using server = await startMongo({ nodes, ...MONGO_SETTINGS });
-    return await chaos(await mongodbGround(server));
+    return await chaos(await mongodbDatabase(server));
   },
   postgres: async (chaos) => {
     await using server = await startPostgres({ settings: POSTGRES_SETTINGS });
-    return await chaos(await postgresGround(server));
+    return await chaos(await postgresDatabase(server));
   },
 };
 

@@ -3,15 +3,15 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Tidemill } from '../../src/index.js';
-import { Crew } from './crew.js';
+import { WorkerProcesses } from './worker-processes.js';
 import { documentsAt, VERSIONS, writeOnce, type Documents } from './documents.js';
-import { random, sleep, type Ground } from './ground.js';
+import { random, sleep, type ChaosDatabase } from './chaos-database.js';
 import { readLines, writeLine } from './journal.js';
 import { harmOnRecord, overdue } from './judge.js';
 import { limited, PATIENCE_MS, reached, stalledMs, thenEnd } from './limits.js';
 
 export interface ReactiveChaosOptions {
-  readonly ground: Ground;
+  readonly database: ChaosDatabase;
   readonly workers: number;
   readonly documents: number;
   /** How long documents are written and faults are injected; the last states must be handled afterwards. */
@@ -45,19 +45,19 @@ class ReactiveChaos {
   readonly #file = join(mkdtempSync(join(tmpdir(), 'tidemill-reactive-')), 'effects.log');
   readonly #documents: Documents;
   readonly #mill: Tidemill;
-  readonly #crew: Crew;
+  readonly #processes: WorkerProcesses;
   readonly #harm: Record<string, number> = {};
   #leader: ChildProcess | undefined;
   #harming = true;
 
   constructor(options: ReactiveChaosOptions) {
-    const { ground, documents, leaseMs = 1_000 } = options;
+    const { database, documents, leaseMs = 1_000 } = options;
     this.#options = options;
     this.#leaseMs = leaseMs;
-    this.#documents = documentsAt(ground.direct);
-    this.#mill = new Tidemill({ store: ground.open(), logger: false });
-    const args = () => [ground.address, this.#file, leaseMs, documents, this.#harming ? 'yes' : 'no'];
-    this.#crew = new Crew(WORKER, args, (child) => (this.#leader = child));
+    this.#documents = documentsAt(database.direct);
+    this.#mill = new Tidemill({ store: database.open(), logger: false });
+    const args = () => [database.address, this.#file, leaseMs, documents, this.#harming ? 'yes' : 'no'];
+    this.#processes = new WorkerProcesses(WORKER, args, (child) => (this.#leader = child));
     writeFileSync(this.#file, '');
   }
 
@@ -69,17 +69,17 @@ class ReactiveChaos {
   }
 
   async #judged(): Promise<ReactiveChaosReport> {
-    const { ground, workers, harmMs } = this.#options;
+    const { database, workers, harmMs } = this.#options;
     await limited('the first documents', this.#begin());
-    this.#crew.start(workers);
+    this.#processes.start(workers);
     await reached('a leader', () => this.#leader !== undefined);
     const limitMs = harmMs + PATIENCE_MS;
     const ended = sleep(harmMs).then(() => (this.#harming = false));
     const harm = { going: () => this.#harming, done: (what: string) => this.#done(what) };
-    const harmed = limited('the end of the harm to the server', ground.harm(harm), limitMs);
+    const harmed = limited('the end of the harm to the server', database.harm(harm), limitMs);
     const written = limited('the last write', this.#write(), limitMs);
     await Promise.all([written, this.#harmWorkers(), harmed, ended]);
-    this.#crew.tell('quiet');
+    this.#processes.tell('quiet');
     return this.#finish();
   }
 
@@ -91,9 +91,9 @@ class ReactiveChaos {
 
   async #end(): Promise<void> {
     this.#harming = false;
-    this.#crew.end();
+    this.#processes.end();
     await limited('the judge to stop', Promise.all([this.#mill.stop(), this.#documents.close()]));
-    await limited('the database to be dropped', this.#options.ground.clear());
+    await limited('the database to be dropped', this.#options.database.clear());
   }
 
   /** One writer is never killed, so that there is always something to follow. */
@@ -113,8 +113,9 @@ class ReactiveChaos {
     while (this.#harming) {
       await sleep(everyMs / 2 + random(everyMs));
       // Do not wait for a leader that is gone and has no successor yet.
-      const leader = this.#leader !== undefined && this.#crew.has(this.#leader) ? this.#leader : undefined;
-      const victim = Math.random() < 0.5 ? (leader ?? this.#crew.anyone()) : this.#crew.anyone();
+      const leader =
+        this.#leader !== undefined && this.#processes.has(this.#leader) ? this.#leader : undefined;
+      const victim = Math.random() < 0.5 ? (leader ?? this.#processes.anyone()) : this.#processes.anyone();
       if (victim !== undefined) this.#harmOne(victim);
     }
   }
@@ -169,7 +170,7 @@ class ReactiveChaos {
     const handled = lines.flatMap(({ what, id, version }) =>
       what === 'handled' ? [stateOf(id, version)] : [],
     );
-    const effects = await this.#options.ground.effects();
+    const effects = await this.#options.database.effects();
     return {
       matching: states.length,
       runs: handled.length,

@@ -5,16 +5,16 @@
 import { Tidemill } from '../../src/index.js';
 import { documentsAt, writeOnce, type Doc } from './documents.js';
 import { takeDetours } from './detour.js';
-import { random, sleep } from './ground.js';
+import { random, sleep } from './chaos-database.js';
 import { writeLine } from './journal.js';
-import { placeAt } from './place.js';
+import { workerDatabaseAt } from './worker-database.js';
 import { live } from './worker-life.js';
 
 const [given = '', file = '', leaseMs = '2000', count = '200', writes = 'no'] = process.argv.slice(2);
 const address = takeDetours(given);
-const place = placeAt(address);
+const database = workerDatabaseAt(address);
 const documents = documentsAt(address);
-const mill = new Tidemill({ store: place.store, leaseDuration: Number(leaseMs), logger: false });
+const mill = new Tidemill({ store: database.store, leaseDuration: Number(leaseMs), logger: false });
 
 const ON_DOCS = {
   collection: 'docs',
@@ -42,7 +42,7 @@ await mill.reactiveTask<Doc>({
   task: 'exact',
   concurrency: 4,
   handler: ({ docId, getDocument, markCompleted }) =>
-    place.exactly(async (transaction, effect) => {
+    database.exactly(async (transaction, effect) => {
       const { version } = await getDocument({ transaction });
       const id = `${String(docId)}@${String(version)}`;
       await effect(id);
@@ -72,6 +72,6 @@ async function write(): Promise<void> {
 }
 
 const close = async (): Promise<void> => {
-  await Promise.all([place.close(), documents.close()]);
+  await Promise.all([database.close(), documents.close()]);
 };
 await Promise.all([live(mill, file, close), write()]);

@@ -1,10 +1,10 @@
 import { startMongo, startPostgres } from '@tidemill/servers';
 import { describe, expect, it } from 'vitest';
-import { mongodbGround, MONGO_SETTINGS } from './mongodb-ground.js';
-import { postgresGround, POSTGRES_SETTINGS } from './postgres-ground.js';
+import { mongodbDatabase, MONGO_SETTINGS } from './mongodb-database.js';
+import { postgresDatabase, POSTGRES_SETTINGS } from './postgres-database.js';
 import { runReactiveChaos, type ReactiveChaosReport } from './reactive-chaos.js';
 
-const CREW = { workers: 4, documents: 150, everyMs: 1_500 } as const;
+const OPTIONS = { workers: 4, documents: 150, everyMs: 1_500 } as const;
 
 function promisesKept(report: ReactiveChaosReport): void {
   expect(report).toMatchObject({ unhandled: [], stuck: [], twice: [], violations: [] });
@@ -17,22 +17,30 @@ const counted = (report: ReactiveChaosReport, what: RegExp): number =>
 describe('chaos of reactive tasks', () => {
   it('handles the last state of every document on MongoDB while leaders and workers are killed and frozen', async () => {
     await using server = await startMongo(MONGO_SETTINGS);
-    const report = await runReactiveChaos({ ...CREW, ground: await mongodbGround(server), harmMs: 7_000 });
+    const report = await runReactiveChaos({
+      ...OPTIONS,
+      database: await mongodbDatabase(server),
+      harmMs: 7_000,
+    });
     promisesKept(report);
     expect(counted(report, /^(?:leader|worker)/u)).toBeGreaterThan(2);
   }, 300_000);
 
   it("handles the last state of every document while a replica set's primary steps down and is killed", async () => {
     await using server = await startMongo({ nodes: 3, ...MONGO_SETTINGS });
-    const report = await runReactiveChaos({ ...CREW, ground: await mongodbGround(server), harmMs: 10_000 });
+    const report = await runReactiveChaos({
+      ...OPTIONS,
+      database: await mongodbDatabase(server),
+      harmMs: 10_000,
+    });
     promisesKept(report);
     expect(counted(report, /step down|primary/u)).toBeGreaterThan(0);
   }, 300_000);
 
   it('handles the last state of every row on PostgreSQL while connections, rows and the server fail', async () => {
     await using server = await startPostgres({ settings: POSTGRES_SETTINGS });
-    const ground = await postgresGround(server);
-    const report = await runReactiveChaos({ ...CREW, ground, harmMs: 18_000 });
+    const database = await postgresDatabase(server);
+    const report = await runReactiveChaos({ ...OPTIONS, database, harmMs: 18_000 });
     promisesKept(report);
     expect(report.harm).toMatchObject({
       'connections ended': expect.any(Number) as number,

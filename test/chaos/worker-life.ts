@@ -1,5 +1,5 @@
 import type { Tidemill } from '../../src/index.js';
-import { sleep } from './ground.js';
+import { sleep } from './chaos-database.js';
 import { writeLine } from './journal.js';
 
 /** A stop hands back what is left after `STOP_MS`; a stop that takes this much longer never ends. */

@@ -1,17 +1,17 @@
 /** A worker process that records what it does. Arguments: address, effects log, lease in milliseconds. */
 import { Tidemill } from '../../src/index.js';
 import { takeDetours } from './detour.js';
-import { random, sleep } from './ground.js';
+import { random, sleep } from './chaos-database.js';
 import { writeLine } from './journal.js';
-import { placeAt } from './place.js';
+import { workerDatabaseAt } from './worker-database.js';
 import { live } from './worker-life.js';
 
 const [address = '', file = '', leaseMs = '2000'] = process.argv.slice(2);
-const place = placeAt(takeDetours(address));
+const database = workerDatabaseAt(takeDetours(address));
 /** One transaction in this many finds the pool without a free connection. */
 const USES_UP = 40;
 const mill = new Tidemill({
-  store: place.store,
+  store: database.store,
   leaseDuration: Number(leaseMs),
   logger: false,
   retention: { completed: '1h' },
@@ -39,7 +39,7 @@ for (const name of ['short', 'long', 'keyed']) {
 }
 
 mill.job<Work>('exact', { concurrency: 8, retryPolicy: patient }, (job) =>
-  place.exactly(async (transaction, effect) => {
+  database.exactly(async (transaction, effect) => {
     await effect(job.id);
     writeLine(file, { what: 'inside', id: job.id });
     process.send?.('inside');
@@ -54,14 +54,14 @@ mill.job<Work>('exact', { concurrency: 8, retryPolicy: patient }, (job) =>
 );
 
 function useUp(): void {
-  if (place.useUp === undefined) return;
+  if (database.useUp === undefined) return;
   writeLine(file, { what: 'used up' });
-  void place.useUp();
+  void database.useUp();
 }
 
 /** Has completed its job but never ends its transaction. */
 mill.job<Work>('hostage', { retryPolicy: patient }, (job) =>
-  place.exactly(async (transaction, effect) => {
+  database.exactly(async (transaction, effect) => {
     await effect(job.id);
     await job.complete({ transaction });
     writeLine(file, { what: 'start', id: job.id, attempt: job.attempt });
@@ -75,4 +75,4 @@ mill.on('lease:lost', ({ reason }) => {
   if (!reason.startsWith('its outcome')) writeLine(file, { what: 'lost' });
 });
 
-await live(mill, file, () => place.close());
+await live(mill, file, () => database.close());

@@ -9,7 +9,7 @@ import { linesOf, tidemill, type Ran, type TerminalOptions } from './terminal.js
 const pool = rawPool();
 const client = rawClient(inject('mongoUri'));
 
-interface Ground {
+interface Target {
   readonly name: string;
   readonly flags: readonly string[];
   readonly orders: string;
@@ -18,7 +18,7 @@ interface Ground {
   readonly fill: () => Promise<unknown>;
 }
 
-function mongodbGround(): Ground {
+function mongodbTarget(): Target {
   const uri = freshUri();
   const db = client.db(new URL(uri).pathname.slice(1));
   return {
@@ -35,7 +35,7 @@ function mongodbGround(): Ground {
   };
 }
 
-function postgresGround(): Ground {
+function postgresTarget(): Target {
   const schema = `test_${randomBytes(6).toString('hex')}`;
   return {
     name: 'PostgreSQL',
@@ -52,19 +52,19 @@ function postgresGround(): Ground {
 }
 
 describe.each([
-  ['MongoDB', mongodbGround],
-  ['PostgreSQL', postgresGround],
+  ['MongoDB', mongodbTarget],
+  ['PostgreSQL', postgresTarget],
 ] as const)('the command line on %s', (_name, make) => {
-  let ground: Ground;
+  let target: Target;
   let mill: Tidemill;
   let shippable = false;
   const run = (args: readonly string[], terminal?: TerminalOptions): Promise<Ran> =>
-    tidemill([...args, ...ground.flags], terminal);
+    tidemill([...args, ...target.flags], terminal);
 
   beforeAll(async () => {
-    ground = make();
-    const [, url = '', , schema] = ground.flags;
-    await ground.fill();
+    target = make();
+    const [, url = '', , schema] = target.flags;
+    await target.fill();
     mill = new Tidemill({
       store: await openStore(url, schema === undefined ? {} : { schema }),
       logger: false,
@@ -82,7 +82,7 @@ describe.each([
     mill.job('nightly', () => undefined);
     await mill.reactiveTask({
       task: 'ship',
-      collection: ground.orders,
+      collection: target.orders,
       filter: { status: 'paid' },
       debounce: 0,
       retryPolicy: { type: 'fixed', interval: '10ms', maxAttempts: 1 },
@@ -93,13 +93,13 @@ describe.each([
     await mill.schedule('0 3 * * *', 'nightly');
     await mill.start();
     await mill.jobs.result(
-      (await mill.enqueue('send-email', { to: 'ada' }, { id: `good-${ground.name}` })).id,
+      (await mill.enqueue('send-email', { to: 'ada' }, { id: `good-${target.name}` })).id,
     );
     for (const number of [1, 2, 3])
-      await mill.enqueue('send-email', { bad: true }, { id: `bad-${String(number)}-${ground.name}` });
+      await mill.enqueue('send-email', { bad: true }, { id: `bad-${String(number)}-${target.name}` });
     await until('all have ended', async () => (await mill.jobs.count({ status: 'failed' })) === 3);
     await until('the task has failed', async () => (await mill.tasks.count({ status: 'failed' })) === 1);
-    await mill.enqueue('orphan', {}, { id: `orphan-${ground.name}` });
+    await mill.enqueue('orphan', {}, { id: `orphan-${target.name}` });
   });
   afterAll(() => mill.stop());
 
@@ -123,7 +123,7 @@ describe.each([
   it('lists tasks, schedules, documents and instances', async () => {
     expect((await run(['ls', 'tasks'])).out).toMatch(/ship +7 +failed +\S.* +no courier/u);
     expect((await run(['ls', 'schedules'])).out).toMatch(/nightly +0 3 \* \* \* +UTC +pending +in /u);
-    expect((await run(['ls', '--documents', ground.tenants])).out).toMatch(/ada +waiting +in .* +@daily/u);
+    expect((await run(['ls', '--documents', target.tenants])).out).toMatch(/ada +waiting +in .* +@daily/u);
     expect((await run(['ls', 'instances'])).out).toMatch(
       /deployed +alive +\S+ +leads .*nightly, send-email, ship/u,
     );
@@ -131,7 +131,7 @@ describe.each([
   });
 
   it('shows a job with payload, log and attempts, and why it is waiting', async () => {
-    const good = await run(['show', `good-${ground.name}`]);
+    const good = await run(['show', `good-${target.name}`]);
     for (const part of [
       'send-email  completed',
       '"to": "ada"',
@@ -140,10 +140,10 @@ describe.each([
       'Attempts',
     ])
       expect(good.out).toContain(part);
-    expect((await run(['show', `orphan-${ground.name}`])).out).toContain(
+    expect((await run(['show', `orphan-${target.name}`])).out).toContain(
       'No live instance runs the name "orphan"',
     );
-    const { why } = JSON.parse((await run(['show', '--json', `orphan-${ground.name}`])).out) as {
+    const { why } = JSON.parse((await run(['show', '--json', `orphan-${target.name}`])).out) as {
       why: { code: string }[];
     };
     expect(why.map(({ code }) => code)).toEqual(['no-instance']);
@@ -153,7 +153,7 @@ describe.each([
     const task = await run(['show', 'ship/7']);
     expect(task.out).toContain('ship/7  failed');
     expect(task.out).toContain('"status": "paid"');
-    const document = await run(['show', 'ada', '--documents', ground.tenants]);
+    const document = await run(['show', 'ada', '--documents', target.tenants]);
     expect(document.out).toContain('ada  waiting');
     expect(document.out).toContain('@daily');
   });
@@ -201,7 +201,7 @@ describe.each([
 
   it('retries one job by id, or the task of one document', async () => {
     await until('they have failed again', async () => (await mill.jobs.count({ status: 'failed' })) === 3);
-    expect((await run(['retry', `bad-1-${ground.name}`])).out).toContain('runs again');
+    expect((await run(['retry', `bad-1-${target.name}`])).out).toContain('runs again');
     shippable = true;
     expect((await run(['retry', 'ship/7'])).out).toContain('ship/7 (ship): runs again');
     await until('it is shipped', async () => (await mill.tasks.get('ship', 7))?.status === 'completed');
@@ -209,7 +209,7 @@ describe.each([
   });
 
   it('retries one job with a corrected payload, with both versions in the audit log', async () => {
-    const id = `edited-${ground.name}`;
+    const id = `edited-${target.name}`;
     const stored = { at: new Date(0), bad: true, token: 'abc' };
     await mill.enqueue('send-email', stored, { id });
     await until('it has failed', async () => (await mill.jobs.get(id))?.status === 'failed');
@@ -235,7 +235,7 @@ describe.each([
   it('cancels pending jobs by filter', async () => {
     const { code, out } = await run(['cancel', '--name', 'orphan'], { answers: ['yes'] });
     expect({ code, out }).toEqual({ code: 0, out: 'Cancelled 1 job.\n' });
-    expect((await mill.jobs.get(`orphan-${ground.name}`))?.status).toBe('cancelled');
+    expect((await mill.jobs.get(`orphan-${target.name}`))?.status).toBe('cancelled');
   });
 
   it('pauses and resumes jobs, tasks and schedules by name', async () => {
@@ -252,12 +252,12 @@ describe.each([
 
   it('takes an argument after -- as a name even if it looks like an option', async () => {
     const name = '--store=memory:';
-    const paused = await tidemill(['pause', ...ground.flags, '--', name]);
+    const paused = await tidemill(['pause', ...target.flags, '--', name]);
     expect(paused.out).toContain(`tidemill resume -- '${name}'`);
     expect(await mill.jobs.paused()).toContain(name);
-    expect((await tidemill(['resume', ...ground.flags, '--', name])).code).toBe(0);
+    expect((await tidemill(['resume', ...target.flags, '--', name])).code).toBe(0);
     expect(await mill.jobs.paused()).not.toContain(name);
-    const cancelled = await tidemill(['cancel', ...ground.flags, '--name', name], { answers: ['yes'] });
+    const cancelled = await tidemill(['cancel', ...target.flags, '--name', name], { answers: ['yes'] });
     expect(cancelled.err).not.toContain('error:');
   });
 
@@ -275,8 +275,8 @@ describe.each([
 
   it('runs a schedule or a document now', async () => {
     expect((await run(['run', 'nightly'])).out).toContain('One run of the schedule "nightly"');
-    expect((await run(['run', 'ada', '--documents', ground.tenants])).out).toContain('is due now');
-    expect((await run(['ls', '--documents', ground.tenants])).out).toMatch(/ada +due/u);
+    expect((await run(['run', 'ada', '--documents', target.tenants])).out).toContain('is due now');
+    expect((await run(['ls', '--documents', target.tenants])).out).toMatch(/ada +due/u);
   });
 
   it('reconciles a task and waits until it is done', async () => {
@@ -286,14 +286,14 @@ describe.each([
   });
 
   it('creates nothing in a store that it only reads', async () => {
-    const [, url = ''] = ground.flags;
+    const [, url = ''] = target.flags;
     const empty =
-      ground.name === 'MongoDB'
+      target.name === 'MongoDB'
         ? ['--store', freshUri()]
         : ['--store', url, '--schema', `absent_${randomBytes(4).toString('hex')}`];
     const { code, err } = await tidemill(['ls', ...empty]);
     expect(err).toMatch(/check the database in the URL/iu);
-    if (ground.name === 'MongoDB')
+    if (target.name === 'MongoDB')
       expect(await client.db(new URL(empty[1]!).pathname.slice(1)).listCollections().toArray()).toEqual([]);
     else {
       expect(err).toContain('is at version 0');

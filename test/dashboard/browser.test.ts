@@ -7,29 +7,29 @@ import { listFacts } from './facts/list.js';
 import { pageFacts } from './facts/pages.js';
 import { taskFacts } from './facts/tasks.js';
 import { viewerFacts } from './facts/viewers.js';
-import type { Ground } from './ground.js';
-import { serve, stage, type Served, type Stage } from './stage.js';
+import type { BrowserFixture } from './browser-fixture.js';
+import { serve, sampleMill, type Served, type SampleMill } from './sample-mill.js';
 import { Visit } from './visit.js';
 
 let browser: Browser;
-let scene: Stage;
+let sample: SampleMill;
 let served: Served;
 
 beforeAll(async () => {
-  [browser, scene] = await Promise.all([startChromium(), stage()]);
-  served = await serve(scene.mill);
+  [browser, sample] = await Promise.all([startChromium(), sampleMill()]);
+  served = await serve(sample.mill);
 });
 
 afterAll(async () => {
-  scene.release();
+  sample.release();
   await browser.close();
   await served[Symbol.asyncDispose]();
-  await scene.mill.stop({ timeout: 0 });
+  await sample.mill.stop({ timeout: 0 });
 });
 
-const ground: Ground = {
-  get scene() {
-    return scene;
+const fixture: BrowserFixture = {
+  get sample() {
+    return sample;
   },
   get url() {
     return served.url;
@@ -40,11 +40,11 @@ const ground: Ground = {
 
 // In one file, so that one browser serves them all.
 describe('the dashboard in a browser', () => {
-  pageFacts(ground);
-  listFacts(ground);
-  detailFacts(ground);
-  actionFacts(ground);
-  taskFacts(ground);
-  keyboardFacts(ground);
-  viewerFacts(ground);
+  pageFacts(fixture);
+  listFacts(fixture);
+  detailFacts(fixture);
+  actionFacts(fixture);
+  taskFacts(fixture);
+  keyboardFacts(fixture);
+  viewerFacts(fixture);
 });

@@ -8,14 +8,14 @@ import type {
   WorkPage,
 } from '../../src/dashboard/contract.js';
 import { FatalError } from '../../src/index.js';
-import { eachYard } from '../reactive/shared/yards.js';
+import { eachDatabase } from '../reactive/shared/test-databases.js';
 import { until } from '../support/mills.js';
 import { aClient } from './client.js';
 
-eachYard('tasks and documents in the dashboard', (aYard) => {
+eachDatabase('tasks and documents in the dashboard', (aDatabase) => {
   it('lists tasks with their documents and reasons, and retries one or many of them', async () => {
-    const yard = await aYard();
-    const mill = yard.mill();
+    const database = await aDatabase();
+    const mill = database.mill();
     let broken = true;
     await mill.reactiveTask({
       task: 'sync',
@@ -25,7 +25,7 @@ eachYard('tasks and documents in the dashboard', (aYard) => {
         if (broken) throw new FatalError(`No room for ${String(docId)}`);
       },
     });
-    await yard.docs.insertMany([1, 2, 3, 4].map((_id) => ({ _id, status: _id > 2 ? 'new' : 'old' })));
+    await database.docs.insertMany([1, 2, 3, 4].map((_id) => ({ _id, status: _id > 2 ? 'new' : 'old' })));
     await mill.start();
     await until('all have failed', async () => (await mill.tasks.count({ status: 'failed' })) === 4);
     await until('all were looked at', async () => (await mill.tasks.planning()).reconciling.length === 0);
@@ -88,8 +88,8 @@ eachYard('tasks and documents in the dashboard', (aYard) => {
   });
 
   it('lists documents by state and field, and runs one now', async () => {
-    const yard = await aYard();
-    const mill = yard.mill();
+    const database = await aDatabase();
+    const mill = database.mill();
     const ran: unknown[] = [];
     mill.documents({
       collection: 'things',
@@ -97,7 +97,7 @@ eachYard('tasks and documents in the dashboard', (aYard) => {
       onDocument: (document) => void ran.push(document['n']),
     });
     const soon = new Date(Date.now() + 3_600_000);
-    await yard.docs.insertMany([
+    await database.docs.insertMany([
       { _id: 1, n: 10, until: soon },
       { _id: 2, n: 20, until: new Date(soon.getTime() + 1_000) },
     ]);

@@ -1,7 +1,7 @@
 import type { Browser, BrowserContext, Page } from '@tidemill/servers';
 import axe from 'axe-core';
 import { expect } from 'vitest';
-import type { Viewer } from './stage.js';
+import type { Viewer } from './sample-mill.js';
 
 const LIMIT_MS = 45_000;
 

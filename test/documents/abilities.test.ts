@@ -2,12 +2,12 @@ import { describe, expect, it } from 'vitest';
 import { OptionError } from '../../src/core/errors.js';
 import { Scheduler, type SchedulerOptions } from '../../src/documents/index.js';
 import { gate } from '../support/mills.js';
-import { aBench, at, open } from './bench.js';
+import { aTestScheduler, at, open } from './test-scheduler.js';
 import { OwnStore } from './own-store.js';
 
 describe('Scheduler.reschedule', () => {
   it('reschedule plans the next run as if the document had run, unless it has changed since', async () => {
-    const { store, scheduler } = aBench();
+    const { store, scheduler } = aTestScheduler();
     const job = { ...store.insert({ interval: '@hourly' }) };
     expect(await scheduler.reschedule(job)).toBe(true);
     expect(store.jobs.get('job-1')?.sleepUntil).toEqual(at('13:00:00.000'));
@@ -15,7 +15,7 @@ describe('Scheduler.reschedule', () => {
   });
 
   it('reschedule removes a document without another run if it asks for that, and revives a parked one', async () => {
-    const { store, scheduler } = aBench();
+    const { store, scheduler } = aTestScheduler();
     expect(await scheduler.reschedule({ ...store.insert({ autoRemove: true }) })).toBe(true);
     expect(store.jobs.size).toBe(0);
     const parked = store.insert({ sleepUntil: null, interval: '@hourly' });
@@ -24,7 +24,7 @@ describe('Scheduler.reschedule', () => {
   });
 
   it('reschedule rejects an unreadable interval and writes nothing', async () => {
-    const { store, scheduler } = aBench();
+    const { store, scheduler } = aTestScheduler();
     const job = store.insert({ interval: 'often' });
     await expect(scheduler.reschedule({ ...job })).rejects.toThrow(OptionError);
     expect(job.sleepUntil).toEqual(at('12:00:00.000'));
@@ -45,7 +45,7 @@ describe('optional methods of a document store', () => {
   });
 
   it('uses watch, look, open and close of a document store that has them', async () => {
-    const { clock, store, seen } = aBench();
+    const { clock, store, seen } = aTestScheduler();
     let wake: () => void = () => undefined;
     const able = Object.assign(store, {
       open: async () => void seen.push('open'),
@@ -102,7 +102,7 @@ describe('bad options of a document scheduler', () => {
   });
 
   it('start and stop of a document scheduler reject bad options', async () => {
-    const { scheduler } = aBench();
+    const { scheduler } = aTestScheduler();
     await expect(scheduler.start({ singal: 1 } as never)).rejects.toThrow('Did you mean "signal"?');
     await expect(scheduler.stop({ timeout: 'x' })).rejects.toThrow('timeout must be a duration');
   });

@@ -10,7 +10,7 @@ import { behindProxy } from '../support/flaky-proxy.js';
 import { gate, until } from '../support/mills.js';
 import { opened } from '../support/port.js';
 import { freshUri, rawClient } from '../support/stores.js';
-import { future, past, watched, type Place, type Watched } from './shared/places.js';
+import { future, past, watched, type DocumentFixture, type Watched } from './shared/document-fixtures.js';
 
 const client = rawClient(inject('mongoUri'));
 const signal = new AbortController().signal;
@@ -22,8 +22,8 @@ function aSchedule(
   uri: string,
   options: Parameters<typeof watched>[1] = {},
 ): Watched & { documents: Collection } {
-  const place = { store: mongodb({ uri }), collection: 'reminders' } as unknown as Place;
-  return { ...watched(place, options), documents: collectionAt(uri) };
+  const fixture = { store: mongodb({ uri }), collection: 'reminders' } as unknown as DocumentFixture;
+  return { ...watched(fixture, options), documents: collectionAt(uri) };
 }
 
 describe('documents without a date in sleepUntil on MongoDB', () => {
@@ -284,9 +284,9 @@ describe('document schedules on a sharded collection', () => {
     await own.db('admin').command({ shardCollection: 'app.reminders', key: { region: 'hashed' } });
     const documents = own.db('app').collection('reminders');
     await documents.insertMany(Array.from({ length: 30 }, (_, n) => ({ region: n, sleepUntil: past() })));
-    const place = { store: mongodb({ uri }), collection: 'reminders' } as unknown as Place;
+    const fixture = { store: mongodb({ uri }), collection: 'reminders' } as unknown as DocumentFixture;
     for (const concurrency of [1, 10]) {
-      const { schedule, ran, errors } = watched(place, { concurrency });
+      const { schedule, ran, errors } = watched(fixture, { concurrency });
       await documents.updateMany({}, { $set: { sleepUntil: past() } });
       await schedule.start();
       await until('all are done', async () => (await documents.countDocuments({ sleepUntil: null })) === 30);

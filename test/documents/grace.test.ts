@@ -28,9 +28,9 @@ it('delays no document in normal operation, however seldom a scheduler polls', a
 });
 
 it('delays no document after an outage too short to end a lock', async () => {
-  const bench = aGrace();
-  await outage(bench, LOCK_MS / 2 - 1);
-  expect(bench.grace.leftMs).toBe(0);
+  const fixture = aGrace();
+  await outage(fixture, LOCK_MS / 2 - 1);
+  expect(fixture.grace.leftMs).toBe(0);
 });
 
 it('leaves documents to their holders for a lock duration, at most 30 s, after a long outage', async () => {
@@ -38,20 +38,20 @@ it('leaves documents to their holders for a lock duration, at most 30 s, after a
     [LOCK_MS, 30_000],
     [10_000, 10_000],
   ] as const) {
-    const bench = aGrace(lockMs);
-    await outage(bench, lockMs / 2);
-    expect(bench.grace.leftMs).toBe(graceMs);
-    await bench.clock.advance(graceMs);
-    expect(bench.grace.isInDoubt).toBe(false);
+    const fixture = aGrace(lockMs);
+    await outage(fixture, lockMs / 2);
+    expect(fixture.grace.leftMs).toBe(graceMs);
+    await fixture.clock.advance(graceMs);
+    expect(fixture.grace.isInDoubt).toBe(false);
   }
 });
 
 it('restarts the grace period if the store fails again before it has ended', async () => {
-  const bench = aGrace();
-  await outage(bench, LOCK_MS);
-  await bench.clock.advance(10_000);
-  await outage(bench, 25_000);
-  expect(bench.grace.leftMs).toBe(30_000);
+  const fixture = aGrace();
+  await outage(fixture, LOCK_MS);
+  await fixture.clock.advance(10_000);
+  await outage(fixture, 25_000);
+  expect(fixture.grace.leftMs).toBe(30_000);
 });
 
 it('measures an outage of writes alone from the last successful write', async () => {
@@ -70,8 +70,8 @@ it('grants the same grace period after the process was suspended', () => {
 });
 
 it('grants no grace period if documents are not locked', async () => {
-  const bench = aGrace(0);
-  await outage(bench, 600_000);
-  bench.grace.wasLate(600_000);
-  expect(bench.grace.isInDoubt).toBe(false);
+  const fixture = aGrace(0);
+  await outage(fixture, 600_000);
+  fixture.grace.wasLate(600_000);
+  expect(fixture.grace.isInDoubt).toBe(false);
 });

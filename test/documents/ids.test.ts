@@ -3,7 +3,7 @@ import { Scheduler, type DocumentJob, type JobStore } from '../../src/documents/
 import { Tidemill } from '../../src/index.js';
 import { memory } from '../../src/memory/index.js';
 import { virtualClock } from '../../src/testing/virtual-clock.js';
-import { aBench, at, open } from './bench.js';
+import { aTestScheduler, at, open } from './test-scheduler.js';
 
 describe('documents with ids that JSON cannot represent', () => {
   const circular: { self?: unknown } = {};
@@ -14,7 +14,7 @@ describe('documents with ids that JSON cannot represent', () => {
     'runs documents with unserializable ids in a three-method store, %i at a time',
     async (concurrency) => {
       const seen: unknown[] = [];
-      const { store, scheduler, clock, errors } = aBench({
+      const { store, scheduler, clock, errors } = aTestScheduler({
         concurrency,
         onDocument: (_document, { job }) => void seen.push(job.id),
       });
@@ -55,7 +55,7 @@ describe('documents with ids that JSON cannot represent', () => {
 
 describe('a store that returns null among locked documents', () => {
   it('runs the other documents of a batch and reports the null', async () => {
-    const { store: own, clock } = aBench();
+    const { store: own, clock } = aTestScheduler();
     const jobs = ['a', 'b'].map((id) => own.insert({ id }));
     const store: JobStore = {
       lockNext: (until) => own.lockNext(until),
@@ -92,7 +92,7 @@ describe('a custom document store with revisions', () => {
    * What a user adds to the three methods: a revision with each document, a comparison in each write, and a method to
    * read one.
    */
-  function revised(own: ReturnType<typeof aBench>['store']): JobStore {
+  function revised(own: ReturnType<typeof aTestScheduler>['store']): JobStore {
     const revision = ({ interval, autoRemove }: Partial<DocumentJob>): string =>
       JSON.stringify([interval, autoRemove]);
     const fits = (id: unknown, ifRevision: unknown): boolean =>
@@ -113,7 +113,7 @@ describe('a custom document store with revisions', () => {
   }
 
   it('settles a run by the schedule as it is at the end of the run in a custom store', async () => {
-    const { store: own, clock } = aBench();
+    const { store: own, clock } = aTestScheduler();
     const scheduler = new Scheduler({
       store: revised(own),
       clock,

@@ -9,7 +9,7 @@ import { Tidemill } from '../../src/index.js';
 import { until } from '../support/mills.js';
 import { forkScript } from '../support/scripts.js';
 import { freshUri, rawClient, rawPool } from '../support/stores.js';
-import { past } from './shared/places.js';
+import { past } from './shared/document-fixtures.js';
 import { aName } from './tables.js';
 
 const LOCK_MS = 3_000;
@@ -18,7 +18,7 @@ const ATTEMPTS = 2;
 const client = rawClient(inject('mongoUri'));
 const pool = rawPool();
 
-interface Ground {
+interface Target {
   readonly url: string;
   readonly collection: string;
   /** The number of documents that are done. */
@@ -31,7 +31,7 @@ const INSERT = (table: string): string =>
   `insert into ${table} select n::text, now() from generate_series(1, ${String(COUNT)}) n`;
 const DONE = (table: string): string => `select 1 from ${table} where "sleepUntil" is null`;
 
-const grounds: Readonly<Record<string, () => Promise<Ground>>> = {
+const targets: Readonly<Record<string, () => Promise<Target>>> = {
   mongodb: async () => {
     const url = freshUri();
     const documents = client.db(new URL(url).pathname.slice(1)).collection<{ _id: string }>('reminders');
@@ -55,7 +55,7 @@ const grounds: Readonly<Record<string, () => Promise<Ground>>> = {
   },
 };
 
-function worker({ url, collection }: Ground, concurrency: number, attempts?: number) {
+function worker({ url, collection }: Target, concurrency: number, attempts?: number) {
   const args = [
     url,
     collection,
@@ -72,45 +72,45 @@ function worker({ url, collection }: Ground, concurrency: number, attempts?: num
 }
 
 /** Runs the documents of a killed process in another one. */
-async function survive(ground: Ground, concurrency: number): Promise<void> {
-  const { child, running } = worker(ground, concurrency);
+async function survive(target: Target, concurrency: number): Promise<void> {
+  const { child, running } = worker(target, concurrency);
   await until('the child runs some', () => running.length === concurrency);
   const gone = once(child, 'exit');
   child.kill('SIGKILL');
   await gone;
-  const mill = new Tidemill({ store: ground.url, logger: false });
+  const mill = new Tidemill({ store: target.url, logger: false });
   const ran: string[] = [];
   mill.documents({
-    collection: ground.collection,
+    collection: target.collection,
     lockDuration: LOCK_MS,
     onDocument: (_document, { job }) => void ran.push(String(job.id)),
   });
   await mill.start();
-  await until('all are done', async () => (await ground.done()) === COUNT);
+  await until('all are done', async () => (await target.done()) === COUNT);
   await mill.stop();
   expect(new Set(ran).size).toBe(COUNT);
   expect(ran).toHaveLength(COUNT);
   expect(running.every((id) => ran.includes(id))).toBe(true);
 }
 
-it.each(Object.keys(grounds).flatMap((kind) => [1, 3].map((concurrency) => [kind, concurrency] as const)))(
+it.each(Object.keys(targets).flatMap((kind) => [1, 3].map((concurrency) => [kind, concurrency] as const)))(
   'another process finishes the documents of a process killed with SIGKILL (%s, %i at once)',
   async (kind, concurrency) => {
-    await survive(await grounds[kind]!(), concurrency);
+    await survive(await targets[kind]!(), concurrency);
   },
 );
 
 it('documents that kill their process end after maxAttempts, with a retry policy', async () => {
-  const ground = await grounds['mongodb']!();
+  const target = await targets['mongodb']!();
   let deaths = 0;
   // Start one process after the other until no document is left to run.
-  while ((await ground.done()) < COUNT) {
+  while ((await target.done()) < COUNT) {
     expect(deaths).toBeLessThanOrEqual(COUNT * ATTEMPTS);
-    const { child } = worker(ground, COUNT, ATTEMPTS);
+    const { child } = worker(target, COUNT, ATTEMPTS);
     const gone = once(child, 'exit');
     await until(
       'it is dead, or all are over',
-      async () => child.signalCode !== null || (await ground.done()) === COUNT,
+      async () => child.signalCode !== null || (await target.done()) === COUNT,
     );
     child.kill('SIGKILL');
     await gone;
@@ -124,18 +124,18 @@ it('the next process finishes the documents of a process killed with SIGKILL (em
   const before = await PGlite.create(dir);
   await before.exec(`${CREATE('reminders')}; ${INSERT('reminders')}`);
   await before.close();
-  const ground = {
+  const target = {
     url: `file:${dir}`,
     collection: 'reminders',
     // Only the one process that has the folder open could answer this.
     done: () => Promise.resolve(0),
   };
-  const { child, running } = worker(ground, 2);
+  const { child, running } = worker(target, 2);
   await until('the child runs some', () => running.length === 2);
   const gone = once(child, 'exit');
   child.kill('SIGKILL');
   await gone;
-  const mill = new Tidemill({ store: ground.url, logger: false });
+  const mill = new Tidemill({ store: target.url, logger: false });
   const ran = new Set<string>();
   const schedule = mill.documents({
     collection: 'reminders',

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { LeaseLostError } from '../../src/core/errors.js';
 import { gate } from '../support/mills.js';
-import { aBench, at } from './bench.js';
+import { aTestScheduler, at } from './test-scheduler.js';
 
 /** A document whose handler runs until its signal aborts, for a reason that `aborted` tells. */
 async function untilAborted() {
   const aborted = gate<unknown>();
-  const bench = aBench({
+  const fixture = aTestScheduler({
     lockDuration: '30s',
     onDocument: (_document, { signal }) =>
       new Promise<void>((resolve) => {
@@ -16,15 +16,15 @@ async function untilAborted() {
         });
       }),
   });
-  bench.store.insert({});
-  await bench.scheduler.start();
-  await bench.clock.advance('1s');
-  return { ...bench, aborted: aborted.promise };
+  fixture.store.insert({});
+  await fixture.scheduler.start();
+  await fixture.clock.advance('1s');
+  return { ...fixture, aborted: aborted.promise };
 }
 
 describe('locks of documents', () => {
   it('locks a document for lockDuration plus a small jitter, never until the same time twice', async () => {
-    const { store, scheduler, clock } = aBench({ lockDuration: '1m' });
+    const { store, scheduler, clock } = aTestScheduler({ lockDuration: '1m' });
     for (let count = 0; count < 50; count += 1) store.insert({});
     await scheduler.start();
     await clock.advance(20);
@@ -37,7 +37,7 @@ describe('locks of documents', () => {
 
   it("renews a document's lock while its handler runs, so that it does not run twice", async () => {
     const end = gate();
-    const { store, scheduler, seen, clock } = aBench({
+    const { store, scheduler, seen, clock } = aTestScheduler({
       lockDuration: '30s',
       onDocument: async (_document, { job }) => {
         seen.push(String(job.id));
@@ -55,7 +55,7 @@ describe('locks of documents', () => {
   });
 
   it('keeps a sleepUntil that the handler wrote', async () => {
-    const { store, scheduler, errors, clock } = aBench({
+    const { store, scheduler, errors, clock } = aTestScheduler({
       onDocument: () => void (store.jobs.get('job-1')!.sleepUntil = at('18:00:00.000')),
     });
     store.insert({ interval: '* * * * *', autoRemove: true });
@@ -91,7 +91,10 @@ describe('locks of documents', () => {
 
   it('recovers a lock in a few writes after a long outage with uncertain renewals', async () => {
     const end = gate();
-    const { store, scheduler, clock } = aBench({ lockDuration: '30s', onDocument: () => end.promise });
+    const { store, scheduler, clock } = aTestScheduler({
+      lockDuration: '30s',
+      onDocument: () => end.promise,
+    });
     store.insert({});
     await scheduler.start();
     await clock.advance('1s');
@@ -114,7 +117,7 @@ describe('locks of documents', () => {
   });
 
   it('writes without a precondition if lockDuration is 0', async () => {
-    const { store, scheduler, clock, seen } = aBench({ lockDuration: 0 });
+    const { store, scheduler, clock, seen } = aTestScheduler({ lockDuration: 0 });
     store.insert({});
     await scheduler.start();
     await clock.advance('1s');
@@ -125,7 +128,7 @@ describe('locks of documents', () => {
 
 describe('lost responses to a document scheduler', () => {
   it('runs a document after its lock expires when the response to lockNext is lost', async () => {
-    const { store, scheduler, seen, clock } = aBench({ lockDuration: '1m' });
+    const { store, scheduler, seen, clock } = aTestScheduler({ lockDuration: '1m' });
     let lost = 1;
     store.after = (method) => {
       if (method === 'lockNext' && (lost -= 1) >= 0) throw new Error('reset by peer');
@@ -139,7 +142,7 @@ describe('lost responses to a document scheduler', () => {
   });
 
   it('records a run once when the responses to the write are lost', async () => {
-    const { store, scheduler, seen, clock, errors } = aBench();
+    const { store, scheduler, seen, clock, errors } = aTestScheduler();
     let lost = 2;
     store.after = (method) => {
       if (method === 'update' && (lost -= 1) >= 0) throw new Error('reset by peer');
@@ -155,7 +158,10 @@ describe('lost responses to a document scheduler', () => {
   it('records a run whether a renewal with a lost response was written or not', async () => {
     for (const moment of ['before', 'after'] as const) {
       const end = gate();
-      const { store, scheduler, clock } = aBench({ lockDuration: '30s', onDocument: () => end.promise });
+      const { store, scheduler, clock } = aTestScheduler({
+        lockDuration: '30s',
+        onDocument: () => end.promise,
+      });
       store.insert({});
       await scheduler.start();
       await clock.advance('9s');

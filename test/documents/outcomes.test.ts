@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { FatalError, OptionError } from '../../src/core/errors.js';
-import { aBench, at, times } from './bench.js';
+import { aTestScheduler, at, times } from './test-scheduler.js';
 
 describe('failed documents', () => {
   it('a failed document without a retry policy runs again when its lock expires', async () => {
-    const { store, scheduler, seen, clock, errors } = aBench({
+    const { store, scheduler, seen, clock, errors } = aTestScheduler({
       lockDuration: '1m',
       onDocument: () => {
         seen.push(times(clock).slice(0, 5));
@@ -20,7 +20,7 @@ describe('failed documents', () => {
   });
 
   it('a failed document with a retry policy is retried up to maxAttempts and then parked', async () => {
-    const { store, scheduler, seen, clock } = aBench({
+    const { store, scheduler, seen, clock } = aTestScheduler({
       retryPolicy: { type: 'fixed', interval: '10s', maxAttempts: 3 },
       onDocument: () => {
         seen.push(times(clock));
@@ -44,7 +44,7 @@ describe('failed documents', () => {
 
   it('a recurring document counts failures per run, and a success resets the count', async () => {
     let fails = 3;
-    const { store, scheduler, seen, clock } = aBench({
+    const { store, scheduler, seen, clock } = aTestScheduler({
       retryPolicy: { type: 'fixed', interval: '10s', maxAttempts: 2 },
       onDocument: () => {
         seen.push(times(clock));
@@ -64,7 +64,7 @@ describe('failed documents', () => {
   });
 
   it('a FatalError ends a document at once, despite its retry policy', async () => {
-    const { store, scheduler, seen, clock } = aBench({
+    const { store, scheduler, seen, clock } = aTestScheduler({
       retryPolicy: { type: 'fixed', interval: '10s' },
       onDocument: () => {
         seen.push('ran');
@@ -90,7 +90,7 @@ describe('documents that cannot be planned', () => {
     ['an interval that is no text', { interval: 5 as unknown as string }, 'got 5'],
     ['a bound that is no date', { interval: '@daily', repeatUntil: 'May' as unknown as Date }, 'got "May"'],
   ])('parks a document with %s after its run and keeps the reason', async (_what, schedule, reason) => {
-    const { store, scheduler, clock, seen, errors } = aBench();
+    const { store, scheduler, clock, seen, errors } = aTestScheduler();
     store.insert({ ...schedule, autoRemove: true });
     await scheduler.start();
     await clock.advance('5m');
@@ -105,7 +105,7 @@ describe('documents that cannot be planned', () => {
   });
 
   it('does not run a document whose sleepUntil is no date, and reports it once', async () => {
-    const { store, scheduler, clock, seen, errors } = aBench();
+    const { store, scheduler, clock, seen, errors } = aTestScheduler();
     store.insert({ sleepUntil: '2020-01-01' as unknown as Date });
     await scheduler.start();
     await clock.advance('1h');
@@ -119,7 +119,7 @@ describe('missed runs of documents', () => {
   const late = { sleepUntil: at('09:00:00.000'), interval: '0 * * * *' };
 
   it('missed "once" runs an overdue document once and continues with the next regular time', async () => {
-    const { store, scheduler, clock, seen } = aBench();
+    const { store, scheduler, clock, seen } = aTestScheduler();
     store.insert(late);
     await scheduler.start();
     await clock.advance('1m');
@@ -128,7 +128,7 @@ describe('missed runs of documents', () => {
   });
 
   it('missed "skip" skips an overdue document until its next regular time', async () => {
-    const { store, scheduler, clock, seen } = aBench({ missed: 'skip' });
+    const { store, scheduler, clock, seen } = aTestScheduler({ missed: 'skip' });
     store.insert(late);
     await scheduler.start();
     await clock.advance('1m');
@@ -145,7 +145,7 @@ describe('missed runs of documents', () => {
     ['2m', '* * * * *', 120],
     ['20m', '*/10 * * * *', 12],
   ])('missed "skip" with an idleDelay of %s misses no run of %s', async (idleDelay, interval, least) => {
-    const { store, scheduler, clock, seen } = aBench({ missed: 'skip', idleDelay });
+    const { store, scheduler, clock, seen } = aTestScheduler({ missed: 'skip', idleDelay });
     await scheduler.start();
     await clock.advance('90s');
     store.insert({ sleepUntil: at('12:10:00.000'), interval });
@@ -154,7 +154,7 @@ describe('missed runs of documents', () => {
   });
 
   it('missed "skip" still runs a document that was late because others ran before it', async () => {
-    const { store, scheduler, clock, seen } = aBench({
+    const { store, scheduler, clock, seen } = aTestScheduler({
       missed: 'skip',
       onDocument: (_document, { job }) => {
         seen.push(String(job.id));
@@ -168,7 +168,7 @@ describe('missed runs of documents', () => {
   });
 
   it('missed "skip" skips a document that came due while the store was down', async () => {
-    const { store, scheduler, clock, seen } = aBench({ missed: 'skip' });
+    const { store, scheduler, clock, seen } = aTestScheduler({ missed: 'skip' });
     await scheduler.start();
     await clock.advance('10s');
     store.before = () => {
@@ -183,7 +183,7 @@ describe('missed runs of documents', () => {
   });
 
   it('missed "skip" still runs an overdue document without an interval', async () => {
-    const { store, scheduler, clock, seen } = aBench({ missed: 'skip' });
+    const { store, scheduler, clock, seen } = aTestScheduler({ missed: 'skip' });
     store.insert({ sleepUntil: at('09:00:00.000') });
     await scheduler.start();
     await clock.advance('1m');
@@ -191,7 +191,7 @@ describe('missed runs of documents', () => {
   });
 
   it('missed "all" runs an overdue document once for each missed time, in order', async () => {
-    const { store, scheduler, clock, seen } = aBench({
+    const { store, scheduler, clock, seen } = aTestScheduler({
       missed: 'all',
       onDocument: (_document, { job }) => void seen.push(String(job.sleepUntil?.toISOString().slice(11, 16))),
     });
@@ -207,7 +207,7 @@ describe('missed runs of documents', () => {
       ['seed', 2],
       ['once', 1],
     ] as const) {
-      const { store, scheduler, clock, seen } = aBench({ missed });
+      const { store, scheduler, clock, seen } = aTestScheduler({ missed });
       store.insert({ ...late, repeatUntil: at('11:00:00.000') });
       await scheduler.start();
       await clock.advance('5h');
@@ -217,7 +217,9 @@ describe('missed runs of documents', () => {
   });
 
   it('runs a recurring document at repeatUntil, but not after it', async () => {
-    const { store, scheduler, clock, seen } = aBench({ onDocument: () => void seen.push(times(clock)) });
+    const { store, scheduler, clock, seen } = aTestScheduler({
+      onDocument: () => void seen.push(times(clock)),
+    });
     store.insert({ interval: '0 * * * *', repeatUntil: at('14:00:00.000') });
     await scheduler.start();
     await clock.advance('5h');
@@ -225,7 +227,7 @@ describe('missed runs of documents', () => {
   });
 
   it('counts reprocessDelay from the scheduled time of the run', async () => {
-    const { store, scheduler, clock } = aBench({ reprocessDelay: '90s' });
+    const { store, scheduler, clock } = aTestScheduler({ reprocessDelay: '90s' });
     store.insert({ interval: '* * * * *' });
     await scheduler.start();
     await clock.advance('1s');

@@ -5,7 +5,7 @@ import { mongodb, type MongodbStore } from '../../src/mongodb/index.js';
 import { opened } from '../support/port.js';
 import { until } from '../support/mills.js';
 import { freshUri, rawClient } from '../support/stores.js';
-import { watched, type Place } from './shared/places.js';
+import { watched, type DocumentFixture } from './shared/document-fixtures.js';
 
 const COUNT = 100_000;
 const MOST_KEYS = 5;
@@ -126,8 +126,8 @@ describe('polls among 100,000 waiting and 100,000 parked documents on MongoDB', 
   });
 
   it('an idle scheduler on MongoDB polls about once a second with at most five keys each', async () => {
-    const place = { store: mongodb({ uri }), collection: 'plain' } as unknown as Place;
-    const { schedule } = watched(place);
+    const fixture = { store: mongodb({ uri }), collection: 'plain' } as unknown as DocumentFixture;
+    const { schedule } = watched(fixture);
     await schedule.start();
     await until('it is idle', () => schedule.isIdle());
     const began = performance.now();

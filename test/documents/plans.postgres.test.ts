@@ -4,7 +4,7 @@ import type { Parameters } from '../../src/sql/documents/parameters.js';
 import { readTable, type DocumentTable } from '../../src/sql/documents/table.js';
 import { writeStatement } from '../../src/sql/documents/write.js';
 import { freshPostgres, rawPool } from '../support/stores.js';
-import { future } from './shared/places.js';
+import { future } from './shared/document-fixtures.js';
 import { aName, rowsOf } from './tables.js';
 
 const COUNT = 100_000;

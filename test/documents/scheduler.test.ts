@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { StoreError } from '../../src/core/errors.js';
 import { gate } from '../support/mills.js';
-import { aBench, at, times } from './bench.js';
+import { aTestScheduler, at, times } from './test-scheduler.js';
 
 describe('kinds of documents on a store of three methods', () => {
   it('runs a one-time document once and parks it', async () => {
-    const { store, scheduler, seen, clock } = aBench();
+    const { store, scheduler, seen, clock } = aTestScheduler();
     const { id } = store.insert({});
     await scheduler.start();
     await clock.advance('1h');
@@ -14,7 +14,7 @@ describe('kinds of documents on a store of three methods', () => {
   });
 
   it('runs a deferred document when it is due, and not before', async () => {
-    const { store, scheduler, seen, clock } = aBench({
+    const { store, scheduler, seen, clock } = aTestScheduler({
       onDocument: () => void seen.push(times(clock)),
     });
     store.insert({ sleepUntil: at('12:30:00.000') });
@@ -26,7 +26,7 @@ describe('kinds of documents on a store of three methods', () => {
   });
 
   it('runs a recurring document at each of its times', async () => {
-    const { store, scheduler, seen, clock } = aBench({
+    const { store, scheduler, seen, clock } = aTestScheduler({
       onDocument: () => void seen.push(times(clock)),
     });
     store.insert({ interval: '*/15 * * * *' });
@@ -36,7 +36,7 @@ describe('kinds of documents on a store of three methods', () => {
   });
 
   it('removes a document with autoRemove once no run is left', async () => {
-    const { store, scheduler, seen, clock } = aBench();
+    const { store, scheduler, seen, clock } = aTestScheduler();
     store.insert({ autoRemove: true });
     store.insert({ autoRemove: true, interval: '* * * * *', repeatUntil: at('12:02:00.000') });
     await scheduler.start();
@@ -49,7 +49,7 @@ describe('kinds of documents on a store of three methods', () => {
 
   it('passes the handler the document, its schedule before the lock, and its other fields', async () => {
     const given = gate<unknown[]>();
-    const { store, scheduler } = aBench({ onDocument: (...args) => given.open(args) });
+    const { store, scheduler } = aTestScheduler({ onDocument: (...args) => given.open(args) });
     store.insert({ interval: '@daily', data: { text: 'hello' } });
     await scheduler.start();
     const [document, context] = await given.promise;
@@ -66,7 +66,7 @@ describe('kinds of documents on a store of three methods', () => {
 
 describe('the loop of a document scheduler', () => {
   it('locks, runs and records one document after the other', async () => {
-    const { store, scheduler, clock } = aBench({ onDocument: () => void store.calls.push('run') });
+    const { store, scheduler, clock } = aTestScheduler({ onDocument: () => void store.calls.push('run') });
     store.insert({});
     store.insert({ autoRemove: true });
     await scheduler.start();
@@ -76,7 +76,7 @@ describe('the loop of a document scheduler', () => {
 
   it('waits for onStart before the first poll', async () => {
     const started = gate();
-    const { store, scheduler, clock } = aBench({ onStart: () => started.promise });
+    const { store, scheduler, clock } = aTestScheduler({ onStart: () => started.promise });
     const starting = scheduler.start();
     await clock.advance('1m');
     expect(store.calls).toEqual([]);
@@ -89,7 +89,7 @@ describe('the loop of a document scheduler', () => {
 
   it('rolls back a start whose onStart fails, and can be started again', async () => {
     let fails = true;
-    const { store, scheduler, clock, seen } = aBench({
+    const { store, scheduler, clock, seen } = aTestScheduler({
       onStart: () => {
         if (fails) throw new Error('not today');
       },
@@ -108,7 +108,7 @@ describe('the loop of a document scheduler', () => {
   });
 
   it('calls onIdle once per idle period, and isIdle() returns true', async () => {
-    const { store, scheduler, clock, seen } = aBench({ onIdle: () => void seen.push('idle') });
+    const { store, scheduler, clock, seen } = aTestScheduler({ onIdle: () => void seen.push('idle') });
     store.insert({});
     await scheduler.start();
     await clock.advance('1m');
@@ -123,7 +123,7 @@ describe('the loop of a document scheduler', () => {
     ['no delay', { idleDelay: 0 }, 70],
     ['a delay of its own', { idleDelay: '10s' }, 8],
   ])('does not spin while idle, with %s', async (_name, delays, most) => {
-    const { store, scheduler, clock } = aBench(delays);
+    const { store, scheduler, clock } = aTestScheduler(delays);
     await scheduler.start();
     await clock.advance('1m');
     expect(store.calls.length).toBeGreaterThan(3);
@@ -132,7 +132,7 @@ describe('the loop of a document scheduler', () => {
 
   it('waits nextDelay before each poll, and idleDelay after one that found nothing', async () => {
     const looks: string[] = [];
-    const { store, scheduler, clock } = aBench({ nextDelay: '1s', idleDelay: '10s' });
+    const { store, scheduler, clock } = aTestScheduler({ nextDelay: '1s', idleDelay: '10s' });
     store.before = (method) => {
       if (method === 'lockNext') looks.push(times(clock));
     };
@@ -144,7 +144,7 @@ describe('the loop of a document scheduler', () => {
 
   it('isRunning, isProcessing and isIdle are right during a run, after it and after an error', async () => {
     const states: unknown[] = [];
-    const { store, scheduler, clock } = aBench({
+    const { store, scheduler, clock } = aTestScheduler({
       onDocument: () => {
         states.push([scheduler.isRunning(), scheduler.isProcessing(), scheduler.isIdle()]);
         throw new Error('no');
@@ -162,7 +162,7 @@ describe('the loop of a document scheduler', () => {
   });
 
   it('continues after errors of the store, and reports each', async () => {
-    const { store, scheduler, clock, seen, errors } = aBench();
+    const { store, scheduler, clock, seen, errors } = aTestScheduler();
     let failures = 3;
     store.before = () => {
       if ((failures -= 1) >= 0) throw new Error('connection refused');
@@ -182,7 +182,7 @@ describe('the loop of a document scheduler', () => {
     for (const hooks of [{ onError: worse }, { onError: undefined as unknown as typeof worse }]) {
       const lines: string[] = [];
       const log = (_fields: object, message: string): void => void lines.push(message);
-      const { store, scheduler, clock, seen } = aBench({
+      const { store, scheduler, clock, seen } = aTestScheduler({
         ...hooks,
         logger: { debug: log, info: log, warn: log, error: log },
         onDocument: (_document, { job }) => {
@@ -204,7 +204,7 @@ describe('the loop of a document scheduler', () => {
     const hook = (): never => {
       throw new Error('hook');
     };
-    const { scheduler, clock, errors } = aBench({ onIdle: hook, onStop: hook });
+    const { scheduler, clock, errors } = aTestScheduler({ onIdle: hook, onStop: hook });
     await scheduler.start();
     await clock.advance('1s');
     await scheduler.stop();
@@ -214,7 +214,7 @@ describe('the loop of a document scheduler', () => {
 
 describe('start and stop of a document scheduler', () => {
   it('starts once, however often start() is called', async () => {
-    const { scheduler, seen, clock } = aBench({ onStart: () => void seen.push('start') });
+    const { scheduler, seen, clock } = aTestScheduler({ onStart: () => void seen.push('start') });
     await Promise.all([scheduler.start(), scheduler.start()]);
     await scheduler.start();
     await clock.advance('1s');
@@ -223,7 +223,7 @@ describe('start and stop of a document scheduler', () => {
 
   it('stops once, after the current document and onStop', async () => {
     const end = gate();
-    const { store, scheduler, seen, clock } = aBench({
+    const { store, scheduler, seen, clock } = aTestScheduler({
       onDocument: async () => {
         await end.promise;
         seen.push('ran');
@@ -244,7 +244,7 @@ describe('start and stop of a document scheduler', () => {
   });
 
   it('stops at once while it waits, and can start again', async () => {
-    const { store, scheduler, seen, clock } = aBench({ idleDelay: '1h', nextDelay: '10m' });
+    const { store, scheduler, seen, clock } = aTestScheduler({ idleDelay: '1h', nextDelay: '10m' });
     await scheduler.start();
     await scheduler.stop();
     store.insert({});
@@ -255,7 +255,7 @@ describe('start and stop of a document scheduler', () => {
 
   it('stops when the signal given to start() aborts, and refuses an aborted one', async () => {
     const stopped = gate();
-    const { scheduler } = aBench({ onStop: () => stopped.open() });
+    const { scheduler } = aTestScheduler({ onStop: () => stopped.open() });
     const end = new AbortController();
     await scheduler.start({ signal: end.signal });
     end.abort(new Error('enough'));
@@ -266,7 +266,7 @@ describe('start and stop of a document scheduler', () => {
 
   it('releases a document whose handler outlasts the timeout of stop()', async () => {
     const reasons: unknown[] = [];
-    const { store, scheduler, clock } = aBench({
+    const { store, scheduler, clock } = aTestScheduler({
       onDocument: (_document, { signal }) => {
         signal.addEventListener('abort', () => reasons.push((signal.reason as Error).name));
         return new Promise(() => undefined);
@@ -284,7 +284,7 @@ describe('start and stop of a document scheduler', () => {
 
   it('releases a document that is locked while the scheduler stops', async () => {
     const answered = gate();
-    const { store, scheduler, seen, clock } = aBench();
+    const { store, scheduler, seen, clock } = aTestScheduler();
     store.insert({});
     store.after = () => answered.promise;
     await scheduler.start();
@@ -298,7 +298,7 @@ describe('start and stop of a document scheduler', () => {
 
   it('stop() waits no longer than the shortest of several calls, or until a signal aborts', async () => {
     for (const second of [{ timeout: 0 }, { signal: AbortSignal.abort() }]) {
-      const { store, scheduler, clock } = aBench({ onDocument: () => new Promise(() => undefined) });
+      const { store, scheduler, clock } = aTestScheduler({ onDocument: () => new Promise(() => undefined) });
       store.insert({});
       await scheduler.start();
       await clock.advance(10);
@@ -315,7 +315,7 @@ describe('concurrency of a document scheduler', () => {
   it('runs exactly as many documents at once as its concurrency', async () => {
     let running = 0;
     let most = 0;
-    const { store, scheduler, clock, seen } = aBench({
+    const { store, scheduler, clock, seen } = aTestScheduler({
       concurrency: 4,
       onDocument: async (_document, { job }) => {
         most = Math.max(most, (running += 1));
@@ -334,7 +334,7 @@ describe('concurrency of a document scheduler', () => {
 
   it('is idle only after the last of several concurrent documents has ended', async () => {
     const end = gate();
-    const { store, scheduler, clock, seen } = aBench({
+    const { store, scheduler, clock, seen } = aTestScheduler({
       concurrency: 4,
       onDocument: () => end.promise,
       onIdle: () => void seen.push('idle'),

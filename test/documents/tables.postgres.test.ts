@@ -3,7 +3,7 @@ import { sql } from '../../src/postgres/index.js';
 import { gate, until } from '../support/mills.js';
 import { behindPostgresProxy } from '../support/flaky-proxy.js';
 import { freshPostgres, rawPool } from '../support/stores.js';
-import { future, past } from './shared/places.js';
+import { future, past } from './shared/document-fixtures.js';
 import { aName, onTable, rowsOf, signal } from './tables.js';
 
 const pool = rawPool();

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { DocumentJobStore } from '../../src/store/documents.js';
 import type { SqlStore } from '../../src/sql/store.js';
-import { watched, type Place, type Watched } from './shared/places.js';
+import { watched, type DocumentFixture, type Watched } from './shared/document-fixtures.js';
 
 export const signal: AbortSignal = new AbortController().signal;
 
@@ -13,7 +13,7 @@ export const onTable = (
   store: SqlStore,
   collection: string,
   options: Parameters<typeof watched>[1] = {},
-): Watched => watched({ store, collection } as unknown as Place, options);
+): Watched => watched({ store, collection } as unknown as DocumentFixture, options);
 
 /** The rows of a table as a scheduler sees them, for the duration of the test. */
 export async function rowsOf(

@@ -9,14 +9,14 @@ import { aClaim, aJob, anInstance, opened } from '../support/port.js';
 import { freshPostgres, freshUri, rawClient, rawPool } from '../support/stores.js';
 
 /** A database with a user's own rule that refuses one job, called "poison". */
-interface Ground {
+interface Fixture {
   readonly store: Store;
   /** From now on the end of its run cannot be written. */
   readonly refuse: () => Promise<void>;
   readonly allow: () => Promise<void>;
 }
 
-async function mongodbGround(rule: 'validator' | 'history'): Promise<Ground> {
+async function mongodbFixture(rule: 'validator' | 'history'): Promise<Fixture> {
   const uri = freshUri();
   const db = rawClient(uri).db();
   const store = await opened(mongodb({ uri }));
@@ -34,7 +34,7 @@ async function mongodbGround(rule: 'validator' | 'history'): Promise<Ground> {
     : { store, refuse: () => history('not a list'), allow: () => history([]) };
 }
 
-async function postgresGround(rule: string): Promise<Ground> {
+async function postgresFixture(rule: string): Promise<Fixture> {
   const schema = `test_${randomBytes(6).toString('hex')}`;
   const pool = rawPool();
   const store = await opened(freshPostgres({ schema }));
@@ -57,15 +57,15 @@ async function postgresGround(rule: string): Promise<Ground> {
   };
 }
 
-const grounds: readonly (readonly [string, () => Promise<Ground>])[] = [
-  ['a MongoDB validator (121)', () => mongodbGround('validator')],
-  ['a MongoDB history that is no list (28664)', () => mongodbGround('history')],
-  ['a PostgreSQL constraint (23514)', () => postgresGround('23514')],
-  ['a missing PostgreSQL privilege (42501)', () => postgresGround('42501')],
-  ['a PostgreSQL history that is no list (22023)', () => postgresGround('history')],
+const fixtures: readonly (readonly [string, () => Promise<Fixture>])[] = [
+  ['a MongoDB validator (121)', () => mongodbFixture('validator')],
+  ['a MongoDB history that is no list (28664)', () => mongodbFixture('history')],
+  ['a PostgreSQL constraint (23514)', () => postgresFixture('23514')],
+  ['a missing PostgreSQL privilege (42501)', () => postgresFixture('42501')],
+  ['a PostgreSQL history that is no list (22023)', () => postgresFixture('history')],
 ];
 
-describe.each(grounds)('an outcome refused by %s', (_, make) => {
+describe.each(fixtures)('an outcome refused by %s', (_, make) => {
   it('sets a refused outcome aside, records all others, and records it once the database accepts it', async () => {
     const { store, refuse, allow } = await make();
     const mill = aMill(store, { concurrency: 2 });
@@ -121,7 +121,7 @@ describe.each(grounds)('an outcome refused by %s', (_, make) => {
 });
 
 it('sets aside an outcome whose error looks like a database failure while others are recorded', async () => {
-  const { store, refuse, allow } = await postgresGround('XX000');
+  const { store, refuse, allow } = await postgresFixture('XX000');
   const mill = aMill(store, { concurrency: 2 });
   const errors: unknown[] = [];
   mill.on('error', ({ error }) => errors.push(error));

@@ -1,20 +1,20 @@
 import { expect, it } from 'vitest';
 import { aMill, gate, until } from '../support/mills.js';
-import { eachPlace, past } from '../documents/shared/places.js';
+import { eachDocumentStore, past } from '../documents/shared/document-fixtures.js';
 import { scraped, under } from './text.js';
 
-eachPlace('metrics of documents', ({ name, open }) => {
+eachDocumentStore('metrics of documents', ({ name, open }) => {
   // A standalone scheduler has no mill to report to.
   it.skipIf(name === 'three methods')(
     'counts runs of documents by outcome, and documents that are due',
     async () => {
-      const place = await open();
-      if (!('jobs' in place.store)) throw new Error('no store');
-      const mill = aMill(place.store);
+      const fixture = await open();
+      if (!('jobs' in fixture.store)) throw new Error('no store');
+      const mill = aMill(fixture.store);
       const [entered, leave] = [gate(), gate()];
       const failed = new Set<string>();
       mill.documents({
-        collection: place.collection,
+        collection: fixture.collection,
         retryPolicy: { type: 'fixed', interval: 1, maxAttempts: 2 },
         onDocument: async (document: Record<string, unknown>) => {
           entered.open();
@@ -26,10 +26,10 @@ eachPlace('metrics of documents', ({ name, open }) => {
           }
         },
       });
-      for (const note of ['well', 'once', 'never']) await place.insert({ sleepUntil: past(), note });
+      for (const note of ['well', 'once', 'never']) await fixture.insert({ sleepUntil: past(), note });
       await mill.start();
       await entered.promise;
-      const labels = `{kind="document",name="${place.collection}"`;
+      const labels = `{kind="document",name="${fixture.collection}"`;
       const during = await scraped(mill);
       expect(under(during, `tidemill_queue_depth${labels},`)).toEqual({ 'status="due"}': 2 });
       expect(during.get(`tidemill_lag_seconds${labels}}`)).toBeGreaterThan(0);

@@ -1,10 +1,10 @@
 import { expect, it } from 'vitest';
-import { startedUp } from '../reactive/beacons.js';
-import { workshop } from '../reactive/workshop.js';
+import { startedUp } from '../reactive/probes.js';
+import { thingsFixture } from '../reactive/things-fixture.js';
 import { scraped } from './text.js';
 
 it('only the leader reports the headroom between the oplog and the resume point', async () => {
-  const { mill, docs } = workshop();
+  const { mill, docs } = thingsFixture();
   const leader = mill({ monitoring: { scrapeMode: 'local' } });
   const ran: unknown[] = [];
   await leader.reactiveTask({

@@ -1,14 +1,14 @@
 import { expect, it } from 'vitest';
 import { FatalError } from '../../src/index.js';
 import { until } from '../support/mills.js';
-import { startedUp } from '../reactive/beacons.js';
-import { eachYard } from '../reactive/shared/yards.js';
+import { startedUp } from '../reactive/probes.js';
+import { eachDatabase } from '../reactive/shared/test-databases.js';
 import { scraped, under } from './text.js';
 
-eachYard('metrics of reactive tasks', (aYard) => {
+eachDatabase('metrics of reactive tasks', (aDatabase) => {
   it('every instance reports the reactive_tasks metrics with task names and labels', async () => {
     const began = Date.now() / 1_000;
-    const { mill, docs, reaches } = await aYard();
+    const { mill, docs, reaches } = await aDatabase();
     const [leader, other] = [mill(), mill()];
     let fails = 1;
     for (const one of [leader, other])
@@ -61,7 +61,7 @@ eachYard('metrics of reactive tasks', (aYard) => {
   });
 
   it('the global lag grows while a deferred task waits', async () => {
-    const { mill, docs, reaches } = await aYard();
+    const { mill, docs, reaches } = await aDatabase();
     const worker = mill({ monitoring: { scrapeMode: 'local' } });
     await worker.reactiveTask({
       task: 'later',

@@ -7,7 +7,7 @@ import { mongodb } from '../../src/mongodb/index.js';
 import { Majority } from '../../src/mongodb/majority.js';
 import { leaseOf } from '../../src/store/port.js';
 import type { TaskPlan } from '../../src/store/reactive.js';
-import { Plant } from '../reactive/plant.js';
+import { Fixture } from '../reactive/fixture.js';
 import { aClaim, aJob, anInstance, done, opened } from '../support/port.js';
 import { freshUri } from '../support/stores.js';
 
@@ -70,10 +70,10 @@ describe('a MongoDB server whose majority lags', () => {
   };
 
   async function open() {
-    const plant = new Plant(freshUri(server.uri));
+    const fixture = new Fixture(freshUri(server.uri));
     /** The next command of that kind is carried out, and its wait for the majority ends with the time limit. */
     const lag = (command: string): Promise<unknown> =>
-      plant.client.db('admin').command({
+      fixture.client.db('admin').command({
         configureFailPoint: 'failCommand',
         mode: { times: 1 },
         data: {
@@ -81,16 +81,16 @@ describe('a MongoDB server whose majority lags', () => {
           writeConcernError: { code: TIME_LIMIT, errmsg: 'operation exceeded time limit' },
         },
       });
-    return { plant, lag, store: await opened(mongodb({ uri: plant.uri })) };
+    return { fixture, lag, store: await opened(mongodb({ uri: fixture.uri })) };
   }
 
   it('planning blocks no document while the majority lags', async () => {
-    const { plant, lag, store } = await open();
+    const { fixture, lag, store } = await open();
     await store.reactive.prepare([PLAN]);
-    await plant.collection('docs').insertOne({ _id: 1 });
+    await fixture.collection('docs').insertOne({ _id: 1 });
     await lag('aggregate');
     expect(await store.reactive.planning.plan(PLAN, [1], 15_000)).toEqual([]);
-    expect(await plant.task('docs', 1)).toMatchObject({ status: 'pending' });
+    expect(await fixture.task('docs', 1)).toMatchObject({ status: 'pending' });
   });
 
   it('jobs that a reclaimer hands on count as settled while the majority lags', async () => {
@@ -103,9 +103,9 @@ describe('a MongoDB server whose majority lags', () => {
   });
 
   it('tasks that a reclaimer hands on count as settled while the majority lags', async () => {
-    const { plant, lag, store } = await open();
+    const { fixture, lag, store } = await open();
     await store.reactive.prepare([PLAN]);
-    await plant.collection('docs').insertOne({ _id: 1 });
+    await fixture.collection('docs').insertOne({ _id: 1 });
     await store.reactive.planning.plan(PLAN, [1], 15_000);
     const tasks = store.reactive.tasks(() => new Map([[PLAN.task, PLAN]]));
     const { jobs } = await tasks.claim(aClaim(anInstance(), { names: [PLAN.task] }));
@@ -126,8 +126,8 @@ describe('a MongoDB server whose majority lags', () => {
   });
 
   it('progress and heartbeats do not wait for the majority', async () => {
-    const { plant, store: other } = await open();
-    const client = new MongoClient(plant.uri, { monitorCommands: true });
+    const { fixture, store: other } = await open();
+    const client = new MongoClient(fixture.uri, { monitorCommands: true });
     const store = await opened(mongodb({ client }));
     await other.jobs.insert([aJob()]);
     const instance = anInstance();
@@ -143,17 +143,17 @@ describe('a MongoDB server whose majority lags', () => {
   it.each([1, 2])(
     'renewals of document locks are confirmed while the majority lags (%i in a batch)',
     async (count) => {
-      const { plant, lag, store } = await open();
+      const { fixture, lag, store } = await open();
       const locked = new Date(Date.now() + 60_000);
       const until = new Date(Date.now() + 120_000);
       const ids = Array.from({ length: count }, (_none, at) => at);
-      await plant.collection('docs').insertMany(ids.map((id) => ({ _id: id, sleepUntil: locked })));
+      await fixture.collection('docs').insertMany(ids.map((id) => ({ _id: id, sleepUntil: locked })));
       const documents = store.documents({ collection: 'docs' });
       await lag(count === 1 ? 'update' : 'bulkWrite');
       const locks = ids.map((id) => ({ id, ifSleepUntil: locked }));
       const { signal } = new AbortController();
       expect(await documents.renew?.(locks, until, { signal, marks: false })).toEqual(ids.map(() => true));
-      expect(await plant.collection('docs').countDocuments({ sleepUntil: until })).toBe(count);
+      expect(await fixture.collection('docs').countDocuments({ sleepUntil: until })).toBe(count);
     },
   );
 });

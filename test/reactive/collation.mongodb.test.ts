@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { Task, Tidemill } from '../../src/index.js';
 import type { MongodbStore } from '../../src/mongodb/index.js';
 import { until } from '../support/mills.js';
-import { workshop, type Row, type Workshop } from './workshop.js';
+import { thingsFixture, type Row, type ThingsFixture } from './things-fixture.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 
@@ -15,8 +15,8 @@ describe('sourceDocFilter on a source with a collation', () => {
   /** A task for each person, run by a mill of its own, and a mill that only manages. */
   async function people(
     rows: readonly Row[],
-  ): Promise<{ manager: Tidemill<MongodbStore>; ran: unknown[]; shop: Workshop }> {
-    const shop = workshop();
+  ): Promise<{ manager: Tidemill<MongodbStore>; ran: unknown[]; shop: ThingsFixture }> {
+    const shop = thingsFixture();
     await shop.db.createCollection('things', { collation: COLLATION });
     await shop.docs.insertMany([...rows]);
     const mill = shop.mill();

@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { TaskConditionFailedError, type TaskContext, type Tidemill } from '../../src/index.js';
 import type { MongodbStore } from '../../src/mongodb/index.js';
 import { gate, until } from '../support/mills.js';
-import { startedUp, statusesOf, withBeacon } from './beacons.js';
-import { workshop } from './workshop.js';
+import { startedUp, statusesOf, withProbeTask } from './probes.js';
+import { thingsFixture } from './things-fixture.js';
 
 type Context = TaskContext<Record<string, unknown>, ClientSession>;
 
@@ -12,7 +12,7 @@ const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 
 describe('the handler context on MongoDB', () => {
   it('a handler gets docId, task, attempt, watchedValues and a signal', async () => {
-    const { docs, mill: aMill } = workshop();
+    const { docs, mill: aMill } = thingsFixture();
     const mill = aMill();
     const seen = gate<Context>();
     await mill.reactiveTask({
@@ -35,7 +35,7 @@ describe('the handler context on MongoDB', () => {
   });
 
   it("the methods of a handler's context can be destructured", async () => {
-    const { docs, mill: aMill, reaches, client } = workshop();
+    const { docs, mill: aMill, reaches, client } = thingsFixture();
     const mill = aMill();
     const fetched: unknown[] = [];
     await mill.reactiveTask({
@@ -75,7 +75,7 @@ describe('the handler context on MongoDB', () => {
     ['false', false],
     ['null', null],
   ])('getDocument and tasks.get find a document whose _id is %s', async (_what, id) => {
-    const { docs, db, mill: aMill } = workshop();
+    const { docs, db, mill: aMill } = thingsFixture();
     const mill = aMill();
     const seen = gate<unknown>();
     await mill.reactiveTask({
@@ -105,7 +105,7 @@ describe('getDocument on MongoDB', () => {
     'is gone': async (docs) => docs.deleteOne({ _id: 1 }),
     'left the filter': async (docs) => docs.updateOne({ _id: 1 }, { $set: { status: 'cancelled' } }),
     'has other watched values': async (docs) => docs.updateOne({ _id: 1 }, { $set: { total: 2 } }),
-  } satisfies Record<string, (docs: ReturnType<typeof workshop>['docs']) => Promise<unknown>>;
+  } satisfies Record<string, (docs: ReturnType<typeof thingsFixture>['docs']) => Promise<unknown>>;
 
   it.each(
     Object.entries(change).flatMap(([what, apply]) => [
@@ -115,7 +115,7 @@ describe('getDocument on MongoDB', () => {
   )(
     'getDocument skips the attempt when the document %s (before it was %s), and its return runs again',
     async (_what, _when, apply, seen) => {
-      const { docs, mill: aMill, planned, reaches } = workshop();
+      const { docs, mill: aMill, planned, reaches } = thingsFixture();
       const mill = aMill();
       const [started, go] = [gate(), gate()];
       const errors: unknown[] = [];
@@ -138,7 +138,7 @@ describe('getDocument on MongoDB', () => {
           }
         },
       });
-      await withBeacon(mill);
+      await withProbeTask(mill);
       await mill.start();
       const original = { _id: 1, status: 'paid', total: 1 };
       await docs.insertOne(original);
@@ -163,7 +163,7 @@ describe('getDocument on MongoDB', () => {
   );
 
   it('getDocument ignores changes of fields that are not watched', async () => {
-    const { docs, mill: aMill, reaches } = workshop();
+    const { docs, mill: aMill, reaches } = thingsFixture();
     const mill = aMill();
     const [started, go] = [gate(), gate()];
     let fetched: unknown;
@@ -188,7 +188,7 @@ describe('getDocument on MongoDB', () => {
   });
 
   it('a document that left and came back while its skipped attempt was ending is handled', async () => {
-    const { docs, mill: aMill, planned } = workshop();
+    const { docs, mill: aMill, planned } = thingsFixture();
     const [worker, first, second] = [aMill(), aMill(), aMill()];
     const [started, changed, failed, end] = [gate(), gate(), gate(), gate()];
     const runs: unknown[] = [];
@@ -209,7 +209,7 @@ describe('getDocument on MongoDB', () => {
     });
     for (const planner of [first, second]) {
       await planner.reactiveTask({ ...definition, handler: () => undefined });
-      await withBeacon(planner);
+      await withProbeTask(planner);
     }
     await worker.start({ roles: ['work'] });
     await first.start({ roles: ['plan'] });
@@ -236,7 +236,7 @@ describe('getDocument on MongoDB', () => {
     ['a computed field', { sum: { $add: ['$nested.a', '$nested.b'] } }, { _id: 1, sum: 3 }],
     ['nothing', {}, { _id: 1, name: 'n', big: 'x', nested: { a: 1, b: 2 } }],
   ])('getDocument returns what the projection asks for: %s', async (_what, projection, expected) => {
-    const { docs, mill: aMill } = workshop();
+    const { docs, mill: aMill } = thingsFixture();
     const mill = aMill();
     const seen = gate<unknown>();
     await mill.reactiveTask({
@@ -251,7 +251,7 @@ describe('getDocument on MongoDB', () => {
   });
 
   it('getDocument rejects an unknown option', async () => {
-    const { docs, mill: aMill, reaches } = workshop();
+    const { docs, mill: aMill, reaches } = thingsFixture();
     const mill = aMill();
     await mill.reactiveTask({
       ...AT_ONCE,
@@ -265,7 +265,7 @@ describe('getDocument on MongoDB', () => {
   });
 
   it('getDocument with a session reads the snapshot of its transaction', async () => {
-    const { docs, db, client, mill: aMill, reaches } = workshop();
+    const { docs, db, client, mill: aMill, reaches } = thingsFixture();
     const mill = aMill();
     const fetched: unknown[] = [];
     await db.createCollection('other');
@@ -298,7 +298,7 @@ describe('getDocument on MongoDB', () => {
   });
 
   it('getDocument with a session sees what its own transaction wrote', async () => {
-    const { docs, client, mill: aMill, reaches } = workshop();
+    const { docs, client, mill: aMill, reaches } = thingsFixture();
     const mill = aMill();
     const fetched: unknown[] = [];
     await mill.reactiveTask({
@@ -329,7 +329,7 @@ describe('getDocument on MongoDB', () => {
     ['a nested path', { 'nested.2': 1 }],
     ['a missing field', { missing: 1 }],
   ])('the server compares snapshots exactly, whatever they hold: %s', async (_what, watchProjection) => {
-    const { docs, mill: aMill, planned, reaches } = workshop();
+    const { docs, mill: aMill, planned, reaches } = thingsFixture();
     const mill = aMill();
     const runs: unknown[] = [];
     await mill.reactiveTask({
@@ -338,7 +338,7 @@ describe('getDocument on MongoDB', () => {
       ...(watchProjection === undefined ? {} : { watchProjection }),
       handler: async ({ getDocument }) => runs.push(await getDocument()),
     });
-    await withBeacon(mill);
+    await withProbeTask(mill);
     await mill.start();
     const nested = new Map<string, unknown>([
       ['b', 1],
@@ -372,7 +372,7 @@ describe('getDocument on MongoDB', () => {
   });
 
   it('concurrent calls of getDocument share one query per claim', async () => {
-    const { docs, stored, mill: aMill } = workshop();
+    const { docs, stored, mill: aMill } = thingsFixture();
     const count = 20;
     const mill = aMill({ reactive: { concurrency: count } });
     const fetched: unknown[] = [];
@@ -412,9 +412,9 @@ describe('getDocument on MongoDB', () => {
 describe('a task whose document no longer matches when it is claimed', () => {
   /** Plans one document, and stops planning: later changes of it are not planned. */
   async function planAndChange(
-    apply: (docs: ReturnType<typeof workshop>['docs']) => Promise<unknown>,
-  ): Promise<{ runs: unknown[]; worker: Tidemill<MongodbStore>; shop: ReturnType<typeof workshop> }> {
-    const shop = workshop();
+    apply: (docs: ReturnType<typeof thingsFixture>['docs']) => Promise<unknown>,
+  ): Promise<{ runs: unknown[]; worker: Tidemill<MongodbStore>; shop: ReturnType<typeof thingsFixture> }> {
+    const shop = thingsFixture();
     const [planner, worker] = [shop.mill(), shop.mill()];
     const runs: unknown[] = [];
     for (const mill of [planner, worker]) {
@@ -434,10 +434,10 @@ describe('a task whose document no longer matches when it is claimed', () => {
   }
 
   it.each([
-    ['deleted', (docs: ReturnType<typeof workshop>['docs']) => docs.deleteOne({ _id: 1 })],
+    ['deleted', (docs: ReturnType<typeof thingsFixture>['docs']) => docs.deleteOne({ _id: 1 })],
     [
       'changed so that it left the filter',
-      (docs: ReturnType<typeof workshop>['docs']) =>
+      (docs: ReturnType<typeof thingsFixture>['docs']) =>
         docs.updateOne({ _id: 1 }, { $set: { status: 'cancelled' } }),
     ],
   ])('skips a claimed task without calling its handler if its document was %s', async (_what, apply) => {

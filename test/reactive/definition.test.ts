@@ -5,7 +5,7 @@ import { memory } from '../../src/memory/index.js';
 import { mongodb } from '../../src/mongodb/index.js';
 import { aMill } from '../support/mills.js';
 import { freshUri } from '../support/stores.js';
-import { Plant } from './plant.js';
+import { Fixture } from './fixture.js';
 
 const handler = (): void => undefined;
 
@@ -215,12 +215,12 @@ describe('reactiveTask: bad definitions', () => {
 
 describe('reactiveTask: all options', () => {
   it('accepts a definition with every option, durations as text or numbers', async () => {
-    const plant = new Plant();
-    const mill = plant.mill();
+    const fixture = new Fixture();
+    const mill = fixture.mill();
     void mill.reactiveTask({
       task: 'all',
       collection: 'orders',
-      database: plant.db.databaseName,
+      database: fixture.db.databaseName,
       filter: { status: { $in: ['paid'] } },
       watchProjection: { status: 1, sum: { $add: ['$a', 1] } },
       debounce: { wait: '1s', maxWait: '1m30s' },
@@ -249,11 +249,11 @@ describe('reactiveTask: all options', () => {
 describe('start: bad definitions', () => {
   const refused = async (
     definition: object,
-    prepare?: (plant: Plant) => Promise<unknown>,
+    prepare?: (fixture: Fixture) => Promise<unknown>,
   ): Promise<string> => {
-    const plant = new Plant();
-    await prepare?.(plant);
-    const mill = plant.mill();
+    const fixture = new Fixture();
+    await prepare?.(fixture);
+    const mill = fixture.mill();
     void mill.reactiveTask({ task: 'sync', collection: 'orders', handler, ...definition });
     const error = await mill.start().then(
       () => new Error('it started'),
@@ -284,8 +284,8 @@ describe('start: bad definitions', () => {
   });
 
   it('start rejects an unknown operator if the source has documents, too', async () => {
-    const text = await refused({ filter: { a: { $gtt: 1 } } }, (plant) =>
-      plant.collection('orders').insertOne({ a: 1 }),
+    const text = await refused({ filter: { a: { $gtt: 1 } } }, (fixture) =>
+      fixture.collection('orders').insertOne({ a: 1 }),
     );
     expect(text).toContain('unknown operator: $gtt');
   });
@@ -302,7 +302,7 @@ describe('start: bad definitions', () => {
   });
 
   it('start rejects a view, a time series and a capped collection as a source', async () => {
-    const made = (options: object) => (plant: Plant) => plant.db.createCollection('orders', options);
+    const made = (options: object) => (fixture: Fixture) => fixture.db.createCollection('orders', options);
     expect(await refused({}, made({ viewOn: 'others', pipeline: [] }))).toContain(
       'reactiveTask("sync"): "orders" is a view, whose changes cannot be watched.',
     );
@@ -313,20 +313,22 @@ describe('start: bad definitions', () => {
   });
 
   it('start rejects a task collection with foreign documents, and collections.tasks avoids it', async () => {
-    const text = await refused({}, (plant) => plant.collection('orders_tasks').insertOne({ title: 'mine' }));
+    const text = await refused({}, (fixture) =>
+      fixture.collection('orders_tasks').insertOne({ title: 'mine' }),
+    );
     expect(text).toContain('"orders_tasks" contains documents that are not tasks');
     expect(text).toContain('collections: { tasks:');
-    const plant = new Plant();
-    await plant.collection('orders_tasks').insertOne({ title: 'mine' });
+    const fixture = new Fixture();
+    await fixture.collection('orders_tasks').insertOne({ title: 'mine' });
     const mill = aMill(
-      mongodb({ uri: plant.uri, collections: { tasks: (collection) => `${collection}_work` } }),
+      mongodb({ uri: fixture.uri, collections: { tasks: (collection) => `${collection}_work` } }),
     );
-    void plant.define(mill, { collection: 'orders' });
+    void fixture.define(mill, { collection: 'orders' });
     await mill.start();
-    await plant.collection('orders').insertOne({ _id: 1 });
-    await plant.ran(1);
-    expect(await plant.collection('orders_work').countDocuments()).toBe(1);
-    expect(await plant.collection('orders_tasks').countDocuments()).toBe(1);
+    await fixture.collection('orders').insertOne({ _id: 1 });
+    await fixture.ran(1);
+    expect(await fixture.collection('orders_work').countDocuments()).toBe(1);
+    expect(await fixture.collection('orders_tasks').countDocuments()).toBe(1);
   });
 
   it('start rejects reactive tasks on a standalone server', async () => {
@@ -340,43 +342,43 @@ describe('start: bad definitions', () => {
 
 describe('definitions added while the mill runs', () => {
   it('a definition added to a running mill handles existing and new documents', async () => {
-    const plant = new Plant();
-    const mill = await plant.started({ collection: 'orders' });
-    await plant.collection('users').insertOne({ _id: 'old' });
-    await plant.define(mill, { task: 'second', collection: 'users' });
-    await plant.collection('users').insertOne({ _id: 'new' });
-    await plant.ran('old', 1, 'second');
-    await plant.ran('new', 1, 'second');
-    await plant.collection('orders').insertOne({ _id: 1 });
-    await plant.ran(1);
-    expect(plant.errors).toEqual([]);
+    const fixture = new Fixture();
+    const mill = await fixture.started({ collection: 'orders' });
+    await fixture.collection('users').insertOne({ _id: 'old' });
+    await fixture.define(mill, { task: 'second', collection: 'users' });
+    await fixture.collection('users').insertOne({ _id: 'new' });
+    await fixture.ran('old', 1, 'second');
+    await fixture.ran('new', 1, 'second');
+    await fixture.collection('orders').insertOne({ _id: 1 });
+    await fixture.ran(1);
+    expect(fixture.errors).toEqual([]);
   });
 
   it('a definition added to a running mill with jobs only takes effect', async () => {
-    const plant = new Plant();
-    const mill = plant.mill();
+    const fixture = new Fixture();
+    const mill = fixture.mill();
     await mill.start();
-    await plant.define(mill, { collection: 'orders' });
-    await plant.collection('orders').insertOne({ _id: 1 });
-    await plant.ran(1);
-    expect(plant.errors).toEqual([]);
+    await fixture.define(mill, { collection: 'orders' });
+    await fixture.collection('orders').insertOne({ _id: 1 });
+    await fixture.ran(1);
+    expect(fixture.errors).toEqual([]);
   });
 
   it('a definition that the server refuses rejects its promise and harms no other task', async () => {
-    const plant = new Plant();
-    await plant.db.createCollection('seen', { viewOn: 'orders', pipeline: [] });
-    const mill = await plant.started({ collection: 'orders' });
-    await expect(plant.define(mill, { task: 'bad', collection: 'seen' })).rejects.toThrow('is a view');
+    const fixture = new Fixture();
+    await fixture.db.createCollection('seen', { viewOn: 'orders', pipeline: [] });
+    const mill = await fixture.started({ collection: 'orders' });
+    await expect(fixture.define(mill, { task: 'bad', collection: 'seen' })).rejects.toThrow('is a view');
     await expect(
-      plant.define(mill, { task: 'worse', collection: 'users', filter: { a: { $gtt: 1 } } }),
+      fixture.define(mill, { task: 'worse', collection: 'users', filter: { a: { $gtt: 1 } } }),
     ).rejects.toThrow('unknown operator: $gtt');
-    await plant.collection('orders').insertOne({ _id: 1 });
-    await plant.ran(1);
+    await fixture.collection('orders').insertOne({ _id: 1 });
+    await fixture.ran(1);
     // The name is free again, and a good definition is not rejected because of a bad one.
-    await plant.define(mill, { task: 'worse', collection: 'users', filter: { a: { $gt: 1 } } });
-    await plant.collection('users').insertOne({ _id: 2, a: 2 });
-    await plant.ran(2, 1, 'worse');
-    expect(plant.errors.filter((error) => !/is a view|\$gtt/u.test(error.message))).toEqual([]);
+    await fixture.define(mill, { task: 'worse', collection: 'users', filter: { a: { $gt: 1 } } });
+    await fixture.collection('users').insertOne({ _id: 2, a: 2 });
+    await fixture.ran(2, 1, 'worse');
+    expect(fixture.errors.filter((error) => !/is a view|\$gtt/u.test(error.message))).toEqual([]);
   });
 });
 

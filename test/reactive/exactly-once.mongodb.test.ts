@@ -1,13 +1,13 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { gate, until } from '../support/mills.js';
-import { startedUp, statusesOf, withBeacon } from './beacons.js';
-import { workshop, type Row } from './workshop.js';
+import { startedUp, statusesOf, withProbeTask } from './probes.js';
+import { thingsFixture, type Row } from './things-fixture.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 
 describe('markCompleted on MongoDB', () => {
   it('markCompleted completes the task with the commit, and nothing writes to it afterwards', async () => {
-    const { docs, db, client, stored, raw, mill: aMill } = workshop();
+    const { docs, db, client, stored, raw, mill: aMill } = thingsFixture();
     const mill = aMill();
     const [committed, end] = [gate(), gate()];
     const completed: string[] = [];
@@ -53,7 +53,7 @@ describe('markCompleted on MongoDB', () => {
   });
 
   it('a transaction that saw an old document does not commit, and the new version is handled', async () => {
-    const { docs, db, client, mill: aMill, planned, reaches } = workshop();
+    const { docs, db, client, mill: aMill, planned, reaches } = thingsFixture();
     const mill = aMill();
     const effects: unknown[] = [];
     let runs = 0;
@@ -77,7 +77,7 @@ describe('markCompleted on MongoDB', () => {
         );
       },
     });
-    await withBeacon(mill);
+    await withProbeTask(mill);
     await startedUp(mill, 't');
     await docs.insertOne({ _id: 1, n: 1 });
     await until('the second version was handled', async () => {

@@ -4,8 +4,8 @@ import type { GetDocumentOptions, TaskContext } from '../../src/index.js';
 import { mongodb } from '../../src/mongodb/index.js';
 import { aMill, gate } from '../support/mills.js';
 import { freshUri } from '../support/stores.js';
-import { statusesOf } from './beacons.js';
-import { workshop } from './workshop.js';
+import { statusesOf } from './probes.js';
+import { thingsFixture } from './things-fixture.js';
 
 const ONCE = { type: 'fixed', interval: 0, maxAttempts: 1 } as const;
 const TASK = { task: 't', collection: 'things', debounce: 0 } as const;
@@ -97,7 +97,7 @@ describe('errors of getDocument on MongoDB', () => {
     [{ skip: 1 }, /unknown option.*skip/iu],
     [{ readConcern: null }, /readConcern must be one of local, majority/u],
   ])('getDocument with %o fails the attempt instead of skipping the task', async (options, message) => {
-    const { docs, mill: make, reaches } = workshop();
+    const { docs, mill: make, reaches } = thingsFixture();
     const mill = make();
     await mill.reactiveTask({
       ...TASK,
@@ -112,7 +112,7 @@ describe('errors of getDocument on MongoDB', () => {
   });
 
   it("getDocument rejects with LEASE_LOST instead of skipping if it cannot see the task's claim", async () => {
-    const { docs, stored, mill: make, reaches } = workshop();
+    const { docs, stored, mill: make, reaches } = thingsFixture();
     const mill = make();
     const errors: unknown[] = [];
     const skipped: unknown[] = [];

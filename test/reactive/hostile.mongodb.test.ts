@@ -2,45 +2,45 @@ import type { Document } from 'mongodb';
 import { describe, expect, it } from 'vitest';
 import type { Tidemill } from '../../src/index.js';
 import { gate, until } from '../support/mills.js';
-import { Plant } from './plant.js';
+import { Fixture } from './fixture.js';
 
 /** Fails if `n` is 0. */
 const DIVIDES = { $expr: { $gt: [{ $divide: [10, '$n'] }, 1] } };
 
 describe('a filter that errors on one document', () => {
   it('parks a document on which the filter errors, and runs the rest of the batch', async () => {
-    const plant = new Plant();
-    const things = plant.collection('things');
-    await plant.started({ collection: 'things', filter: DIVIDES });
+    const fixture = new Fixture();
+    const things = fixture.collection('things');
+    await fixture.started({ collection: 'things', filter: DIVIDES });
     await things.insertMany(Array.from({ length: 60 }, (_, n) => ({ _id: n, n: n === 31 ? 0 : 1 })));
-    await plant.quiet(['things']);
-    expect(plant.runs.filter(({ task }) => task === 'task')).toHaveLength(59);
-    const parked = await plant.task('things', 31);
+    await fixture.quiet(['things']);
+    expect(fixture.runs.filter(({ task }) => task === 'task')).toHaveLength(59);
+    const parked = await fixture.task('things', 31);
     expect(parked).toMatchObject({ status: 'failed', task: 'task', sourceDocId: 31, attempts: 0 });
     expect(parked?.['lastError']).toMatch(/could not be planned.*divide by zero/u);
-    expect(plant.errors.some(({ message }) => /cannot be planned/u.test(message))).toBe(true);
+    expect(fixture.errors.some(({ message }) => /cannot be planned/u.test(message))).toBe(true);
     // It is planned as soon as it can be.
     await things.updateOne({ _id: 31 }, { $set: { n: 2 } });
-    await plant.ran(31);
-    expect(await plant.settled('things', 31)).toMatchObject({ attempts: 1 });
+    await fixture.ran(31);
+    expect(await fixture.settled('things', 31)).toMatchObject({ attempts: 1 });
   });
 
   it('parks a document on which the filter errors during a reconciliation', async () => {
-    const plant = new Plant();
-    await plant
+    const fixture = new Fixture();
+    await fixture
       .collection('things')
       .insertMany(Array.from({ length: 60 }, (_, n) => ({ _id: n, n: n === 31 ? 0 : 1 })));
-    await plant.started({ collection: 'things', filter: DIVIDES });
-    await until('all others have run', () => plant.runs.length === 59);
-    expect(await plant.settled('things', 31, 'failed')).toMatchObject({ attempts: 0 });
-    await plant.quiet();
+    await fixture.started({ collection: 'things', filter: DIVIDES });
+    await until('all others have run', () => fixture.runs.length === 59);
+    expect(await fixture.settled('things', 31, 'failed')).toMatchObject({ attempts: 0 });
+    await fixture.quiet();
   });
 
   it('a document on which the filter starts to error while its task runs blocks no other', async () => {
-    const plant = new Plant();
-    const things = plant.collection('things');
+    const fixture = new Fixture();
+    const things = fixture.collection('things');
     const [entered, leave] = [gate(), gate()];
-    await plant.started({
+    await fixture.started({
       collection: 'things',
       filter: DIVIDES,
       cleanupPolicy: { deleteWhen: 'sourceDocumentDeletedOrNoLongerMatching', keepFor: 0 },
@@ -55,30 +55,33 @@ describe('a filter that errors on one document', () => {
       { _id: 'rests', n: 1 },
     ]);
     await entered.promise;
-    await plant.ran('rests');
-    await plant.settled('things', 'rests');
+    await fixture.ran('rests');
+    await fixture.settled('things', 'rests');
     await things.updateMany({}, { $set: { n: 0 } });
     await things.insertOne({ _id: 'later', n: 1 });
-    await plant.ran('later');
-    await plant.quiet();
+    await fixture.ran('later');
+    await fixture.quiet();
     leave.open();
-    await plant.quiet(['things']);
+    await fixture.quiet(['things']);
     await things.updateMany({}, { $set: { n: 3 } });
-    await until('they have run again', () => plant.of('rests').length === 2 && plant.of('runs').length === 2);
+    await until(
+      'they have run again',
+      () => fixture.of('rests').length === 2 && fixture.of('runs').length === 2,
+    );
   });
 
   it('a document on which the filter starts to error after planning blocks no claim', async () => {
-    const plant = new Plant();
-    const things = plant.collection('things');
-    const planner = plant.mill();
-    void plant.define(planner, { collection: 'things', filter: DIVIDES });
+    const fixture = new Fixture();
+    const things = fixture.collection('things');
+    const planner = fixture.mill();
+    void fixture.define(planner, { collection: 'things', filter: DIVIDES });
     await planner.start({ roles: ['plan'] });
     await things.insertMany(Array.from({ length: 6 }, (_, n) => ({ _id: n, n: 1 })));
-    await until('they are planned', async () => (await plant.tasks('things').countDocuments()) === 6);
+    await until('they are planned', async () => (await fixture.tasks('things').countDocuments()) === 6);
     await planner.stop();
     await things.updateOne({ _id: 3 }, { $set: { n: 0 } });
-    const worker = plant.mill();
-    void plant.define(worker, {
+    const worker = fixture.mill();
+    void fixture.define(worker, {
       collection: 'things',
       filter: DIVIDES,
       handler: async (context) => {
@@ -86,40 +89,40 @@ describe('a filter that errors on one document', () => {
       },
     });
     await worker.start({ roles: ['work'] });
-    for (const id of [0, 1, 2, 4, 5]) await plant.settled('things', id);
-    await until('it is not held', async () => (await plant.task('things', 3))?.['status'] !== 'processing');
+    for (const id of [0, 1, 2, 4, 5]) await fixture.settled('things', id);
+    await until('it is not held', async () => (await fixture.task('things', 3))?.['status'] !== 'processing');
   });
 
   it('parks a document on which the filter errors in a source with a collation', async () => {
-    const plant = new Plant();
-    await plant.db.createCollection('things', { collation: { locale: 'en', strength: 2 } });
-    const things = plant.collection('things');
-    await plant.started({ collection: 'things', filter: DIVIDES });
+    const fixture = new Fixture();
+    await fixture.db.createCollection('things', { collation: { locale: 'en', strength: 2 } });
+    const things = fixture.collection('things');
+    await fixture.started({ collection: 'things', filter: DIVIDES });
     await things.insertMany([
       { _id: 'a', n: 1 },
       { _id: 'b', n: 1 },
     ]);
-    await Promise.all([plant.ran('a'), plant.ran('b')]);
-    await plant.quiet(['things']);
+    await Promise.all([fixture.ran('a'), fixture.ran('b')]);
+    await fixture.quiet(['things']);
     await things.updateOne({ _id: 'b' }, { $set: { n: 0 } });
-    await plant.settled('things', 'b', 'failed');
+    await fixture.settled('things', 'b', 'failed');
     await things.updateOne({ _id: 'a' }, { $set: { n: 2 } });
-    await plant.ran('a', 2);
-    await plant.quiet();
+    await fixture.ran('a', 2);
+    await fixture.quiet();
   });
 });
 
 describe('a planning statement that the server refuses', () => {
   it('retries a refused planning statement until it is accepted, and parks no document', async () => {
-    const plant = new Plant();
-    await plant.started({ collection: 'things' });
-    await plant.tasks('things').drop();
-    await plant.db.createCollection('things_tasks', { viewOn: 'markers', pipeline: [] });
-    await plant.collection('things').insertMany([{ _id: 1 }, { _id: 2 }]);
-    await until('it was refused', () => plant.errors.some(({ message }) => message.startsWith('plan:')));
-    await plant.db.dropCollection('things_tasks');
-    await Promise.all([plant.ran(1), plant.ran(2)]);
-    expect(plant.errors.filter(({ message }) => message.includes('cannot be planned'))).toEqual([]);
+    const fixture = new Fixture();
+    await fixture.started({ collection: 'things' });
+    await fixture.tasks('things').drop();
+    await fixture.db.createCollection('things_tasks', { viewOn: 'markers', pipeline: [] });
+    await fixture.collection('things').insertMany([{ _id: 1 }, { _id: 2 }]);
+    await until('it was refused', () => fixture.errors.some(({ message }) => message.startsWith('plan:')));
+    await fixture.db.dropCollection('things_tasks');
+    await Promise.all([fixture.ran(1), fixture.ran(2)]);
+    expect(fixture.errors.filter(({ message }) => message.includes('cannot be planned'))).toEqual([]);
   });
 });
 
@@ -127,10 +130,10 @@ describe('large documents', () => {
   const near16 = (bytes: number): string => 'x'.repeat(bytes);
 
   it('a document of nearly 16 MB runs and is fetched with a small projection', async () => {
-    const plant = new Plant();
-    const things = plant.collection('things');
+    const fixture = new Fixture();
+    const things = fixture.collection('things');
     const fetched: number[] = [];
-    await plant.started({
+    await fixture.started({
       collection: 'things',
       filter: { n: { $gt: 0 } },
       watchProjection: { n: 1 },
@@ -140,51 +143,51 @@ describe('large documents', () => {
     });
     const size = 16 * 1024 * 1024 - 60;
     await things.insertOne({ _id: 1, n: 1, body: near16(size) });
-    await plant.ran(1);
-    await plant.settled('things', 1);
+    await fixture.ran(1);
+    await fixture.settled('things', 1);
     await things.updateOne({ _id: 1 }, { $set: { n: 2 } });
-    await plant.ran(1, 2);
-    await plant.settled('things', 1);
+    await fixture.ran(1, 2);
+    await fixture.settled('things', 1);
     expect(fetched).toEqual([size, size]);
-    expect(plant.errors).toEqual([]);
+    expect(fixture.errors).toEqual([]);
   });
 
   it('a document of nearly 16 MB without a projection fails with advice, and runs once it is smaller', async () => {
-    const plant = new Plant();
-    const things = plant.collection('things');
-    await plant.started({ collection: 'things' });
+    const fixture = new Fixture();
+    const things = fixture.collection('things');
+    await fixture.started({ collection: 'things' });
     await things.insertMany([
       { _id: 'before' },
       { _id: 'large', body: near16(16 * 1024 * 1024 - 60) },
       { _id: 'after' },
     ]);
-    await Promise.all([plant.ran('before'), plant.ran('after')]);
-    const failed = await plant.settled('things', 'large', 'failed');
+    await Promise.all([fixture.ran('before'), fixture.ran('after')]);
+    const failed = await fixture.settled('things', 'large', 'failed');
     expect(failed['lastError']).toContain('define watchProjection');
-    expect(plant.of('large')).toEqual([]);
+    expect(fixture.of('large')).toEqual([]);
     await things.updateOne({ _id: 'large' }, { $set: { body: 'small' } });
-    await plant.ran('large');
-    await plant.settled('things', 'large');
+    await fixture.ran('large');
+    await fixture.settled('things', 'large');
     await things.updateOne({ _id: 'large' }, { $set: { body: near16(15_500_000) } });
-    await plant.settled('things', 'large', 'failed');
-    expect(plant.of('large')).toHaveLength(1);
+    await fixture.settled('things', 'large', 'failed');
+    expect(fixture.of('large')).toHaveLength(1);
   });
 
   it('several documents of 14 MB without a projection run in one batch', async () => {
-    const plant = new Plant();
-    const things = plant.collection('things');
-    await plant.started({
+    const fixture = new Fixture();
+    const things = fixture.collection('things');
+    await fixture.started({
       collection: 'things',
       handler: async (context) => {
         await context.getDocument();
       },
     });
     for (const _id of ['a', 'b', 'c']) await things.insertOne({ _id, body: near16(14_000_000) });
-    await Promise.all(['a', 'b', 'c'].map((id) => plant.settled('things', id)));
+    await Promise.all(['a', 'b', 'c'].map((id) => fixture.settled('things', id)));
     await things.updateMany({}, { $set: { n: 1 } });
-    for (const id of ['a', 'b', 'c']) await plant.ran(id, 2);
-    await plant.quiet(['things']);
-    expect(await plant.tasks('things').distinct('status')).toEqual(['completed']);
+    for (const id of ['a', 'b', 'c']) await fixture.ran(id, 2);
+    await fixture.quiet(['things']);
+    expect(await fixture.tasks('things').distinct('status')).toEqual(['completed']);
   });
 });
 
@@ -201,128 +204,128 @@ describe('a source with a collation', () => {
     }) as const;
 
   it("the filter uses the source's collation, and snapshots are compared exactly", async () => {
-    const plant = new Plant();
-    await plant.db.createCollection('users', { collation });
-    const users = plant.collection('users');
+    const fixture = new Fixture();
+    await fixture.db.createCollection('users', { collation });
+    const users = fixture.collection('users');
     const fetched: Document[] = [];
-    await plant.started(definition(fetched));
+    await fixture.started(definition(fetched));
     await users.insertMany([
       { _id: 'a', role: 'ADMIN', name: 'abc' },
       { _id: 'b', role: 'user', name: 'abc' },
     ]);
-    await plant.ran('a');
-    await plant.settled('users', 'a');
-    expect(await plant.task('users', 'b')).toBeNull();
+    await fixture.ran('a');
+    await fixture.settled('users', 'a');
+    expect(await fixture.task('users', 'b')).toBeNull();
     await users.updateOne({ _id: 'a' }, { $set: { name: 'ABC' } });
-    await plant.ran('a', 2);
-    await plant.settled('users', 'a');
+    await fixture.ran('a', 2);
+    await fixture.settled('users', 'a');
     await users.updateOne({ _id: 'a' }, { $set: { other: 1 } });
-    await plant.quiet(['users']);
-    expect(plant.of('a')).toHaveLength(2);
+    await fixture.quiet(['users']);
+    expect(fixture.of('a')).toHaveLength(2);
     await users.updateOne({ _id: 'a' }, { $set: { role: 'user' } });
-    await plant.quiet(['users']);
-    expect(await plant.task('users', 'a')).toMatchObject({ matched: false });
+    await fixture.quiet(['users']);
+    expect(await fixture.task('users', 'a')).toMatchObject({ matched: false });
     await users.updateOne({ _id: 'a' }, { $set: { role: 'aDmIn' } });
-    await plant.ran('a', 3);
-    await plant.quiet(['users']);
+    await fixture.ran('a', 3);
+    await fixture.quiet(['users']);
     expect(fetched.map((row) => row['name'] as string)).toEqual(['abc', 'ABC', 'ABC']);
-    expect(plant.errors).toEqual([]);
+    expect(fixture.errors).toEqual([]);
   });
 
   it('the filter uses the collation of a source that is created after the task was defined', async () => {
-    const plant = new Plant();
+    const fixture = new Fixture();
     const fetched: Document[] = [];
-    await plant.started(definition(fetched));
-    await plant.quiet();
-    await plant.db.createCollection('users', { collation });
-    await plant.collection('users').insertOne({ _id: 'a', role: 'ADMIN', name: 'abc' });
-    await plant.ran('a');
-    await plant.settled('users', 'a');
-    await plant.collection('users').updateOne({ _id: 'a' }, { $set: { name: 'ABC' } });
-    await plant.ran('a', 2);
-    await plant.settled('users', 'a');
+    await fixture.started(definition(fetched));
+    await fixture.quiet();
+    await fixture.db.createCollection('users', { collation });
+    await fixture.collection('users').insertOne({ _id: 'a', role: 'ADMIN', name: 'abc' });
+    await fixture.ran('a');
+    await fixture.settled('users', 'a');
+    await fixture.collection('users').updateOne({ _id: 'a' }, { $set: { name: 'ABC' } });
+    await fixture.ran('a', 2);
+    await fixture.settled('users', 'a');
     expect(fetched).toHaveLength(2);
-    expect(await plant.task('users', 'a')).toMatchObject({ status: 'completed' });
+    expect(await fixture.task('users', 'a')).toMatchObject({ status: 'completed' });
   });
 });
 
 describe('a source that is dropped or renamed', () => {
-  const known = async (plant: Plant, name: string): Promise<number> =>
-    plant.tasks(name).countDocuments({ matched: true });
+  const known = async (fixture: Fixture, name: string): Promise<number> =>
+    fixture.tasks(name).countDocuments({ matched: true });
 
   it('documents inserted after their collection was dropped run, even with the same values', async () => {
-    const plant = new Plant();
-    const mill = await plant.started({ collection: 'things' });
-    const things = plant.collection('things');
+    const fixture = new Fixture();
+    const mill = await fixture.started({ collection: 'things' });
+    const things = fixture.collection('things');
     await things.insertMany([
       { _id: 1, n: 1 },
       { _id: 2, n: 1 },
     ]);
-    await Promise.all([plant.ran(1), plant.ran(2)]);
-    await plant.quiet(['things']);
+    await Promise.all([fixture.ran(1), fixture.ran(2)]);
+    await fixture.quiet(['things']);
     await things.drop();
-    await until('the tasks know', async () => (await known(plant, 'things')) === 0);
+    await until('the tasks know', async () => (await known(fixture, 'things')) === 0);
     await things.insertOne({ _id: 1, n: 1 });
-    await plant.ran(1, 2);
+    await fixture.ran(1, 2);
     await things.insertOne({ _id: 3, n: 1 });
-    await plant.ran(3);
-    await stillPlans(plant, mill);
+    await fixture.ran(3);
+    await stillPlans(fixture, mill);
   });
 
   it('documents that arrive by renaming a collection run under its new name', async () => {
-    const plant = new Plant();
-    const mill = await plant.started({ collection: 'things' });
-    void plant.define(mill, { task: 'other', collection: 'others' });
-    await plant.collection('things').insertOne({ _id: 1 });
-    await plant.ran(1);
-    await plant.quiet(['things']);
-    await plant.collection('things').rename('others');
-    await plant.ran(1, 1, 'other');
-    await until('the tasks know', async () => (await known(plant, 'things')) === 0);
+    const fixture = new Fixture();
+    const mill = await fixture.started({ collection: 'things' });
+    void fixture.define(mill, { task: 'other', collection: 'others' });
+    await fixture.collection('things').insertOne({ _id: 1 });
+    await fixture.ran(1);
+    await fixture.quiet(['things']);
+    await fixture.collection('things').rename('others');
+    await fixture.ran(1, 1, 'other');
+    await until('the tasks know', async () => (await known(fixture, 'things')) === 0);
     // Over an existing collection: its documents are gone, and others have come.
-    await plant.collection('fresh').insertOne({ _id: 2 });
-    await plant.client.db().renameCollection('fresh', 'others', { dropTarget: true });
-    await plant.ran(2, 1, 'other');
-    await until('the tasks know', async () => (await known(plant, 'others')) === 1);
-    await stillPlans(plant, mill);
+    await fixture.collection('fresh').insertOne({ _id: 2 });
+    await fixture.client.db().renameCollection('fresh', 'others', { dropTarget: true });
+    await fixture.ran(2, 1, 'other');
+    await until('the tasks know', async () => (await known(fixture, 'others')) === 1);
+    await stillPlans(fixture, mill);
   });
 
   it('a source is still watched after its whole database was dropped', async () => {
-    const plant = new Plant();
-    const name = `${plant.db.databaseName}_other`;
-    const mill = plant.mill();
-    void plant.define(mill, { collection: 'things', database: name });
-    plant.mark(mill);
+    const fixture = new Fixture();
+    const name = `${fixture.db.databaseName}_other`;
+    const mill = fixture.mill();
+    void fixture.define(mill, { collection: 'things', database: name });
+    fixture.mark(mill);
     await mill.start();
-    await plant.ready();
-    await plant.collection('things', name).insertOne({ _id: 1 });
-    await plant.ran(1);
-    await plant.client.db(name).dropDatabase();
-    await plant.collection('things', name).insertOne({ _id: 2 });
-    await plant.ran(2);
-    await plant.collection('things', name).insertOne({ _id: 3 });
-    await plant.ran(3);
-    await plant.client.db(name).dropDatabase();
+    await fixture.ready();
+    await fixture.collection('things', name).insertOne({ _id: 1 });
+    await fixture.ran(1);
+    await fixture.client.db(name).dropDatabase();
+    await fixture.collection('things', name).insertOne({ _id: 2 });
+    await fixture.ran(2);
+    await fixture.collection('things', name).insertOne({ _id: 3 });
+    await fixture.ran(3);
+    await fixture.client.db(name).dropDatabase();
   });
 
   /** Checks that no feed was lost on the way. */
-  async function stillPlans(plant: Plant, mill: Tidemill): Promise<void> {
-    await plant.collection('things').insertOne({ _id: 'last' });
-    await plant.ran('last');
-    await plant.quiet(['things']);
+  async function stillPlans(fixture: Fixture, mill: Tidemill): Promise<void> {
+    await fixture.collection('things').insertOne({ _id: 'last' });
+    await fixture.ran('last');
+    await fixture.quiet(['things']);
     expect(mill.isHealthy()).toBe(true);
   }
 });
 
 describe("a user's transaction on watched documents", () => {
   it('changes in a transaction are planned when it commits, and never if it aborts', async () => {
-    const plant = new Plant();
-    const things = plant.collection('things');
-    await plant.started({ collection: 'things', watchProjection: { n: 1 } });
+    const fixture = new Fixture();
+    const things = fixture.collection('things');
+    await fixture.started({ collection: 'things', watchProjection: { n: 1 } });
     await things.insertOne({ _id: 'there', n: 0 });
-    await plant.ran('there');
-    await plant.settled('things', 'there');
-    const session = plant.client.startSession();
+    await fixture.ran('there');
+    await fixture.settled('things', 'there');
+    const session = fixture.client.startSession();
     const write = async (prefix: string): Promise<void> => {
       const documents = Array.from({ length: 50 }, (_, n) => ({ _id: `${prefix}${n}`, n: 0 }));
       await things.insertMany(documents, { session });
@@ -336,31 +339,31 @@ describe("a user's transaction on watched documents", () => {
     };
     session.startTransaction();
     await write('aborted');
-    await plant.quiet();
+    await fixture.quiet();
     await session.abortTransaction();
     session.startTransaction();
     await write('committed');
-    await plant.quiet();
-    expect(await plant.tasks('things').countDocuments()).toBe(1);
+    await fixture.quiet();
+    expect(await fixture.tasks('things').countDocuments()).toBe(1);
     await session.commitTransaction();
     await session.endSession();
-    await plant.ran('there', 2);
-    await plant.quiet(['things']);
-    const ran = plant.runs.filter(({ id }) => String(id).startsWith('committed'));
+    await fixture.ran('there', 2);
+    await fixture.quiet(['things']);
+    const ran = fixture.runs.filter(({ id }) => String(id).startsWith('committed'));
     expect(ran).toHaveLength(49);
     expect(ran.every(({ values }) => values['n'] === 1)).toBe(true);
-    expect(plant.runs.filter(({ id }) => String(id).startsWith('aborted'))).toEqual([]);
+    expect(fixture.runs.filter(({ id }) => String(id).startsWith('aborted'))).toEqual([]);
   });
 });
 
 describe('an outcome refused by a validator of the task collection', () => {
   it('sets a refused task outcome aside, records all others, and records it once it is accepted', async () => {
-    const plant = new Plant();
-    const things = plant.collection('things');
+    const fixture = new Fixture();
+    const things = fixture.collection('things');
     const validate = async (validator: object): Promise<void> => {
-      await plant.db.command({ collMod: 'things_tasks', validator });
+      await fixture.db.command({ collMod: 'things_tasks', validator });
     };
-    const mill = await plant.started({
+    const mill = await fixture.started({
       collection: 'things',
       handler: async ({ docId }) => {
         // From now on the end of its run cannot be written.
@@ -379,11 +382,11 @@ describe('an outcome refused by a validator of the task collection', () => {
       expect.stringMatching(/^outcomes that the database refuses: 1 \(task /u),
     ]);
     await things.insertMany(Array.from({ length: 10 }, (_, n) => ({ _id: n })));
-    for (let n = 0; n < 10; n += 1) await plant.settled('things', n);
-    expect(plant.errors).toContainEqual(expect.objectContaining({ code: 'OUTCOME_REFUSED' }));
+    for (let n = 0; n < 10; n += 1) await fixture.settled('things', n);
+    expect(fixture.errors).toContainEqual(expect.objectContaining({ code: 'OUTCOME_REFUSED' }));
     await validate({});
-    await plant.settled('things', 'poison');
+    await fixture.settled('things', 'poison');
     await until('the instance is well again', () => mill.isHealthy());
-    expect(plant.runs.filter(({ id }) => id === 'poison')).toHaveLength(1);
+    expect(fixture.runs.filter(({ id }) => id === 'poison')).toHaveLength(1);
   });
 });

@@ -3,13 +3,13 @@ import { describe, expect, it } from 'vitest';
 import type { Task, TasksFilter, Tidemill } from '../../src/index.js';
 import type { MongodbStore } from '../../src/mongodb/index.js';
 import { gate, rarely, until } from '../support/mills.js';
-import { statusesOf, withBeacon } from './beacons.js';
-import { workshop, type Row, type Workshop } from './workshop.js';
+import { statusesOf, withProbeTask } from './probes.js';
+import { thingsFixture, type Row, type ThingsFixture } from './things-fixture.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 const ONCE = { type: 'fixed', interval: 1, maxAttempts: 1 } as const;
 
-interface Failed extends Workshop {
+interface Failed extends ThingsFixture {
   readonly instance: Tidemill<MongodbStore>;
   /** What ran, as `task:id`. */
   readonly ran: string[];
@@ -19,7 +19,7 @@ interface Failed extends Workshop {
 
 /** Two tasks on six orders: `sync` fails for the odd ones with different errors, `mail` never. */
 async function withFailures(): Promise<Failed> {
-  const shop = workshop();
+  const shop = thingsFixture();
   const mill = shop.mill();
   const ran: string[] = [];
   let mended = false;
@@ -163,7 +163,7 @@ describe('failed tasks as dead letters', () => {
   });
 
   it('finds tasks by a regular expression on the ids of their documents', async () => {
-    const { docs, mill: aMill } = workshop();
+    const { docs, mill: aMill } = thingsFixture();
     const mill = aMill();
     await mill.reactiveTask({ ...AT_ONCE, task: 't', handler: () => undefined });
     await mill.start();
@@ -195,7 +195,7 @@ describe('failed tasks as dead letters', () => {
 
 describe('retryReactiveTasks', () => {
   it('retrying a running task makes it dirty, and it runs once more', async () => {
-    const { docs, mill: aMill, reaches } = workshop();
+    const { docs, mill: aMill, reaches } = thingsFixture();
     const mill = aMill();
     const [started, go] = [gate(), gate()];
     let runs = 0;
@@ -234,7 +234,7 @@ describe('retryReactiveTasks', () => {
     ['no filter', undefined],
     ['null', null],
   ])('retryReactiveTasks rejects %s', async (_what, filter) => {
-    const { mill: aMill } = workshop();
+    const { mill: aMill } = thingsFixture();
     const mill = aMill();
     await expect(mill.retryReactiveTasks(filter as never)).rejects.toMatchObject({ code: 'BAD_OPTION' });
   });
@@ -252,9 +252,9 @@ describe('retryReactiveTasks', () => {
 describe('getReactiveTasks', () => {
   /** Paused tasks, all planned by one statement, so that their times are equal. */
   async function manyTasks(ids: readonly Row['_id'][]): Promise<Tidemill<MongodbStore>> {
-    const { docs, db, mill: aMill, planned } = workshop();
+    const { docs, db, mill: aMill, planned } = thingsFixture();
     const mill = aMill();
-    await withBeacon(mill);
+    await withProbeTask(mill);
     for (const [task, collection] of [
       ['b', 'things'],
       ['a', 'things'],
@@ -348,7 +348,7 @@ describe('getReactiveTasks', () => {
     [{ page: 2 }, /page/u],
     [{ total: 'yes' }, /total must be true or false/u],
   ])('getReactiveTasks rejects the page options %o', async (page, message) => {
-    const { mill: aMill } = workshop();
+    const { mill: aMill } = thingsFixture();
     await expect(aMill().getReactiveTasks({}, page as never)).rejects.toThrow(message);
   });
 
@@ -362,7 +362,7 @@ describe('getReactiveTasks', () => {
     [{ sourceDocFilter: { vip: undefined } }, /sourceDocFilter\.vip must be a value.*undefined/u],
     [{ name: 'x' }, /name/u],
   ])('rejects the task filter %o', async (filter, message) => {
-    const { mill: aMill } = workshop();
+    const { mill: aMill } = thingsFixture();
     const mill = aMill();
     for (const call of [
       () => mill.getReactiveTasks(filter as never),
@@ -422,13 +422,13 @@ describe('getReactiveTasks', () => {
 
 describe('tasks.pause and tasks.resume', () => {
   it('pausing a task holds it back in the whole cluster until it is resumed', async () => {
-    const { docs, mill: aMill, planned } = workshop();
+    const { docs, mill: aMill, planned } = thingsFixture();
     const mills = [aMill({ pollInterval: rarely }), aMill({ pollInterval: rarely })];
     const ran: string[] = [];
     for (const mill of mills) {
       for (const task of ['held', 'free'])
         await mill.reactiveTask({ ...AT_ONCE, task, handler: () => ran.push(task) });
-      await withBeacon(mill);
+      await withProbeTask(mill);
       await mill.start();
     }
     await mills[0]?.tasks.pause('held');
@@ -446,7 +446,7 @@ describe('tasks.pause and tasks.resume', () => {
   });
 
   it('pausing a task lets running attempts end and hands back prefetched ones', async () => {
-    const { docs, mill: aMill, stored } = workshop();
+    const { docs, mill: aMill, stored } = thingsFixture();
     const mill = aMill({ reactive: { concurrency: 1 } });
     const [started, go] = [gate(), gate()];
     let runs = 0;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { until } from '../support/mills.js';
-import { workshop } from './workshop.js';
+import { thingsFixture } from './things-fixture.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 
@@ -11,7 +11,7 @@ describe('retryReactiveTasks of thousands of tasks', () => {
     ['of two states', ['failed', 'pending']],
     ['of any state', undefined],
   ] as const)('resets more than one batch of tasks, each once: %s', async (_what, status) => {
-    const { stored, mill: aMill } = workshop();
+    const { stored, mill: aMill } = thingsFixture();
     const mill = aMill();
     await mill.reactiveTask({ ...AT_ONCE, task: 't', handler: () => undefined });
     // Before the start, so that no claim is under way.
@@ -35,7 +35,7 @@ describe('retryReactiveTasks of thousands of tasks', () => {
   });
 
   it('reruns thousands of completed tasks exactly once, paused or not', async () => {
-    const { docs, stored, mill: aMill } = workshop();
+    const { docs, stored, mill: aMill } = thingsFixture();
     const mill = aMill();
     const runs = new Map<unknown, number>();
     await mill.reactiveTask({

@@ -4,7 +4,7 @@ import type { Tidemill } from '../../src/index.js';
 import { mongodb, type MongodbStore } from '../../src/mongodb/index.js';
 import { aMill, gate, until } from '../support/mills.js';
 import { spawnInstance } from './instances.js';
-import { workshop, type Workshop } from './workshop.js';
+import { thingsFixture, type ThingsFixture } from './things-fixture.js';
 
 const TASK = { task: 't', collection: 'things', debounce: 0 } as const;
 
@@ -12,7 +12,7 @@ const completed = (mill: Tidemill): Promise<true> =>
   until('it is completed', async () => (await mill.tasks.get('t', 1))?.status === 'completed');
 
 /** Runs one task, with all indexes in place. The planner creates them once more when it begins to lead. */
-async function runsWithIndexes(store: MongodbStore, docs: Workshop['docs']): Promise<void> {
+async function runsWithIndexes(store: MongodbStore, docs: ThingsFixture['docs']): Promise<void> {
   const mill = aMill(store);
   await mill.reactiveTask({ ...TASK, handler: () => undefined });
   await mill.start();
@@ -26,7 +26,7 @@ const collectionsOf = async (db: Db): Promise<readonly string[]> =>
 
 describe('reactive.globalsCollection', () => {
   it('globalsCollection holds all coordination, also that of jobs', async () => {
-    const { db, docs, client } = workshop();
+    const { db, docs, client } = thingsFixture();
     const mill = aMill(mongodb({ client }), { reactive: { globalsCollection: 'my_globals' } });
     mill.job('j', () => 'ran');
     await mill.reactiveTask({ ...TASK, handler: () => undefined });
@@ -40,7 +40,7 @@ describe('reactive.globalsCollection', () => {
   });
 
   it('globalsCollection must agree with collections.globals', async () => {
-    const { client } = workshop();
+    const { client } = thingsFixture();
     const store = (): ReturnType<typeof mongodb> => mongodb({ client, collections: { globals: 'theirs' } });
     const same = aMill(store(), { reactive: { globalsCollection: 'theirs' } });
     expect(await same.countReactiveTasks()).toBe(0);
@@ -54,7 +54,7 @@ describe('reactive.globalsCollection', () => {
   });
 
   it('globalsCollection cannot change in a store that another mill already uses', async () => {
-    const { client } = workshop();
+    const { client } = thingsFixture();
     const store = mongodb({ client });
     expect(await aMill(store).countReactiveTasks()).toBe(0);
     const late = aMill(store, { reactive: { globalsCollection: 'mine' } });
@@ -78,7 +78,7 @@ async function inShell(db: Db, script: string): Promise<void> {
 
 describe('createIndexes: false', () => {
   it("createIndexes: false creates no task indexes, names those missing, and accepts the script's", async () => {
-    const { client, db, docs } = workshop();
+    const { client, db, docs } = thingsFixture();
     const store = mongodb({ client, createIndexes: false });
     await inShell(db, store.indexScript());
     const refused = aMill(store);
@@ -104,7 +104,7 @@ describe('createIndexes: false', () => {
   });
 
   it('indexFaults uses the collection names of collections.tasks', async () => {
-    const { client, db, docs } = workshop();
+    const { client, db, docs } = thingsFixture();
     const tasks = (name: string): string => `${name}_work`;
     const store = mongodb({ client, collections: { tasks } });
     await runsWithIndexes(store, docs);
@@ -117,7 +117,7 @@ describe('createIndexes: false', () => {
 
 describe('recoverStaleJobs: false', () => {
   it("an instance with recoverStaleJobs: false leaves a dead process's tasks to other instances", async () => {
-    const { uri, db, client } = workshop();
+    const { uri, db, client } = thingsFixture();
     const stored = db.collection('docs_tasks');
     await using dead = spawnInstance({ uri, leaseMs: 500, handlerMs: 60_000 });
     await db.collection<{ _id: number; version: number }>('docs').insertOne({ _id: 1, version: 1 });

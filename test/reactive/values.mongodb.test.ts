@@ -2,7 +2,7 @@ import { Binary, Decimal128, Double, Int32, Long, UUID, type Document } from 'mo
 import { describe, expect, it } from 'vitest';
 import { ids } from '../support/bson.js';
 import { until } from '../support/mills.js';
-import { Plant } from './plant.js';
+import { Fixture } from './fixture.js';
 
 /** Which documents get a task by a filter, compared with what the server finds by it as a query. */
 async function planned(
@@ -10,23 +10,23 @@ async function planned(
   documents: readonly Document[],
   find: object = filter,
 ): Promise<unknown> {
-  const plant = new Plant();
-  const things = plant.collection('things');
+  const fixture = new Fixture();
+  const things = fixture.collection('things');
   // A reconciliation finds half of them, the change stream the other half.
   const half = Math.ceil(documents.length / 2);
   await things.insertMany(documents.slice(0, half).map((document, at) => ({ _id: at, ...document })));
-  await plant.started({ collection: 'things', filter });
-  await plant.quiet(['things']);
+  await fixture.started({ collection: 'things', filter });
+  await fixture.quiet(['things']);
   await things.insertMany(documents.slice(half).map((document, at) => ({ _id: half + at, ...document })));
   const expected = (await things.find(find).sort({ _id: 1 }).toArray()).map((row) => row._id);
   expect(expected.length).toBeGreaterThan(0);
   expect(expected.length).toBeLessThan(documents.length);
-  await until('all that match have run', () => expected.every((id) => plant.of(id).length > 0));
-  await plant.quiet(['things']);
-  const tasks = await plant.tasks('things').find().sort({ sourceDocId: 1 }).toArray();
+  await until('all that match have run', () => expected.every((id) => fixture.of(id).length > 0));
+  await fixture.quiet(['things']);
+  const tasks = await fixture.tasks('things').find().sort({ sourceDocId: 1 }).toArray();
   expect(tasks.map((row) => row['sourceDocId'])).toEqual(expected);
-  expect(plant.runs.filter(({ task }) => task === 'task')).toHaveLength(expected.length);
-  expect(plant.errors).toEqual([]);
+  expect(fixture.runs.filter(({ task }) => task === 'task')).toHaveLength(expected.length);
+  expect(fixture.errors).toEqual([]);
   return expected;
 }
 
@@ -90,10 +90,10 @@ describe('filters compared with queries of the server', () => {
 
 describe('watched documents with ids of any type', () => {
   it('documents with ids of any type are inserted, changed, fetched and deleted like others', async () => {
-    const plant = new Plant();
-    const things = plant.collection('things');
+    const fixture = new Fixture();
+    const things = fixture.collection('things');
     const fetched: Document[] = [];
-    await plant.started({
+    await fixture.started({
       collection: 'things',
       filter: { n: { $gte: 0 } },
       watchProjection: { n: 1 },
@@ -112,42 +112,44 @@ describe('watched documents with ids of any type', () => {
         () => ids.every(([what]) => fetched.some((row) => row['what'] === what && row['n'] === n)),
       );
     await saw(0);
-    await plant.quiet(['things']);
+    await fixture.quiet(['things']);
     await things.updateMany({}, { $set: { n: 1 } });
     await saw(1);
-    await plant.quiet(['things']);
+    await fixture.quiet(['things']);
     expect(fetched).toHaveLength(2 * ids.length);
-    const kept = await plant.tasks('things').find({}, { promoteLongs: false }).toArray();
+    const kept = await fixture.tasks('things').find({}, { promoteLongs: false }).toArray();
     expect(kept).toHaveLength(ids.length);
     expect(kept.every((row) => row['status'] === 'completed')).toBe(true);
     await things.deleteMany({});
-    await plant.quiet();
-    expect(await plant.tasks('things').countDocuments()).toBe(0);
-    expect(plant.errors).toEqual([]);
+    await fixture.quiet();
+    expect(await fixture.tasks('things').countDocuments()).toBe(0);
+    expect(fixture.errors).toEqual([]);
   });
 
   it('existing documents with ids of any type are found page by page', async () => {
-    const plant = new Plant();
-    await plant.collection('things').insertMany(ids.map(([what, _id]) => ({ _id: _id as never, what })));
-    await plant.collection('things').insertMany(Array.from({ length: 2_500 }, (_, n) => ({ _id: 100 + n })));
-    await plant.started({ collection: 'things' }, { reactive: { concurrency: 50 } });
-    await plant.quiet(['things']);
+    const fixture = new Fixture();
+    await fixture.collection('things').insertMany(ids.map(([what, _id]) => ({ _id: _id as never, what })));
+    await fixture
+      .collection('things')
+      .insertMany(Array.from({ length: 2_500 }, (_, n) => ({ _id: 100 + n })));
+    await fixture.started({ collection: 'things' }, { reactive: { concurrency: 50 } });
+    await fixture.quiet(['things']);
     await until(
       'all have run',
       async () =>
-        (await plant.tasks('things').countDocuments({ status: 'completed' })) === 2_500 + ids.length,
+        (await fixture.tasks('things').countDocuments({ status: 'completed' })) === 2_500 + ids.length,
     );
-    expect(plant.runs.filter(({ task }) => task === 'task')).toHaveLength(2_500 + ids.length);
+    expect(fixture.runs.filter(({ task }) => task === 'task')).toHaveLength(2_500 + ids.length);
   });
 
   it('a handler gets ids unchanged, and a large 64-bit one as a Long', async () => {
-    const plant = new Plant();
-    await plant.started({ collection: 'things' });
+    const fixture = new Fixture();
+    await fixture.started({ collection: 'things' });
     const big = Long.fromString('9007199254740993');
     const uuid = new UUID();
-    await plant.collection('things').insertMany([{ _id: big }, { _id: uuid }, { _id: new Int32(3) }]);
-    await plant.quiet(['things']);
-    const seen = plant.runs.filter(({ task }) => task === 'task').map(({ id }) => id);
+    await fixture.collection('things').insertMany([{ _id: big }, { _id: uuid }, { _id: new Int32(3) }]);
+    await fixture.quiet(['things']);
+    const seen = fixture.runs.filter(({ task }) => task === 'task').map(({ id }) => id);
     expect(seen).toHaveLength(3);
     expect(seen.some((id) => big.equals(id as Long))).toBe(true);
     expect(seen.some((id) => id instanceof Binary && uuid.equals(id as UUID))).toBe(true);
@@ -157,10 +159,10 @@ describe('watched documents with ids of any type', () => {
 
 describe('watchProjection on MongoDB', () => {
   it('watchProjection watches the values of computed fields', async () => {
-    const plant = new Plant();
-    const things = plant.collection('things');
+    const fixture = new Fixture();
+    const things = fixture.collection('things');
     const fetched: Document[] = [];
-    await plant.started({
+    await fixture.started({
       collection: 'things',
       watchProjection: {
         large: { $gt: ['$total', 100] },
@@ -173,37 +175,37 @@ describe('watchProjection on MongoDB', () => {
       },
     });
     await things.insertOne({ _id: 1, total: 1, lines: [{ sku: 'a', n: 1 }], deep: { field: 1, other: 1 } });
-    expect((await plant.ran(1))[0]?.values).toEqual({
+    expect((await fixture.ran(1))[0]?.values).toEqual({
       _id: 1,
       large: false,
       lines: 1,
       first: 'a',
       deep: { field: 1 },
     });
-    await plant.settled('things', 1);
+    await fixture.settled('things', 1);
     await things.updateOne({ _id: 1 }, { $set: { total: 99, 'lines.0.n': 5, 'deep.other': 2 } });
-    await plant.quiet(['things']);
-    expect(plant.of(1)).toHaveLength(1);
+    await fixture.quiet(['things']);
+    expect(fixture.of(1)).toHaveLength(1);
     await things.updateOne({ _id: 1 }, { $set: { total: 101 } });
-    await plant.ran(1, 2);
-    await plant.quiet(['things']);
+    await fixture.ran(1, 2);
+    await fixture.quiet(['things']);
     expect(fetched).toMatchObject([
       { total: 1, deep: { other: 1 } },
       { total: 101, deep: { other: 2 } },
     ]);
-    expect(plant.errors).toEqual([]);
+    expect(fixture.errors).toEqual([]);
   });
 
   it('watchProjection may exclude the id, or be the id alone, which runs for new documents only', async () => {
-    const plant = new Plant();
-    const things = plant.collection('things');
-    const mill = plant.mill();
+    const fixture = new Fixture();
+    const things = fixture.collection('things');
+    const mill = fixture.mill();
     const fetched: string[] = [];
     for (const [task, watchProjection] of [
       ['without', { _id: 0, n: 1 }],
       ['only', { _id: 1 }],
     ] as const) {
-      void plant.define(mill, {
+      void fixture.define(mill, {
         task,
         collection: 'things',
         watchProjection,
@@ -212,41 +214,41 @@ describe('watchProjection on MongoDB', () => {
         },
       });
     }
-    plant.mark(mill);
+    fixture.mark(mill);
     await mill.start();
-    await plant.ready();
+    await fixture.ready();
     await things.insertOne({ _id: 1, n: 1 });
-    expect((await plant.ran(1, 1, 'without'))[0]?.values).toEqual({ n: 1 });
-    expect((await plant.ran(1, 1, 'only'))[0]?.values).toEqual({ _id: 1 });
-    await plant.quiet(['things']);
+    expect((await fixture.ran(1, 1, 'without'))[0]?.values).toEqual({ n: 1 });
+    expect((await fixture.ran(1, 1, 'only'))[0]?.values).toEqual({ _id: 1 });
+    await fixture.quiet(['things']);
     await things.updateOne({ _id: 1 }, { $set: { n: 2 } });
-    await plant.ran(1, 2, 'without');
-    await plant.quiet(['things']);
-    expect(plant.of(1, 'only')).toHaveLength(1);
+    await fixture.ran(1, 2, 'without');
+    await fixture.quiet(['things']);
+    expect(fixture.of(1, 'only')).toHaveLength(1);
     expect(fetched.sort()).toEqual(['only 1', 'without 1', 'without 2']);
   });
 
   it('watchProjection may use the whole document', async () => {
-    const plant = new Plant();
+    const fixture = new Fixture();
     const fetched: Document[] = [];
-    await plant.started({
+    await fixture.started({
       collection: 'things',
       watchProjection: { fields: { $size: { $objectToArray: '$$ROOT' } }, whole: '$$CURRENT' },
       handler: async (context) => {
         fetched.push(await context.getDocument());
       },
     });
-    await plant.collection('things').insertOne({ _id: 1, a: 1 });
-    await plant.ran(1);
-    await plant.quiet(['things']);
+    await fixture.collection('things').insertOne({ _id: 1, a: 1 });
+    await fixture.ran(1);
+    await fixture.quiet(['things']);
     expect(fetched).toEqual([{ _id: 1, a: 1 }]);
-    expect(plant.of(1)).toHaveLength(1);
+    expect(fixture.of(1)).toHaveLength(1);
   });
 
   it('watchProjection keeps values that look like expressions or have odd keys', async () => {
-    const plant = new Plant();
+    const fixture = new Fixture();
     const fetched: Document[] = [];
-    await plant.started({
+    await fixture.started({
       collection: 'things',
       task: 'a $task: with.dots and "quotes"',
       filter: { note: '$secret' },
@@ -262,38 +264,38 @@ describe('watchProjection on MongoDB', () => {
       2: 'two',
       deep: { 'a.b': 1, $c: 2 },
     };
-    await plant.collection('things').insertOne(document);
-    const [run] = await plant.ran('$a.b', 1, 'a $task: with.dots and "quotes"');
+    await fixture.collection('things').insertOne(document);
+    const [run] = await fixture.ran('$a.b', 1, 'a $task: with.dots and "quotes"');
     expect(run?.values).toEqual(document);
-    await plant.quiet(['things']);
+    await fixture.quiet(['things']);
     expect(fetched).toEqual([document]);
   });
 
   it('watchProjection notices another field order, but not another type of an equal number', async () => {
-    const plant = new Plant();
-    const things = plant.collection('things');
-    await plant.started({ collection: 'things', watchProjection: { sub: 1 } });
+    const fixture = new Fixture();
+    const things = fixture.collection('things');
+    await fixture.started({ collection: 'things', watchProjection: { sub: 1 } });
     await things.insertOne({ _id: 1, sub: { a: 1, b: 2 } });
-    await plant.ran(1);
-    await plant.settled('things', 1);
+    await fixture.ran(1);
+    await fixture.settled('things', 1);
     await things.updateOne({ _id: 1 }, { $set: { sub: { a: Long.fromNumber(1), b: new Double(2) } } });
-    await plant.quiet(['things']);
-    expect(plant.of(1)).toHaveLength(1);
+    await fixture.quiet(['things']);
+    expect(fixture.of(1)).toHaveLength(1);
     await things.updateOne({ _id: 1 }, { $set: { sub: { b: 2, a: 1 } } });
-    await plant.ran(1, 2);
+    await fixture.ran(1, 2);
   });
 
   it('watchProjection distinguishes null from missing', async () => {
-    const plant = new Plant();
-    const things = plant.collection('things');
-    await plant.started({ collection: 'things', watchProjection: { a: 1 } });
+    const fixture = new Fixture();
+    const things = fixture.collection('things');
+    await fixture.started({ collection: 'things', watchProjection: { a: 1 } });
     await things.insertOne({ _id: 1 });
-    await plant.ran(1);
-    await plant.settled('things', 1);
+    await fixture.ran(1);
+    await fixture.settled('things', 1);
     await things.updateOne({ _id: 1 }, { $set: { a: null } });
-    await plant.ran(1, 2);
-    await plant.settled('things', 1);
+    await fixture.ran(1, 2);
+    await fixture.settled('things', 1);
     await things.updateOne({ _id: 1 }, { $unset: { a: 1 } });
-    await plant.ran(1, 3);
+    await fixture.ran(1, 3);
   });
 });

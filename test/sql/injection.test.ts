@@ -10,7 +10,7 @@ import { freshEmbedded, freshPostgres, rawPool, sharedEmbedded, useEmbedded } fr
 type Store = PostgresStore | EmbeddedStore;
 type Ask = (text: string) => Promise<{ readonly rows: readonly unknown[] }>;
 
-interface Ground {
+interface Fixture {
   readonly mill: Tidemill<Store>;
   readonly table: string;
   readonly places: string;
@@ -19,7 +19,7 @@ interface Ground {
 }
 
 /** Two watched rows, two rows with schedules, and a table that does not concern Tidemill. */
-async function ground(store: Store, ask: Ask, column = 'note'): Promise<Ground> {
+async function aFixture(store: Store, ask: Ask, column = 'note'): Promise<Fixture> {
   const id = randomBytes(6).toString('hex');
   const [table, places, secrets] = [`orders_${id}`, `places_${id}`, `secrets_${id}`];
   await ask(`create table public.${table} (id integer primary key, total integer, ${column} text)`);
@@ -46,7 +46,7 @@ async function ground(store: Store, ask: Ask, column = 'note'): Promise<Ground> 
 }
 
 function attacks(open: () => Store, ask: () => Ask): void {
-  const hostile = ({ secrets }: Ground): readonly string[] => [
+  const hostile = ({ secrets }: Fixture): readonly string[] => [
     '1=0',
     '1=1',
     `exists (select from public.${secrets} where v like 'sk%')`,
@@ -54,7 +54,7 @@ function attacks(open: () => Store, ask: () => Ask): void {
   ];
 
   it('the dashboard rejects SQL in its field filter', async () => {
-    const at = await ground(open(), ask());
+    const at = await aFixture(open(), ask());
     const client = aClient(at.mill, { readOnly: true, authorize: () => ['view', 'payload'] });
     for (const text of hostile(at)) {
       const field = `field=${encodeURIComponent(`sql:${text}`)}`;
@@ -68,7 +68,7 @@ function attacks(open: () => Store, ask: () => Ask): void {
   });
 
   it('tasks.find and documents.find reject SQL in fields', async () => {
-    const at = await ground(open(), ask());
+    const at = await aFixture(open(), ask());
     const schedule = at.mill.documentSchedules()[0]?.schedule;
     for (const text of hostile(at)) {
       const fields = JSON.parse(JSON.stringify({ sql: text })) as Record<string, string>;
@@ -85,7 +85,7 @@ function attacks(open: () => Store, ask: () => Ask): void {
   });
 
   it('rejects a plain object of SQL as sourceDocFilter, condition and filter, and names the tag', async () => {
-    const { mill, table, places } = await ground(open(), ask());
+    const { mill, table, places } = await aFixture(open(), ask());
     const plain = { sql: 'true', values: [] };
     const message = /must not be a plain object \{ sql, values \}.* sql`total > \$\{100\}`/u;
     await expect(mill.tasks.find({ sourceDocFilter: plain })).rejects.toThrow(message);
@@ -110,7 +110,7 @@ function attacks(open: () => Store, ask: () => Ask): void {
   });
 
   it('filters by a column named sql', async () => {
-    const at = await ground(open(), ask(), 'sql');
+    const at = await aFixture(open(), ask(), 'sql');
     const client = aClient(at.mill, { authorize: () => ['view', 'payload'] });
     const schedule = at.mill.documentSchedules()[0]?.schedule;
     const count = async (field: string, kind: string): Promise<number> =>
@@ -126,7 +126,7 @@ function attacks(open: () => Store, ask: () => Ask): void {
   });
 
   it('accepts SQL from the sql tag as sourceDocFilter', async () => {
-    const { mill } = await ground(open(), ask());
+    const { mill } = await aFixture(open(), ask());
     const page = await mill.tasks.find({ sourceDocFilter: sql`total > ${100} and note = ${'b'}` });
     expect(page.items.map((task) => task.sourceDocId)).toEqual([2]);
     expect(await mill.tasks.retryMany({ sourceDocFilter: sql`total > ${10}` })).toEqual({ count: 2 });

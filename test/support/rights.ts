@@ -87,7 +87,7 @@ function mongodbCommands(...names: [database: string, watched: string[], schedul
 export async function prepareMongodb(uri: string): Promise<string> {
   const client = await MongoClient.connect(uri);
   const admin = client.db('admin');
-  for (const command of mongodbCommands('', ['things', 'others', 'beacons'], ['reminders']))
+  for (const command of mongodbCommands('', ['things', 'others', 'probes'], ['reminders']))
     await admin.command(command);
   // Handlers of the tests write to it in the store's transactions.
   const written = { resource: { db: '', collection: 'others' }, actions: ['insert', 'createCollection'] };

@@ -34,18 +34,18 @@ const compilerOptions = {
   outDir: 'out',
 };
 
-let workshop: string;
+let temporary: string;
 let pack: Packed;
 let built: string;
 
 beforeAll(async () => {
-  workshop = await mkdtemp(join(tmpdir(), 'tidemill-package-'));
+  temporary = await mkdtemp(join(tmpdir(), 'tidemill-package-'));
   pack = await packed();
   built = pack.folder;
 }, 600_000);
 
 afterAll(async () => {
-  await rm(workshop, { recursive: true, force: true });
+  await rm(temporary, { recursive: true, force: true });
 });
 
 /**
@@ -57,7 +57,7 @@ async function makeApplication(
   drivers: readonly string[],
   entries: readonly string[],
 ): Promise<string> {
-  const folder = join(workshop, name);
+  const folder = join(temporary, name);
   const { dependencies } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as {
     dependencies: Record<string, string>;
   };
@@ -259,7 +259,7 @@ describe('the weight of the package', () => {
 
   /** The bytes of our files that Node loads to run these lines, by the engine's own record of scripts. */
   async function loaded(folder: string, type: string, lines: string): Promise<Record<string, number>> {
-    const record = await mkdtemp(join(workshop, 'loaded-'));
+    const record = await mkdtemp(join(temporary, 'loaded-'));
     await exec(process.execPath, [`--input-type=${type}`, '--eval', lines], {
       cwd: folder,
       env: { ...process.env, NODE_V8_COVERAGE: record },

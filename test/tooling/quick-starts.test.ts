@@ -14,16 +14,16 @@ import { freshUri } from '../support/stores.js';
 const exec = promisify(execFile);
 const root = resolve(import.meta.dirname, '../..');
 
-let workshop: string;
+let temporary: string;
 let tarball: string;
 let folderOfPackage: string;
 
 beforeAll(async () => {
-  workshop = await mkdtemp(join(tmpdir(), 'tidemill-quick-start-'));
+  temporary = await mkdtemp(join(tmpdir(), 'tidemill-quick-start-'));
   ({ tarball, folder: folderOfPackage } = await packed());
 }, 600_000);
 
-afterAll(() => rm(workshop, { recursive: true, force: true }));
+afterAll(() => rm(temporary, { recursive: true, force: true }));
 
 interface Fence {
   readonly language: string;
@@ -45,7 +45,7 @@ function fencesOf(page: string): Fence[] {
 /** Files are written, commands go to one shell, in the order of the page. */
 async function follow(name: string, env: NodeJS.ProcessEnv): Promise<string> {
   const page = await readFile(join(root, 'docs', `quick-start-${name}.md`), 'utf8');
-  const folder = await mkdtemp(join(workshop, `${name}-`));
+  const folder = await mkdtemp(join(temporary, `${name}-`));
   const commands: string[] = ['set -e', 'export npm_config_audit=false npm_config_fund=false'];
   for (const [index, { language, file, text }] of fencesOf(page).entries()) {
     if (language === 'sh') commands.push(text);
@@ -77,7 +77,7 @@ it.each([
 async function linkPackages(folder: string): Promise<void> {
   const modules = join(folder, 'node_modules');
   await mkdir(modules);
-  const built = join(workshop, 'package');
+  const built = join(temporary, 'package');
   if (!existsSync(built)) {
     // A copy, because of the link: it would give other tests drivers that they must do without.
     await cp(folderOfPackage, built, { recursive: true });
@@ -133,7 +133,7 @@ it.each([
 ] as const)(
   'the starter of `tidemill init` for %s type-checks strictly, passes its test and runs its job',
   async (name, env) => {
-    const folder = await mkdtemp(join(workshop, `starter-${name}-`));
+    const folder = await mkdtemp(join(temporary, `starter-${name}-`));
     await tidemill(['init', folder, '--store', name]);
     await linkPackages(folder);
     const { stdout } = await exec('npm', ['run', 'types'], { cwd: folder });

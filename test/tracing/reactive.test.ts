@@ -1,14 +1,14 @@
 import { expect, it } from 'vitest';
-import { startedUp } from '../reactive/beacons.js';
-import { eachYard } from '../reactive/shared/yards.js';
+import { startedUp } from '../reactive/probes.js';
+import { eachDatabase } from '../reactive/shared/test-databases.js';
 import { until } from '../support/mills.js';
 import { ended, idOf, linksOf, spans, useTracing } from './spans.js';
 
 useTracing();
 
-eachYard('traces of tasks', (aYard) => {
+eachDatabase('traces of tasks', (aDatabase) => {
   it('the span of a run links to the planning of the change that caused it', async () => {
-    const { mill, docs, reaches } = await aYard();
+    const { mill, docs, reaches } = await aDatabase();
     const worker = mill();
     await worker.reactiveTask({ task: 'sync', collection: 'things', debounce: 0, handler: () => undefined });
     await startedUp(worker, 'sync');

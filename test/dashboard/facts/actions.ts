@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import { until } from '../../support/mills.js';
-import type { Ground } from '../ground.js';
+import type { BrowserFixture } from '../browser-fixture.js';
 import { rows } from '../visit.js';
 
-export function actionFacts(ground: Ground): void {
+export function actionFacts(fixture: BrowserFixture): void {
   describe('schedules page', () => {
     it('a schedule shows its next ten runs in its own time zone, runs now, pauses and resumes', async () => {
-      const { mill } = ground.scene;
-      await using viewer = await ground.visit();
+      const { mill } = fixture.sample;
+      await using viewer = await fixture.visit();
       await viewer.go('schedules');
       await until(
         'ten runs are listed',
@@ -33,8 +33,8 @@ export function actionFacts(ground: Ground): void {
   });
   describe('bulk actions on the page', () => {
     it('a bulk retry shows a count, asks for confirmation, runs in the background and is audited', async () => {
-      const { mill } = ground.scene;
-      await using viewer = await ground.visit();
+      const { mill } = fixture.sample;
+      await using viewer = await fixture.visit();
       await viewer.go('failures');
       await viewer.button(/^Retry all of charge-card/u);
       await viewer.sees(/4 jobs named charge-card, in status failed/u);
@@ -52,9 +52,9 @@ export function actionFacts(ground: Ground): void {
     });
 
     it('selects jobs for a bulk action row by row, or all that match', async () => {
-      const { mill } = ground.scene;
+      const { mill } = fixture.sample;
       await mill.enqueueMany(Array.from({ length: 5 }, () => ({ name: 'choose', data: {}, delay: '1h' })));
-      await using viewer = await ground.visit();
+      await using viewer = await fixture.visit();
       await viewer.go('work?kind=jobs&name=choose');
       await until('they are listed', async () => (await rows(viewer)) === 5);
       await viewer.press('j', 'x', 'j', 'x');
@@ -81,8 +81,8 @@ export function actionFacts(ground: Ground): void {
   });
   describe('names on the overview', () => {
     it('pauses and resumes a job name from the overview, and opens its charts', async () => {
-      const { mill } = ground.scene;
-      await using viewer = await ground.visit();
+      const { mill } = fixture.sample;
+      await using viewer = await fixture.visit();
       await viewer.go('');
       await viewer.button('Pause send-email');
       await until('the name is paused', async () => (await mill.jobs.paused()).includes('send-email'));

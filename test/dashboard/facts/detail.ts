@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { until } from '../../support/mills.js';
-import type { Ground } from '../ground.js';
+import type { BrowserFixture } from '../browser-fixture.js';
 
-export function detailFacts(ground: Ground): void {
+export function detailFacts(fixture: BrowserFixture): void {
   describe('detail page', () => {
     it('the detail page says why a job is not running', async () => {
-      await using viewer = await ground.visit();
+      await using viewer = await fixture.visit();
       await viewer.go('work?kind=jobs&name=nobody-runs-this');
       await viewer.page.getByRole('link', { name: /nobody-runs-this/u }).click();
       await viewer.sees('Why is this not running?');
@@ -13,7 +13,7 @@ export function detailFacts(ground: Ground): void {
     });
 
     it('the detail page shows progress, log, attempts, error and stack', async () => {
-      await using viewer = await ground.visit();
+      await using viewer = await fixture.visit();
       await viewer.go('work?kind=jobs&name=import-stock');
       await viewer.page.getByRole('link', { name: /import-stock/u }).click();
       await viewer.sees('40 %');
@@ -27,7 +27,7 @@ export function detailFacts(ground: Ground): void {
     });
 
     it('the detail page shows hostile data as plain text and redacts secrets', async () => {
-      await using viewer = await ground.visit();
+      await using viewer = await fixture.visit();
       await viewer.go('work?kind=jobs&name=evil');
       await viewer.page.getByRole('link', { name: /evil/u }).click();
       await viewer.sees('[redacted]');
@@ -40,10 +40,10 @@ export function detailFacts(ground: Ground): void {
     });
 
     it('is retried with a payload that was corrected in the editor, and keeps what is hidden', async () => {
-      const { mill } = ground.scene;
+      const { mill } = fixture.sample;
       const { id } = await mill.enqueue('edited', { to: 'nobody', password: 'pw' }, { delay: '1h' });
       await mill.jobs.cancel(id);
-      await using viewer = await ground.visit();
+      await using viewer = await fixture.visit();
       await viewer.go('work?kind=jobs&name=edited');
       await viewer.page.getByRole('link', { name: /edited/u }).click();
       await viewer.button('Edit and retry');
@@ -62,9 +62,9 @@ export function detailFacts(ground: Ground): void {
     });
 
     it('cancels, retries and removes a job with the buttons of its detail page', async () => {
-      const { mill } = ground.scene;
+      const { mill } = fixture.sample;
       const { id } = await mill.enqueue('one-by-one', {}, { delay: '1h' });
-      await using viewer = await ground.visit();
+      await using viewer = await fixture.visit();
       await viewer.go('work?kind=jobs&name=one-by-one');
       await viewer.page.getByRole('link', { name: /one-by-one/u }).click();
       await viewer.button(/^Cancel/u);

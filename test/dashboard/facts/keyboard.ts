@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { until } from '../../support/mills.js';
-import type { Ground } from '../ground.js';
+import type { BrowserFixture } from '../browser-fixture.js';
 import { rows } from '../visit.js';
 
-export function keyboardFacts(ground: Ground): void {
+export function keyboardFacts(fixture: BrowserFixture): void {
   describe('keyboard navigation', () => {
     it('opens every page, moves through rows and closes dialogs with the keyboard alone', async () => {
-      await using viewer = await ground.visit();
+      await using viewer = await fixture.visit();
       await viewer.go('');
       await viewer.sees('import-stock');
       await viewer.press('g', 'w');
@@ -44,7 +44,7 @@ export function keyboardFacts(ground: Ground): void {
     });
 
     it('traps focus in a dialog, restores it afterwards, and offers a skip link', async () => {
-      await using viewer = await ground.visit();
+      await using viewer = await fixture.visit();
       await viewer.go('schedules');
       await viewer.sees('Europe/Prague');
       await viewer.page.getByRole('button', { name: /^Remove/u }).focus();

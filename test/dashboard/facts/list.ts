@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import { until } from '../../support/mills.js';
-import type { Ground } from '../ground.js';
-import { EVIL } from '../stage.js';
+import type { BrowserFixture } from '../browser-fixture.js';
+import { EVIL } from '../sample-mill.js';
 import { rows } from '../visit.js';
 
-export function listFacts(ground: Ground): void {
+export function listFacts(fixture: BrowserFixture): void {
   describe('work list', () => {
     it('the work list keeps its filter in the URL through a reload and the back button', async () => {
-      await using viewer = await ground.visit();
+      await using viewer = await fixture.visit();
       await viewer.go('work');
       await viewer.button('failed');
       await viewer.sees('status: failed');
@@ -23,7 +23,7 @@ export function listFacts(ground: Ground): void {
     });
 
     it('the work list filters by a payload field and by time', async () => {
-      await using viewer = await ground.visit();
+      await using viewer = await fixture.visit();
       await viewer.go('work?kind=jobs');
       await viewer.button('Payload');
       await viewer.page.getByLabel('Path').fill('n');
@@ -38,7 +38,7 @@ export function listFacts(ground: Ground): void {
     });
 
     it('the work list pages forwards and backwards by cursor', async () => {
-      await using viewer = await ground.visit();
+      await using viewer = await fixture.visit();
       await viewer.go('work?kind=jobs&name=later');
       await viewer.sees('50 rows');
       await viewer.page.getByRole('link', { name: 'Next' }).click();
@@ -48,15 +48,15 @@ export function listFacts(ground: Ground): void {
     });
 
     it('the work list updates live, stops while paused, and then shows its age', async () => {
-      await using viewer = await ground.visit();
+      await using viewer = await fixture.visit();
       await viewer.go('work?kind=jobs&name=live');
       await viewer.sees('Nothing matches');
-      await ground.scene.mill.enqueue('live', {}, { delay: '1h' });
+      await fixture.sample.mill.enqueue('live', {}, { delay: '1h' });
       await until('the first one shows up', async () => (await rows(viewer)) === 1);
       await viewer.button('Pause');
       await viewer.sees('Paused');
       await viewer.sees(/as it was/u);
-      await ground.scene.mill.enqueue('live', {}, { delay: '1h' });
+      await fixture.sample.mill.enqueue('live', {}, { delay: '1h' });
       await viewer.sees(/as it was \d+ (s|min) ago/u);
       expect(await rows(viewer)).toBe(1);
       await viewer.button('Resume');
@@ -64,28 +64,28 @@ export function listFacts(ground: Ground): void {
     });
 
     it('the work list reconnects by itself after losing its connection', async () => {
-      await using viewer = await ground.visit({ allow: /ERR_/u });
+      await using viewer = await fixture.visit({ allow: /ERR_/u });
       await viewer.go('work?kind=jobs&name=cut');
       await viewer.sees('Nothing matches');
       await viewer.sees('Live');
-      ground.cut();
+      fixture.cut();
       await viewer.sees('Reconnecting');
-      await ground.scene.mill.enqueue('cut', {}, { delay: '1h' });
+      await fixture.sample.mill.enqueue('cut', {}, { delay: '1h' });
       await until('it shows up', async () => (await rows(viewer)) === 1);
       await viewer.sees('Live');
     });
 
     it('the work list sends no request in a background tab, and catches up once it is visible', async () => {
-      await using viewer = await ground.visit();
+      await using viewer = await fixture.visit();
       await viewer.go('work?kind=jobs&name=hidden');
       await viewer.sees('Nothing matches');
       await viewer.sees('Live');
       await viewer.look('hidden');
       const asked: string[] = [];
       viewer.page.on('request', (request) => asked.push(request.url()));
-      await ground.scene.mill.enqueue('hidden', {}, { delay: '1h' });
+      await fixture.sample.mill.enqueue('hidden', {}, { delay: '1h' });
       // Another viewer sees the job by now.
-      await using other = await ground.visit();
+      await using other = await fixture.visit();
       await other.go('work?kind=jobs&name=hidden');
       await until('another viewer sees it', async () => (await rows(other)) === 1);
       expect(await rows(viewer)).toBe(0);
@@ -95,7 +95,7 @@ export function listFacts(ground: Ground): void {
     });
 
     it('the work list treats an injected filter as text or rejects it with a message', async () => {
-      await using viewer = await ground.visit({ allow: /400/u });
+      await using viewer = await fixture.visit({ allow: /400/u });
       const evil = encodeURIComponent(EVIL);
       await viewer.go(`work?kind=jobs&name=${evil}&error=${evil}`);
       await viewer.sees('Nothing matches');

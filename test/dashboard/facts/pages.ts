@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { FatalError, Tidemill } from '../../../src/index.js';
 import { memory } from '../../../src/memory/index.js';
-import type { Ground } from '../ground.js';
-import { serve } from '../stage.js';
+import type { BrowserFixture } from '../browser-fixture.js';
+import { serve } from '../sample-mill.js';
 import type { Visit } from '../visit.js';
 
 /** Each page, with text that proves it shows its data. */
@@ -25,7 +25,7 @@ const jumps = (viewer: Visit): Promise<number> =>
     requestAnimationFrame(() => requestAnimationFrame(() => resolve(sum)));
   })`);
 
-export function pageFacts(ground: Ground): void {
+export function pageFacts(fixture: BrowserFixture): void {
   describe('every page of the dashboard', () => {
     it.each([
       ['in light', false, 1280],
@@ -34,7 +34,7 @@ export function pageFacts(ground: Ground): void {
     ])(
       'every page shows its data %s without axe violations, layout shift or horizontal scrolling',
       async (_, dark, width) => {
-        await using viewer = await ground.visit({ dark, width });
+        await using viewer = await fixture.visit({ dark, width });
         for (const [path, seen] of PAGES) {
           await viewer.go(path);
           await viewer.sees(seen);
@@ -48,7 +48,7 @@ export function pageFacts(ground: Ground): void {
 
     it('every page says what to do next when there is no data yet', async () => {
       await using served = await serve(new Tidemill({ store: memory(), logger: false }));
-      await using viewer = await ground.visit({ url: served.url });
+      await using viewer = await fixture.visit({ url: served.url });
       for (const [path, seen] of [
         ['', 'Nothing has run here yet'],
         ['', 'No instance is running'],
@@ -74,26 +74,26 @@ export function pageFacts(ground: Ground): void {
       await mill.start();
       await mill.enqueueMany(Array.from({ length: 10 }, () => ({ name: 'charge-card', data: {} })));
       await using served = await serve(mill);
-      await using viewer = await ground.visit({ url: served.url });
+      await using viewer = await fixture.visit({ url: served.url });
       await viewer.go('');
       await viewer.sees(/100 % of the work that ended .* \(10 of 10\), 10 of them jobs charge-card/u);
       expect(await viewer.page.getByText('Healthy.').count()).toBe(0);
     });
 
     it('every page requests only the server it came from', async () => {
-      await using viewer = await ground.visit();
+      await using viewer = await fixture.visit();
       const hosts = new Set<string>();
       viewer.page.on('request', (request) => hosts.add(new URL(request.url()).host));
       for (const [path, seen] of PAGES) {
         await viewer.go(path);
         await viewer.sees(seen);
       }
-      expect([...hosts]).toEqual([new URL(ground.url).host]);
+      expect([...hosts]).toEqual([new URL(fixture.url).host]);
     });
   });
   describe('color theme', () => {
     it('the color theme follows the system until the viewer chooses one, which is remembered', async () => {
-      await using viewer = await ground.visit({ dark: true });
+      await using viewer = await fixture.visit({ dark: true });
       const shown = (): Promise<string> => viewer.ask('document.documentElement.dataset.theme');
       await viewer.go('');
       await viewer.sees('import-stock');

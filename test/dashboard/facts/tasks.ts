@@ -3,8 +3,8 @@ import { Tidemill } from '../../../src/index.js';
 import { mongodb } from '../../../src/mongodb/index.js';
 import { until } from '../../support/mills.js';
 import { freshUri, rawClient } from '../../support/stores.js';
-import type { Ground } from '../ground.js';
-import { serve, type Served } from '../stage.js';
+import type { BrowserFixture } from '../browser-fixture.js';
+import { serve, type Served } from '../sample-mill.js';
 import { rows, type Visit } from '../visit.js';
 
 interface Order {
@@ -14,7 +14,7 @@ interface Order {
 }
 
 /** Reactive tasks need a database with changes to follow. */
-export function taskFacts(ground: Ground): void {
+export function taskFacts(fixture: BrowserFixture): void {
   describe('reactive tasks on the page', () => {
     const uri = freshUri();
     const client = rawClient(uri);
@@ -57,7 +57,7 @@ export function taskFacts(ground: Ground): void {
       await client.db().dropDatabase();
     });
 
-    const visit = (): Promise<Visit> => ground.visit({ url: served.url });
+    const visit = (): Promise<Visit> => fixture.visit({ url: served.url });
 
     it('finds a task by a field of its document, and shows the document', async () => {
       await using viewer = await visit();

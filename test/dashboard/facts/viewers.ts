@@ -3,20 +3,20 @@ import type { AddressInfo } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { serveDashboard } from '../../../src/cli/serve.js';
 import { until } from '../../support/mills.js';
-import type { Ground } from '../ground.js';
+import type { BrowserFixture } from '../browser-fixture.js';
 import { rows } from '../visit.js';
 
-export function viewerFacts(ground: Ground): void {
+export function viewerFacts(fixture: BrowserFixture): void {
   describe('viewers of the dashboard', () => {
     it('a viewer who is not signed in sees no work', async () => {
-      await using viewer = await ground.visit({ viewer: undefined as never, allow: /401/u });
+      await using viewer = await fixture.visit({ viewer: undefined as never, allow: /401/u });
       await viewer.go('work?kind=jobs');
       await viewer.sees(/not signed in/u);
       expect(await viewer.page.getByText('send-email').count()).toBe(0);
     });
 
     it('a viewer with only the view right sees neither payloads nor buttons', async () => {
-      await using viewer = await ground.visit({ viewer: 'watcher' });
+      await using viewer = await fixture.visit({ viewer: 'watcher' });
       await viewer.go('work?kind=jobs&name=import-stock');
       await until('it is listed', async () => (await rows(viewer)) === 1);
       expect(await viewer.page.getByRole('group', { name: 'Bulk actions' }).count()).toBe(0);
@@ -32,7 +32,7 @@ export function viewerFacts(ground: Ground): void {
     });
 
     it('a viewer whose live stream is refused sees the reason and the work', async () => {
-      await using viewer = await ground.visit({ allow: /429/u });
+      await using viewer = await fixture.visit({ allow: /429/u });
       const error = { code: 'streams', message: 'You have reached the limit of live pages per viewer.' };
       await viewer.page.route('**/api/live?*', (route) => route.fulfill({ status: 429, json: { error } }));
       await viewer.go('work?kind=jobs&name=import-stock');
@@ -53,14 +53,14 @@ export function viewerFacts(ground: Ground): void {
       });
       await new Promise<void>((resolve) => stranger.listen(0, '127.0.0.1', resolve));
       const own = await serveDashboard({
-        mill: ground.scene.mill,
+        mill: fixture.sample.mill,
         port: 0,
         readOnly: true,
         onError: (error) => {
           throw error;
         },
       });
-      await using viewer = await ground.visit({ viewer: undefined as never, allow: /favicon/u });
+      await using viewer = await fixture.visit({ viewer: undefined as never, allow: /favicon/u });
       await viewer.page.goto(own.link);
       await viewer.sees('send-email');
       const cookies = await viewer.page.context().cookies();

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { gate, until } from '../../support/mills.js';
-import { eachPlace, past, watched, type Place } from './places.js';
+import { eachDocumentStore, past, watched, type DocumentFixture } from './document-fixtures.js';
 
 type Doc = Record<string, unknown>;
 
@@ -51,73 +51,73 @@ function isPlanned(after: Doc | undefined): boolean {
   return at instanceof Date && at.toISOString().endsWith('-01-01T00:00:00.000Z');
 }
 
-eachPlace("a schedule that changes during its document's run", ({ name, open }) => {
+eachDocumentStore("a schedule that changes during its document's run", ({ name, open }) => {
   // Three methods can neither compare a schedule nor read it again; docs/documents.md says so.
   const able = name !== 'three methods';
 
-  const inserted = async (place: Place): Promise<readonly string[]> => {
+  const inserted = async (fixture: DocumentFixture): Promise<readonly string[]> => {
     const ids: string[] = [];
-    for (const [, before] of CASES) ids.push(await place.insert({ ...before, sleepUntil: past() }));
+    for (const [, before] of CASES) ids.push(await fixture.insert({ ...before, sleepUntil: past() }));
     return ids;
   };
-  const findsAll = async (place: Place, ids: readonly string[]): Promise<void> => {
+  const findsAll = async (fixture: DocumentFixture, ids: readonly string[]): Promise<void> => {
     for (const [index, [what, , , holds]] of CASES.entries())
-      await until(what, async () => holds(await place.get(ids[index] ?? '')));
+      await until(what, async () => holds(await fixture.get(ids[index] ?? '')));
   };
 
   it.runIf(able)('settles concurrent runs by the schedules as they are at the end', async () => {
-    const place = await open();
+    const fixture = await open();
     const end = gate();
-    const { schedule, ran, errors } = watched(place, {
+    const { schedule, ran, errors } = watched(fixture, {
       concurrency: CASES.length,
       onDocument: () => end.promise,
     });
-    const ids = await inserted(place);
+    const ids = await inserted(fixture);
     await schedule.start();
     await until('all run', () => ran.length === CASES.length);
-    for (const [index, [, , change]] of CASES.entries()) await place.change(ids[index] ?? '', change);
+    for (const [index, [, , change]] of CASES.entries()) await fixture.change(ids[index] ?? '', change);
     end.open();
-    await findsAll(place, ids);
+    await findsAll(fixture, ids);
     expect(ran).toHaveLength(CASES.length);
     expect(errors).toEqual([]);
   });
 
   it.runIf(able)('settles runs in sequence by the schedules as they are at the end', async () => {
-    const place = await open();
+    const fixture = await open();
     let ids: readonly string[] = [];
-    const { schedule, ran, errors } = watched(place, {
+    const { schedule, ran, errors } = watched(fixture, {
       onDocument: (_document, { job }) => {
         const id = String(job.id);
-        return place.change(id, CASES[ids.indexOf(id)]?.[2] ?? {});
+        return fixture.change(id, CASES[ids.indexOf(id)]?.[2] ?? {});
       },
     });
-    ids = await inserted(place);
+    ids = await inserted(fixture);
     await schedule.start();
     await until('all have run', () => ran.length === CASES.length);
-    await findsAll(place, ids);
+    await findsAll(fixture, ids);
     expect(errors).toEqual([]);
   });
 
   it.runIf(able)('settles a run by the latest of several changes to its schedule', async () => {
-    const place = await open();
-    const { schedule, ran } = watched(place, {
+    const fixture = await open();
+    const { schedule, ran } = watched(fixture, {
       retryPolicy: { type: 'fixed', interval: 0, maxAttempts: 2 },
       onDocument: async (_document, { job }) => {
-        await place.change(String(job.id), { interval: '@yearly' });
+        await fixture.change(String(job.id), { interval: '@yearly' });
         if (ran.length === 1) throw new Error('once');
-        await place.change(String(job.id), { interval: null, autoRemove: true });
+        await fixture.change(String(job.id), { interval: null, autoRemove: true });
       },
     });
-    const id = await place.insert({ sleepUntil: past() });
+    const id = await fixture.insert({ sleepUntil: past() });
     await schedule.start();
-    await until('it is gone', async () => (await place.get(id)) === undefined);
+    await until('it is gone', async () => (await fixture.get(id)) === undefined);
     expect(ran).toEqual([id, id]);
   });
 
   it('reports no second run if a document is deleted during a run longer than its lock', async () => {
-    const place = await open();
+    const fixture = await open();
     const aborted = gate();
-    const { schedule, ran, errors } = watched(place, {
+    const { schedule, ran, errors } = watched(fixture, {
       lockDuration: '600ms',
       onDocument: async (_document, { signal }) => {
         const begunAt = performance.now();
@@ -126,10 +126,10 @@ eachPlace("a schedule that changes during its document's run", ({ name, open }) 
         await until('its lock would be over', () => performance.now() > begunAt + 1_000);
       },
     });
-    const id = await place.insert({ sleepUntil: past() });
+    const id = await fixture.insert({ sleepUntil: past() });
     await schedule.start();
     await until('it runs', () => ran.length === 1);
-    await place.remove(id);
+    await fixture.remove(id);
     await until('it is idle', () => schedule.isIdle());
     expect(errors).toEqual([]);
   });

@@ -1,30 +1,30 @@
 import { expect, it } from 'vitest';
 import { gate, until } from '../../support/mills.js';
-import { eachPlace, past, sleepUntil, watched } from './places.js';
+import { eachDocumentStore, past, sleepUntil, watched } from './document-fixtures.js';
 
 const retryPolicy = { type: 'fixed', interval: 0, maxAttempts: 2 } as const;
 
-eachPlace('documents of a crashed process', ({ name, open }) => {
+eachDocumentStore('documents of a crashed process', ({ name, open }) => {
   // Three methods leave no mark from which a crash could be detected.
   const fact = it.skipIf(name === 'three methods');
 
   fact('counts a crash as a failed attempt, with a retry policy', async () => {
-    const place = await open();
+    const fixture = await open();
     const lockedUntil = past(2_000);
     const left = { sleepUntil: lockedUntil, scheduleFailure: { lockedUntil } };
     const counted: unknown[] = [];
-    const { schedule, errors, ran } = watched(place, {
+    const { schedule, errors, ran } = watched(fixture, {
       retryPolicy,
       onDocument: async ({ kind }, { job }) => {
-        counted.push((await place.get(String(job.id)))?.['scheduleFailure']);
+        counted.push((await fixture.get(String(job.id)))?.['scheduleFailure']);
         if (kind === 'fails') throw new Error('bad');
       },
     });
-    const works = await place.insert({ ...left, interval: '@yearly' });
-    const fails = await place.insert({ ...left, kind: 'fails' });
+    const works = await fixture.insert({ ...left, interval: '@yearly' });
+    const fails = await fixture.insert({ ...left, kind: 'fails' });
     await schedule.start();
     await until('both are over', async () => {
-      const [one, two] = await Promise.all([sleepUntil(place, works), sleepUntil(place, fails)]);
+      const [one, two] = await Promise.all([sleepUntil(fixture, works), sleepUntil(fixture, fails)]);
       return Number(one) > Date.now() + 600_000 && two === null;
     });
     await schedule.stop();
@@ -32,8 +32,8 @@ eachPlace('documents of a crashed process', ({ name, open }) => {
     // While it runs again: the next crash would be the second.
     for (const failure of counted)
       expect(failure).toMatchObject({ count: 1, ended: false, lockedUntil: expect.anything() as unknown });
-    expect((await place.get(works))?.['scheduleFailure'] ?? null).toBeNull();
-    expect((await place.get(fails))?.['scheduleFailure']).toMatchObject({
+    expect((await fixture.get(works))?.['scheduleFailure'] ?? null).toBeNull();
+    expect((await fixture.get(fails))?.['scheduleFailure']).toMatchObject({
       count: 2,
       ended: true,
       reason: 'bad',
@@ -42,16 +42,16 @@ eachPlace('documents of a crashed process', ({ name, open }) => {
   });
 
   fact('ends a document without another run if a crash used its last attempt', async () => {
-    const place = await open();
+    const fixture = await open();
     const lockedUntil = past(2_000);
     const at = past(3_000);
-    const { schedule, errors, ran } = watched(place, { retryPolicy });
+    const { schedule, errors, ran } = watched(fixture, { retryPolicy });
     const failure = { count: 1, reason: 'died', firstAt: at, at, ended: false, lockedUntil };
-    const id = await place.insert({ sleepUntil: lockedUntil, autoRemove: true, scheduleFailure: failure });
+    const id = await fixture.insert({ sleepUntil: lockedUntil, autoRemove: true, scheduleFailure: failure });
     await schedule.start();
-    await until('it has ended', async () => (await sleepUntil(place, id)) === null);
+    await until('it has ended', async () => (await sleepUntil(fixture, id)) === null);
     expect(ran).toEqual([]);
-    expect((await place.get(id))?.['scheduleFailure']).toMatchObject({
+    expect((await fixture.get(id))?.['scheduleFailure']).toMatchObject({
       count: 2,
       ended: true,
       reason: expect.stringContaining('process died') as unknown,
@@ -60,19 +60,19 @@ eachPlace('documents of a crashed process', ({ name, open }) => {
   });
 
   fact('does not count a crash if the handler moved sleepUntil into the past', async () => {
-    const place = await open();
+    const fixture = await open();
     const end = gate();
-    const { schedule, errors, ran } = watched(place, {
+    const { schedule, errors, ran } = watched(fixture, {
       lockDuration: '4s',
       retryPolicy,
       onDocument: async (_document, { job }) => {
         await end.promise;
-        if (ran.length === 1) await place.change(String(job.id), { sleepUntil: past() });
+        if (ran.length === 1) await fixture.change(String(job.id), { sleepUntil: past() });
       },
     });
-    const id = await place.insert({ sleepUntil: past(), interval: '@yearly' });
+    const id = await fixture.insert({ sleepUntil: past(), interval: '@yearly' });
     const lock = async (): Promise<{ readonly end: number; readonly mark: number }> => {
-      const document = await place.get(id);
+      const document = await fixture.get(id);
       const { lockedUntil } = (document?.['scheduleFailure'] ?? {}) as { lockedUntil?: string | Date };
       return { end: Number(document?.['sleepUntil']), mark: Number(new Date(lockedUntil ?? 0)) };
     };
@@ -87,9 +87,9 @@ eachPlace('documents of a crashed process', ({ name, open }) => {
     expect(renewed.mark).toBe(renewed.end);
     end.open();
     await until('it has run again', () => ran.length === 2);
-    await until('it is planned', async () => Number(await sleepUntil(place, id)) > Date.now() + 600_000);
+    await until('it is planned', async () => Number(await sleepUntil(fixture, id)) > Date.now() + 600_000);
     await schedule.stop();
     expect(errors).toEqual([]);
-    expect((await place.get(id))?.['scheduleFailure'] ?? null).toBeNull();
+    expect((await fixture.get(id))?.['scheduleFailure'] ?? null).toBeNull();
   });
 });

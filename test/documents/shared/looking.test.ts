@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
 import { gate, until } from '../../support/mills.js';
-import { eachPlace, future, past, watched } from './places.js';
+import { eachDocumentStore, future, past, watched } from './document-fixtures.js';
 
-eachPlace('find, count and runNow on documents', ({ name, open }) => {
+eachDocumentStore('find, count and runNow on documents', ({ name, open }) => {
   if (name === 'three methods') {
     it('find and count reject a store that cannot list documents', async () => {
       const { schedule } = watched(await open());
@@ -13,16 +13,16 @@ eachPlace('find, count and runNow on documents', ({ name, open }) => {
   }
 
   it('find lists documents by state, time, error, field and cursor, and count counts them', async () => {
-    const place = await open();
-    const { schedule } = watched(place);
-    const due = await place.insert({ sleepUntil: past(), note: 'due' });
+    const fixture = await open();
+    const { schedule } = watched(fixture);
+    const due = await fixture.insert({ sleepUntil: past(), note: 'due' });
     const waiting = [];
     for (const ms of [1, 2, 3, 4, 5])
-      waiting.push(await place.insert({ sleepUntil: future(ms * 3_600_000), note: `later ${String(ms)}` }));
-    const parked = await place.insert({ sleepUntil: null, note: 'parked' });
+      waiting.push(await fixture.insert({ sleepUntil: future(ms * 3_600_000), note: `later ${String(ms)}` }));
+    const parked = await fixture.insert({ sleepUntil: null, note: 'parked' });
     const at = new Date();
     const failure = { count: 2, reason: 'no room for 17', firstAt: at, at, ended: true };
-    const failed = await place.insert({ sleepUntil: null, note: 'failed', scheduleFailure: failure });
+    const failed = await fixture.insert({ sleepUntil: null, note: 'failed', scheduleFailure: failure });
 
     const titles = async (state: 'due' | 'waiting' | 'failed' | 'parked'): Promise<string[]> =>
       (await schedule.find({ state })).items.map(({ title }) => title);
@@ -62,11 +62,11 @@ eachPlace('find, count and runNow on documents', ({ name, open }) => {
   });
 
   it('runNow makes waiting and parked documents due, and they run', async () => {
-    const place = await open();
+    const fixture = await open();
     const ran: unknown[] = [];
-    const { schedule } = watched(place, { onDocument: ({ note }) => void ran.push(note) });
-    await place.insert({ sleepUntil: future(3_600_000), note: 'later' });
-    await place.insert({ sleepUntil: null, note: 'ended' });
+    const { schedule } = watched(fixture, { onDocument: ({ note }) => void ran.push(note) });
+    await fixture.insert({ sleepUntil: future(3_600_000), note: 'later' });
+    await fixture.insert({ sleepUntil: null, note: 'ended' });
     const [later] = (await schedule.find({ state: 'waiting' })).items;
     const [ended] = (await schedule.find({ state: 'parked' })).items;
     expect(await schedule.runNow(later!.id)).toBe('due');
@@ -78,10 +78,10 @@ eachPlace('find, count and runNow on documents', ({ name, open }) => {
   });
 
   it('runNow returns "running" for a document that is running under a retry policy', async () => {
-    const place = await open();
+    const fixture = await open();
     const [begun, end] = [gate(), gate()];
     let runs = 0;
-    const { schedule } = watched(place, {
+    const { schedule } = watched(fixture, {
       retryPolicy: { type: 'fixed', interval: 0, maxAttempts: 2 },
       onDocument: async () => {
         runs += 1;
@@ -89,7 +89,7 @@ eachPlace('find, count and runNow on documents', ({ name, open }) => {
         await end.promise;
       },
     });
-    await place.insert({ sleepUntil: past(0), note: 'long' });
+    await fixture.insert({ sleepUntil: past(0), note: 'long' });
     await schedule.start();
     await begun.promise;
     const [running] = (await schedule.find({})).items;

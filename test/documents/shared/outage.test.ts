@@ -2,7 +2,14 @@ import { expect, it } from 'vitest';
 import { StoreError } from '../../../src/core/errors.js';
 import type { DocumentJobStore, DocumentPlace } from '../../../src/store/documents.js';
 import { gate, until } from '../../support/mills.js';
-import { eachPlace, past, sleepUntil, watched, type Home, type Place } from './places.js';
+import {
+  eachDocumentStore,
+  past,
+  sleepUntil,
+  watched,
+  type AnyStore,
+  type DocumentFixture,
+} from './document-fixtures.js';
 
 const LOCK_MS = 1_500;
 
@@ -10,13 +17,13 @@ const LOCK_MS = 1_500;
 class Outage {
   isDown = false;
 
-  before(home: Home): Home {
+  before(home: AnyStore): AnyStore {
     if ('lockNext' in home) return this.#guarded(home);
     return new Proxy(home, {
       get: (target, key) => {
         const value: unknown = Reflect.get(target, key, target);
         if (key === 'documents')
-          return (place: DocumentPlace) => this.#guarded(target.documents?.(place) as DocumentJobStore);
+          return (fixture: DocumentPlace) => this.#guarded(target.documents?.(fixture) as DocumentJobStore);
         return typeof value === 'function' ? (value.bind(target) as unknown) : value;
       },
     });
@@ -36,52 +43,52 @@ class Outage {
   }
 }
 
-const lockEnds = (place: Place, ids: readonly string[]): Promise<number[]> =>
-  Promise.all(ids.map(async (id) => Number(await sleepUntil(place, id))));
+const lockEnds = (fixture: DocumentFixture, ids: readonly string[]): Promise<number[]> =>
+  Promise.all(ids.map(async (id) => Number(await sleepUntil(fixture, id))));
 
-eachPlace('an outage that outlasts the locks of documents', ({ name, open }) => {
+eachDocumentStore('an outage that outlasts the locks of documents', ({ name, open }) => {
   // The only way to ask three methods whether the store is back is a lock.
   it.skipIf(name === 'three methods')(
     'runs no document twice after an outage that outlasts its lock',
     async () => {
-      const place = await open();
+      const fixture = await open();
       const outage = new Outage();
       const end = gate();
       const onDocument = ({ kind }: Record<string, unknown>): Promise<unknown> | undefined =>
         kind === 'long' ? end.promise : undefined;
-      const schedules = [place.store, place.another(), place.another()].map((store) =>
-        watched(place, { lockDuration: LOCK_MS, concurrency: 3, onDocument }, outage.before(store)),
+      const schedules = [fixture.store, fixture.another(), fixture.another()].map((store) =>
+        watched(fixture, { lockDuration: LOCK_MS, concurrency: 3, onDocument }, outage.before(store)),
       );
       const ran = (): string[] => schedules.flatMap((one) => one.ran);
       const ids = await Promise.all(
-        Array.from({ length: 4 }, () => place.insert({ kind: 'long', sleepUntil: past() })),
+        Array.from({ length: 4 }, () => fixture.insert({ kind: 'long', sleepUntil: past() })),
       );
       for (const { schedule } of schedules) await schedule.start();
       await until('all run', () => ran().length === ids.length);
       outage.isDown = true;
       await until('all locks have ended', async () =>
-        (await lockEnds(place, ids)).every((at) => at < Date.now() - 100),
+        (await lockEnds(fixture, ids)).every((at) => at < Date.now() - 100),
       );
-      const other = await place.insert({ kind: 'short', sleepUntil: past() });
+      const other = await fixture.insert({ kind: 'short', sleepUntil: past() });
       outage.isDown = false;
       await until('a document that nobody holds has run', () => ran().includes(other));
       await until('the others are renewed', async () =>
-        (await lockEnds(place, ids)).every((at) => at > Date.now()),
+        (await lockEnds(fixture, ids)).every((at) => at > Date.now()),
       );
       end.open();
       await until('all are recorded', async () =>
-        (await Promise.all(ids.map((id) => sleepUntil(place, id)))).every((at) => at === null),
+        (await Promise.all(ids.map((id) => sleepUntil(fixture, id)))).every((at) => at === null),
       );
       expect(ran().sort()).toEqual([...ids, other].sort());
     },
   );
 
   it('renews an expired lock after an outage and records the end of the run', async () => {
-    const place = await open();
+    const fixture = await open();
     const outage = new Outage();
     const [end, told] = [gate(), gate()];
     const { schedule, errors, ran } = watched(
-      place,
+      fixture,
       {
         lockDuration: 500,
         onDocument: (_document, { signal }) => {
@@ -89,18 +96,18 @@ eachPlace('an outage that outlasts the locks of documents', ({ name, open }) => 
           return end.promise;
         },
       },
-      outage.before(place.store),
+      outage.before(fixture.store),
     );
-    const id = await place.insert({ sleepUntil: past() });
+    const id = await fixture.insert({ sleepUntil: past() });
     await schedule.start();
     await until('it runs', () => ran.length === 1);
     outage.isDown = true;
     await told.promise;
-    await until('its lock has ended', async () => Number(await sleepUntil(place, id)) < Date.now());
+    await until('its lock has ended', async () => Number(await sleepUntil(fixture, id)) < Date.now());
     outage.isDown = false;
-    await until('it is renewed', async () => Number(await sleepUntil(place, id)) > Date.now());
+    await until('it is renewed', async () => Number(await sleepUntil(fixture, id)) > Date.now());
     end.open();
-    await until('it is recorded', async () => (await sleepUntil(place, id)) === null);
+    await until('it is recorded', async () => (await sleepUntil(fixture, id)) === null);
     expect(ran).toEqual([id]);
     expect(new Set(errors.map(({ where }) => where))).toEqual(new Set(['renew']));
   });

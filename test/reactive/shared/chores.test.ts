@@ -1,14 +1,14 @@
 import { expect, it } from 'vitest';
 import type { Tidemill, TidemillOptions } from '../../../src/index.js';
 import { until } from '../../support/mills.js';
-import { startedUp } from '../beacons.js';
-import { eachPlanner, type Yard } from './yards.js';
+import { startedUp } from '../probes.js';
+import { eachPlanner, type TestDatabase } from './test-databases.js';
 
 const numbers = (count: number) => Array.from({ length: count }, (_, _id) => ({ _id, n: 1 }));
 
 /** A mill whose reconciliation of `things` takes long, with a record of its handlers' calls. */
-function aMill(yard: Yard, reactive: TidemillOptions['reactive'] = {}) {
-  const mill = yard.mill({
+function aMill(database: TestDatabase, reactive: TidemillOptions['reactive'] = {}) {
+  const mill = database.mill({
     pollInterval: { min: 10, max: 1_000 },
     // Slow enough not to end before what it must not hold up, also on a busy machine.
     reactive: { reconcileRate: 100, ...reactive },
@@ -31,12 +31,12 @@ const begun = (mill: Tidemill): Promise<unknown> =>
     (await mill.tasks.planning()).reconciling.some(({ processed }) => processed > 0),
   );
 
-eachPlanner('a long reconciliation', (aYard) => {
+eachPlanner('a long reconciliation', (aDatabase) => {
   it('a long reconciliation does not hold up the first one of a smaller collection', async () => {
-    const yard = await aYard();
-    await yard.docs.insertMany(numbers(5_000));
-    await yard.others.insertOne({ _id: 1 });
-    const { mill, runs, reconciled, define } = aMill(yard);
+    const database = await aDatabase();
+    await database.docs.insertMany(numbers(5_000));
+    await database.others.insertOne({ _id: 1 });
+    const { mill, runs, reconciled, define } = aMill(database);
     await define('large', 'things', { n: 2 });
     await mill.start();
     await begun(mill);
@@ -46,12 +46,12 @@ eachPlanner('a long reconciliation', (aYard) => {
   });
 
   it('a long reconciliation does not hold up documents that were written since the start', async () => {
-    const yard = await aYard();
-    await yard.docs.insertMany(numbers(5_000));
-    const { mill, runs, reconciled, define } = aMill(yard);
+    const database = await aDatabase();
+    await database.docs.insertMany(numbers(5_000));
+    const { mill, runs, reconciled, define } = aMill(database);
     await define('large', 'things', { n: 2 });
     await mill.start();
-    await yard.docs.insertOne({ _id: 1_000_000, n: 2 });
+    await database.docs.insertOne({ _id: 1_000_000, n: 2 });
     await until('the new document is handled', () => runs.includes('large 1000000'));
     expect(reconciled).toEqual([]);
     // A pass visits it last.
@@ -61,15 +61,15 @@ eachPlanner('a long reconciliation', (aYard) => {
   });
 });
 
-eachPlanner('a cleanup begun by another leader', (aYard) => {
+eachPlanner('a cleanup begun by another leader', (aDatabase) => {
   it('a new leader continues a cleanup from where the previous one stopped', async () => {
-    const yard = await aYard();
-    const { mill: first, define } = aMill(yard);
+    const database = await aDatabase();
+    const { mill: first, define } = aMill(database);
     await define('t', 'things', {});
     await startedUp(first, 't');
     await first.stop();
     const old = new Date(0);
-    await yard.putTasks(
+    await database.putTasks(
       Array.from({ length: 20 }, (_, sourceDocId) => ({
         task: 't',
         sourceDocId,
@@ -82,12 +82,12 @@ eachPlanner('a cleanup begun by another leader', (aYard) => {
         matched: false,
       })),
     );
-    await yard.begunCleanup('t', 12);
-    const { mill, define: defineAgain } = aMill(yard, { cleanupInterval: '1h' });
+    await database.begunCleanup('t', 12);
+    const { mill, define: defineAgain } = aMill(database, { cleanupInterval: '1h' });
     await defineAgain('t', 'things', {});
     await mill.start();
-    await until('the rest is gone', async () => (await yard.count({ task: 't' })) === 12);
-    await until('it has ended', async () => (await yard.state('t'))?.cleanedUpTo === null);
-    expect(await yard.count({ task: 't' })).toBe(12);
+    await until('the rest is gone', async () => (await database.count({ task: 't' })) === 12);
+    await until('it has ended', async () => (await database.state('t'))?.cleanedUpTo === null);
+    expect(await database.count({ task: 't' })).toBe(12);
   });
 });

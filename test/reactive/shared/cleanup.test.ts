@@ -1,14 +1,14 @@
 import { expect, it } from 'vitest';
 import type { Tidemill } from '../../../src/index.js';
 import { gate, until } from '../../support/mills.js';
-import { statusesOf, withBeacon } from '../beacons.js';
-import { eachPlanner, type StoredTask, type Yard } from './yards.js';
+import { statusesOf, withProbeTask } from '../probes.js';
+import { eachPlanner, type StoredTask, type TestDatabase } from './test-databases.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 const HOUR_MS = 3_600_000;
 
 /** Waits until one more cleanup of the task has begun and ended. */
-async function cleanedAgain({ state }: Yard, task: string): Promise<void> {
+async function cleanedAgain({ state }: TestDatabase, task: string): Promise<void> {
   const last = async (): Promise<number> => (await state(task))?.lastCleanedAt?.getTime() ?? 0;
   for (let round = 0; round < 2; round += 1) {
     const before = await last();
@@ -27,15 +27,15 @@ function orphan(task: string, id: number, fields: Partial<StoredTask> = {}): Sto
   };
 }
 
-const idsOf = async ({ tasks }: Yard): Promise<number[]> =>
+const idsOf = async ({ tasks }: TestDatabase): Promise<number[]> =>
   (await tasks()).map(({ sourceDocId }) => Number(sourceDocId)).sort((a, b) => a - b);
 
 interface Absence {
-  readonly go: (yard: Yard) => Promise<unknown>;
-  readonly comeBack: (yard: Yard) => Promise<unknown>;
+  readonly go: (database: TestDatabase) => Promise<unknown>;
+  readonly comeBack: (database: TestDatabase) => Promise<unknown>;
 }
 
-eachPlanner('deleteWhen with keepFor 0', (aYard) => {
+eachPlanner('deleteWhen with keepFor 0', (aDatabase) => {
   const deleted: Absence = {
     go: ({ docs }) => docs.deleteOne({ _id: 1 }),
     comeBack: ({ docs }) => docs.insertOne({ _id: 1, status: 'on' }),
@@ -56,8 +56,8 @@ eachPlanner('deleteWhen with keepFor 0', (aYard) => {
     'deleteWhen %s deletes or keeps the task of a document that is %s, and its return runs again',
     async (...given) => {
       const [deleteWhen, , absence, stays] = given;
-      const shop = await aYard();
-      const mill = shop.mill();
+      const database = await aDatabase();
+      const mill = database.mill();
       let runs = 0;
       await mill.reactiveTask({
         ...AT_ONCE,
@@ -66,26 +66,26 @@ eachPlanner('deleteWhen with keepFor 0', (aYard) => {
         cleanupPolicy: { deleteWhen, keepFor: 0 },
         handler: () => (runs += 1),
       });
-      await withBeacon(mill);
+      await withProbeTask(mill);
       await mill.start();
-      await shop.docs.insertOne({ _id: 1, status: 'on' });
-      await shop.reaches(mill, 't', 1, 'completed');
-      await absence.go(shop);
-      await shop.planned();
-      const kept = await shop.raw('t', 1);
+      await database.docs.insertOne({ _id: 1, status: 'on' });
+      await database.reaches(mill, 't', 1, 'completed');
+      await absence.go(database);
+      await database.planned();
+      const kept = await database.raw('t', 1);
       if (stays) expect(kept).toMatchObject({ status: 'completed' });
       else expect(kept).toBeUndefined();
       // Whether the task was deleted or not, the document runs again when it returns unchanged.
-      await absence.comeBack(shop);
+      await absence.comeBack(database);
       await until('it ran again', () => runs === 2);
-      const back = await shop.reaches(mill, 't', 1, 'completed');
+      const back = await database.reaches(mill, 't', 1, 'completed');
       expect(statusesOf(back)).toEqual(stays ? ['completed', 'completed'] : ['completed']);
     },
   );
 });
 
 /** A mill that cleans up often, with a task whose records are kept for an hour. */
-async function keepingForAnHour({ mill: aMill }: Yard): Promise<Tidemill> {
+async function keepingForAnHour({ mill: aMill }: TestDatabase): Promise<Tidemill> {
   const mill = aMill({ reactive: { cleanupInterval: 200 } });
   await mill.reactiveTask({
     ...AT_ONCE,
@@ -96,17 +96,17 @@ async function keepingForAnHour({ mill: aMill }: Yard): Promise<Tidemill> {
   return mill;
 }
 
-eachPlanner('keepFor', (aYard) => {
+eachPlanner('keepFor', (aDatabase) => {
   it('keepFor counts from the later of updatedAt and lastFinalizedAt', async () => {
-    const shop = await aYard();
-    const mill = await keepingForAnHour(shop);
+    const database = await aDatabase();
+    const mill = await keepingForAnHour(database);
     await mill.start();
     const recent = new Date(Date.now() - HOUR_MS / 2);
     const future = new Date(Date.now() + HOUR_MS);
-    await shop.docs.insertOne({ _id: 9 });
-    await shop.reaches(mill, 't', 9, 'completed');
-    await shop.amendTasks('t', { updatedAt: new Date(0), lastFinalizedAt: new Date(0) });
-    await shop.putTasks([
+    await database.docs.insertOne({ _id: 9 });
+    await database.reaches(mill, 't', 9, 'completed');
+    await database.amendTasks('t', { updatedAt: new Date(0), lastFinalizedAt: new Date(0) });
+    await database.putTasks([
       orphan('t', 1),
       orphan('t', 2, { updatedAt: recent }),
       orphan('t', 3, { lastFinalizedAt: recent }),
@@ -115,27 +115,27 @@ eachPlanner('keepFor', (aYard) => {
       orphan('t', 6, { status: 'pending', scheduledAt: future, updatedAt: recent, lastFinalizedAt: null }),
       orphan('other', 7),
     ]);
-    await cleanedAgain(shop, 't');
-    expect(await idsOf(shop)).toEqual([2, 3, 6, 7, 9]);
+    await cleanedAgain(database, 't');
+    expect(await idsOf(database)).toEqual([2, 3, 6, 7, 9]);
   });
 
   it('keepFor is a day by default', async () => {
-    const shop = await aYard();
-    const mill = shop.mill({ reactive: { cleanupInterval: 200 } });
+    const database = await aDatabase();
+    const mill = database.mill({ reactive: { cleanupInterval: 200 } });
     await mill.reactiveTask({ ...AT_ONCE, task: 't', handler: () => undefined });
     await mill.start();
     const ago = (hours: number): Record<string, Date> => {
       const at = new Date(Date.now() - hours * HOUR_MS);
       return { updatedAt: at, lastFinalizedAt: at };
     };
-    await shop.putTasks([orphan('t', 1, ago(23)), orphan('t', 2, ago(25))]);
-    await cleanedAgain(shop, 't');
-    expect(await idsOf(shop)).toEqual([1]);
+    await database.putTasks([orphan('t', 1, ago(23)), orphan('t', 2, ago(25))]);
+    await cleanedAgain(database, 't');
+    expect(await idsOf(database)).toEqual([1]);
   });
 
   it('a document that disappears and returns within keepFor keeps its history and runs again', async () => {
-    const shop = await aYard();
-    const mill = shop.mill({ reactive: { cleanupInterval: 200 } });
+    const database = await aDatabase();
+    const mill = database.mill({ reactive: { cleanupInterval: 200 } });
     let runs = 0;
     await mill.reactiveTask({
       ...AT_ONCE,
@@ -143,28 +143,28 @@ eachPlanner('keepFor', (aYard) => {
       cleanupPolicy: { keepFor: '1h' },
       handler: () => (runs += 1),
     });
-    await withBeacon(mill);
+    await withProbeTask(mill);
     await mill.start();
-    await shop.docs.insertOne({ _id: 1, n: 1 });
-    const first = await shop.reaches(mill, 't', 1, 'completed');
-    await shop.docs.deleteOne({ _id: 1 });
-    await shop.planned();
-    await cleanedAgain(shop, 't');
-    expect(await shop.raw('t', 1)).toMatchObject({ status: 'completed', matched: false });
-    await shop.docs.insertOne({ _id: 1, n: 1 });
+    await database.docs.insertOne({ _id: 1, n: 1 });
+    const first = await database.reaches(mill, 't', 1, 'completed');
+    await database.docs.deleteOne({ _id: 1 });
+    await database.planned();
+    await cleanedAgain(database, 't');
+    expect(await database.raw('t', 1)).toMatchObject({ status: 'completed', matched: false });
+    await database.docs.insertOne({ _id: 1, n: 1 });
     await until('it ran again', () => runs === 2);
-    const second = await shop.reaches(mill, 't', 1, 'completed');
+    const second = await database.reaches(mill, 't', 1, 'completed');
     expect(second.createdAt).toEqual(first.createdAt);
     expect(statusesOf(second)).toEqual(['completed', 'completed']);
     // Its document exists: however old its task is, it stays.
-    await shop.amendTasks('t', { updatedAt: new Date(0), lastFinalizedAt: new Date(0) });
-    await cleanedAgain(shop, 't');
-    expect(await shop.raw('t', 1)).toBeDefined();
+    await database.amendTasks('t', { updatedAt: new Date(0), lastFinalizedAt: new Date(0) });
+    await cleanedAgain(database, 't');
+    expect(await database.raw('t', 1)).toBeDefined();
   });
 
   it('a cleanup deletes a running task only after it has ended', async () => {
-    const shop = await aYard();
-    const mill = shop.mill({ reactive: { cleanupInterval: 200 } });
+    const database = await aDatabase();
+    const mill = database.mill({ reactive: { cleanupInterval: 200 } });
     const [started, go] = [gate(), gate()];
     let ended = false;
     await mill.reactiveTask({
@@ -177,56 +177,56 @@ eachPlanner('keepFor', (aYard) => {
         ended = true;
       },
     });
-    await withBeacon(mill);
+    await withProbeTask(mill);
     await mill.start();
-    await shop.docs.insertOne({ _id: 1 });
+    await database.docs.insertOne({ _id: 1 });
     await started.promise;
-    await shop.docs.deleteOne({ _id: 1 });
-    await shop.planned();
-    await cleanedAgain(shop, 't');
-    expect(await shop.raw('t', 1)).toMatchObject({ status: 'processing' });
+    await database.docs.deleteOne({ _id: 1 });
+    await database.planned();
+    await cleanedAgain(database, 't');
+    expect(await database.raw('t', 1)).toMatchObject({ status: 'processing' });
     go.open();
-    await until('it is gone', async () => (await shop.raw('t', 1)) === undefined);
+    await until('it is gone', async () => (await database.raw('t', 1)) === undefined);
     expect(ended).toBe(true);
   });
 
   it('a cleanup deletes the task of a document that left the filter by the passing of time alone', async () => {
-    const shop = await aYard();
-    const mill = shop.mill({ reactive: { cleanupInterval: 200 } });
+    const database = await aDatabase();
+    const mill = database.mill({ reactive: { cleanupInterval: 200 } });
     const ran: unknown[] = [];
     await mill.reactiveTask({
       ...AT_ONCE,
       task: 't',
-      filter: shop.filters.notOver,
+      filter: database.filters.notOver,
       cleanupPolicy: { deleteWhen: 'sourceDocumentDeletedOrNoLongerMatching', keepFor: 100 },
       handler: ({ docId }) => ran.push(docId),
     });
     await mill.start();
-    await shop.docs.insertOne({ _id: 0, until: new Date(Date.now() + HOUR_MS) });
-    await shop.reaches(mill, 't', 0, 'completed');
+    await database.docs.insertOne({ _id: 0, until: new Date(Date.now() + HOUR_MS) });
+    await database.reaches(mill, 't', 0, 'completed');
     // On a slow machine its time may be over before it was planned; then one with more time takes its place.
     const passing = async (_id: number, leftMs: number): Promise<number> => {
       const over = Date.now() + leftMs;
-      await shop.docs.insertOne({ _id, until: new Date(over) });
+      await database.docs.insertOne({ _id, until: new Date(over) });
       await until('it ran, or its time is over', () => ran.includes(_id) || Date.now() > over);
       return ran.includes(_id) ? _id : passing(_id + 1, leftMs * 2);
     };
     const id = await passing(1, 1_000);
-    await until('its time is over', async () => (await shop.raw('t', id)) === undefined);
-    expect(await shop.raw('t', 0)).toBeDefined();
+    await until('its time is over', async () => (await database.raw('t', id)) === undefined);
+    expect(await database.raw('t', 0)).toBeDefined();
     // A replaced document may still have run, too late to be waited for.
     expect(ran.filter((one) => one === 0 || one === id)).toEqual([0, id]);
   });
 });
 
-eachPlanner('cleanupInterval', (aYard) => {
+eachPlanner('cleanupInterval', (aDatabase) => {
   it.each([
     ['a duration', '300ms'],
     ['milliseconds', 300],
     ['cron', 'CRON * * * * * *'],
   ])('cleans up repeatedly with a cleanupInterval given as %s', async (_what, cleanupInterval) => {
-    const shop = await aYard();
-    const mill = shop.mill({ reactive: { cleanupInterval } });
+    const database = await aDatabase();
+    const mill = database.mill({ reactive: { cleanupInterval } });
     await mill.reactiveTask({
       ...AT_ONCE,
       task: 't',
@@ -235,42 +235,42 @@ eachPlanner('cleanupInterval', (aYard) => {
     });
     await mill.start();
     for (const id of [1, 2, 3]) {
-      await shop.putTasks([orphan('t', id)]);
-      await until('it is cleaned up', async () => (await shop.raw('t', id)) === undefined);
+      await database.putTasks([orphan('t', id)]);
+      await until('it is cleaned up', async () => (await database.raw('t', id)) === undefined);
     }
   });
 
   it('the first cleanup comes a day after the first registration by default', async () => {
-    const shop = await aYard();
-    const mill = shop.mill();
+    const database = await aDatabase();
+    const mill = database.mill();
     await mill.reactiveTask({
       ...AT_ONCE,
       task: 't',
       cleanupPolicy: { keepFor: '1h' },
       handler: () => undefined,
     });
-    await withBeacon(mill);
+    await withProbeTask(mill);
     await mill.start();
-    await shop.putTasks([orphan('t', 2)]);
-    await shop.docs.insertOne({ _id: 9 });
-    await shop.reaches(mill, 't', 9, 'completed');
-    await shop.planned();
+    await database.putTasks([orphan('t', 2)]);
+    await database.docs.insertOne({ _id: 9 });
+    await database.reaches(mill, 't', 9, 'completed');
+    await database.planned();
     await mill.tasks.reconcile('t');
-    await until('it was looked at', async () => (await shop.raw('t', 2))?.['matched'] === false);
-    expect(await shop.raw('t', 2)).toBeDefined();
+    await until('it was looked at', async () => (await database.raw('t', 2))?.['matched'] === false);
+    expect(await database.raw('t', 2)).toBeDefined();
   });
 
   it('a cleanup deletes orphaned tasks in batches, and nothing else', async () => {
-    const shop = await aYard();
-    const mill = await keepingForAnHour(shop);
+    const database = await aDatabase();
+    const mill = await keepingForAnHour(database);
     // Opens the store, which creates what tasks are kept in.
     await mill.countReactiveTasks();
     const ids = Array.from({ length: 2_500 }, (_, id) => id);
-    await shop.putTasks(ids.map((id) => orphan('t', id)));
-    await shop.docs.insertMany(ids.filter((id) => id % 10 === 0).map((_id) => ({ _id })));
+    await database.putTasks(ids.map((id) => orphan('t', id)));
+    await database.docs.insertMany(ids.filter((id) => id % 10 === 0).map((_id) => ({ _id })));
     await mill.start();
-    await until('all orphans are gone', async () => (await shop.count({})) === 250);
-    await cleanedAgain(shop, 't');
-    expect(await shop.count({})).toBe(250);
+    await until('all orphans are gone', async () => (await database.count({})) === 250);
+    await cleanedAgain(database, 't');
+    expect(await database.count({})).toBe(250);
   });
 });

@@ -3,15 +3,15 @@ import { expect, it, onTestFinished } from 'vitest';
 import { AttemptTimeoutError, StoppingError } from '../../../src/index.js';
 import { gate, until } from '../../support/mills.js';
 import { forkScript } from '../../support/scripts.js';
-import { statusesOf } from '../beacons.js';
-import { eachServedYard, eachPlanner, type Thing } from './yards.js';
+import { statusesOf } from '../probes.js';
+import { eachServedDatabase, eachPlanner, type Thing } from './test-databases.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 const rows = (count: number): Thing[] => Array.from({ length: count }, (_, _id) => ({ _id }));
 
-eachPlanner('timeouts of tasks', (aYard) => {
+eachPlanner('timeouts of tasks', (aDatabase) => {
   it('a timeout aborts the signal and fails the attempt, also if the handler ignores it', async () => {
-    const { docs, mill: aMill, reaches } = await aYard();
+    const { docs, mill: aMill, reaches } = await aDatabase();
     const mill = aMill();
     const reasons: unknown[] = [];
     const late = gate();
@@ -48,9 +48,9 @@ eachPlanner('timeouts of tasks', (aYard) => {
   });
 });
 
-eachPlanner('stop with running tasks', (aYard) => {
+eachPlanner('stop with running tasks', (aDatabase) => {
   it('stop() waits for running tasks and starts no more', async () => {
-    const { docs, count, mill: aMill } = await aYard();
+    const { docs, count, mill: aMill } = await aDatabase();
     const mill = aMill({ reactive: { concurrency: 2 } });
     const go = gate();
     let started = 0;
@@ -78,7 +78,7 @@ eachPlanner('stop with running tasks', (aYard) => {
     ['that listens to its signal', true],
     ['that ignores its signal', false],
   ])('stop() hands back a task %s without using an attempt', async (_what, listens) => {
-    const { docs, mill: aMill, raw } = await aYard();
+    const { docs, mill: aMill, raw } = await aDatabase();
     const [first, second] = [aMill(), aMill()];
     const started = gate<AbortSignal>();
     const attempts: number[] = [];
@@ -110,7 +110,7 @@ eachPlanner('stop with running tasks', (aYard) => {
   });
 });
 
-eachServedYard('workers killed with SIGKILL', (aYard) => {
+eachServedDatabase('workers killed with SIGKILL', (aDatabase) => {
   /** Long enough that it does not expire before the kill. */
   const LEASE_MS = 3_000;
 
@@ -132,7 +132,7 @@ eachServedYard('workers killed with SIGKILL', (aYard) => {
   } as const;
 
   it('the tasks of a killed worker run elsewhere, and the crash counts as an attempt', async () => {
-    const { address, docs, mill: aMill, reaches } = await aYard();
+    const { address, docs, mill: aMill, reaches } = await aDatabase();
     const mill = aMill({ instanceId: 'survivor', leaseDuration: 3_000 });
     const { child, started } = worker(address);
     const attempts: number[] = [];
@@ -157,7 +157,7 @@ eachServedYard('workers killed with SIGKILL', (aYard) => {
   });
 
   it('a task that kills its worker repeatedly ends as failed', async () => {
-    const { address, docs, mill: aMill, reaches } = await aYard();
+    const { address, docs, mill: aMill, reaches } = await aDatabase();
     const mill = aMill({ leaseDuration: 3_000 });
     await mill.reactiveTask({ ...LONG, handler: () => undefined });
     await mill.start({ roles: ['plan', 'maintain'] });

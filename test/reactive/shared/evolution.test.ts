@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import type { EvolutionConfig, Tidemill, TidemillOptions } from '../../../src/index.js';
 import { gate, until } from '../../support/mills.js';
 import { collect, keepLines } from '../mills.js';
-import { eachPlanner, type Thing, type Yard } from './yards.js';
+import { eachPlanner, type Thing, type TestDatabase } from './test-databases.js';
 
 const fast: Partial<TidemillOptions> = { pollInterval: { min: 10, max: 200 } };
 
@@ -13,11 +13,11 @@ interface Deployment {
 
 /** One version of an application: ids below 3 fail for good, unless `healed`. */
 async function deploy(
-  yard: Yard,
+  database: TestDatabase,
   evolution: EvolutionConfig,
   options: { healed?: boolean; hold?: Promise<void>; filter?: object; mill?: Partial<TidemillOptions> } = {},
 ): Promise<Deployment> {
-  const mill = yard.mill({ ...fast, ...options.mill });
+  const mill = database.mill({ ...fast, ...options.mill });
   const runs: number[] = [];
   await mill.reactiveTask({
     task: 'work',
@@ -46,25 +46,25 @@ async function ended(mill: Tidemill, total = 10): Promise<void> {
 }
 
 /** Ten documents, handled by version 1: three have failed, seven are completed. */
-async function handledOnce(yard: Yard): Promise<Deployment> {
-  await yard.docs.insertMany(count(10).map((_id) => ({ _id })));
-  const first = await deploy(yard, { handlerVersion: 1 });
+async function handledOnce(database: TestDatabase): Promise<Deployment> {
+  await database.docs.insertMany(count(10).map((_id) => ({ _id })));
+  const first = await deploy(database, { handlerVersion: 1 });
   await first.mill.start();
   await ended(first.mill);
-  await until('it is reconciled', async () => (await yard.state('work'))?.done === 1);
+  await until('it is reconciled', async () => (await database.state('work'))?.done === 1);
   expect(await first.mill.countReactiveTasks({ status: 'failed' })).toBe(3);
   return first;
 }
 
 /** Waits until the leader has taken note of a version. */
-async function acknowledged({ state }: Yard, version: number): Promise<void> {
+async function acknowledged({ state }: TestDatabase, version: number): Promise<void> {
   await until(
     `version ${String(version)} is known`,
     async () => (await state('work'))?.handlerVersion === version,
   );
 }
 
-eachPlanner('a raised handlerVersion', (aYard) => {
+eachPlanner('a raised handlerVersion', (aDatabase) => {
   it.each([
     ['none', []],
     ['reprocess_failed', [0, 1, 2]],
@@ -72,20 +72,20 @@ eachPlanner('a raised handlerVersion', (aYard) => {
   ] as const)(
     'a raised handlerVersion with %s reruns what the policy says, once',
     async (onHandlerVersionChange, again) => {
-      const yard = await aYard();
-      await (await handledOnce(yard)).mill.stop();
+      const database = await aDatabase();
+      await (await handledOnce(database)).mill.stop();
       const evolution = { handlerVersion: 2, onHandlerVersionChange };
-      const second = await deploy(yard, evolution, { healed: true });
+      const second = await deploy(database, evolution, { healed: true });
       await second.mill.start();
-      await acknowledged(yard, 2);
+      await acknowledged(database, 2);
       await until('they ran', () => second.runs.length >= again.length);
       await ended(second.mill);
       await second.mill.stop();
-      const third = await deploy(yard, evolution, { healed: true });
+      const third = await deploy(database, evolution, { healed: true });
       const gained = collect(third.mill, 'leader:gained');
       await third.mill.start();
       await until('it leads', () => gained.length > 0);
-      await yard.docs.insertOne({ _id: 10 });
+      await database.docs.insertOne({ _id: 10 });
       await until('a new document was handled', () => third.runs.length > 0);
       expect(sorted(second.runs)).toEqual([...again]);
       expect(third.runs).toEqual([10]);
@@ -93,10 +93,10 @@ eachPlanner('a raised handlerVersion', (aYard) => {
   );
 
   it('a raised handlerVersion restarts the attempts and keeps the history', async () => {
-    const yard = await aYard();
-    await (await handledOnce(yard)).mill.stop();
+    const database = await aDatabase();
+    await (await handledOnce(database)).mill.stop();
     const second = await deploy(
-      yard,
+      database,
       { handlerVersion: 2, onHandlerVersionChange: 'reprocess_failed' },
       { healed: true },
     );
@@ -109,19 +109,19 @@ eachPlanner('a raised handlerVersion', (aYard) => {
   });
 
   it('a raised handlerVersion reruns tasks that are running at that moment', async () => {
-    const yard = await aYard();
-    await yard.docs.insertOne({ _id: 5 });
+    const database = await aDatabase();
+    await database.docs.insertOne({ _id: 5 });
     const hold = gate();
-    const first = await deploy(yard, { handlerVersion: 1 }, { hold: hold.promise });
+    const first = await deploy(database, { handlerVersion: 1 }, { hold: hold.promise });
     await first.mill.start();
     await until('it runs', () => first.runs.length === 1);
-    const second = await deploy(yard, { handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' });
+    const second = await deploy(database, { handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' });
     await second.mill.start();
     await until(
       'it is dirty',
       async () => (await first.mill.countReactiveTasks({ status: 'processing_dirty' })) === 1,
     );
-    await acknowledged(yard, 2);
+    await acknowledged(database, 2);
     hold.open();
     await until('it ran again', () => first.runs.length + second.runs.length === 2);
     await ended(second.mill, 1);
@@ -129,40 +129,40 @@ eachPlanner('a raised handlerVersion', (aYard) => {
   });
 
   it('a raised handlerVersion takes effect while the older deployment leads', async () => {
-    const yard = await aYard();
-    const first = await handledOnce(yard);
+    const database = await aDatabase();
+    const first = await handledOnce(database);
     const { length: before } = first.runs;
     const second = await deploy(
-      yard,
+      database,
       { handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' },
       { healed: true },
     );
     await second.mill.start();
-    await acknowledged(yard, 2);
+    await acknowledged(database, 2);
     await until('all ran again', () => first.runs.length - before + second.runs.length >= 10);
     await ended(second.mill);
     expect(first.runs.length - before + second.runs.length).toBe(10);
   });
 });
 
-eachPlanner('two deployments at once', (aYard) => {
+eachPlanner('two deployments at once', (aDatabase) => {
   it('an older deployment that starts later undoes nothing and reruns nothing', async () => {
-    const yard = await aYard();
-    await (await handledOnce(yard)).mill.stop();
+    const database = await aDatabase();
+    await (await handledOnce(database)).mill.stop();
     const newer = await deploy(
-      yard,
+      database,
       { handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' },
       { healed: true },
     );
     await newer.mill.start();
-    await acknowledged(yard, 2);
+    await acknowledged(database, 2);
     await until('all ran again', () => newer.runs.length >= 10);
     await ended(newer.mill);
     // Each comes and goes; whichever leads, the version stays and nothing runs again.
     for (let round = 0; round < 3; round += 1) {
-      const older = await deploy(yard, { handlerVersion: 1, onHandlerVersionChange: 'reprocess_all' });
+      const older = await deploy(database, { handlerVersion: 1, onHandlerVersionChange: 'reprocess_all' });
       const again = await deploy(
-        yard,
+        database,
         { handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' },
         { healed: true },
       );
@@ -170,7 +170,7 @@ eachPlanner('two deployments at once', (aYard) => {
       await again.mill.start();
       await older.mill.tasks.reconcile('work');
       await until('the cluster has taken note', async () => {
-        const { wanted, done } = (await yard.state('work')) ?? { wanted: 1, done: 0 };
+        const { wanted, done } = (await database.state('work')) ?? { wanted: 1, done: 0 };
         return wanted === done && done >= 2 + round;
       });
       expect(older.runs).toEqual([]);
@@ -178,23 +178,23 @@ eachPlanner('two deployments at once', (aYard) => {
       await older.mill.stop();
       await again.mill.stop();
     }
-    await acknowledged(yard, 2);
+    await acknowledged(database, 2);
     expect(newer.runs).toHaveLength(10);
   });
 
   it('plans by the newer filter while both deployments live, and by the older one after a rollback', async () => {
-    const yard = await aYard();
-    const { docs } = yard;
+    const database = await aDatabase();
+    const { docs } = database;
     const { logger, lines } = keepLines();
     const older = await deploy(
-      yard,
+      database,
       { handlerVersion: 1 },
       { healed: true, filter: { status: 'old' }, mill: { logger } },
     );
-    const newer = await deploy(yard, { handlerVersion: 2 }, { healed: true, filter: { status: 'new' } });
+    const newer = await deploy(database, { handlerVersion: 2 }, { healed: true, filter: { status: 'new' } });
     await older.mill.start();
     await newer.mill.start();
-    await acknowledged(yard, 2);
+    await acknowledged(database, 2);
     const planned = async (id: number): Promise<boolean> =>
       (await older.mill.tasks.get('work', id)) !== undefined;
     // The version is stored before the leader plans by it.
@@ -215,45 +215,45 @@ eachPlanner('two deployments at once', (aYard) => {
   });
 
   it('a version that is deployed again after a rollback reprocesses nothing', async () => {
-    const yard = await aYard();
-    await (await handledOnce(yard)).mill.stop();
+    const database = await aDatabase();
+    await (await handledOnce(database)).mill.stop();
     const evolution = { handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' } as const;
-    const newer = await deploy(yard, evolution, { healed: true });
+    const newer = await deploy(database, evolution, { healed: true });
     await newer.mill.start();
     await until('all ran again', () => newer.runs.length >= 10);
-    await acknowledged(yard, 2);
+    await acknowledged(database, 2);
     await ended(newer.mill);
     await newer.mill.stop();
-    const older = await deploy(yard, { handlerVersion: 1 }, { healed: true });
+    const older = await deploy(database, { handlerVersion: 1 }, { healed: true });
     await older.mill.start();
-    await yard.docs.insertOne({ _id: 10 });
+    await database.docs.insertOne({ _id: 10 });
     await until('the older one works', () => older.runs.includes(10));
     await older.mill.stop();
-    const again = await deploy(yard, evolution, { healed: true });
+    const again = await deploy(database, evolution, { healed: true });
     await again.mill.start();
-    await yard.docs.insertOne({ _id: 11 });
+    await database.docs.insertOne({ _id: 11 });
     await until('the newer one works', () => again.runs.includes(11));
     expect(again.runs).toEqual([11]);
   });
 
   it('reprocesses once, even if a long reconciliation of the older definition ends afterwards', async () => {
-    const yard = await aYard();
-    await yard.docs.insertMany(count(3_000).map((n) => ({ _id: n + 3 })));
+    const database = await aDatabase();
+    await database.docs.insertMany(count(3_000).map((n) => ({ _id: n + 3 })));
     const { logger, lines } = keepLines();
     const slow = { logger, reactive: { reconcileRate: 1_000, concurrency: 50 } };
-    const older = await deploy(yard, { handlerVersion: 1 }, { mill: slow });
+    const older = await deploy(database, { handlerVersion: 1 }, { mill: slow });
     const started = collect(older.mill, 'reconcile:start');
     await older.mill.start();
     await until('it is under way', () => started.length > 0);
     const newer = await deploy(
-      yard,
+      database,
       { handlerVersion: 2, onHandlerVersionChange: 'reprocess_all' },
       { mill: slow },
     );
     await newer.mill.start();
-    await acknowledged(yard, 2);
-    await until('it has ended', async () => (await yard.state('work'))?.done === 1);
-    await acknowledged(yard, 2);
+    await acknowledged(database, 2);
+    await until('it has ended', async () => (await database.state('work'))?.done === 1);
+    await acknowledged(database, 2);
     await ended(newer.mill, 3_000);
     const times = new Map<number, number>();
     for (const id of [...older.runs, ...newer.runs]) times.set(id, (times.get(id) ?? 0) + 1);
@@ -262,14 +262,14 @@ eachPlanner('two deployments at once', (aYard) => {
   });
 });
 
-eachPlanner('a task that moves to another collection', (aYard) => {
+eachPlanner('a task that moves to another collection', (aDatabase) => {
   const move = async (
-    yard: Yard,
+    database: TestDatabase,
     collection: 'things' | 'others',
     least: number,
     evolution: EvolutionConfig = {},
   ): Promise<number[]> => {
-    const mill = yard.mill(fast);
+    const mill = database.mill(fast);
     const runs: number[] = [];
     await mill.reactiveTask({
       task: 'work',
@@ -290,23 +290,23 @@ eachPlanner('a task that moves to another collection', (aYard) => {
   };
 
   it('a task that moves to another collection runs for every document there', async () => {
-    const yard = await aYard();
+    const database = await aDatabase();
     const paid = (n: number): Thing[] => count(n).map((_id) => ({ _id, status: 'paid' }));
-    await yard.docs.insertMany(paid(5));
-    await yard.others.insertMany(paid(8));
-    expect(await move(yard, 'things', 5)).toEqual(count(5));
-    expect(await move(yard, 'others', 8)).toEqual(count(8));
-    await yard.others.insertOne({ _id: 8, status: 'paid' });
+    await database.docs.insertMany(paid(5));
+    await database.others.insertMany(paid(8));
+    expect(await move(database, 'things', 5)).toEqual(count(5));
+    expect(await move(database, 'others', 8)).toEqual(count(8));
+    await database.others.insertOne({ _id: 8, status: 'paid' });
     // It is at home there by now.
-    expect(await move(yard, 'others', 1)).toEqual([8]);
+    expect(await move(database, 'others', 1)).toEqual([8]);
   });
 
   it('a task that moves runs for every document there, even without reconcileOnTriggerChange', async () => {
-    const yard = await aYard();
-    await yard.docs.insertOne({ _id: 1, status: 'paid' });
-    await yard.others.insertMany([1, 2].map((_id) => ({ _id, status: 'paid' })));
+    const database = await aDatabase();
+    await database.docs.insertOne({ _id: 1, status: 'paid' });
+    await database.others.insertMany([1, 2].map((_id) => ({ _id, status: 'paid' })));
     const evolution = { reconcileOnTriggerChange: false };
-    expect(await move(yard, 'things', 1, evolution)).toEqual([1]);
-    expect(await move(yard, 'others', 2, evolution)).toEqual([1, 2]);
+    expect(await move(database, 'things', 1, evolution)).toEqual([1]);
+    expect(await move(database, 'others', 2, evolution)).toEqual([1, 2]);
   });
 });

@@ -1,16 +1,16 @@
 import { expect, it, onTestFinished } from 'vitest';
 import { gate, until } from '../../support/mills.js';
 import { forkScript } from '../../support/scripts.js';
-import { startedUp, statusesOf, withBeacon } from '../beacons.js';
+import { startedUp, statusesOf, withProbeTask } from '../probes.js';
 import { effect } from './effects.js';
-import { eachServedYard, eachYard } from './yards.js';
+import { eachServedDatabase, eachDatabase } from './test-databases.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0, task: 't' } as const;
 const QUICK = { type: 'fixed', interval: 10, maxAttempts: 5 } as const;
 
-eachYard('markCompleted', (aYard) => {
+eachDatabase('markCompleted', (aDatabase) => {
   it('markCompleted completes the task with the commit, and nothing changes it afterwards', async () => {
-    const { docs, raw, ids, mill: aMill } = await aYard();
+    const { docs, raw, ids, mill: aMill } = await aDatabase();
     const mill = aMill();
     const [committed, end] = [gate(), gate()];
     const completed: string[] = [];
@@ -44,7 +44,7 @@ eachYard('markCompleted', (aYard) => {
   });
 
   it('a handler that ends late after markCompleted does not touch a task that has run again', async () => {
-    const { docs, raw, mill: aMill, reaches } = await aYard();
+    const { docs, raw, mill: aMill, reaches } = await aDatabase();
     const mill = aMill();
     const [committed, end] = [gate(), gate()];
     let runs = 0;
@@ -72,7 +72,7 @@ eachYard('markCompleted', (aYard) => {
   });
 
   it('markCompleted lets a task that changed meanwhile run again', async () => {
-    const { docs, mill: aMill, reaches } = await aYard();
+    const { docs, mill: aMill, reaches } = await aDatabase();
     const mill = aMill();
     const [started, go] = [gate(), gate()];
     const runs: unknown[] = [];
@@ -104,7 +104,7 @@ eachYard('markCompleted', (aYard) => {
   ] as const)(
     'after an aborted markCompleted transaction, a handler that %s ends as %s',
     async (what, status, message) => {
-      const { docs, ids, mill: aMill, reaches } = await aYard();
+      const { docs, ids, mill: aMill, reaches } = await aDatabase();
       const mill = aMill();
       const undone = new Error('undone');
       let tries = 0;
@@ -135,7 +135,7 @@ eachYard('markCompleted', (aYard) => {
   );
 
   it('markCompleted takes part in every retry of a transaction', async ({ skip }) => {
-    const { docs, ids, conflict, mill: aMill, reaches } = await aYard();
+    const { docs, ids, conflict, mill: aMill, reaches } = await aDatabase();
     if (conflict === undefined) return skip('a transaction in memory is not tried again by itself');
     const mill = aMill();
     let tries = 0;
@@ -164,7 +164,7 @@ eachYard('markCompleted', (aYard) => {
     ['an empty object', {}],
     ['something that is no handle', { transaction: {} }],
   ])('markCompleted rejects %s in place of a transaction', async (_what, argument) => {
-    const { docs, mill: aMill, reaches } = await aYard();
+    const { docs, mill: aMill, reaches } = await aDatabase();
     const mill = aMill();
     await mill.reactiveTask({
       ...AT_ONCE,
@@ -177,9 +177,9 @@ eachYard('markCompleted', (aYard) => {
   });
 });
 
-eachServedYard('markCompleted', (aYard) => {
+eachServedDatabase('markCompleted', (aDatabase) => {
   it('markCompleted rejects a handle on which no transaction was begun', async () => {
-    const { docs, bare, mill: aMill, reaches } = await aYard();
+    const { docs, bare, mill: aMill, reaches } = await aDatabase();
     const mill = aMill();
     await mill.reactiveTask({
       ...AT_ONCE,
@@ -192,7 +192,7 @@ eachServedYard('markCompleted', (aYard) => {
   });
 
   it('an open markCompleted transaction does not hold up the planner', async () => {
-    const { docs, mill: aMill, reaches, planned } = await aYard();
+    const { docs, mill: aMill, reaches, planned } = await aDatabase();
     const mill = aMill();
     const [marked, commit] = [gate(), gate()];
     await mill.reactiveTask({
@@ -206,7 +206,7 @@ eachServedYard('markCompleted', (aYard) => {
         });
       },
     });
-    await withBeacon(mill);
+    await withProbeTask(mill);
     await startedUp(mill, 't');
     await docs.insertOne({ _id: 1, n: 1 });
     await marked.promise;
@@ -220,7 +220,7 @@ eachServedYard('markCompleted', (aYard) => {
   });
 });
 
-eachServedYard('a process killed at one step of a transactional handler', (aYard) => {
+eachServedDatabase('a process killed at one step of a transactional handler', (aDatabase) => {
   /** The lease of the process that is killed; long enough that it does not expire before. */
   const LEASE_MS = 3_000;
   const BEFORE_THE_SERVER_MS = 40_000;
@@ -228,7 +228,17 @@ eachServedYard('a process killed at one step of a transactional handler', (aYard
   it.each(['before the transaction', 'before markCompleted', 'before the commit', 'after the commit'])(
     'a transactional handler has its effect exactly once if its process is killed %s',
     async (step) => {
-      const { address = '', docs, others, ids, endSession, mill: aMill, reaches, raw, lives } = await aYard();
+      const {
+        address = '',
+        docs,
+        others,
+        ids,
+        endSession,
+        mill: aMill,
+        reaches,
+        raw,
+        lives,
+      } = await aDatabase();
       // A collection must exist before a MongoDB transaction writes to it.
       await others.insertOne({ _id: 0 });
       const script = new URL('../exactly-once-worker.ts', import.meta.url);

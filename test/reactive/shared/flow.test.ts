@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { gate, rarely, until } from '../../support/mills.js';
-import { statusesOf, withBeacon } from '../beacons.js';
-import { eachPlanner, type Yard } from './yards.js';
+import { statusesOf, withProbeTask } from '../probes.js';
+import { eachPlanner, type TestDatabase } from './test-databases.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 const ONCE = { type: 'fixed', interval: '1h', maxAttempts: 1 } as const;
@@ -11,9 +11,9 @@ const HOUR_MS = 3_600_000;
 const inAnHour = (at: Date | undefined): boolean =>
   Math.abs((at?.getTime() ?? 0) - Date.now() - HOUR_MS) < 600_000;
 
-eachPlanner('deferCurrent', (aYard) => {
+eachPlanner('deferCurrent', (aDatabase) => {
   it('deferCurrent uses no attempt and keeps the time at which the task was first due', async () => {
-    const { docs, raw, mill: aMill, reaches } = await aYard();
+    const { docs, raw, mill: aMill, reaches } = await aDatabase();
     const mill = aMill();
     const attempts: number[] = [];
     const deferred: Date[] = [];
@@ -44,7 +44,7 @@ eachPlanner('deferCurrent', (aYard) => {
     ['a text', '1h'],
     ['a date', new Date(Date.now() + HOUR_MS)],
   ])('deferCurrent accepts %s', async (_what, delay) => {
-    const { docs, mill: aMill } = await aYard();
+    const { docs, mill: aMill } = await aDatabase();
     const mill = aMill();
     await mill.reactiveTask({ ...AT_ONCE, task: 't', handler: ({ deferCurrent }) => deferCurrent(delay) });
     await mill.start();
@@ -59,7 +59,7 @@ eachPlanner('deferCurrent', (aYard) => {
   });
 
   it('deferCurrent followed by a throw is a failure', async () => {
-    const { docs, mill: aMill, reaches } = await aYard();
+    const { docs, mill: aMill, reaches } = await aDatabase();
     const mill = aMill();
     await mill.reactiveTask({
       ...AT_ONCE,
@@ -78,7 +78,7 @@ eachPlanner('deferCurrent', (aYard) => {
   });
 
   it.each([-1, 'soon', Number.NaN, new Date(Number.NaN)])('deferCurrent rejects %s', async (delay) => {
-    const { docs, mill: aMill, reaches } = await aYard();
+    const { docs, mill: aMill, reaches } = await aDatabase();
     const mill = aMill();
     await mill.reactiveTask({
       ...AT_ONCE,
@@ -97,7 +97,7 @@ eachPlanner('deferCurrent', (aYard) => {
   ] as const)(
     'keeps the later due time if the document changed before deferCurrent: %s',
     async (_what, debounce, delay) => {
-      const { docs, makeDue, raw, mill: aMill, reaches } = await aYard();
+      const { docs, makeDue, raw, mill: aMill, reaches } = await aDatabase();
       const mill = aMill();
       const [started, go] = [gate(), gate()];
       await mill.reactiveTask({
@@ -131,7 +131,7 @@ eachPlanner('deferCurrent', (aYard) => {
   );
 
   it('a deferral holds although the document changes afterwards', async () => {
-    const { docs, mill: aMill, planned } = await aYard();
+    const { docs, mill: aMill, planned } = await aDatabase();
     const mill = aMill();
     let runs = 0;
     await mill.reactiveTask({
@@ -142,7 +142,7 @@ eachPlanner('deferCurrent', (aYard) => {
         deferCurrent('1h');
       },
     });
-    await withBeacon(mill);
+    await withProbeTask(mill);
     await mill.start();
     await docs.insertOne({ _id: 1, n: 1 });
     const before = await until('it is deferred', async () => {
@@ -162,7 +162,7 @@ eachPlanner('deferCurrent', (aYard) => {
   });
 
   it('deferred and dirty tasks run again without waiting for the poll', async () => {
-    const { docs, mill: aMill, reaches } = await aYard();
+    const { docs, mill: aMill, reaches } = await aDatabase();
     const mill = aMill({ pollInterval: rarely });
     const [started, go] = [gate<number>(), gate()];
     const seen: unknown[] = [];
@@ -190,9 +190,9 @@ eachPlanner('deferCurrent', (aYard) => {
   });
 });
 
-eachPlanner('throttleAll', (aYard) => {
+eachPlanner('throttleAll', (aDatabase) => {
   it('throttleAll holds back its task on this instance only, not running ones, even after a throw', async () => {
-    const { docs, mill: aMill, reaches } = await aYard();
+    const { docs, mill: aMill, reaches } = await aDatabase();
     const [a, b] = [aMill({ instanceId: 'a' }), aMill({ instanceId: 'b' })];
     const [both, throttled, end] = [gate(), gate(), gate()];
     const ran: string[] = [];
@@ -230,7 +230,7 @@ eachPlanner('throttleAll', (aYard) => {
   });
 
   it('throttleAll hands back prefetched tasks', async () => {
-    const { docs, mill: aMill, count } = await aYard();
+    const { docs, mill: aMill, count } = await aDatabase();
     const mill = aMill({ reactive: { concurrency: 1 } });
     const ran: unknown[] = [];
     await mill.reactiveTask({
@@ -250,7 +250,7 @@ eachPlanner('throttleAll', (aYard) => {
   });
 
   it('throttleAll ends by itself', async () => {
-    const { docs, mill: aMill } = await aYard();
+    const { docs, mill: aMill } = await aDatabase();
     const mill = aMill({ reactive: { concurrency: 1 } });
     const ran: unknown[] = [];
     await mill.reactiveTask({
@@ -267,7 +267,7 @@ eachPlanner('throttleAll', (aYard) => {
   });
 
   it('throttleAll does not affect other tasks', async () => {
-    const { docs, mill: aMill } = await aYard();
+    const { docs, mill: aMill } = await aDatabase();
     const mill = aMill();
     const ran: string[] = [];
     for (const task of ['slow', 'brisk']) {
@@ -289,7 +289,7 @@ eachPlanner('throttleAll', (aYard) => {
   });
 
   it('the longest of several throttleAll calls counts', async () => {
-    const { docs, mill: aMill, planned, reaches } = await aYard();
+    const { docs, mill: aMill, planned, reaches } = await aDatabase();
     const mill = aMill();
     let runs = 0;
     await mill.reactiveTask({
@@ -303,7 +303,7 @@ eachPlanner('throttleAll', (aYard) => {
         throttleAll(1, { scope: 'cluster' });
       },
     });
-    await withBeacon(mill);
+    await withProbeTask(mill);
     await mill.start();
     await docs.insertOne({ _id: 1 });
     await until('it ran', () => runs === 1);
@@ -316,7 +316,7 @@ eachPlanner('throttleAll', (aYard) => {
   });
 
   /** One of two instances throttles the cluster; then fifty more documents come. Returns when each run began. */
-  const heldCluster = async ({ docs, mill: aMill, planned, paused }: Yard, heldMs: number) => {
+  const heldCluster = async ({ docs, mill: aMill, planned, paused }: TestDatabase, heldMs: number) => {
     const ran: number[] = [];
     for (const instanceId of ['a', 'b']) {
       const mill = aMill({ instanceId });
@@ -328,7 +328,7 @@ eachPlanner('throttleAll', (aYard) => {
           if (docId === 0) throttleAll(heldMs, { scope: 'cluster' });
         },
       });
-      await withBeacon(mill);
+      await withProbeTask(mill);
       await mill.start();
     }
     await docs.insertOne({ _id: 0 });
@@ -340,23 +340,26 @@ eachPlanner('throttleAll', (aYard) => {
   };
 
   it('throttleAll with scope cluster holds back the task on all instances', async () => {
-    const yard = await aYard();
-    const ran = await heldCluster(yard, HOUR_MS);
+    const database = await aDatabase();
+    const ran = await heldCluster(database, HOUR_MS);
     // An instance that has not heard of the pause claims some, and hands them back.
-    await until('all of them wait', async () => (await yard.count({ task: 't', status: 'pending' })) === 50);
+    await until(
+      'all of them wait',
+      async () => (await database.count({ task: 't', status: 'pending' })) === 50,
+    );
     expect(ran).toHaveLength(1);
   });
 
   it('throttleAll with scope cluster ends by itself', async () => {
     const HELD_MS = 1_500;
-    const ran = await heldCluster(await aYard(), HELD_MS);
+    const ran = await heldCluster(await aDatabase(), HELD_MS);
     await until('all have run', () => ran.length === 51);
     // By the database's clock, which the process only estimates.
     expect((ran[1] ?? 0) - (ran[0] ?? 0)).toBeGreaterThan(HELD_MS / 2);
   });
 
   it('throttleAll with scope cluster does not end a manual pause', async () => {
-    const { docs, mill: aMill, planned } = await aYard();
+    const { docs, mill: aMill, planned } = await aDatabase();
     const mill = aMill();
     const [started, go, ended] = [gate(), gate(), gate()];
     let runs = 0;
@@ -371,7 +374,7 @@ eachPlanner('throttleAll', (aYard) => {
         ended.open();
       },
     });
-    await withBeacon(mill);
+    await withProbeTask(mill);
     await mill.start();
     await docs.insertOne({ _id: 1 });
     await started.promise;
@@ -387,7 +390,7 @@ eachPlanner('throttleAll', (aYard) => {
   });
 
   it('throttleAll rejects an unknown scope and holds back nothing', async () => {
-    const { docs, mill: aMill, reaches } = await aYard();
+    const { docs, mill: aMill, reaches } = await aDatabase();
     const mill = aMill();
     await mill.reactiveTask({
       ...AT_ONCE,

@@ -1,14 +1,14 @@
 import { expect, it } from 'vitest';
 import { FatalError, type FoundTask } from '../../../src/index.js';
 import { until } from '../../support/mills.js';
-import { eachYard } from './yards.js';
+import { eachDatabase } from './test-databases.js';
 
 const FAST = { pollInterval: { min: 10, max: 1_000 } } as const;
 
-eachYard('reading tasks', (aYard) => {
+eachDatabase('reading tasks', (aDatabase) => {
   it('tasks.stats, errors, find, document, paused, planning and why agree on the state of tasks', async () => {
-    const yard = await aYard();
-    const mill = yard.mill(FAST);
+    const database = await aDatabase();
+    const mill = database.mill(FAST);
     await mill.reactiveTask({
       task: 'sync',
       collection: 'things',
@@ -17,7 +17,7 @@ eachYard('reading tasks', (aYard) => {
         if (Number(docId) > 3) throw new FatalError(`No room for ${String(docId)}`);
       },
     });
-    await yard.docs.insertMany(
+    await database.docs.insertMany(
       [1, 2, 3, 4, 5].map((_id) => ({ _id, status: _id % 2 === 0 ? 'even' : 'odd' })),
     );
     await mill.start();
@@ -70,8 +70,8 @@ eachYard('reading tasks', (aYard) => {
   });
 
   it('pages of tasks by due time are complete, ordered and without repeats', async () => {
-    const yard = await aYard();
-    const mill = yard.mill(FAST);
+    const database = await aDatabase();
+    const mill = database.mill(FAST);
     for (const [task, collection] of [
       ['a', 'things'],
       ['b', 'things'],
@@ -86,7 +86,7 @@ eachYard('reading tasks', (aYard) => {
         },
       });
     const things = Array.from({ length: 7 }, (_, _id) => ({ _id }));
-    await Promise.all([yard.docs.insertMany(things), yard.others.insertMany(things)]);
+    await Promise.all([database.docs.insertMany(things), database.others.insertMany(things)]);
     await mill.start();
     await until(
       'all have ended',

@@ -1,7 +1,7 @@
 import { OptionError } from '../../../src/core/errors.js';
 import { memory, type MemoryStore, type MemoryTransaction } from '../../../src/memory/index.js';
 import { newTaskRow, type TaskRow } from '../../../src/memory/reactive/tasks/row.js';
-import type { Database, StoredTask, Thing, Things } from './yards.js';
+import type { Database, StoredTask, Thing, Things } from './test-databases.js';
 
 function things(store: MemoryStore, name: string): Things {
   const collection = store.collection<Thing>(name);
@@ -39,7 +39,7 @@ export function memoryDatabase(): Promise<Database> {
     sourceName: 'things',
     docs: things(store, 'things'),
     others: things(store, 'others'),
-    beacon: (id) => done(() => store.collection('beacons').insert({ _id: id })),
+    probe: (id) => done(() => store.collection('probes').insert({ _id: id })),
     ids: (collection) =>
       Promise.resolve(
         store

@@ -2,7 +2,7 @@ import { MongoClient, MongoServerError, UUID, type Document } from 'mongodb';
 import { onTestFinished } from 'vitest';
 import { mongodb } from '../../../src/mongodb/index.js';
 import { asAdmin, freshUri } from '../../support/stores.js';
-import type { Database, StoredTask, Thing } from './yards.js';
+import type { Database, StoredTask, Thing } from './test-databases.js';
 
 export function mongodbDatabase(): Promise<Database> {
   const uri = freshUri();
@@ -20,9 +20,9 @@ export function mongodbDatabase(): Promise<Database> {
     docs: client.db().collection<Thing>('things'),
     others: client.db().collection<Thing>('others'),
     store: () => mongodb({ client: own }),
-    beacon: (id) => client.db().collection<{ _id: string }>('beacons').insertOne({ _id: id }),
+    probe: (id) => client.db().collection<{ _id: string }>('probes').insertOne({ _id: id }),
     tasks: async () => {
-      const all = await Promise.all(['things', 'others', 'beacons'].map(tasksOf));
+      const all = await Promise.all(['things', 'others', 'probes'].map(tasksOf));
       return all.flat() as unknown as StoredTask[];
     },
     ids: async (collection) => {

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest';
 import type { ReactiveTaskDefinition, Tidemill, TidemillOptions } from '../../../src/index.js';
 import { gate, until } from '../../support/mills.js';
 import { collect, Handled, keepLines } from '../mills.js';
-import { eachPlanner, type Thing, type Yard } from './yards.js';
+import { eachPlanner, type Thing, type TestDatabase } from './test-databases.js';
 
 const fast: Partial<TidemillOptions> = { pollInterval: { min: 10, max: 200 } };
 const HOUR_MS = 3_600_000;
@@ -11,12 +11,12 @@ const numbers = (to: number): Thing[] => count(to).map((n) => ({ _id: n, n }));
 
 /** A mill with the task `pay` on `things`; what it handled is recorded as (id, n). */
 async function aPayer(
-  yard: Yard,
+  database: TestDatabase,
   handled: Handled,
   definition: Partial<ReactiveTaskDefinition<Thing>> = {},
   options: Partial<TidemillOptions> = {},
 ): Promise<Tidemill> {
-  const mill = yard.mill({ ...fast, ...options });
+  const mill = database.mill({ ...fast, ...options });
   await mill.reactiveTask<Thing>({
     task: 'pay',
     collection: 'things',
@@ -33,20 +33,20 @@ const ids = (handled: Handled): number[] => handled.runs.map(({ id }) => Number(
 const count = (n: number, from = 0): number[] => Array.from({ length: n }, (_, index) => from + index);
 
 /** Waits until every request made so far has been served. */
-async function reconciled({ state }: Yard, times: number, task = 'pay'): Promise<void> {
+async function reconciled({ state }: TestDatabase, times: number, task = 'pay'): Promise<void> {
   await until(
     `${task} was reconciled ${String(times)} times`,
     async () => ((await state(task))?.done ?? 0) >= times,
   );
 }
 
-eachPlanner('the first registration of a task', (aYard) => {
+eachPlanner('the first registration of a task', (aDatabase) => {
   it('a new task runs once for every existing document that matches', async () => {
-    const yard = await aYard();
-    await yard.docs.insertMany(numbers(2_500));
+    const database = await aDatabase();
+    await database.docs.insertMany(numbers(2_500));
     const handled = new Handled();
     const filter = { n: { $gte: 500 } };
-    const mill = await aPayer(yard, handled, { filter }, { reactive: { concurrency: 50 } });
+    const mill = await aPayer(database, handled, { filter }, { reactive: { concurrency: 50 } });
     const completed = collect(mill, 'reconcile:complete');
     await mill.start();
     await until('all were handled', () => handled.runs.length >= 2_000);
@@ -56,57 +56,57 @@ eachPlanner('the first registration of a task', (aYard) => {
   });
 
   it('a restart does not reconcile a known task again', async () => {
-    const yard = await aYard();
-    await yard.docs.insertMany(numbers(10));
+    const database = await aDatabase();
+    await database.docs.insertMany(numbers(10));
     const handled = new Handled();
-    const first = await aPayer(yard, handled);
+    const first = await aPayer(database, handled);
     await first.start();
     await until('all were handled', () => handled.runs.length >= 10);
-    await reconciled(yard, 1);
+    await reconciled(database, 1);
     await first.stop();
-    const second = await aPayer(yard, handled);
+    const second = await aPayer(database, handled);
     const started = collect(second, 'reconcile:start');
     await second.start();
-    await yard.docs.insertOne({ _id: 10, n: 10 });
+    await database.docs.insertOne({ _id: 10, n: 10 });
     await until('the new one was handled', () => handled.times(10) === 1);
     expect(started).toEqual([]);
     expect(ids(handled)).toEqual(count(11));
   });
 });
 
-eachPlanner('a changed filter', (aYard) => {
+eachPlanner('a changed filter', (aDatabase) => {
   it('a wider filter runs only for documents that it newly matches', async () => {
-    const yard = await aYard();
-    await yard.docs.insertMany(numbers(100));
+    const database = await aDatabase();
+    await database.docs.insertMany(numbers(100));
     const handled = new Handled();
-    const narrow = await aPayer(yard, handled, { filter: { n: { $gte: 60 } } });
+    const narrow = await aPayer(database, handled, { filter: { n: { $gte: 60 } } });
     await narrow.start();
     await until('the first were handled', () => handled.runs.length >= 40);
-    await reconciled(yard, 1);
+    await reconciled(database, 1);
     await narrow.stop();
-    const wide = await aPayer(yard, handled, { filter: { n: { $gte: 30 } } });
+    const wide = await aPayer(database, handled, { filter: { n: { $gte: 30 } } });
     const { length: before } = handled.runs;
     await wide.start();
-    await reconciled(yard, 2);
+    await reconciled(database, 2);
     await until('the others were handled', () => handled.runs.length >= 70);
     expect(before).toBe(40);
     expect(ids(handled)).toEqual(count(70, 30));
   });
 
   it('a narrower filter skips waiting tasks without calling their handler', async () => {
-    const yard = await aYard();
-    await yard.docs.insertMany(numbers(20));
+    const database = await aDatabase();
+    await database.docs.insertMany(numbers(20));
     const handled = new Handled();
-    const wide = await aPayer(yard, handled, { filter: { n: { $gte: 0 } } });
+    const wide = await aPayer(database, handled, { filter: { n: { $gte: 0 } } });
     await wide.tasks.pause('pay');
     await wide.start();
     await until('all are planned', async () => (await wide.countReactiveTasks({ status: 'pending' })) === 20);
-    await reconciled(yard, 1);
+    await reconciled(database, 1);
     await wide.stop();
-    const narrow = await aPayer(yard, handled, { filter: { n: { $gte: 15 } } });
+    const narrow = await aPayer(database, handled, { filter: { n: { $gte: 15 } } });
     const skipped = collect(narrow, 'task:skip');
     await narrow.start();
-    await reconciled(yard, 2);
+    await reconciled(database, 2);
     await narrow.tasks.resume('pay');
     await until('none waits', async () => (await narrow.countReactiveTasks({ status: 'completed' })) === 20);
     await until('every skip is told', () => skipped.length >= 15);
@@ -117,59 +117,59 @@ eachPlanner('a changed filter', (aYard) => {
   });
 
   it('reconcileOnTriggerChange: false does not reconcile after a filter change', async () => {
-    const yard = await aYard();
-    await yard.docs.insertMany(numbers(20));
+    const database = await aDatabase();
+    await database.docs.insertMany(numbers(20));
     const handled = new Handled();
-    const narrow = await aPayer(yard, handled, { filter: { n: { $gte: 15 } } });
+    const narrow = await aPayer(database, handled, { filter: { n: { $gte: 15 } } });
     await narrow.start();
     await until('the first were handled', () => handled.runs.length >= 5);
-    await reconciled(yard, 1);
+    await reconciled(database, 1);
     await narrow.stop();
-    const wide = await aPayer(yard, handled, {
+    const wide = await aPayer(database, handled, {
       filter: { n: { $gte: 10 } },
       evolution: { reconcileOnTriggerChange: false },
     });
     const started = collect(wide, 'reconcile:start');
     await wide.start();
-    await yard.docs.updateOne({ _id: 10 }, { $set: { n: 11 } });
+    await database.docs.updateOne({ _id: 10 }, { $set: { n: 11 } });
     await until('the changed one was handled', () => handled.times(10) === 1);
     expect(started).toEqual([]);
     expect(ids(handled)).toEqual([10, ...count(5, 15)]);
   });
 });
 
-eachPlanner('tasks.reconcile', (aYard) => {
+eachPlanner('tasks.reconcile', (aDatabase) => {
   it('reconcile restores tasks that were deleted by hand, and reruns nothing else', async () => {
-    const yard = await aYard();
-    await yard.docs.insertMany(numbers(30));
+    const database = await aDatabase();
+    await database.docs.insertMany(numbers(30));
     const handled = new Handled();
-    const mill = await aPayer(yard, handled);
+    const mill = await aPayer(database, handled);
     await mill.start();
     await until('all were handled', () => handled.runs.length >= 30);
-    await reconciled(yard, 1);
+    await reconciled(database, 1);
     await until(
       'all are settled',
       async () => (await mill.countReactiveTasks({ status: 'completed' })) === 30,
     );
-    await yard.deleteTasks('pay', count(10));
+    await database.deleteTasks('pay', count(10));
     expect(await mill.tasks.reconcile('pay')).toEqual({ tasks: ['pay'] });
-    await reconciled(yard, 2);
+    await reconciled(database, 2);
     await until('they ran again', () => handled.runs.length >= 40);
     expect(ids(handled)).toEqual([...count(10), ...count(30)].sort((a, b) => a - b));
   });
 
   it('reconcile can be called as soon as the mill has started, and rejects unknown tasks', async () => {
-    const yard = await aYard();
-    const mill = await aPayer(yard, new Handled());
+    const database = await aDatabase();
+    const mill = await aPayer(database, new Handled());
     await mill.start();
     expect(await mill.tasks.reconcile('pay')).toEqual({ tasks: ['pay'] });
     await expect(mill.tasks.reconcile('other')).rejects.toThrow('other');
   });
 
   it('reconcile without a name covers all tasks, in one pass per collection', async () => {
-    const yard = await aYard();
-    await yard.docs.insertMany(numbers(5));
-    const mill = yard.mill(fast);
+    const database = await aDatabase();
+    await database.docs.insertMany(numbers(5));
+    const mill = database.mill(fast);
     for (const [task, collection] of [
       ['a', 'things'],
       ['b', 'things'],
@@ -183,27 +183,27 @@ eachPlanner('tasks.reconcile', (aYard) => {
     await until('all were looked at', () => ['a', 'b', 'c'].every((task) => told().includes(task)));
     const { length: before } = completed;
     expect([...(await mill.tasks.reconcile()).tasks].sort()).toEqual(['a', 'b', 'c']);
-    for (const task of ['a', 'b', 'c']) await reconciled(yard, 2, task);
+    for (const task of ['a', 'b', 'c']) await reconciled(database, 2, task);
     await until('both passes have ended', () => completed.length >= before + 2);
     const passes = completed.slice(before).map(({ tasks }) => [...tasks].sort().join());
     expect(passes.sort()).toEqual(['a,b', 'c']);
   });
 });
 
-eachPlanner('periodic reconciliation', (aYard) => {
+eachPlanner('periodic reconciliation', (aDatabase) => {
   it.each([
     ['every', 300],
     ['by a CRON', 'CRON * * * * * *'],
   ] as const)(
     'reconcileEvery (%s) finds documents that come to match by time alone',
     async (_, reconcileEvery) => {
-      const yard = await aYard();
+      const database = await aDatabase();
       const handled = new Handled();
-      const mill = await aPayer(yard, handled, { filter: yard.filters.over, reconcileEvery });
+      const mill = await aPayer(database, handled, { filter: database.filters.over, reconcileEvery });
       await mill.start();
-      await reconciled(yard, 1);
+      await reconciled(database, 1);
       const now = Date.now();
-      await yard.docs.insertMany([
+      await database.docs.insertMany([
         { _id: 1, n: 1, until: new Date(now + 1_500) },
         { _id: 2, n: 1, until: new Date(now + HOUR_MS) },
       ]);
@@ -214,15 +214,15 @@ eachPlanner('periodic reconciliation', (aYard) => {
   );
 });
 
-eachPlanner('passes of a reconciliation', (aYard) => {
+eachPlanner('passes of a reconciliation', (aDatabase) => {
   it('a reconciliation starts over if another task joins', async () => {
-    const yard = await aYard();
-    await yard.docs.insertMany(numbers(6_000));
-    const first = await aPayer(yard, new Handled(), {}, { reactive: { reconcileRate: 500 } });
+    const database = await aDatabase();
+    await database.docs.insertMany(numbers(6_000));
+    const first = await aPayer(database, new Handled(), {}, { reactive: { reconcileRate: 500 } });
     await first.start({ roles: ['plan'] });
-    await until('a checkpoint is kept', async () => (await yard.checkpoint()) !== undefined);
+    await until('a checkpoint is kept', async () => (await database.checkpoint()) !== undefined);
     await first.stop();
-    const second = await aPayer(yard, new Handled());
+    const second = await aPayer(database, new Handled());
     await second.reactiveTask({ task: 'more', collection: 'things', handler: () => undefined });
     const completed = collect(second, 'reconcile:complete');
     await second.start({ roles: ['plan'] });
@@ -234,11 +234,11 @@ eachPlanner('passes of a reconciliation', (aYard) => {
   });
 
   it('a reconciliation keeps to its rate and reports its progress', async () => {
-    const yard = await aYard();
-    await yard.docs.insertMany(numbers(7_000));
+    const database = await aDatabase();
+    await database.docs.insertMany(numbers(7_000));
     const { logger, lines } = keepLines();
     const mill = await aPayer(
-      yard,
+      database,
       new Handled(),
       { filter: { n: -1 } },
       {
@@ -266,17 +266,17 @@ eachPlanner('passes of a reconciliation', (aYard) => {
   });
 
   it('a reconciliation beside live writes loses no state and runs none twice', async () => {
-    const yard = await aYard();
-    await yard.docs.insertMany(numbers(1_500));
+    const database = await aDatabase();
+    await database.docs.insertMany(numbers(1_500));
     const handled = new Handled();
-    const mill = await aPayer(yard, handled, {}, { reactive: { concurrency: 50, reconcileRate: 1_000 } });
+    const mill = await aPayer(database, handled, {}, { reactive: { concurrency: 50, reconcileRate: 1_000 } });
     const completed = collect(mill, 'reconcile:complete');
     await mill.start();
     const latest = new Map(numbers(1_500).map(({ _id, n }) => [String(_id), n]));
     let written = 0;
     for (let id = 0; completed.length === 0; id = (id + 37) % 1_500) {
       written += 1;
-      await yard.docs.updateOne({ _id: id }, { $set: { n: 100_000 + written } });
+      await database.docs.updateOne({ _id: id }, { $set: { n: 100_000 + written } });
       latest.set(String(id), 100_000 + written);
       // An embedded database answers without the event loop, so nothing else would ever run.
       await new Promise((resolve) => setImmediate(resolve));
@@ -297,11 +297,11 @@ eachPlanner('passes of a reconciliation', (aYard) => {
   });
 
   it('a reconciliation holds up neither due tasks nor the start', async () => {
-    const yard = await aYard();
-    await yard.docs.insertMany(numbers(5_000));
+    const database = await aDatabase();
+    await database.docs.insertMany(numbers(5_000));
     const handled = new Handled();
     const mill = await aPayer(
-      yard,
+      database,
       handled,
       { filter: { n: { $gte: 10_000 } } },
       // So slow that it cannot end before the test does.
@@ -312,7 +312,7 @@ eachPlanner('passes of a reconciliation', (aYard) => {
     mill.on('reconcile:start', () => started.open());
     await mill.start();
     await started.promise;
-    await yard.docs.insertOne({ _id: 10_000, n: 10_000 });
+    await database.docs.insertOne({ _id: 10_000, n: 10_000 });
     await until('the new one was handled', () => handled.times(10_000) === 1);
     expect(completed).toEqual([]);
   });

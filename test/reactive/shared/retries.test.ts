@@ -6,8 +6,8 @@ import {
   type Tidemill,
 } from '../../../src/index.js';
 import { gate, until } from '../../support/mills.js';
-import { statusesOf, withBeacon } from '../beacons.js';
-import { eachPlanner, type Yard } from './yards.js';
+import { statusesOf, withProbeTask } from '../probes.js';
+import { eachPlanner, type TestDatabase } from './test-databases.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 const HOUR_MS = 3_600_000;
@@ -15,9 +15,13 @@ const HOUR_MS = 3_600_000;
 type Policy = NonNullable<ReactiveTaskDefinition['retryPolicy']>;
 
 /** Fails one document until it has failed for good, or until `successAt`; records the chosen delays. */
-async function failing(aYard: () => Promise<Yard>, policy: Policy | undefined, successAt = Infinity) {
-  const shop = await aYard();
-  const mill = shop.mill();
+async function failing(
+  aDatabase: () => Promise<TestDatabase>,
+  policy: Policy | undefined,
+  successAt = Infinity,
+) {
+  const database = await aDatabase();
+  const mill = database.mill();
   const attempts: number[] = [];
   const runAts: Date[] = [];
   const fails: boolean[] = [];
@@ -34,18 +38,18 @@ async function failing(aYard: () => Promise<Yard>, policy: Policy | undefined, s
     },
   });
   await mill.start();
-  await shop.docs.insertOne({ _id: 1, n: 1 });
-  return { ...shop, instance: mill, attempts, runAts, fails };
+  await database.docs.insertOne({ _id: 1, n: 1 });
+  return { ...database, instance: mill, attempts, runAts, fails };
 }
 
-eachPlanner('retries of tasks', (aYard) => {
+eachPlanner('retries of tasks', (aDatabase) => {
   it.each([
     ['fixed', { type: 'fixed', interval: 30, maxAttempts: 4 }, [30, 30, 30]],
     ['linear', { type: 'linear', interval: '20ms', maxAttempts: 4 }, [20, 40, 60]],
     ['exponential', { type: 'exponential', min: 10, max: 50, factor: 3, maxAttempts: 5 }, [10, 30, 50, 50]],
     ['series', { type: 'series', intervals: [10, '20ms'], maxAttempts: 5 }, [10, 20, 20, 20]],
   ] as const)('retries a failed task by its %s policy', async (_type, policy, delays) => {
-    const { instance, attempts, runAts, fails, reaches } = await failing(aYard, policy);
+    const { instance, attempts, runAts, fails, reaches } = await failing(aDatabase, policy);
     const task = await reaches(instance, 't', 1, 'failed');
     // Events follow the record.
     await until('the last one was said', () => fails.length === delays.length + 1);
@@ -57,7 +61,7 @@ eachPlanner('retries of tasks', (aYard) => {
 
   it('does not retry a failed task before its time', async () => {
     const policy = { type: 'fixed', interval: '1s', maxAttempts: 2 } as const;
-    const { instance, reaches } = await failing(aYard, policy);
+    const { instance, reaches } = await failing(aDatabase, policy);
     const [first, second] = (await reaches(instance, 't', 1, 'failed')).executionHistory ?? [];
     // By the database's clock, which the process only estimates.
     expect((second?.startedAt.getTime() ?? 0) - (first?.finishedAt.getTime() ?? 0)).toBeGreaterThan(500);
@@ -65,21 +69,21 @@ eachPlanner('retries of tasks', (aYard) => {
 
   it('retries a failed task by its cron policy', async () => {
     const policy = { type: 'cron', expression: '* * * * * *', maxAttempts: 3 } as const;
-    const { instance, runAts, reaches } = await failing(aYard, policy);
+    const { instance, runAts, reaches } = await failing(aDatabase, policy);
     await reaches(instance, 't', 1, 'failed');
     expect(runAts.map((at) => at.getMilliseconds())).toEqual([0, 0]);
     expect(new Set(runAts.map(Number)).size).toBe(2);
   });
 
   it('a task has five attempts if its policy does not say', async () => {
-    const { instance, attempts, reaches } = await failing(aYard, { type: 'fixed', interval: 1 });
+    const { instance, attempts, reaches } = await failing(aDatabase, { type: 'fixed', interval: 1 });
     const task = await reaches(instance, 't', 1, 'failed');
     expect(attempts).toEqual([1, 2, 3, 4, 5]);
     expect(task).toMatchObject({ attempts: 5, lastError: 'failure 5' });
   });
 
   it('a task without a policy waits ten seconds before its first retry', async () => {
-    const { instance, runAts } = await failing(aYard, undefined);
+    const { instance, runAts } = await failing(aDatabase, undefined);
     await until('it has failed once', () => runAts.length === 1);
     const task = await instance.tasks.get('t', 1);
     const ended = task?.executionHistory?.[0]?.finishedAt.getTime() ?? 0;
@@ -89,7 +93,7 @@ eachPlanner('retries of tasks', (aYard) => {
 
   it('a task with maxAttempts -1 is retried without a limit', async () => {
     const policy = { type: 'fixed', interval: 1, maxAttempts: -1 } as const;
-    const { instance, attempts, reaches } = await failing(aYard, policy, 20);
+    const { instance, attempts, reaches } = await failing(aDatabase, policy, 20);
     const task = await reaches(instance, 't', 1, 'completed');
     expect(attempts).toHaveLength(20);
     expect(task.attempts).toBe(20);
@@ -99,14 +103,14 @@ eachPlanner('retries of tasks', (aYard) => {
 
   it('a policy with maxDuration alone does not limit the attempts', async () => {
     const policy = { type: 'fixed', interval: 1, maxDuration: '1h' } as const;
-    const { instance, attempts, reaches } = await failing(aYard, policy, 8);
+    const { instance, attempts, reaches } = await failing(aDatabase, policy, 8);
     await reaches(instance, 't', 1, 'completed');
     expect(attempts).toHaveLength(8);
   });
 
   it('retries a failed task until maxDuration after its first failure', async () => {
     const policy = { type: 'fixed', interval: 20, maxDuration: 500 } as const;
-    const { instance, reaches } = await failing(aYard, policy);
+    const { instance, reaches } = await failing(aDatabase, policy);
     const task = await reaches(instance, 't', 1, 'failed');
     const history = task.executionHistory ?? [];
     expect(task.firstErrorAt).toEqual(history[0]?.finishedAt);
@@ -117,7 +121,7 @@ eachPlanner('retries of tasks', (aYard) => {
   });
 
   it('a success resets maxDuration', async () => {
-    const { docs, mill: aMill, reaches } = await aYard();
+    const { docs, mill: aMill, reaches } = await aDatabase();
     const mill = aMill();
     let runs = 0;
     await mill.reactiveTask({
@@ -146,7 +150,7 @@ eachPlanner('retries of tasks', (aYard) => {
   });
 
   it('does not retry a task after a FatalError', async () => {
-    const { docs, mill: aMill, reaches } = await aYard();
+    const { docs, mill: aMill, reaches } = await aDatabase();
     const mill = aMill();
     await mill.reactiveTask({
       ...AT_ONCE,
@@ -166,7 +170,7 @@ eachPlanner('retries of tasks', (aYard) => {
     ['a text', '1h'],
     ['a date', new Date(Date.now() + HOUR_MS)],
   ])('retries a task when its error says so: retryAfter as %s', async (_what, retryAfter) => {
-    const { docs, mill: aMill } = await aYard();
+    const { docs, mill: aMill } = await aDatabase();
     const mill = aMill();
     const retried = gate<Date>();
     mill.on('task:retry', ({ runAt }) => retried.open(runAt));
@@ -184,7 +188,7 @@ eachPlanner('retries of tasks', (aYard) => {
   });
 
   it('keeps the message as lastError, and the stack in the history', async () => {
-    const { instance, reaches } = await failing(aYard, { type: 'fixed', interval: 1, maxAttempts: 1 });
+    const { instance, reaches } = await failing(aDatabase, { type: 'fixed', interval: 1, maxAttempts: 1 });
     const task = await reaches(instance, 't', 1, 'failed');
     expect(task.lastError).toBe('failure 1');
     expect(task.executionHistory).toMatchObject([
@@ -202,7 +206,7 @@ eachPlanner('retries of tasks', (aYard) => {
     ['an error with $ in its message', new Error('$status $$NOW'), '$status $$NOW'],
     ['an error whose message is no text', Object.assign(new Error(), { message: { a: 1 } }), 'object'],
   ])('records any thrown value as lastError: %s', async (_what, thrown, message) => {
-    const { docs, mill: aMill, reaches } = await aYard();
+    const { docs, mill: aMill, reaches } = await aDatabase();
     const mill = aMill();
     await mill.reactiveTask({
       ...AT_ONCE,
@@ -218,7 +222,7 @@ eachPlanner('retries of tasks', (aYard) => {
   });
 
   it('lastSuccess says when a task last succeeded and how long that took', async () => {
-    const { docs, mill: aMill, reaches } = await aYard();
+    const { docs, mill: aMill, reaches } = await aDatabase();
     const mill = aMill();
     await mill.reactiveTask({
       ...AT_ONCE,
@@ -244,7 +248,7 @@ eachPlanner('retries of tasks', (aYard) => {
     [2, [7, 8]],
     [0, []],
   ])('keeps as much history as executionHistoryLimit says: %s', async (limit, kept) => {
-    const { docs, mill: aMill, reaches } = await aYard();
+    const { docs, mill: aMill, reaches } = await aDatabase();
     const mill = aMill();
     await mill.reactiveTask({
       ...AT_ONCE,
@@ -263,7 +267,7 @@ eachPlanner('retries of tasks', (aYard) => {
   });
 
   it('updatedAt moves only with watched values, not with claims, retries, deferrals or the end', async () => {
-    const { docs, raw, mill: aMill, reaches, planned } = await aYard();
+    const { docs, raw, mill: aMill, reaches, planned } = await aDatabase();
     const mill = aMill();
     let runs = 0;
     await mill.reactiveTask({
@@ -277,7 +281,7 @@ eachPlanner('retries of tasks', (aYard) => {
         if (runs === 2) deferCurrent(5);
       },
     });
-    await withBeacon(mill);
+    await withProbeTask(mill);
     await mill.start();
     await docs.insertOne({ _id: 1, n: 1 });
     const planning = await until('it is planned', async () => (await raw('t', 1)) ?? false);
@@ -297,7 +301,7 @@ eachPlanner('retries of tasks', (aYard) => {
 
 /** A document that changes during the first run of its task, which ends only after that. */
 async function changedMeanwhile(
-  { docs, mill: aMill, reaches }: Yard,
+  { docs, mill: aMill, reaches }: TestDatabase,
   definition: Partial<ReactiveTaskDefinition>,
   handler: (context: TaskContext) => unknown,
 ): Promise<Tidemill> {
@@ -337,14 +341,14 @@ async function failingTask(mill: Tidemill, retryPolicy: Policy): Promise<number[
   return attempts;
 }
 
-eachPlanner('changes between the attempts of a task', (aYard) => {
+eachPlanner('changes between the attempts of a task', (aDatabase) => {
   it.each([
     ['waits for its retry', '1h', 5, 'pending'],
     ['has failed', 1, 1, 'failed'],
   ] as const)(
     'a change restarts the attempts by default of a task that %s',
     async (_what, interval, max, status) => {
-      const { docs, mill: aMill, reaches } = await aYard();
+      const { docs, mill: aMill, reaches } = await aDatabase();
       const mill = aMill();
       const attempts: number[] = [];
       await mill.reactiveTask({
@@ -370,7 +374,7 @@ eachPlanner('changes between the attempts of a task', (aYard) => {
   );
 
   it('resetRetriesOnDataChange: false keeps attempts, first failure and delay', async () => {
-    const { docs, mill: aMill, planned } = await aYard();
+    const { docs, mill: aMill, planned } = await aDatabase();
     const mill = aMill();
     const attempts = await failingTask(mill, {
       type: 'fixed',
@@ -378,7 +382,7 @@ eachPlanner('changes between the attempts of a task', (aYard) => {
       maxAttempts: 2,
       resetRetriesOnDataChange: false,
     });
-    await withBeacon(mill);
+    await withProbeTask(mill);
     await mill.start();
     await docs.insertOne({ _id: 1, n: 1 });
     const before = await until('it has failed once', async () => {
@@ -395,7 +399,7 @@ eachPlanner('changes between the attempts of a task', (aYard) => {
   });
 
   it('resetRetriesOnDataChange: false gives a failed task one more attempt per change', async () => {
-    const { docs, mill: aMill, reaches } = await aYard();
+    const { docs, mill: aMill, reaches } = await aDatabase();
     const mill = aMill();
     const attempts = await failingTask(mill, {
       type: 'fixed',
@@ -416,50 +420,50 @@ eachPlanner('changes between the attempts of a task', (aYard) => {
   const KEEPING = { type: 'fixed', interval: 1, maxAttempts: 2 } as const;
 
   it('resetRetriesOnDataChange: false counts the attempt during which the document changed', async () => {
-    const yard = await aYard();
+    const database = await aDatabase();
     const attempts: number[] = [];
     const retryPolicy = { ...KEEPING, resetRetriesOnDataChange: false };
-    const mill = await changedMeanwhile(yard, { retryPolicy }, ({ attempt }) => {
+    const mill = await changedMeanwhile(database, { retryPolicy }, ({ attempt }) => {
       attempts.push(attempt);
       throw new Error('no');
     });
-    await yard.reaches(mill, 't', 1, 'failed');
+    await database.reaches(mill, 't', 1, 'failed');
     expect(attempts).toEqual([1, 2]);
   });
 
   it.each([true, false])(
     'a change during a successful run leads to attempt 1 (resetRetriesOnDataChange: %s)',
     async (resetRetriesOnDataChange) => {
-      const yard = await aYard();
+      const database = await aDatabase();
       const attempts: number[] = [];
       const retryPolicy = { ...KEEPING, resetRetriesOnDataChange };
-      const mill = await changedMeanwhile(yard, { retryPolicy }, ({ attempt }) => attempts.push(attempt));
-      await yard.reaches(mill, 't', 1, 'completed');
+      const mill = await changedMeanwhile(database, { retryPolicy }, ({ attempt }) => attempts.push(attempt));
+      await database.reaches(mill, 't', 1, 'completed');
       expect(attempts).toEqual([1, 1]);
     },
   );
 
   it('a change during an attempt that fails for good leads to another run', async () => {
-    const yard = await aYard();
-    const mill = await changedMeanwhile(yard, {}, ({ watchedValues }) => {
+    const database = await aDatabase();
+    const mill = await changedMeanwhile(database, {}, ({ watchedValues }) => {
       if (watchedValues['n'] === 1) throw new FatalError('for good');
     });
-    const task = await yard.reaches(mill, 't', 1, 'completed');
+    const task = await database.reaches(mill, 't', 1, 'completed');
     expect(statusesOf(task)).toEqual(['failed', 'completed']);
     expect(task).toMatchObject({ attempts: 1 });
   });
 });
 
-eachPlanner('a dead letter that could not be planned', (aYard) => {
+eachPlanner('a dead letter that could not be planned', (aDatabase) => {
   it('an unplannable dead letter ignores retries and new versions, and runs once it can be planned', async () => {
-    const yard = await aYard();
+    const database = await aDatabase();
     const deploy = async (handlerVersion: number): Promise<{ mill: Tidemill; runs: unknown[] }> => {
-      const mill = yard.mill();
+      const mill = database.mill();
       const runs: unknown[] = [];
       await mill.reactiveTask({
         ...AT_ONCE,
         task: 't',
-        filter: yard.filters.failing,
+        filter: database.filters.failing,
         retryPolicy: { type: 'fixed', interval: 1, maxAttempts: 1 },
         evolution: { handlerVersion, onHandlerVersionChange: 'reprocess_all' },
         handler: ({ docId }) => {
@@ -467,53 +471,53 @@ eachPlanner('a dead letter that could not be planned', (aYard) => {
           if (handlerVersion === 1) throw new Error('on purpose');
         },
       });
-      await withBeacon(mill);
+      await withProbeTask(mill);
       await mill.start();
       return { mill, runs };
     };
     const first = await deploy(1);
-    await yard.docs.insertMany([
+    await database.docs.insertMany([
       { _id: 1, other: 0 },
       { _id: 2, other: 1 },
     ]);
-    await Promise.all([1, 2].map((id) => yard.reaches(first.mill, 't', id, 'failed')));
-    const before = await yard.raw('t', 1);
+    await Promise.all([1, 2].map((id) => database.reaches(first.mill, 't', id, 'failed')));
+    const before = await database.raw('t', 1);
     expect(before).toMatchObject({ lastError: expect.stringContaining('could not be planned') as string });
     expect(await first.mill.retryReactiveTasks({ task: 't', status: 'failed' })).toEqual({
       modifiedCount: 1,
     });
     await until('the other one ran again', () => first.runs.length === 2);
-    await yard.reaches(first.mill, 't', 2, 'failed');
+    await database.reaches(first.mill, 't', 2, 'failed');
     expect(await first.mill.retryReactiveTasks({ _id: { task: 't', id: 1 } })).toEqual({ modifiedCount: 0 });
     await first.mill.stop();
     const second = await deploy(2);
-    await yard.reaches(second.mill, 't', 2, 'completed');
-    await yard.planned();
-    expect(await yard.raw('t', 1)).toMatchObject({ status: 'failed', lastError: before?.['lastError'] });
+    await database.reaches(second.mill, 't', 2, 'completed');
+    await database.planned();
+    expect(await database.raw('t', 1)).toMatchObject({ status: 'failed', lastError: before?.['lastError'] });
     expect([...first.runs, ...second.runs]).not.toContain(1);
-    await yard.docs.updateOne({ _id: 1 }, { $set: { other: 1 } });
-    await yard.reaches(second.mill, 't', 1, 'completed');
+    await database.docs.updateOne({ _id: 1 }, { $set: { other: 1 } });
+    await database.reaches(second.mill, 't', 1, 'completed');
     expect(second.runs).toContain(1);
   });
 
   it('a retry clears an unplannable dead letter whose document no longer matches', async () => {
-    const yard = await aYard();
-    const mill = yard.mill();
+    const database = await aDatabase();
+    const mill = database.mill();
     const runs: unknown[] = [];
     await mill.reactiveTask({
       ...AT_ONCE,
       task: 't',
-      filter: yard.filters.failing,
+      filter: database.filters.failing,
       handler: ({ docId }) => runs.push(docId),
     });
-    await withBeacon(mill);
+    await withProbeTask(mill);
     await mill.start();
-    await yard.docs.insertOne({ _id: 1, other: 0 });
-    await yard.reaches(mill, 't', 1, 'failed');
-    await yard.docs.updateOne({ _id: 1 }, { $set: { other: -5 } });
-    await yard.planned();
+    await database.docs.insertOne({ _id: 1, other: 0 });
+    await database.reaches(mill, 't', 1, 'failed');
+    await database.docs.updateOne({ _id: 1 }, { $set: { other: -5 } });
+    await database.planned();
     expect(await mill.retryReactiveTasks({ task: 't' })).toEqual({ modifiedCount: 1 });
-    await yard.reaches(mill, 't', 1, 'completed');
+    await database.reaches(mill, 't', 1, 'completed');
     expect(runs).toEqual([]);
   });
 });

@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
 import type { ReactiveTaskDefinition, Tidemill } from '../../../src/index.js';
 import { until } from '../../support/mills.js';
-import { startedUp, withBeacon } from '../beacons.js';
-import { eachPlanner, type Yard } from './yards.js';
+import { startedUp, withProbeTask } from '../probes.js';
+import { eachPlanner, type TestDatabase } from './test-databases.js';
 
 const FAST = { pollInterval: { min: 10, max: 1_000 } } as const;
 
@@ -10,14 +10,14 @@ const FAST = { pollInterval: { min: 10, max: 1_000 } } as const;
 class Ledger {
   readonly runs: string[] = [];
   readonly errors: Error[] = [];
-  readonly #yard: Yard;
+  readonly #database: TestDatabase;
 
-  constructor(yard: Yard) {
-    this.#yard = yard;
+  constructor(database: TestDatabase) {
+    this.#database = database;
   }
 
   mill(): Tidemill {
-    const mill = this.#yard.mill(FAST);
+    const mill = this.#database.mill(FAST);
     mill.on('error', ({ error }) => this.errors.push(error));
     return mill;
   }
@@ -42,7 +42,7 @@ class Ledger {
 
   /** Everything that was written before is planned and has run. */
   async quiet(): Promise<void> {
-    const { planned, tasks } = this.#yard;
+    const { planned, tasks } = this.#database;
     await planned();
     await until('nothing is in flight', async () =>
       (await tasks()).every(({ status }) => ['completed', 'failed'].includes(status)),
@@ -52,10 +52,10 @@ class Ledger {
 
 const leads = (mill: Tidemill): Promise<unknown> => until('it leads', () => mill.health().leader);
 
-eachPlanner('several tasks on one collection', (aYard) => {
+eachPlanner('several tasks on one collection', (aDatabase) => {
   it('plans each of several tasks on one collection by its own filter and projection', async () => {
-    const yard = await aYard();
-    const ledger = new Ledger(yard);
+    const database = await aDatabase();
+    const ledger = new Ledger(database);
     const mill = ledger.mill();
     const collection = 'things';
     await ledger.define(mill, 'paid', {
@@ -65,42 +65,42 @@ eachPlanner('several tasks on one collection', (aYard) => {
     });
     await ledger.define(mill, 'total', { collection, watchProjection: { n: 1 } });
     await ledger.define(mill, 'large', { collection, filter: { n: { $gt: 100 } } });
-    await withBeacon(mill);
+    await withProbeTask(mill);
     await startedUp(mill, 'large');
-    await yard.docs.insertOne({ _id: 1, status: 'new', n: 1 });
+    await database.docs.insertOne({ _id: 1, status: 'new', n: 1 });
     await ledger.ran('total', 1);
     await ledger.quiet();
-    await yard.docs.updateOne({ _id: 1 }, { $set: { status: 'paid' } });
+    await database.docs.updateOne({ _id: 1 }, { $set: { status: 'paid' } });
     await ledger.ran('paid', 1);
     await ledger.quiet();
-    await yard.docs.updateOne({ _id: 1 }, { $set: { n: 200 } });
+    await database.docs.updateOne({ _id: 1 }, { $set: { n: 200 } });
     await Promise.all([ledger.ran('total', 1, 2), ledger.ran('large', 1)]);
     await ledger.quiet();
     expect(['paid', 'total', 'large'].map((task) => ledger.times(task, 1))).toEqual([1, 2, 1]);
-    expect(await yard.count({ sourceDocId: 1 })).toBe(3);
+    expect(await database.count({ sourceDocId: 1 })).toBe(3);
   });
 
   it('a task that cannot be planned at all does not hold up others on the same collection', async () => {
-    const yard = await aYard();
-    const ledger = new Ledger(yard);
+    const database = await aDatabase();
+    const ledger = new Ledger(database);
     const mill = ledger.mill();
-    await ledger.define(mill, 'bad', { collection: 'things', filter: yard.filters.failing });
+    await ledger.define(mill, 'bad', { collection: 'things', filter: database.filters.failing });
     await ledger.define(mill, 'good', { collection: 'things' });
-    await withBeacon(mill);
+    await withProbeTask(mill);
     await startedUp(mill, 'bad');
     const rows = Array.from({ length: 20 }, (_, _id) => ({ _id, other: 0 }));
-    await yard.docs.insertMany(rows);
+    await database.docs.insertMany(rows);
     await Promise.all(rows.map(({ _id }) => ledger.ran('good', _id)));
     await ledger.quiet();
-    expect(await yard.count({ task: 'bad', status: 'failed' })).toBe(20);
+    expect(await database.count({ task: 'bad', status: 'failed' })).toBe(20);
     expect(ledger.runs.some((run) => run.startsWith('bad'))).toBe(false);
   });
 });
 
-eachPlanner('two services with different tasks on one database', (aYard) => {
+eachPlanner('two services with different tasks on one database', (aDatabase) => {
   it('two services share the planner, and neither misses a change, whichever leads', async () => {
-    const yard = await aYard();
-    const ledger = new Ledger(yard);
+    const database = await aDatabase();
+    const ledger = new Ledger(database);
     const service = async (task: string, collection: string): Promise<Tidemill> => {
       const mill = ledger.mill();
       void ledger.define(mill, task, { collection, filter: { status: 'go' }, watchProjection: { n: 1 } });
@@ -108,8 +108,8 @@ eachPlanner('two services with different tasks on one database', (aYard) => {
       return mill;
     };
     const write = async (_id: number): Promise<void> => {
-      await yard.docs.insertOne({ _id, status: 'go', n: 1 });
-      await yard.others.insertOne({ _id, status: 'go', n: 1 });
+      await database.docs.insertOne({ _id, status: 'go', n: 1 });
+      await database.others.insertOne({ _id, status: 'go', n: 1 });
     };
     const [FIRST_LEADS, SECOND_LEADS, NOBODY_LEADS] = [1, 2, 3];
     const first = await service('a', 'things');
@@ -123,13 +123,13 @@ eachPlanner('two services with different tasks on one database', (aYard) => {
     // The first service is away: the other one plans what it missed, and its tasks wait.
     await write(SECOND_LEADS);
     await ledger.ran('b', SECOND_LEADS);
-    await until('planned for the absent', async () => (await yard.raw('a', SECOND_LEADS)) !== undefined);
+    await until('planned for the absent', async () => (await database.raw('a', SECOND_LEADS)) !== undefined);
     const again = await service('a', 'things');
     await ledger.ran('a', SECOND_LEADS);
     // Both are away for a while; then the other one comes first.
     await Promise.all([again.stop(), second.stop()]);
     await write(NOBODY_LEADS);
-    await yard.docs.updateOne({ _id: FIRST_LEADS }, { $set: { n: 2 } });
+    await database.docs.updateOne({ _id: FIRST_LEADS }, { $set: { n: 2 } });
     second = await service('b', 'others');
     await leads(second);
     await ledger.ran('b', NOBODY_LEADS);
@@ -141,8 +141,8 @@ eachPlanner('two services with different tasks on one database', (aYard) => {
   });
 
   it('a dedicated planner serves workers that never plan, also two on one collection', async () => {
-    const yard = await aYard();
-    const ledger = new Ledger(yard);
+    const database = await aDatabase();
+    const ledger = new Ledger(database);
     const [planner, worker, other] = [ledger.mill(), ledger.mill(), ledger.mill()];
     void ledger.define(planner, 'p', { collection: 'others' });
     await planner.start({ roles: ['plan', 'maintain'] });
@@ -150,13 +150,13 @@ eachPlanner('two services with different tasks on one database', (aYard) => {
     await worker.start({ roles: ['work'] });
     void ledger.define(other, 'b', { collection: 'things', filter: { other: 1 } });
     await other.start({ roles: ['work'] });
-    await yard.docs.insertMany([
+    await database.docs.insertMany([
       { _id: 1, n: 1 },
       { _id: 2, other: 1 },
       { _id: 3, n: 1, other: 1 },
     ]);
     await Promise.all([ledger.ran('a', 1), ledger.ran('b', 2), ledger.ran('a', 3), ledger.ran('b', 3)]);
     expect([worker, other, planner].map((mill) => mill.health().leader)).toEqual([false, false, true]);
-    expect(await yard.count({})).toBe(4);
+    expect(await database.count({})).toBe(4);
   });
 });

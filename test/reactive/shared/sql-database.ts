@@ -6,7 +6,7 @@ import type { Store } from '../../../src/store/port.js';
 import { handlerGrant } from '../../support/rights.js';
 import { freshEmbedded, freshSchema, grantTable, sharedEmbedded } from '../../support/stores.js';
 import { addressOf } from './store-at.js';
-import type { Database, StoredTask, Thing, Things } from './yards.js';
+import type { Database, StoredTask, Thing, Things } from './test-databases.js';
 
 type Ask = (text: string, values?: unknown[]) => Promise<{ readonly rows: Record<string, unknown>[] }>;
 
@@ -58,7 +58,7 @@ async function sqlDatabase(ask: Ask, data: string, tidemill: string, store: () =
     await ask(
       `create table ${data}.${table} (_id integer primary key, n integer, other integer, status text, until timestamptz, info jsonb)`,
     );
-  await ask(`create table ${data}.beacons (_id text primary key)`);
+  await ask(`create table ${data}.probes (_id text primary key)`);
   await ask(
     `create function ${data}.goes(status text) returns boolean language sql as 'select status = ''go'''`,
   );
@@ -67,7 +67,7 @@ async function sqlDatabase(ask: Ask, data: string, tidemill: string, store: () =
     sourceName: `${data}.things`,
     docs: things(ask, `${data}.things`),
     others: things(ask, `${data}.others`),
-    beacon: (id) => ask(`insert into ${data}.beacons values ($1)`, [id]),
+    probe: (id) => ask(`insert into ${data}.probes values ($1)`, [id]),
     ids: async (collection) => {
       const { rows } = await ask(`select _id from ${data}.${collection} order by _id`);
       return rows.map(({ _id }) => Number(_id));
@@ -117,7 +117,7 @@ export async function postgresDatabase(): Promise<Database> {
     schema,
     () => postgres({ url, schema, connections: 4 }),
   );
-  for (const table of ['things', 'others', 'beacons'])
+  for (const table of ['things', 'others', 'probes'])
     await grantTable((text) => pool.query(text), 2, data, table);
   if (inject('schemas') !== '') await pool.query(handlerGrant(`${data}.others`));
   const bare = async (work: (handle: unknown) => Promise<void>): Promise<void> => {

@@ -3,15 +3,15 @@ import { expect, it } from 'vitest';
 import type { Tidemill } from '../../../src/index.js';
 import type { Store, WatchHandlers } from '../../../src/store/port.js';
 import { aMill, gate, rarely, until } from '../../support/mills.js';
-import { statusesOf, withBeacon } from '../beacons.js';
-import { eachPlanner, type Thing } from './yards.js';
+import { statusesOf, withProbeTask } from '../probes.js';
+import { eachPlanner, type Thing } from './test-databases.js';
 
 const AT_ONCE = { collection: 'things', debounce: 0 } as const;
 const ONCE = { type: 'fixed', interval: 1, maxAttempts: 1 } as const;
 const rows = (count: number, from = 0): Thing[] =>
   Array.from({ length: count }, (_, at) => ({ _id: from + at }));
 
-eachPlanner('concurrency of tasks', (aYard) => {
+eachPlanner('concurrency of tasks', (aDatabase) => {
   it.each([
     ['five by default', undefined, undefined, 5],
     ['reactive.concurrency', 3, undefined, 3],
@@ -19,7 +19,7 @@ eachPlanner('concurrency of tasks', (aYard) => {
     ['the concurrency of the task', 10, 2, 2],
     ['no more than the instance allows, whatever the task says', 4, 100, 4],
   ])('the number of concurrent tasks is %s', async (_what, concurrency, ofTask, expected) => {
-    const { docs, mill: aMill } = await aYard();
+    const { docs, mill: aMill } = await aDatabase();
     const mill = aMill(concurrency === undefined ? {} : { reactive: { concurrency } });
     const go = gate();
     let running = 0;
@@ -47,7 +47,7 @@ eachPlanner('concurrency of tasks', (aYard) => {
   });
 
   it('the concurrency of the mill limits jobs and tasks together', async () => {
-    const { docs, mill: aMill } = await aYard();
+    const { docs, mill: aMill } = await aDatabase();
     const mill = aMill({ concurrency: 3, reactive: { concurrency: 10 } });
     let [running, most, tasks] = [0, 0, 0];
     const work = async (): Promise<void> => {
@@ -66,7 +66,7 @@ eachPlanner('concurrency of tasks', (aYard) => {
   });
 
   it('a task with its own concurrency leaves the other slots to others', async () => {
-    const { docs, count, mill: aMill } = await aYard();
+    const { docs, count, mill: aMill } = await aDatabase();
     const mill = aMill();
     const go = gate();
     const running = { narrow: 0, wide: 0 };
@@ -94,9 +94,9 @@ eachPlanner('concurrency of tasks', (aYard) => {
   });
 });
 
-eachPlanner('reactive.filter', (aYard) => {
+eachPlanner('reactive.filter', (aDatabase) => {
   it('reactive.filter keeps a task pending until it lets it run', async () => {
-    const { docs, mill: aMill, planned } = await aYard();
+    const { docs, mill: aMill, planned } = await aDatabase();
     let open = false;
     const mill = aMill({
       pollInterval: { min: '1s', max: '1s' },
@@ -105,7 +105,7 @@ eachPlanner('reactive.filter', (aYard) => {
     const ran: string[] = [];
     for (const task of ['nightly', 'daily'])
       await mill.reactiveTask({ ...AT_ONCE, task, handler: () => ran.push(task) });
-    await withBeacon(mill);
+    await withProbeTask(mill);
     await mill.start();
     await docs.insertMany(rows(5));
     await until('the other ran', () => ran.length === 5);
@@ -119,7 +119,7 @@ eachPlanner('reactive.filter', (aYard) => {
   });
 
   it('reactive.filter is asked again even while other work never ends', async () => {
-    const { docs, others, mill: aMill } = await aYard();
+    const { docs, others, mill: aMill } = await aDatabase();
     let open = false;
     const mill = aMill({ reactive: { filter: ({ task }) => task !== 'shut' || open } });
     let flood = 0;
@@ -149,7 +149,7 @@ eachPlanner('reactive.filter', (aYard) => {
   });
 
   it('a reactive.filter that throws refuses the task, and the error is reported', async () => {
-    const { docs, mill: aMill, planned } = await aYard();
+    const { docs, mill: aMill, planned } = await aDatabase();
     let broken = true;
     const mill = aMill({
       reactive: {
@@ -163,7 +163,7 @@ eachPlanner('reactive.filter', (aYard) => {
     mill.on('error', ({ error, where }) => errors.push(`${where}: ${error.message}`));
     let runs = 0;
     await mill.reactiveTask({ ...AT_ONCE, task: 't', handler: () => (runs += 1) });
-    await withBeacon(mill);
+    await withProbeTask(mill);
     await mill.start();
     await docs.insertOne({ _id: 1 });
     await planned();
@@ -174,9 +174,9 @@ eachPlanner('reactive.filter', (aYard) => {
   });
 });
 
-eachPlanner('reactive.caller', (aYard) => {
+eachPlanner('reactive.caller', (aDatabase) => {
   it('reactive.caller wraps each run', async () => {
-    const { docs, mill: aMill, reaches } = await aYard();
+    const { docs, mill: aMill, reaches } = await aDatabase();
     const storage = new AsyncLocalStorage<string>();
     const seen: string[] = [];
     const mill = aMill({
@@ -206,7 +206,7 @@ eachPlanner('reactive.caller', (aYard) => {
     ['before the run', false, 0],
     ['after the run', true, 1],
   ])('a reactive.caller that throws %s fails the attempt', async (_what, call, expected) => {
-    const { docs, mill: aMill, reaches } = await aYard();
+    const { docs, mill: aMill, reaches } = await aDatabase();
     let runs = 0;
     const mill = aMill({
       reactive: {
@@ -224,7 +224,7 @@ eachPlanner('reactive.caller', (aYard) => {
   });
 
   it('reactive.caller sees what the handler throws, and a skipped document stays skipped', async () => {
-    const { docs, mill: aMill, reaches } = await aYard();
+    const { docs, mill: aMill, reaches } = await aDatabase();
     const caught: string[] = [];
     const mill = aMill({
       reactive: {
@@ -255,13 +255,13 @@ eachPlanner('reactive.caller', (aYard) => {
   });
 });
 
-eachPlanner('fairness between tasks', (aYard) => {
+eachPlanner('fairness between tasks', (aDatabase) => {
   it.each([
     ['of the same collection', 'things', 'docs'],
     ['of another collection', 'others', 'others'],
   ] as const)('a flood of one task does not delay another one %s', async (_what, collection, where) => {
-    const yard = await aYard();
-    const mill = yard.mill();
+    const database = await aDatabase();
+    const mill = database.mill();
     const planned = gate();
     const FLOOD = 1_500;
     let flood = 0;
@@ -288,9 +288,9 @@ eachPlanner('fairness between tasks', (aYard) => {
       },
     });
     await mill.start();
-    await yard.docs.insertMany(rows(FLOOD).map((row) => ({ ...row, status: 'flood' })));
+    await database.docs.insertMany(rows(FLOOD).map((row) => ({ ...row, status: 'flood' })));
     await until('the flood runs', () => flood > 100);
-    await yard[where].insertMany(rows(20, 10_000).map((row) => ({ ...row, status: 'rare' })));
+    await database[where].insertMany(rows(20, 10_000).map((row) => ({ ...row, status: 'rare' })));
     // However long planning takes, the flood must not be over before that.
     await until('the rare ones are planned', async () => (await mill.tasks.count({ task: 'rare' })) === 20);
     planned.open();
@@ -299,9 +299,9 @@ eachPlanner('fairness between tasks', (aYard) => {
   });
 });
 
-eachPlanner('wake-ups of workers that do not plan', (aYard) => {
+eachPlanner('wake-ups of workers that do not plan', (aDatabase) => {
   it('a worker is woken when another instance has planned a task', async () => {
-    const { docs, mill: aMill } = await aYard();
+    const { docs, mill: aMill } = await aDatabase();
     const [planner, worker] = [aMill(), aMill({ pollInterval: rarely })];
     const seen = new Set<unknown>();
     for (const mill of [planner, worker])
@@ -315,10 +315,10 @@ eachPlanner('wake-ups of workers that do not plan', (aYard) => {
   });
 
   it("a worker is woken for tasks planned before the leader's wake-up channel was open", async () => {
-    const { docs, store, mill: aMillOfYard, count } = await aYard();
+    const { docs, store, mill: aMillOfDatabase, count } = await aDatabase();
     const channel = gate();
     const planner = aMill(opensLate(store(), channel.promise));
-    const worker = aMillOfYard({ pollInterval: rarely });
+    const worker = aMillOfDatabase({ pollInterval: rarely });
     const seen = new Set<unknown>();
     for (const mill of [planner, worker])
       await mill.reactiveTask({ ...AT_ONCE, task: 't', handler: ({ docId }) => seen.add(docId) });
@@ -335,7 +335,7 @@ eachPlanner('wake-ups of workers that do not plan', (aYard) => {
   });
 
   it('a worker that rarely polls runs its tasks as soon as its definition is in force', async () => {
-    const { docs, mill: aMill } = await aYard();
+    const { docs, mill: aMill } = await aDatabase();
     const seen = new Set<unknown>();
     const handler = ({ docId }: { readonly docId: unknown }): void => void seen.add(docId);
     const define = (mill: Tidemill, handlerVersion: number, status: string): unknown =>

@@ -1,9 +1,9 @@
 import type { ChildProcess } from 'node:child_process';
 import { forkScript } from '../support/scripts.js';
-import { random } from './ground.js';
+import { random } from './chaos-database.js';
 
-/** Worker processes. A process that ends, for whatever reason, is replaced until the crew itself is ended. */
-export class Crew {
+/** Worker processes. A process that ends, for whatever reason, is replaced until the processes itself is ended. */
+export class WorkerProcesses {
   readonly #file: URL;
   readonly #args: () => readonly (string | number)[];
   readonly #heard: (child: ChildProcess) => void;

@@ -4,12 +4,12 @@ import { onTestFinished } from 'vitest';
 import type { Tidemill, TidemillOptions } from '../../src/index.js';
 import { mongodb, type MongodbStore } from '../../src/mongodb/index.js';
 import { aMill } from '../support/mills.js';
-import { plannedUpTo, reaches } from './beacons.js';
+import { plannedUpTo, reaches } from './probes.js';
 import { freshUri } from '../support/stores.js';
 
 export type Row = Document & { _id: string | number };
 
-export interface Workshop {
+export interface ThingsFixture {
   readonly uri: string;
   readonly client: MongoClient;
   readonly db: Db;
@@ -26,8 +26,8 @@ export interface Workshop {
   readonly planned: () => Promise<void>;
 }
 
-/** Its documents are called `things`; a second collection, `beacons`, shows how far the planner has come. */
-export function workshop(): Workshop {
+/** Its documents are called `things`; a second collection, `probes`, shows how far the planner has come. */
+export function thingsFixture(): ThingsFixture {
   const uri = freshUri();
   const client = new MongoClient(uri);
   const db = client.db();
@@ -48,8 +48,9 @@ export function workshop(): Workshop {
     mill: (options) => aMill(mongodb({ client }), options) as Tidemill<MongodbStore>,
     reaches,
     planned: plannedUpTo({
-      light: (id) => db.collection<Row>('beacons').insertOne({ _id: id }),
-      isSeen: async (id) => (await db.collection<Row>('beacons_tasks').findOne({ sourceDocId: id })) !== null,
+      write: (id) => db.collection<Row>('probes').insertOne({ _id: id }),
+      isPlanned: async (id) =>
+        (await db.collection<Row>('beacons_tasks').findOne({ sourceDocId: id })) !== null,
     }),
   };
 }

@@ -2,7 +2,15 @@ import type { PostgresServer } from '@tidemill/servers';
 import pg from 'pg';
 import { postgres } from '../../src/postgres/index.js';
 import { FreezingProxy } from './freezing-proxy.js';
-import { inTurn, OUTAGE_MS, random, sleep, type Ground, type Harm, type Harms } from './ground.js';
+import {
+  inTurn,
+  OUTAGE_MS,
+  random,
+  sleep,
+  type ChaosDatabase,
+  type Harm,
+  type Harms,
+} from './chaos-database.js';
 import { limited } from './limits.js';
 
 /** Small enough that another program can take what is left. */
@@ -17,7 +25,7 @@ const GOODBYE_MS = 5_000;
  * PostgreSQL. Connections are ended, frozen and exhausted, rows and old snapshots are held, and the server is killed,
  * for moments and for longer than a lease.
  */
-export async function postgresGround(server: PostgresServer): Promise<Ground> {
+export async function postgresDatabase(server: PostgresServer): Promise<ChaosDatabase> {
   const name = `chaos_${String(Date.now())}`;
   const address = server.url.replace(/postgres$/u, name);
   await withClient(server.url, (client) => client.query(`create database ${name}`));

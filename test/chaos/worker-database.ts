@@ -1,5 +1,5 @@
 /**
- * The worker's side of a ground: a store, and a way to write an effect in the same transaction that completes the work.
+ * The worker's side of a database: a store, and a way to write an effect in the same transaction that completes the work.
  */
 import { MongoClient } from 'mongodb';
 import pg from 'pg';
@@ -10,7 +10,7 @@ import { postgres } from '../../src/postgres/index.js';
 /** Runs inside one transaction; `effect` writes there, too. */
 type Exact = (transaction: never, effect: (what: string) => Promise<unknown>) => Promise<void>;
 
-export interface Place {
+export interface WorkerDatabase {
   readonly store: Store<never>;
   readonly exactly: (work: Exact) => Promise<void>;
   /** Takes every connection of the pool for a moment. Absent if another program does so. */
@@ -22,10 +22,10 @@ export interface Place {
 const USED_UP_MS = 1_000;
 const POOL_SIZE = 6;
 
-export const placeAt = (address: string): Place =>
+export const workerDatabaseAt = (address: string): WorkerDatabase =>
   address.startsWith('postgres:') ? onPostgres(address) : onMongodb(address);
 
-function onMongodb(uri: string): Place {
+function onMongodb(uri: string): WorkerDatabase {
   const client = new MongoClient(uri, { maxPoolSize: POOL_SIZE });
   const effects = client.db().collection<{ what: string }>('effects');
   return {
@@ -47,7 +47,7 @@ function onMongodb(uri: string): Place {
 }
 
 /** A pool that user code and the store share, and that the handlers of `exact` jobs can exhaust. */
-function onPostgres(url: string): Place {
+function onPostgres(url: string): WorkerDatabase {
   const pool = new pg.Pool({ connectionString: url, max: POOL_SIZE, application_name: 'worker' });
   pool.on('error', () => undefined);
   const store = postgres({ pool });

@@ -21,14 +21,14 @@ import { cleanUpAfterEach } from '../../support/cleanup.js';
 
 type Doc = Record<string, unknown>;
 /** One of our stores, which a mill runs; or three methods, which a standalone scheduler runs. */
-export type Home = Store | JobStore;
+export type AnyStore = Store | JobStore;
 
 /** The documents of one test, in whichever store. */
-export interface Place {
-  readonly store: Home;
+export interface DocumentFixture {
+  readonly store: AnyStore;
   readonly collection: string;
   /** The store of another process on the same documents. */
-  readonly another: () => Home;
+  readonly another: () => AnyStore;
   /** Inserts a document and returns its id. */
   insert(document: Doc): Promise<string>;
   get(id: string): Promise<Doc | undefined>;
@@ -36,15 +36,15 @@ export interface Place {
   remove(id: string): Promise<void>;
 }
 
-export interface PlaceCase {
+export interface FixtureCase {
   readonly name: 'three methods' | 'memory' | 'mongodb' | 'postgres' | 'embedded';
-  readonly open: () => Promise<Place>;
+  readonly open: () => Promise<DocumentFixture>;
 }
 
 const jobOf = ({ sleepUntil, interval, repeatUntil, autoRemove, timezone, ...data }: Doc): Partial<OwnJob> =>
   ({ sleepUntil, interval, repeatUntil, autoRemove, timezone, data }) as Partial<OwnJob>;
 
-function inThreeMethods(): Place {
+function inThreeMethods(): DocumentFixture {
   const store = new OwnStore();
   return {
     store,
@@ -60,7 +60,7 @@ function inThreeMethods(): Place {
   };
 }
 
-function inMemory(): Place {
+function inMemory(): DocumentFixture {
   const store: MemoryStore = memory();
   const documents = store.collection('reminders');
   return {
@@ -78,7 +78,7 @@ function inMemory(): Place {
 let client: ReturnType<typeof rawClient>;
 let pool: ReturnType<typeof rawPool>;
 
-function inMongodb(): Place {
+function inMongodb(): DocumentFixture {
   const uri = freshUri();
   const documents = client.db(new URL(uri).pathname.slice(1)).collection<{ _id: string }>('reminders');
   const another = (): Store => mongodb({ uri });
@@ -118,7 +118,11 @@ interface Database {
   query(text: string, values?: unknown[]): Promise<{ rows: unknown[] }>;
 }
 
-async function inTable(database: Database, open: () => Store, another: () => Store): Promise<Place> {
+async function inTable(
+  database: Database,
+  open: () => Store,
+  another: () => Store,
+): Promise<DocumentFixture> {
   const table = `reminders_${randomBytes(6).toString('hex')}`;
   await database.query(`create table ${table} ${TABLE}`);
   const set = async (id: string, fields: Doc): Promise<void> => {
@@ -147,16 +151,16 @@ async function inTable(database: Database, open: () => Store, another: () => Sto
   };
 }
 
-const places: readonly (PlaceCase & { readonly prepare?: () => void })[] = [
+const fixtures: readonly (FixtureCase & { readonly prepare?: () => void })[] = [
   { name: 'three methods', open: async () => inThreeMethods() },
   { name: 'memory', open: async () => inMemory() },
   { name: 'mongodb', open: async () => inMongodb() },
   {
     name: 'postgres',
     open: async () => {
-      const place = await inTable(pool, freshPostgres, freshPostgres);
-      await grantTable((text) => pool.query(text), 3, 'public', place.collection);
-      return place;
+      const fixture = await inTable(pool, freshPostgres, freshPostgres);
+      await grantTable((text) => pool.query(text), 3, 'public', fixture.collection);
+      return fixture;
     },
   },
   {
@@ -167,13 +171,13 @@ const places: readonly (PlaceCase & { readonly prepare?: () => void })[] = [
 ];
 
 /** Runs the same tests on the documents of every store. */
-export function eachPlace(what: string, facts: (place: PlaceCase) => void): void {
+export function eachDocumentStore(what: string, facts: (fixture: FixtureCase) => void): void {
   client = rawClient(inject('mongoUri'));
   pool = rawPool();
-  for (const place of places) {
-    describe(`${what} (${place.name})`, () => {
-      place.prepare?.();
-      facts(place);
+  for (const fixture of fixtures) {
+    describe(`${what} (${fixture.name})`, () => {
+      fixture.prepare?.();
+      facts(fixture);
     });
   }
 }
@@ -188,7 +192,7 @@ export interface Watched {
   readonly ran: string[];
 }
 
-function scheduleOf(store: Home, options: DocumentOptions): DocumentSchedule {
+function scheduleOf(store: AnyStore, options: DocumentOptions): DocumentSchedule {
   if ('lockNext' in store) {
     const { collection: _none, ...rest } = options;
     const scheduler = new Scheduler({ store, logger: false, ...rest });
@@ -200,11 +204,11 @@ function scheduleOf(store: Home, options: DocumentOptions): DocumentSchedule {
   return mill.documents(options);
 }
 
-/** A schedule on the place, stopped after the test. */
+/** A schedule on the fixture, stopped after the test. */
 export function watched(
-  { store: own, collection }: Place,
+  { store: own, collection }: DocumentFixture,
   { onDocument, ...options }: Partial<DocumentOptions> = {},
-  store: Home = own,
+  store: AnyStore = own,
 ): Watched {
   const errors: Watched['errors'] = [];
   const ran: string[] = [];
@@ -223,5 +227,5 @@ export function watched(
 export const past = (ms = 1_000): Date => new Date(Date.now() - ms);
 export const future = (ms: number): Date => new Date(Date.now() + ms);
 
-export const sleepUntil = async (place: Place, id: string): Promise<unknown> =>
-  (await place.get(id))?.['sleepUntil'];
+export const sleepUntil = async (fixture: DocumentFixture, id: string): Promise<unknown> =>
+  (await fixture.get(id))?.['sleepUntil'];

@@ -1,5 +1,5 @@
 /**
- * Tests of reactive tasks that hold on every store whose data can be watched: each yard is the database of one test.
+ * Tests of reactive tasks that hold on every store whose data can be watched: each database is the database of one test.
  */
 import { describe } from 'vitest';
 import type { TaskStatus, Tidemill, TidemillOptions } from '../../../src/index.js';
@@ -7,7 +7,7 @@ import type { Store } from '../../../src/store/port.js';
 import type { Checkpoint, TaskState } from '../../../src/store/reactive.js';
 import { aMill } from '../../support/mills.js';
 import { useEmbedded } from '../../support/stores.js';
-import { plannedUpTo, reaches } from '../beacons.js';
+import { plannedUpTo, reaches } from '../probes.js';
 import { memoryDatabase } from './memory-database.js';
 import { mongodbDatabase } from './mongodb-database.js';
 import { embeddedDatabase, postgresDatabase } from './sql-database.js';
@@ -42,7 +42,7 @@ export interface Database {
   readonly sourceName: string;
   /** Where another process finds the store, see store-at.ts; absent if none can. */
   readonly address?: string;
-  readonly beacon: (id: string) => Promise<unknown>;
+  readonly probe: (id: string) => Promise<unknown>;
   /** The existing ids, in order. */
   readonly ids: (collection: 'things' | 'others') => Promise<number[]>;
   /** The error of a driver whose transaction conflicts with another; absent if such a transaction is not retried. */
@@ -71,7 +71,7 @@ export interface Database {
   };
 }
 
-export interface Yard extends Omit<Database, 'beacon' | 'sourceName'> {
+export interface TestDatabase extends Omit<Database, 'probe' | 'sourceName'> {
   /** A new instance. */
   readonly mill: (options?: Partial<TidemillOptions>) => Tidemill;
   /** The stored task of one document, as it is. */
@@ -95,9 +95,9 @@ export interface Yard extends Omit<Database, 'beacon' | 'sourceName'> {
   readonly planned: () => Promise<void>;
 }
 
-async function open(made: () => Promise<Database>): Promise<Yard> {
+async function open(made: () => Promise<Database>): Promise<TestDatabase> {
   const database = await made();
-  const { tasks, store, beacon, amendTasks } = database;
+  const { tasks, store, probe, amendTasks } = database;
   const matches = (task: StoredTask, which: Partial<StoredTask>): boolean =>
     Object.entries(which).every(([field, value]) => task[field] === value);
   const ask = async <T>(
@@ -134,16 +134,17 @@ async function open(made: () => Promise<Database>): Promise<Yard> {
     state: (task) =>
       ask(async (reactive) => (await reactive.planner.states()).find((one) => one.task === task)),
     planned: plannedUpTo({
-      light: beacon,
-      isSeen: async (id) => (await tasks()).some((one) => matches(one, { task: 'beacon', sourceDocId: id })),
+      write: probe,
+      isPlanned: async (id) =>
+        (await tasks()).some((one) => matches(one, { task: 'probe', sourceDocId: id })),
     }),
   };
 }
 
-type Facts = (yard: () => Promise<Yard>) => void;
+type Facts = (database: () => Promise<TestDatabase>) => void;
 
 /** Runs the same tests on every store whose data can be watched. */
-export function eachYard(what: string, facts: Facts): void {
+export function eachDatabase(what: string, facts: Facts): void {
   eachPlanner(what, facts);
   describe(`${what} (embedded)`, () => {
     useEmbedded();
@@ -153,12 +154,12 @@ export function eachYard(what: string, facts: Facts): void {
 
 /** Once for each way of planning: for tests of several instances, where the embedded store only repeats PostgreSQL. */
 export function eachPlanner(what: string, facts: Facts): void {
-  eachServedYard(what, facts);
+  eachServedDatabase(what, facts);
   describe(`${what} (memory)`, () => facts(() => open(memoryDatabase)));
 }
 
 /** Only on stores that several processes can use. */
-export function eachServedYard(what: string, facts: Facts): void {
+export function eachServedDatabase(what: string, facts: Facts): void {
   describe(`${what} (mongodb)`, () => facts(() => open(mongodbDatabase)));
   describe(`${what} (postgres)`, () => facts(() => open(postgresDatabase)));
 }

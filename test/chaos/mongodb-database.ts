@@ -3,7 +3,7 @@ import { MongoClient, type Document } from 'mongodb';
 import { mongodb } from '../../src/mongodb/index.js';
 import { withDetours } from './detour.js';
 import { FreezingProxy } from './freezing-proxy.js';
-import { inTurn, OUTAGE_MS, random, sleep, type Ground, type Harms } from './ground.js';
+import { inTurn, OUTAGE_MS, random, sleep, type ChaosDatabase, type Harms } from './chaos-database.js';
 
 /** For secondaries that stop replicating. */
 export const MONGO_SETTINGS = { failPoints: true } as const;
@@ -13,7 +13,7 @@ const LAG_MS = 4_000;
  * MongoDB. The server goes away for longer than a lease, and connections to it freeze; a set of three also loses its
  * primary, and its majority lags.
  */
-export async function mongodbGround(server: MongoServer): Promise<Ground> {
+export async function mongodbDatabase(server: MongoServer): Promise<ChaosDatabase> {
   const uri = server.uri.replace('/?', `/chaos_${String(Date.now())}?`);
   const proxies = await Promise.all(server.members.map((member) => FreezingProxy.before(member)));
   const detours = server.members.map(({ port }, at) => [port, (proxies[at] as FreezingProxy).port] as const);

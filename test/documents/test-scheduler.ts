@@ -7,7 +7,7 @@ const NOON = '2026-03-02T12:00:00.000Z';
 /** A time on the day on which these tests take place. */
 export const at = (time: string): Date => new Date(`2026-03-02T${time}Z`);
 
-export interface Bench {
+export interface TestScheduler {
   readonly clock: VirtualClock;
   readonly store: OwnStore;
   readonly scheduler: Scheduler;
@@ -21,11 +21,11 @@ export const open: Scheduler[] = [];
 cleanUpAfterEach(() => Promise.all(open.splice(0).map((scheduler) => scheduler.stop({ timeout: 0 }))));
 
 /** A scheduler on a store of three methods, at noon. */
-export function aBench(options: Partial<SchedulerOptions> = {}): Bench {
+export function aTestScheduler(options: Partial<SchedulerOptions> = {}): TestScheduler {
   const clock = virtualClock(NOON);
   const store = new OwnStore(clock);
   const seen: string[] = [];
-  const errors: Bench['errors'] = [];
+  const errors: TestScheduler['errors'] = [];
   const scheduler = new Scheduler({
     store,
     clock,

@@ -54,7 +54,7 @@ export async function serve(mill: Tidemill): Promise<Served> {
 /** Text that a careless page would execute. */
 export const EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>';
 
-export interface Stage {
+export interface SampleMill {
   readonly mill: Tidemill;
   readonly store: MemoryStore;
   /** Lets `import-stock` continue. */
@@ -62,7 +62,7 @@ export interface Stage {
 }
 
 /** A mill on the memory store with work in every state. */
-export async function stage(): Promise<Stage> {
+export async function sampleMill(): Promise<SampleMill> {
   const store = memory();
   const mill = new Tidemill({ store, logger: false });
   const held = gate();

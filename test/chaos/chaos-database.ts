@@ -1,14 +1,14 @@
 import type { Store } from '../../src/store/port.js';
 
-/** Tells the faults of a ground when to end, and records what they did. */
+/** Tells the faults of a database when to end, and records what they did. */
 export interface Harm {
   readonly going: () => boolean;
   readonly done: (what: string) => void;
 }
 
 /** A database on which chaos runs. */
-export interface Ground {
-  /** The address for worker processes; see place.ts. Connections through this address may freeze. */
+export interface ChaosDatabase {
+  /** The address for worker processes; see database.ts. Connections through this address may freeze. */
   readonly address: string;
   /** The same database for callers that must not be disturbed: the judge, and a writer that is never harmed. */
   readonly direct: string;

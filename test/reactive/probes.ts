@@ -1,24 +1,24 @@
-/** How far planner and workers have come. Beacons are a separate collection whose tasks do nothing. */
+/** How far planner and workers have come. Probes are a separate collection whose tasks do nothing. */
 import type { Task, TaskStatus, Tidemill } from '../../src/index.js';
 import type { Store } from '../../src/store/port.js';
 import { until } from '../support/mills.js';
 
-export interface Beacons {
-  readonly light: (id: string) => Promise<unknown>;
-  readonly isSeen: (id: string) => Promise<boolean>;
+export interface Probes {
+  readonly write: (id: string) => Promise<unknown>;
+  readonly isPlanned: (id: string) => Promise<boolean>;
 }
 
 /**
  * Waits until the planner has planned everything that was written before. The tasks of one batch are planned
- * concurrently, in any order; so a second light, written after the first was seen, proves that the whole batch is done.
+ * concurrently, in any order; so a second probe, written after the first was seen, proves that the whole batch is done.
  */
-export function plannedUpTo({ light, isSeen }: Beacons): () => Promise<void> {
-  let lit = 0;
+export function plannedUpTo({ write, isPlanned }: Probes): () => Promise<void> {
+  let written = 0;
   const one = async (): Promise<void> => {
-    lit += 1;
-    const id = `beacon-${String(lit)}`;
-    await light(id);
-    await until('the planner has come this far', () => isSeen(id));
+    written += 1;
+    const id = `probe-${String(written)}`;
+    await write(id);
+    await until('the planner has come this far', () => isPlanned(id));
   };
   return async () => {
     await one();
@@ -38,8 +38,8 @@ export async function startedUp<S extends Store>(mill: Tidemill<S>, task: string
 }
 
 /** Defines the task that `planned()` waits for; it does nothing. */
-export const withBeacon = <S extends Store>(mill: Tidemill<S>): Promise<void> =>
-  mill.reactiveTask({ task: 'beacon', collection: 'beacons', debounce: 0, handler: () => undefined });
+export const withProbeTask = <S extends Store>(mill: Tidemill<S>): Promise<void> =>
+  mill.reactiveTask({ task: 'probe', collection: 'probes', debounce: 0, handler: () => undefined });
 
 /** Waits until a task is in a state. */
 export const reaches = <S extends Store>(

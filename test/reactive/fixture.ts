@@ -28,7 +28,7 @@ const ends: (() => Promise<void>)[] = [];
 cleanUpAfterEach(() => Promise.all(ends.splice(0).map((end) => end())));
 
 /** The database of one test, with mills on it and a record of the calls of their handlers. */
-export class Plant {
+export class Fixture {
   readonly uri: string;
   readonly client: MongoClient;
   readonly runs: Run[] = [];
