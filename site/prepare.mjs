@@ -1,10 +1,12 @@
 /**
- * Gathers what the site is made of in `pages/`: the guides as they are in docs/, every example as a page, the README's of other folders, and
+ * Gathers what the site is made of in `pages/`: its home page, the pages of docs/, every example as a page, the README's of other folders, and
  * the API reference from the types. Links that lead out of docs/ are turned to those pages, so that VitePress finds every dead one.
  */
 import { cpSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join, posix, relative, resolve } from 'node:path';
 import { Application } from 'typedoc';
+import { forSite, pinned } from './markdown.mjs';
+import { pagesIn } from './navigation.mjs';
 
 const root = resolve(import.meta.dirname, '..');
 const pages = join(import.meta.dirname, 'pages');
@@ -18,7 +20,10 @@ const PLACES = new Map([
   ['SECURITY.md', 'security-policy'],
   ['bench/README.md', 'benchmark'],
   ['servers/README.md', 'servers'],
+  ['docs/README.md', 'contents'],
   ['docs/adr', 'adr/index'],
+  ['docs/reference', 'reference/index'],
+  ['docs/frameworks', 'frameworks/index'],
   ['examples', 'examples/index'],
 ]);
 const ENTRIES = [
@@ -36,12 +41,16 @@ const ENTRIES = [
 
 rmSync(pages, { recursive: true, force: true });
 cpSync(join(root, 'docs'), pages, { recursive: true });
+rmSync(join(pages, 'README.md'));
+cpSync(join(import.meta.dirname, 'home.md'), join(pages, 'index.md'));
+cpSync(join(root, 'dashboard/src/icon.svg'), join(pages, 'public/icon.svg'));
+drawings();
 const examples = readdirSync(join(root, 'examples')).filter((name) => name.endsWith('.ts'));
 for (const name of examples) PLACES.set(`examples/${name}`, `examples/${name.replace('.ts', '')}`);
 
 for (const file of markdownIn(pages)) {
   const source = posix.join('docs', relative(pages, file));
-  writeFileSync(file, linked(readFileSync(file, 'utf8'), source));
+  writeFileSync(file, linked(forSite(readFileSync(file, 'utf8')), source));
 }
 for (const [source, place] of PLACES) if (isFile(source)) write(place, pageOf(source));
 write(
@@ -50,12 +59,27 @@ write(
 );
 const decisions = readdirSync(join(root, 'docs/adr'));
 write('adr/index', list('Decisions', 'Why it is as it is, with figures.', decisions.map(decisionLine)));
+for (const folder of ['Reference', 'Frameworks']) {
+  const lines = pagesIn(folder.toLowerCase()).map(({ text, link }) => `- [${text}](${link})`);
+  if (lines.length > 0)
+    write(`${folder.toLowerCase()}/index`, list(folder, 'The pages of this part.', lines));
+}
 await reference();
+
+/** A page shows each drawing of docs/ in the theme that its reader chose. */
+function drawings() {
+  const folder = join(pages, 'images');
+  for (const name of readdirSync(folder).filter((file) => file.endsWith('.svg'))) {
+    const svg = readFileSync(join(folder, name), 'utf8');
+    for (const theme of /** @type {const} */ (['light', 'dark']))
+      writeFileSync(join(folder, name.replace('.svg', `-${theme}.svg`)), pinned(svg, theme));
+  }
+}
 
 /** @param {string} source */
 function pageOf(source) {
   const text = readFileSync(join(root, source), 'utf8');
-  if (source.endsWith('.md')) return linked(text, source).replaceAll('"docs/images/', '"./images/');
+  if (source.endsWith('.md')) return linked(forSite(text), source).replaceAll('"docs/images/', '"./images/');
   if (!source.endsWith('.ts')) return `# ${source}\n\n${text}`;
   const name = source.replace('examples/', '');
   return `# ${name}\n\n\`\`\`ts\n${text}\`\`\`\n`;
