@@ -1,12 +1,15 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, readFile, readdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { basename, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, inject, it } from 'vitest';
+import { fetchPackages } from '../../scripts/fetch.mjs';
 import { tidemill } from '../cli/terminal.js';
+import { compilers } from '../support/compilers.js';
+import { fencesOf } from '../support/fences.js';
 import { until } from '../support/mills.js';
 import { packed } from '../support/packed.js';
 import { freshUri } from '../support/stores.js';
@@ -20,27 +23,11 @@ let folderOfPackage: string;
 
 beforeAll(async () => {
   temporary = await mkdtemp(join(tmpdir(), 'tidemill-quick-start-'));
-  ({ tarball, folder: folderOfPackage } = await packed());
+  const [pack] = await Promise.all([packed(), fetchPackages('test/tools')]);
+  ({ tarball, folder: folderOfPackage } = pack);
 }, 600_000);
 
 afterAll(() => rm(temporary, { recursive: true, force: true }));
-
-interface Fence {
-  readonly language: string;
-  /** The last file that the text before it named. */
-  readonly file: string | undefined;
-  readonly text: string;
-}
-
-function fencesOf(page: string): Fence[] {
-  const parts = page.split(/^```/mu);
-  return parts.flatMap((part, index) => {
-    if (index % 2 === 0) return [];
-    const [language = '', ...lines] = part.split('\n');
-    const named = [...(parts[index - 1] ?? '').matchAll(/`([\w-]+\.js)`/gu)].at(-1)?.[1];
-    return [{ language, file: named, text: lines.join('\n') }];
-  });
-}
 
 /** Files are written, commands go to one shell, in the order of the page. */
 async function follow(name: string, env: NodeJS.ProcessEnv): Promise<string> {
@@ -50,7 +37,7 @@ async function follow(name: string, env: NodeJS.ProcessEnv): Promise<string> {
   for (const [index, { language, file, text }] of fencesOf(page).entries()) {
     if (language === 'sh') commands.push(text);
     else {
-      const source = join(folder, `${String(index)}.js`);
+      const source = join(folder, `${String(index)}.txt`);
       await writeFile(source, text);
       commands.push(`cp ${source} ${file ?? ''}`);
     }
@@ -96,6 +83,79 @@ async function linkPackages(folder: string): Promise<void> {
   ])
     await symlink(join(root, 'node_modules', name), join(modules, name));
 }
+
+/** As `tidemill init` writes them: strict, and a little more. */
+const COMPILER_OPTIONS = {
+  target: 'es2022',
+  lib: ['es2023', 'esnext.disposable'],
+  module: 'nodenext',
+  types: ['node'],
+  strict: true,
+  noUncheckedIndexedAccess: true,
+  verbatimModuleSyntax: true,
+  skipLibCheck: true,
+  noEmit: true,
+};
+
+/** The pages whose code is meant to be pasted. */
+async function pagesToPaste(): Promise<readonly string[]> {
+  const docs = await readdir(join(root, 'docs'));
+  const guides = await readdir(join(root, 'docs/guides'));
+  return [
+    ...docs.filter((name) => name.startsWith('quick-start-')).map((name) => join('docs', name)),
+    ...guides.map((name) => join('docs/guides', name)),
+    'site/home.md',
+  ];
+}
+
+/** Writes each page's code into a folder of its own, and one for each tab if the page has tabs. */
+async function pastePages(): Promise<string> {
+  const folder = await mkdtemp(join(temporary, 'pages-'));
+  await writeFile(join(folder, 'package.json'), JSON.stringify({ type: 'module' }));
+  await writeFile(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions: COMPILER_OPTIONS }));
+  await linkPackages(folder);
+  for (const page of await pagesToPaste()) {
+    const fences = fencesOf(await readFile(join(root, page), 'utf8')).filter(
+      ({ language }) => language === 'ts',
+    );
+    const tabs = new Set(fences.map(({ tab }) => tab).filter((tab) => tab !== undefined));
+    for (const shown of tabs.size === 0 ? ['all'] : tabs) {
+      const place = join(folder, basename(page, '.md'), shown);
+      await mkdir(place, { recursive: true });
+      for (const { file, tab, text } of fences) {
+        // The home page also has fragments, which name no file and are in no tab.
+        if ((tab ?? shown) !== shown || (page === 'site/home.md' && tab === undefined)) continue;
+        if (file === undefined && page !== 'site/home.md')
+          throw new Error(`${page} does not name the file of\n${text}`);
+        await writeFile(join(place, file ?? 'home.ts'), text);
+      }
+    }
+  }
+  return folder;
+}
+
+it.each(Object.entries(compilers))(
+  'the code of every quick start and guide compiles strictly with %s, as pasted',
+  async (_name, compiler) => {
+    const folder = await pastePages();
+    const tsc = join(root, compiler, 'bin/tsc');
+    const { stdout } = await exec(process.execPath, [tsc, '-p', folder, '--listFiles']).catch(
+      (error: unknown) => error as { stdout: string },
+    );
+    const lines = stdout.trim().split('\n');
+    expect(lines.filter((line) => !line.startsWith('/'))).toEqual([]);
+    for (const file of ['quick-start-postgres/all/order.ts', 'exactly-once/PostgreSQL/charge.ts'])
+      expect(lines.filter((line) => line.endsWith(file))).toHaveLength(1);
+  },
+  300_000,
+);
+
+it('the tests of the guide to testing pass, as pasted', async () => {
+  const folder = await pastePages();
+  const file = join(folder, 'test-your-jobs/all/onboarding.test.ts');
+  const { stdout } = await exec(process.execPath, ['--import', 'tsx', '--test', file], { cwd: folder });
+  expect(stdout).toMatch(/pass 2\b/u);
+}, 300_000);
 
 /** Starts the application, enqueues a job by HTTP, and returns what the job's page shows once it has ended. */
 async function runStarter(folder: string, env: NodeJS.ProcessEnv): Promise<string> {

@@ -5,6 +5,7 @@ import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { fetchPackages } from '../../scripts/fetch.mjs';
+import { compilers } from '../support/compilers.js';
 import { packed } from '../support/packed.js';
 
 const exec = promisify(execFile);
@@ -29,13 +30,6 @@ beforeAll(async () => {
 }, 600_000);
 
 afterAll(() => rm(application, { recursive: true, force: true }));
-
-/** Ours, and those that users have beside it. */
-const compilers = {
-  'TypeScript 5.9': 'test/tools/node_modules/typescript-5.9',
-  'TypeScript 6': 'node_modules/typescript',
-  'TypeScript 7': 'test/tools/node_modules/typescript-7',
-};
 
 /** What the compiler says about these files, under strict options. */
 async function compiled(
