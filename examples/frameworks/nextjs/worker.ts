@@ -1,5 +1,5 @@
-import { addHandlers } from './lib/handlers.js';
-import { mill } from './lib/mill.js';
+import { addHandlers } from '@/lib/handlers';
+import { mill } from '@/lib/mill';
 
 addHandlers(mill);
 await mill.start();

@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { createDashboard } from 'tidemill/dashboard';
-import { mill } from './mill.js';
+import { mill } from '@/lib/mill';
 
 const hash = (text: string): Buffer => createHash('sha256').update(text).digest();
 

@@ -1,6 +1,6 @@
 import { setTimeout } from 'node:timers/promises';
 import type { Tidemill } from 'tidemill';
-import { sendEmail } from './jobs.js';
+import { sendEmail } from '@/lib/jobs';
 
 /** Called by each process that works. `replace`: the dev server may call it again on the mill that it kept. */
 export function addHandlers(mill: Tidemill): void {

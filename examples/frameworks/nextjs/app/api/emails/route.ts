@@ -1,5 +1,5 @@
-import { isEmail, sendEmail } from '../../../lib/jobs.js';
-import { mill } from '../../../lib/mill.js';
+import { isEmail, sendEmail } from '@/lib/jobs';
+import { mill } from '@/lib/mill';
 
 export async function POST(request: Request): Promise<Response> {
   const body: unknown = await request.json().catch(() => undefined);

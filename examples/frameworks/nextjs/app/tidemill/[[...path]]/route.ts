@@ -1,4 +1,4 @@
-import { dashboard } from '../../../lib/dashboard.js';
+import { dashboard } from '@/lib/dashboard';
 
 /** The dashboard checks each request itself, in `authorize`. */
 const answer = (request: Request): Promise<Response> => dashboard.fetch(request);

@@ -1,5 +1,5 @@
-import { sendEmail } from '../../../../lib/jobs.js';
-import { mill } from '../../../../lib/mill.js';
+import { sendEmail } from '@/lib/jobs';
+import { mill } from '@/lib/mill';
 
 interface Context {
   readonly params: Promise<{ id: string }>;
