@@ -48,6 +48,8 @@ async function compiled(
     noEmit: true,
     // Examples start their servers with the repository's own package, which has scripts.
     allowJs: true,
+    // As in a new Next.js application.
+    paths: { '@/*': ['./examples/frameworks/nextjs/*.ts'] },
     ...options,
   };
   const project = join(application, 'tsconfig.json');
