@@ -61,6 +61,11 @@ export default defineConfig(
     rules: { '@typescript-eslint/no-non-null-assertion': 'off' },
   },
   {
+    files: ['examples/frameworks/nestjs/**'],
+    // A module of NestJS is its decorator.
+    rules: { '@typescript-eslint/no-extraneous-class': ['error', { allowWithDecorator: true }] },
+  },
+  {
     files: ['bench/**'],
     // The libraries measured beside this one may have no types.
     rules: {

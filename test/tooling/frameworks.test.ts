@@ -50,11 +50,11 @@ const addressOf = ({ child, said }: Running): Promise<string> =>
     },
   );
 
-/** Sends SIGTERM, and returns the exit code once the program has ended by itself. */
-async function terminate({ child }: Running): Promise<unknown> {
+/** Sends SIGTERM, and returns how the program ended: its exit code, and its signal. */
+async function terminate({ child }: Running): Promise<unknown[]> {
   const ended = once(child, 'exit');
   child.kill('SIGTERM');
-  return (await ended)[0];
+  return ended;
 }
 
 interface State {
@@ -107,7 +107,12 @@ async function checkDashboard(base: string): Promise<ReturnType<typeof eventsOf>
   return eventsOf(live);
 }
 
-describe.each(['express', 'fastify', 'hono'])('the example for %s', (name) => {
+/** Nest ends its process with the signal that it received, once it has closed everything. */
+const ENDS: Readonly<Record<string, unknown[]>> = { nestjs: [null, 'SIGTERM'] };
+
+describe.each(['express', 'fastify', 'hono', 'nestjs'])('the example for %s', (name) => {
+  const clean = ENDS[name] ?? [0, null];
+
   it(`the example for ${name} enqueues, works, shows its dashboard, and lets a running job end at SIGTERM`, async () => {
     // Express runs on the embedded store, which is the default of the examples.
     const dir = await mkdtemp(join(tmpdir(), 'tidemill-framework-'));
@@ -120,7 +125,7 @@ describe.each(['express', 'fastify', 'hono'])('the example for %s', (name) => {
     const id = await idOf(await enqueue(base, EMAIL));
     await reached('processing', () => fetch(`${base}/emails/${id}`));
 
-    expect(await terminate(program), program.said()).toBe(0);
+    expect(await terminate(program), program.said()).toEqual(clean);
     await until('the live page has ended', async () => (await page.next()) === undefined);
     await using mill = new Tidemill({ store, logger: false });
     expect(await mill.jobs.get(id)).toMatchObject({ status: 'completed', result: SENT, failCount: 0 });
@@ -137,7 +142,7 @@ describe.each(['express', 'fastify', 'hono'])('the example for %s', (name) => {
     await reached('completed', () => fetch(`${base}/emails/${id}`));
     await using mill = new Tidemill({ store: env.DATABASE_URL, logger: false });
     expect((await mill.instances()).map(({ pid }) => pid)).toEqual([programs[1].child.pid]);
-    expect(await Promise.all(programs.map(terminate))).toEqual([0, 0]);
+    expect(await Promise.all(programs.map(terminate))).toEqual([clean, clean]);
   });
 });
 
@@ -219,7 +224,7 @@ describe('the example for Next.js', () => {
     const id = await idOf(await ask('/api/emails', post(EMAIL)));
     await reached('completed', () => ask(`/api/emails/${id}`));
     expect((globalThis as Kept).mill?.started).toBe(false);
-    expect(await terminate(worker)).toBe(0);
+    expect(await terminate(worker)).toEqual([0, null]);
   });
 });
 
@@ -228,6 +233,7 @@ it('the files that no framework changes are the same in each example', async () 
   for (const file of ['jobs.ts', 'mill.ts', 'handlers.ts', 'dashboard.ts', 'worker.ts'])
     for (const name of ['fastify', 'hono'])
       expect(await read(`${name}/${file}`)).toBe(await read(`express/${file}`));
+  expect(await read('nestjs/jobs.ts')).toBe(await read('express/jobs.ts'));
   // Next.js imports by its own alias.
   for (const file of ['jobs.ts', 'dashboard.ts'])
     expect((await read(`nextjs/lib/${file}`)).replace('@/lib/mill', './mill.js')).toBe(

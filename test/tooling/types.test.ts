@@ -48,6 +48,8 @@ async function compiled(
     noEmit: true,
     // Examples start their servers with the repository's own package, which has scripts.
     allowJs: true,
+    // As NestJS asks for.
+    experimentalDecorators: true,
     // As in a new Next.js application.
     paths: { '@/*': ['./examples/frameworks/nextjs/*.ts'] },
     ...options,

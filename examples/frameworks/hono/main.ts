@@ -1,8 +1,8 @@
 import { once } from 'node:events';
-import { createServer } from 'node:http';
+import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { serve } from '@hono/node-server';
 import { Hono } from 'hono';
-import { toNodeHandler } from 'tidemill/dashboard';
 import { dashboard } from './dashboard.js';
 import { addHandlers } from './handlers.js';
 import { isEmail, sendEmail } from './jobs.js';
@@ -33,8 +33,7 @@ if (process.env.WORKER !== 'apart') {
   await mill.start();
 }
 
-const server = createServer(toNodeHandler({ fetch: async (request) => app.fetch(request) }));
-server.listen(Number(process.env.PORT ?? 3000));
+const server = serve({ fetch: app.fetch, port: Number(process.env.PORT ?? 3000) }) as Server;
 await once(server, 'listening');
 console.log(`http://localhost:${(server.address() as AddressInfo).port}`);
 
