@@ -37,6 +37,7 @@ const payload: PayloadRules = { maxDepth: 80 };
  */
 export class MemoryStore implements Store<MemoryTransaction> {
   readonly kind = 'memory';
+  readonly wakeUp = 'direct';
   readonly clock: Clock;
   readonly payload: PayloadRules = payload;
   readonly maxPayloadBytes: number;

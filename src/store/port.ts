@@ -33,6 +33,7 @@ import type {
   Note,
   TaskAdvert,
   TimeRange,
+  WakeUp,
   WorkStore,
 } from './work.js';
 
@@ -542,8 +543,10 @@ export interface Shortage {
 
 /** A store: the ports by role, and how it is opened. README.md says which ports a feature needs. */
 export interface Store<Tx = unknown> {
-  /** Its name in messages. `memory` also says that no wake-up is ever lost, so that instances need not poll. */
+  /** Its name in messages. */
   readonly kind: string;
+  /** How wake-ups arrive. `direct`: none is ever lost, so that instances need not poll. Default: `stream`. */
+  readonly wakeUp?: Exclude<WakeUp, 'poll'>;
   /**
    * The store's estimate of the server's clock, and timers. A store learns the time when it opens and with renewals.
    */

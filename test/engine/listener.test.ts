@@ -23,7 +23,7 @@ function aListener() {
     if (channel.breaksWhileOpening) handlers.broken(new Error('gone'));
     return Promise.resolve({ close: () => Promise.resolve(void (channel.closed += 1)) });
   };
-  const store: Store = Object.assign(Object.create(memory()) as Store, { kind: 'some', watch });
+  const store: Store = Object.assign(Object.create(memory()) as Store, { wakeUp: 'stream', watch });
   const errors: unknown[] = [];
   const warned: string[] = [];
   const listener = new Listener({

@@ -52,7 +52,7 @@ export class Listener {
   }
 
   get wakeUp(): WakeUp {
-    return this.#unavailable ? 'poll' : this.#options.store.kind === 'memory' ? 'direct' : 'stream';
+    return this.#unavailable ? 'poll' : (this.#options.store.wakeUp ?? 'stream');
   }
 
   join(waiting: WakeSubscriber): WakeSubscription {
