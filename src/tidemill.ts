@@ -128,7 +128,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
       documents: this.#documents,
       locks: this.#locks,
       results: this.#results,
-      shift: (roles) => this.#makeShift(roles),
+      createRuntime: (roles) => this.#createRuntime(roles),
       monitor: this.#monitor,
       close: () => {
         this.#unknownNames?.stop();
@@ -427,7 +427,7 @@ export class Tidemill<S extends Store = Store> implements AsyncDisposable {
     this.#lifecycle.runtime?.notify();
   }
 
-  async #makeShift(roles: ReadonlySet<Role>): Promise<InstanceRuntime> {
+  async #createRuntime(roles: ReadonlySet<Role>): Promise<InstanceRuntime> {
     const { InstanceRuntime } = await loadRuntime();
     return new InstanceRuntime({
       settings: this.#settings,

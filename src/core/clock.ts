@@ -42,14 +42,14 @@ const LONGEST_MS = 2_147_483_647;
 const nobody = new AsyncResource('tidemill');
 
 export function realTimer(delayMs: number, callback: () => void): Timer {
-  const ring = (): void => nobody.runInAsyncScope(callback);
+  const fire = (): void => nobody.runInAsyncScope(callback);
   let left = Math.max(0, delayMs);
   let handle: NodeJS.Timeout;
   let holds = true;
   const arm = (): void => {
     const step = Math.min(left, LONGEST_MS);
     left -= step;
-    handle = setTimeout(left > 0 ? arm : ring, step);
+    handle = setTimeout(left > 0 ? arm : fire, step);
     if (!holds) handle.unref();
   };
   arm();

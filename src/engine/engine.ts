@@ -2,17 +2,16 @@ import { pause, within, type Clock, type Timer } from '../core/clock.js';
 import { CancelledError, LeaseLostError, StoppingError, type TidemillError } from '../core/errors.js';
 import type { Finished } from '../core/records/outcome.js';
 import type { Work } from '../core/records/work.js';
-import { leaseOf, type Hint, type WorkKind } from '../store/port.js';
+import { leaseOf, type Cluster, type DueSummary, type Hint, type WorkKind } from '../store/port.js';
 import { Abandoned } from './abandoned.js';
 import { Attempt, runAttempt } from './attempt.js';
 import { CancelWatch } from './cancel-watch.js';
-import { ClaimLoop } from './claim/claim-loop.js';
+import { ClaimLoop, type ClaimHost } from './claim/claim-loop.js';
 import { tracedEnd } from './record/ending.js';
 import { Lanes } from './claim/lanes.js';
-import type { WakeSubscription } from './claim/listener.js';
 import { Notebook } from './record/notebook.js';
 import type { EngineOptions, EngineState } from './options.js';
-import { Reservations, type Reservation } from './claim/reservation.js';
+import { Reservations, type Reservation, type ReservationHost } from './claim/reservation.js';
 import { BatchRecorder } from './record/batch-recorder.js';
 import { Settler } from './record/settler.js';
 import type { LeaseListener, InstanceContext } from './lease/instance-context.js';
@@ -23,7 +22,7 @@ import type { Settling } from './work-runner.js';
 const MOST_UNSETTLED = 2_000;
 /** With this many refused outcomes, a name is not run here until the database takes some of them. */
 const MOST_REFUSED = 100;
-const BEATS_PER_LEASE = 3;
+const HEARTBEATS_PER_LEASE = 3;
 /** How long handlers have to react to their signal at the end of a stop. */
 const LAST_GRACE_MS = 500;
 /** How often buffered work is checked for age. */
@@ -39,7 +38,7 @@ const measured = (kind: WorkKind): 'job' | 'task' => (kind === 'jobs' ? 'job' : 
  * Runs one kind of work on one instance. Duties: claim work, run it, record its outcome, stop in order. It knows no
  * database, and nothing about what the work is.
  */
-export class Engine<W extends Work, S> implements LeaseListener {
+export class Engine<W extends Work, S> implements LeaseListener, ClaimHost<W>, ReservationHost<W> {
   readonly #options: EngineOptions<W, S>;
   readonly #clock: Clock;
   readonly #context: InstanceContext;
@@ -48,7 +47,6 @@ export class Engine<W extends Work, S> implements LeaseListener {
   readonly #recorder: BatchRecorder<Settling<W>>;
   /** For work that a user's open transaction may have locked: its write may wait, and must not delay others. */
   readonly #apart: BatchRecorder<Settling<W>>;
-  readonly #subscription: WakeSubscription;
   readonly #notebook: Notebook;
   readonly #abandoned: Abandoned;
   readonly #loop: ClaimLoop<W>;
@@ -93,13 +91,11 @@ export class Engine<W extends Work, S> implements LeaseListener {
       error: error('settle'),
       drained: () => {
         if (this.#crowded().size < this.#heldBack) this.notify();
-        if (this.#unsettled < MOST_UNSETTLED) this.#loop.room();
+        if (this.#unsettled < MOST_UNSETTLED) this.#loop.slotsFreed();
       },
     };
     this.#recorder = new BatchRecorder(recording);
     this.#apart = new BatchRecorder(recording);
-    this.#loop = this.#makeLoop(error('claim'));
-    this.#reservations = this.#makeReservations(error('claim'));
     this.#cancels = new CancelWatch({
       clock,
       requests: store.cancelRequests?.bind(store),
@@ -111,63 +107,35 @@ export class Engine<W extends Work, S> implements LeaseListener {
       needed: () => this.#attempts.size > 0,
       error: error('cancel'),
     });
-    this.#subscription = context.listener.join({ kind, wake, cancel: () => void this.#cancels.check() });
+    const subscription = context.listener.join({ kind, wake, cancel: () => void this.#cancels.check() });
+    const { keeper } = context;
+    const claiming = {
+      host: this,
+      store,
+      clock,
+      keeper,
+      heartbeatMs: options.leaseMs / HEARTBEATS_PER_LEASE,
+      error: error('claim'),
+    };
+    this.#loop = new ClaimLoop({
+      ...claiming,
+      lanes: this.#lanes,
+      wake: this.#wake,
+      subscription,
+      // Only a peek tells which definitions are in force. Until then the instance runs none of its tasks.
+      peeksWithoutNames: kind === 'tasks',
+    });
+    this.#reservations = new Reservations({ ...claiming, stop: this.#stop.signal, paused: options.paused });
     context.join(this);
   }
 
-  #makeLoop(error: (problem: unknown) => void): ClaimLoop<W> {
-    const { store, leaseMs, pollMs, events } = this.#options;
-    const { keeper, listener } = this.#context;
-    return new ClaimLoop({
-      store,
-      clock: this.#clock,
-      lanes: this.#lanes,
-      wake: this.#wake,
-      heartbeatMs: leaseMs / BEATS_PER_LEASE,
-      self: () => keeper.self,
-      mint: () => keeper.mint(),
-      mayClaim: () => this.#mayClaim,
-      names: () => this.#define(),
-      // Only a peek tells which definitions are in force. Until then the instance runs none of its tasks.
-      looksAnyway: this.#options.kind === 'tasks',
-      pollMs: () => {
-        const max = listener.wakeUp === 'poll' ? pollMs.maxWithoutWakeUp : pollMs.max;
-        return { min: pollMs.min, max: listener.wakeUp === 'direct' ? Infinity : max };
-      },
-      start: () => this.#startWaiting(),
-      release: (jobs) => this.#release(jobs),
-      observed: (cluster, summary) => {
-        for (const name of cluster.paused) this.#release(this.#lanes.drain(name));
-        events.observed(cluster, summary);
-      },
-      mood: (mood) => this.#subscription[mood](),
-      error,
-    });
-  }
-
-  #makeReservations(error: (problem: unknown) => void): Reservations<W> {
-    const { leaseMs, paused } = this.#options;
-    return new Reservations({
-      clock: this.#clock,
-      keeper: this.#context.keeper,
-      heartbeatMs: leaseMs / BEATS_PER_LEASE,
-      stop: this.#stop.signal,
-      paused,
-      run: (work) => this.#launch(work),
-      release: (work) => this.#release([work]),
-      giveSlotBack: (name) => this.#giveSlotBack(name),
-      suspect: () => (this.#loop.suspectAt = this.#clock.monotonic()),
-      error,
-    });
-  }
-
   /** Applies and returns the names that are run here now. Hands back buffered work of other names. */
-  #define(): readonly string[] {
+  defineNames(): readonly string[] {
     const crowded = this.#crowded();
     const workers = new Map([...this.#options.runner.workers()].filter(([name]) => !crowded.has(name)));
     this.#heldBack = crowded.size;
     this.#lanes.define(workers);
-    this.#release(this.#lanes.drainUndefined());
+    this.release(this.#lanes.drainUndefined());
     return [...workers.keys()];
   }
 
@@ -182,8 +150,24 @@ export class Engine<W extends Work, S> implements LeaseListener {
     return [...this.#recorder.refused, ...this.#apart.refused];
   }
 
-  get #mayClaim(): boolean {
+  get mayClaim(): boolean {
     return this.#context.keeper.held && !this.#abandoned.tooMany && this.#unsettled < MOST_UNSETTLED;
+  }
+
+  /** Without wake-ups, polls must find everything; if no wake-up is ever lost, nothing is polled. */
+  get pollMs(): { readonly min: number; readonly max: number } {
+    const { min, max, maxWithoutWakeUp } = this.#options.pollMs;
+    const { wakeUp } = this.#context.listener;
+    return { min, max: wakeUp === 'direct' ? Infinity : wakeUp === 'poll' ? maxWithoutWakeUp : max };
+  }
+
+  observe(cluster: Cluster, summary?: DueSummary): void {
+    for (const name of cluster.paused) this.release(this.#lanes.drain(name));
+    this.#options.events.observed(cluster, summary);
+  }
+
+  suspect(): void {
+    this.#loop.suspectAt = this.#clock.monotonic();
   }
 
   get state(): EngineState {
@@ -228,13 +212,13 @@ export class Engine<W extends Work, S> implements LeaseListener {
 
   /** Begins to claim. The instance context must have been started. */
   start(): void {
-    this.#define();
+    this.defineNames();
     this.#looping = this.#loop.run(this.#stop.signal);
   }
 
   /** Wakes the claim loop: there may be new work, or a new handler. */
   notify(): void {
-    this.#define();
+    this.defineNames();
     this.#wake.notify();
   }
 
@@ -243,12 +227,12 @@ export class Engine<W extends Work, S> implements LeaseListener {
    * queue: no slot is free, other work is due, or nothing may be claimed.
    */
   reserve(name: string, id: string): Reservation<W> | undefined {
-    if (this.#stop.signal.aborted || !this.#mayClaim || !this.#loop.quiet(name)) return undefined;
+    if (this.#stop.signal.aborted || !this.mayClaim || !this.#loop.quiet(name)) return undefined;
     if (!this.#lanes.reserve(name)) return undefined;
     return this.#reservations.open(name, id);
   }
 
-  #giveSlotBack(name: string): void {
+  giveSlotBack(name: string): void {
     this.#lanes.free(name);
     this.slotFreed();
     this.#context.freed(this);
@@ -261,7 +245,7 @@ export class Engine<W extends Work, S> implements LeaseListener {
    */
   async stop(timeoutMs: number): Promise<{ readonly handedBack: readonly W[]; readonly unrecorded: number }> {
     this.#stop.abort();
-    this.#release(this.#lanes.drain());
+    this.release(this.#lanes.drain());
     // A store that does not answer must not delay the stop. Other instances reclaim what a late claim takes.
     const looped = this.#looping && within(this.#clock, SETTLE_LIMIT_MS, this.#looping);
     const reserved = within(this.#clock, SETTLE_LIMIT_MS, this.#reservations.ended());
@@ -272,7 +256,7 @@ export class Engine<W extends Work, S> implements LeaseListener {
     if (late.length > 0) await this.#idle(LAST_GRACE_MS);
     const stuck = [...this.#attempts.values()].map((attempt) => attempt.work);
     for (const attempt of this.#attempts.values()) {
-      this.#release([attempt.work], attempt.inTransaction ? this.#apart : this.#recorder);
+      this.release([attempt.work], attempt.inTransaction ? this.#apart : this.#recorder);
     }
     this.#attempts.clear();
     const drained = await Promise.all(
@@ -294,10 +278,10 @@ export class Engine<W extends Work, S> implements LeaseListener {
     await pause(this.#clock, limitMs, done.signal);
   }
 
-  #startWaiting(): void {
+  startWaiting(): void {
     // After a pause longer than the lease, other instances may have taken the buffered work over.
     if (!this.#context.keeper.held) return;
-    for (let work = this.#lanes.next(); work !== undefined; work = this.#lanes.next()) this.#launch(work);
+    for (let work = this.#lanes.next(); work !== undefined; work = this.#lanes.next()) this.launch(work);
     if (this.#ageTimer === undefined && this.#lanes.buffered > 0)
       this.#ageTimer = this.#clock.timer(AGE_CHECK_MS, () => this.#handBackAged());
   }
@@ -306,11 +290,11 @@ export class Engine<W extends Work, S> implements LeaseListener {
   #handBackAged(): void {
     this.#ageTimer = undefined;
     if (this.#stop.signal.aborted) return;
-    this.#release(this.#lanes.aged(this.#clock.monotonic()));
-    this.#startWaiting();
+    this.release(this.#lanes.aged(this.#clock.monotonic()));
+    this.startWaiting();
   }
 
-  #launch(work: W): void {
+  launch(work: W): void {
     const running = this.#run(work);
     this.#clock.track?.(running);
   }
@@ -336,7 +320,7 @@ export class Engine<W extends Work, S> implements LeaseListener {
     } catch (error) {
       // Only the store can have failed here. Hand the work back without using an attempt.
       events.error(error, 'begin');
-      this.#release([work]);
+      this.release([work]);
     } finally {
       this.#ended(attempt, this.#clock.monotonic() - began);
     }
@@ -386,23 +370,23 @@ export class Engine<W extends Work, S> implements LeaseListener {
     if (this.#attempts.get(attempt.work.id) === attempt) this.#attempts.delete(attempt.work.id);
     const worthAClaim = this.#lanes.done(attempt.work.name, durationMs);
     if (!this.#stop.signal.aborted) {
-      this.#startWaiting();
-      if (worthAClaim) this.#loop.room();
+      this.startWaiting();
+      if (worthAClaim) this.#loop.slotsFreed();
     }
     this.#context.freed(this);
     if (this.#attempts.size > 0) return;
     for (const waiter of this.#idleWaiters.splice(0)) waiter();
   }
 
-  #release(works: readonly W[], recorder = this.#recorder): void {
+  release(works: readonly W[], recorder: BatchRecorder<Settling<W>> = this.#recorder): void {
     const finished: Finished = { outcome: { kind: 'released' }, finishedAt: this.#clock.now() };
     for (const work of works) recorder.push({ work, finished });
   }
 
   slotFreed(): void {
     if (this.#stop.signal.aborted) return;
-    this.#startWaiting();
-    this.#loop.room();
+    this.startWaiting();
+    this.#loop.slotsFreed();
   }
 
   leaseLost(reason: string): void {
@@ -411,7 +395,7 @@ export class Engine<W extends Work, S> implements LeaseListener {
     const error: TidemillError = new LeaseLostError(`The lease of this instance was lost: ${reason}.`);
     for (const attempt of attempts) attempt.abort(error);
     // If no other instance took over, this hands the buffer back; otherwise the store refuses the write.
-    this.#release(waiting);
+    this.release(waiting);
     this.#options.events.leaseLost(reason, [...attempts.map((attempt) => attempt.work), ...waiting]);
   }
 
@@ -421,13 +405,13 @@ export class Engine<W extends Work, S> implements LeaseListener {
 
   leaseRenewed(): void {
     const { store } = this.#options;
-    if (!this.#stop.signal.aborted) this.#startWaiting();
+    if (!this.#stop.signal.aborted) this.startWaiting();
     if (this.#attempts.size === 0 || store.heartbeat === undefined) return;
     const except = [...this.#attempts.values()]
       .filter((attempt) => attempt.inTransaction)
       .map((attempt) => attempt.lease);
-    const beat = store.heartbeat(this.#context.self, except).catch(() => undefined);
-    this.#clock.track?.(beat);
+    const heartbeat = store.heartbeat(this.#context.self, except).catch(() => undefined);
+    this.#clock.track?.(heartbeat);
   }
 
   #cancel(asked: ReadonlySet<string>): void {

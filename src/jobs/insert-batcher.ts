@@ -6,7 +6,7 @@ import type { Inserted, NewJob, Store } from '../store/port.js';
 const MOST_UNDER_WAY = 2;
 const BATCH = 500;
 /** How often, and for how long, a job is retried whose unique key or id an open transaction holds. */
-const ASIDE_MS = 200;
+const BLOCKED_MS = 200;
 const PATIENCE_MS = 30_000;
 
 interface Request {
@@ -15,7 +15,7 @@ interface Request {
   readonly resolve: (inserted: Inserted) => void;
   readonly reject: (error: unknown) => void;
   /** Called if a job with a claim has to wait for an open transaction: it is then stored without the claim. */
-  readonly setAside: () => void;
+  readonly unclaimed: () => void;
 }
 
 /**
@@ -25,15 +25,15 @@ interface Request {
 export class InsertBatcher<Tx> {
   #waiting: Request[] = [];
   #underWay = 0;
-  #aside: Request[] = [];
+  #blocked: Request[] = [];
   #retrying = false;
 
-  insert(store: Store<Tx>, job: NewJob, setAside: () => void = () => undefined): Promise<Inserted> {
+  insert(store: Store<Tx>, job: NewJob, unclaimed: () => void = () => undefined): Promise<Inserted> {
     return new Promise((resolve, reject) => {
       store.checkOutside?.();
-      const request = { job, since: store.clock.monotonic(), resolve, reject, setAside };
-      if (this.#aside.some((one) => isTwin(one.job, job))) {
-        this.#setAside(store, request);
+      const request = { job, since: store.clock.monotonic(), resolve, reject, unclaimed };
+      if (this.#blocked.some((one) => isTwin(one.job, job))) {
+        this.#waitApart(store, request);
         return;
       }
       this.#waiting.push(request);
@@ -57,7 +57,7 @@ export class InsertBatcher<Tx> {
       const inserted = await (store.jobs.insertFree?.(jobs) ?? store.jobs.insert(jobs));
       for (const [index, request] of batch.entries()) {
         const answer = inserted[index];
-        if (answer === undefined) this.#setAside(store, request);
+        if (answer === undefined) this.#waitApart(store, request);
         else request.resolve(answer);
       }
     } catch (error) {
@@ -68,21 +68,21 @@ export class InsertBatcher<Tx> {
     }
   }
 
-  #setAside(store: Store<Tx>, request: Request): void {
+  #waitApart(store: Store<Tx>, request: Request): void {
     const { claim, ...job } = request.job;
-    if (claim !== undefined) request.setAside();
-    this.#aside.push({ ...request, job: claim === undefined ? job : { ...job, wake: true } });
+    if (claim !== undefined) request.unclaimed();
+    this.#blocked.push({ ...request, job: claim === undefined ? job : { ...job, wake: true } });
     if (this.#retrying) return;
     this.#retrying = true;
     void this.#retry(store);
   }
 
   async #retry(store: Store<Tx>): Promise<void> {
-    while (this.#aside.length > 0) {
-      await pause(store.clock, ASIDE_MS);
+    while (this.#blocked.length > 0) {
+      await pause(store.clock, BLOCKED_MS);
       const now = store.clock.monotonic();
-      // `#write` sets aside again what is still blocked.
-      const batch = this.#aside.splice(0, BATCH);
+      // `#write` puts back what is still blocked.
+      const batch = this.#blocked.splice(0, BATCH);
       const isLate = ({ since }: Request): boolean => now - since > PATIENCE_MS;
       for (const { job, reject } of batch.filter(isLate)) reject(heldUp(job));
       await this.#write(

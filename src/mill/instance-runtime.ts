@@ -153,7 +153,7 @@ export class InstanceRuntime {
     const { roles, definitions, store } = this.#options;
     // An instance that plans but does not work needs no definitions of its own: the registry has those of others.
     const plansOnly = roles.has('plan') && !roles.has('work') && store.reactive !== undefined;
-    if (definitions.tasks.size > 0 || plansOnly) await this.#recruit();
+    if (definitions.tasks.size > 0 || plansOnly) await this.#createReactive();
     await this.#context.start();
     this.#detector.renewed();
     this.#started = true;
@@ -174,13 +174,13 @@ export class InstanceRuntime {
       await this.#reactive.added();
       return;
     }
-    const reactive = await this.#recruit();
+    const reactive = await this.#createReactive();
     if (!this.#started) return;
     await this.#context.keeper.announce();
     await reactive.start();
   }
 
-  async #recruit(): Promise<ReactiveRuntime> {
+  async #createReactive(): Promise<ReactiveRuntime> {
     const { settings, roles, store, definitions, events, log, meter, tracer, fault } = this.#options;
     const reactive = new ReactiveRuntime({
       store,

@@ -15,7 +15,7 @@ export interface LifecycleOptions {
   readonly results: Results;
   readonly monitor: Monitor;
   /** Opens the store and creates the runtime of an instance, without starting it. */
-  readonly shift: (roles: ReadonlySet<Role>) => Promise<InstanceRuntime>;
+  readonly createRuntime: (roles: ReadonlySet<Role>) => Promise<InstanceRuntime>;
   /** Releases the store. */
   readonly close: () => Promise<void>;
   readonly started: () => void;
@@ -75,7 +75,7 @@ export class Lifecycle {
 
   async #begin(roles: ReadonlySet<Role>): Promise<void> {
     try {
-      const runtime = await this.#options.shift(roles);
+      const runtime = await this.#options.createRuntime(roles);
       this.#beginning = runtime;
       if (this.#stopping !== undefined) runtime.hurry();
       await runtime.start();

@@ -4,7 +4,7 @@ import type { Cluster, Instance } from '../store/port.js';
 export interface PeerNotifierOptions {
   readonly clock: Clock;
   readonly stop: AbortSignal;
-  readonly ring: () => Promise<void>;
+  readonly send: () => Promise<void>;
   readonly error: (error: unknown) => void;
 }
 
@@ -17,9 +17,9 @@ const EVERY_MS = 20;
  */
 export class PeerNotifier {
   readonly #options: PeerNotifierOptions;
-  #rangAt = -Infinity;
+  #sentAt = -Infinity;
   #wanted = false;
-  #ringing: Promise<void> | undefined;
+  #sending: Promise<void> | undefined;
 
   constructor(options: PeerNotifierOptions) {
     this.#options = options;
@@ -27,27 +27,27 @@ export class PeerNotifier {
 
   notify(): void {
     this.#wanted = true;
-    this.#ringing ??= this.#ringWhileWanted();
+    this.#sending ??= this.#sendWhileWanted();
   }
 
   /** Resolves when the notification in progress has been sent. */
   async quiet(): Promise<void> {
-    await this.#ringing;
+    await this.#sending;
   }
 
-  async #ringWhileWanted(): Promise<void> {
-    const { clock, stop, ring, error } = this.#options;
+  async #sendWhileWanted(): Promise<void> {
+    const { clock, stop, send, error } = this.#options;
     try {
       while (this.#wanted) {
-        const waitMs = this.#rangAt + EVERY_MS - clock.monotonic();
+        const waitMs = this.#sentAt + EVERY_MS - clock.monotonic();
         if (waitMs > 0) await pause(clock, waitMs, stop);
-        this.#rangAt = clock.monotonic();
+        this.#sentAt = clock.monotonic();
         this.#wanted = false;
-        await ring().catch(error);
+        await send().catch(error);
       }
     } finally {
       // In the same turn of the event loop as the last check of `#wanted`, so that a later call starts a new loop.
-      this.#ringing = undefined;
+      this.#sending = undefined;
     }
   }
 }

@@ -18,7 +18,7 @@ import type { Definitions } from './definitions.js';
 import { Election } from './planner/election.js';
 import type { TaskEvents } from './events.js';
 import type { ReactiveSettings } from './options.js';
-import { Planner } from './planner/planner.js';
+import { Planner, type PlannerHost } from './planner/planner.js';
 import { TaskRunner } from './run/task-runner.js';
 
 export interface ReactiveRuntimeOptions {
@@ -48,7 +48,7 @@ export interface ReactiveRuntimeOptions {
 }
 
 /** Reactive tasks on one instance: the engine that runs them and, while this instance leads, the planner. */
-export class ReactiveRuntime implements LeaseListener {
+export class ReactiveRuntime implements LeaseListener, PlannerHost {
   readonly tasks: TaskStore;
   readonly handover: Handover<TaskRecord, TaskSettlement>;
   readonly #options: ReactiveRuntimeOptions;
@@ -116,6 +116,26 @@ export class ReactiveRuntime implements LeaseListener {
     return this.#adverts;
   }
 
+  get leaseLeftMs(): number {
+    return this.#options.context.keeper.leftMs;
+  }
+
+  get isAlone(): boolean {
+    return this.#peers.none;
+  }
+
+  planned(): void {
+    this.#engine.notify();
+  }
+
+  overtaken(): void {
+    this.#election.lose('another instance leads');
+  }
+
+  error(problem: unknown, where: string): void {
+    this.#options.error(problem, where);
+  }
+
   get leads(): boolean {
     return this.#election.term !== undefined;
   }
@@ -148,7 +168,7 @@ export class ReactiveRuntime implements LeaseListener {
     try {
       this.observe(await store.instances.list());
       // Tell the leader that there is a new instance.
-      await reactive.planner.ring(true);
+      await reactive.planner.notifyPeers(true);
     } catch (problem) {
       // The next renewal reads the cluster again, and the leader refreshes by itself every 30 s.
       error(problem, 'start');
@@ -179,7 +199,7 @@ export class ReactiveRuntime implements LeaseListener {
     await this.prepare();
     await context.keeper.announce();
     this.#engine.notify();
-    await reactive.planner.ring(true);
+    await reactive.planner.notifyPeers(true);
     this.#planner?.nudge();
   }
 
@@ -199,7 +219,7 @@ export class ReactiveRuntime implements LeaseListener {
 
   observe(cluster: Cluster): void {
     // Work that was planned while this instance believed it was alone notified no other instance: do so now.
-    if (this.#peers.observe(cluster, this.#options.context.self)) this.#planner?.ringElsewhere();
+    if (this.#peers.observe(cluster, this.#options.context.self)) this.#planner?.notifyPeers();
     if (this.#options.plans) this.#election.observe(cluster);
     this.#countAlive(cluster);
   }
@@ -252,7 +272,7 @@ export class ReactiveRuntime implements LeaseListener {
     const plans = [...this.#published];
     await reactive.prepare(plans);
     await reactive.planner.publish(plans);
-    await reactive.planner.ring(true);
+    await reactive.planner.notifyPeers(true);
     this.#planner?.nudge();
   }
 
@@ -289,21 +309,17 @@ export class ReactiveRuntime implements LeaseListener {
     const { store, reactive, settings, events, instanceId, log, meter, tracer } = this.#options;
     const planner = new Planner({
       ...settings,
+      host: this,
       reactive,
       instances: store.instances,
       clock: store.clock,
       term,
       instanceId,
       leaseMs: this.#options.leaseMs,
-      leaseLeftMs: () => this.#options.context.keeper.leftMs,
       events,
       log,
       meter,
       tracer,
-      error: this.#options.error,
-      alone: () => this.#peers.none,
-      planned: () => this.#engine.notify(),
-      overtaken: () => this.#election.lose('another instance leads'),
     });
     this.#planner = planner;
     log.info({ term: term.term }, 'this instance now plans reactive tasks');

@@ -191,7 +191,7 @@ export class SqlStore implements Store<SqlTransaction> {
   /** Drops the triggers of a table, and forgets the tasks on it. Returns false if it has none. */
   async dropTriggers(collection: string): Promise<boolean> {
     const dropped = await dropTriggers(this.#sources, collection);
-    await this.reactive.planner.ring(true);
+    await this.reactive.planner.notifyPeers(true);
     return dropped;
   }
 

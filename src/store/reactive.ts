@@ -312,7 +312,7 @@ export interface TaskStore<Tx = unknown> extends WorkStore<TaskRecord, TaskSettl
    * `processing_dirty` → `processing_dirty`. In batches; a task that stops matching on the way is left alone.
    * Precondition: it still matches what the filter says of the task itself, and could be planned.
    * Returns how many it reset. Repeat: resets, and counts, what still matches, tasks that are pending by now included.
-   * Caller: `tasks.retryMany()`, which rings afterwards.
+   * Caller: `tasks.retryMany()`, which calls `notifyPeers` afterwards.
    */
   retryMany(filter: TaskFilter): Promise<number>;
   /**
@@ -339,7 +339,7 @@ export interface TaskStore<Tx = unknown> extends WorkStore<TaskRecord, TaskSettl
    * Caller: `tasks.pause()`, and `throttleAll({ scope: 'cluster' })` of a handler.
    */
   pause(task: string, until?: Date): Promise<void>;
-  /** Ends a pause or a throttle. Repeat: no effect. Caller: `tasks.resume()`, which rings afterwards. */
+  /** Ends a pause or a throttle. Repeat: no effect. Caller: `tasks.resume()`, which calls `notifyPeers` afterwards. */
   resume(task: string): Promise<void>;
 }
 
@@ -462,7 +462,7 @@ export interface HeldDocument {
 }
 
 /** Documents of one task that are still to be planned; a new leader continues with them. */
-export interface SetAside {
+export interface BlockedOfTask {
   readonly task: string;
   readonly documents: readonly HeldDocument[];
 }
@@ -473,7 +473,7 @@ interface PlannerState {
 }
 
 /**
- * Definitions, leadership and progress: what outlives a leader. `saveState`, `saveCheckpoint` and `saveAside` compare
+ * Definitions, leadership and progress: what outlives a leader. `saveState`, `saveCheckpoint` and `saveBlocked` compare
  * terms record by record: they refuse a leader once a later one has written that record. `load` and `saveTokens`
  * refuse it as soon as another one leads. After false, or undefined, a leader stops.
  */
@@ -481,7 +481,8 @@ export interface PlannerStore {
   /**
    * Keeps definitions in the registry: none → kept. One that is there stays; only `since` moves.
    * Returns an advert for each, in order, which the instance sends with each renewal. Repeat: the same adverts.
-   * Caller: each instance with reactive tasks, at its start and for tasks that are added later; then it rings.
+   * Caller: each instance with reactive tasks, at its start and for tasks that are added later; then it calls
+   * `notifyPeers`.
    */
   publish(plans: readonly TaskPlan[]): Promise<readonly TaskAdvert[]>;
   /** Returns all definitions in the registry. Repeat: safe. Caller: the leader, and management. */
@@ -508,7 +509,7 @@ export interface PlannerStore {
   /**
    * Gives up the lead: the leader's life becomes null, its term stays.
    * Precondition: life and term lead. Repeat: no effect.
-   * Caller: the leader at its stop; then it rings, so that another takes over at once.
+   * Caller: the leader at its stop; then it calls `notifyPeers`, so that another takes over at once.
    */
   resign(term: Term): Promise<void>;
   /** Returns the resume points, or undefined if life and term do not lead any more. Repeat: safe. */
@@ -517,7 +518,7 @@ export interface PlannerStore {
    * Keeps resume points of the databases that are named; others stay. A store that deletes changes once they were
    * planned deletes them here.
    * Precondition: life and term lead. Returns whether they do. Repeat: safe.
-   * Caller: the leader, after all before the point was planned, parked, set aside or asked for by `request`.
+   * Caller: the leader, after all before the point was planned, parked, blocked or asked for by `request`.
    */
   saveTokens(term: Term, tokens: Readonly<Record<string, unknown>>): Promise<boolean>;
   /** Returns how far the reconciliation of a source has come, or undefined if none is under way. Repeat: safe. */
@@ -527,14 +528,14 @@ export interface PlannerStore {
    * Precondition: no later term has written it. Returns true, or false if a later one has. Repeat: safe.
    */
   saveCheckpoint(term: Term, source: Source, checkpoint: Checkpoint | undefined): Promise<boolean>;
-  /** Returns what is set aside, by task; a list may be empty. Repeat: safe. Caller: a new leader, at its start. */
-  setAside(): Promise<readonly SetAside[]>;
+  /** Returns the blocked documents, by task; a list may be empty. Repeat: safe. Caller: a new leader, at its start. */
+  blocked(): Promise<readonly BlockedOfTask[]>;
   /**
-   * Keeps all that is set aside of one task, in place of what was kept before.
+   * Keeps all blocked documents of one task, in place of what was kept before.
    * Precondition: no later term has written it. Returns true, or false if a later one has. Repeat: safe.
    * Caller: the leader, before a resume point moves past the changes of these documents.
    */
-  saveAside(term: Term, aside: SetAside): Promise<boolean>;
+  saveBlocked(term: Term, documents: BlockedOfTask): Promise<boolean>;
   /**
    * Asks for reconciliation of these tasks, or of all: `wanted` + 1 in each state, with the reason. No term is needed.
    * Returns the names that are known, by state or by definition. A task without a state is only named: its first
@@ -546,7 +547,7 @@ export interface PlannerStore {
   /**
    * Wakes every instance that listens, for tasks; with `news` also the instances that may plan. Repeat: safe.
    */
-  ring(news: boolean): Promise<void>;
+  notifyPeers(news: boolean): Promise<void>;
 }
 
 /** Everything that a store with watchable data offers. */

@@ -2,7 +2,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { systemClock } from '../../src/core/clock.js';
 import { BlockedDocuments } from '../../src/reactive/planner/blocked-documents.js';
 import { Troubles } from '../../src/reactive/planner/troubles.js';
-import type { SetAside, TaskPlan } from '../../src/store/reactive.js';
+import type { BlockedOfTask, TaskPlan } from '../../src/store/reactive.js';
 import { until } from '../support/mills.js';
 
 const plan = { task: 't' } as TaskPlan;
@@ -12,7 +12,7 @@ const chokedOn = (...ids: number[]) =>
 /** Documents that were set aside; those in `held` are still held when they are retried. */
 function anAside(...held: number[]) {
   const retried: unknown[] = [];
-  const saved: SetAside[] = [];
+  const saved: BlockedOfTask[] = [];
   const stop = new AbortController();
   onTestFinished(() => stop.abort());
   const troubles = new Troubles(systemClock);

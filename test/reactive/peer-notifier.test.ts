@@ -12,7 +12,7 @@ function aBell() {
   const notifier = new PeerNotifier({
     clock: systemClock,
     stop: new AbortController().signal,
-    ring: async () => {
+    send: async () => {
       const { promise, open } = gate<Error | undefined>();
       answers.push(open);
       const error = await promise;

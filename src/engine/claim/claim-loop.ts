@@ -1,39 +1,39 @@
 import { Backoff } from '../../core/backoff.js';
 import { pause, type Clock } from '../../core/clock.js';
 import type { Work } from '../../core/records/work.js';
-import type {
-  ClaimAnswer,
-  ClaimRequest,
-  Cluster,
-  DueSummary,
-  Hint,
-  Instance,
-  WorkStore,
-} from '../../store/port.js';
+import type { ClaimAnswer, ClaimRequest, Cluster, DueSummary, Hint, WorkStore } from '../../store/port.js';
+import type { LeaseKeeper } from '../lease/lease-keeper.js';
 import type { Lanes, LaneRequest } from './lanes.js';
+import type { WakeSubscription } from './listener.js';
 import type { Reason, Wake } from './wake.js';
 
+/** The engine, as its claim loop sees it. */
+export interface ClaimHost<W extends Work> {
+  /** False while nothing may be claimed: no lease, too many abandoned handlers, or too many unrecorded outcomes. */
+  readonly mayClaim: boolean;
+  /** Shortest and longest wait between two polls. The wait doubles while nothing is found. */
+  readonly pollMs: { readonly min: number; readonly max: number };
+  /** Applies and returns the names that are run here now. */
+  defineNames(): readonly string[];
+  /** Starts what the lanes have accepted, as slots allow. */
+  startWaiting(): void;
+  /** Hands back work that was claimed but may no longer run. */
+  release(works: readonly W[]): void;
+  /** Takes note of the cluster that came with a peek or a claim. */
+  observe(cluster: Cluster, summary?: DueSummary): void;
+}
+
 export interface ClaimLoopOptions<W extends Work> {
+  readonly host: ClaimHost<W>;
   readonly store: Pick<WorkStore<W, unknown>, 'peek' | 'claim' | 'claimedUnder'>;
   readonly clock: Clock;
   readonly lanes: Lanes<W>;
   readonly wake: Wake;
+  readonly keeper: Pick<LeaseKeeper, 'self' | 'mint'>;
+  readonly subscription: WakeSubscription;
   readonly heartbeatMs: number;
-  readonly self: () => Instance;
-  readonly mint: () => string;
-  /** False while nothing may be claimed: no lease, too many abandoned handlers, or too many unrecorded outcomes. */
-  readonly mayClaim: () => boolean;
-  readonly names: () => readonly string[];
   /** Peek even if no name is run here now: the peek may show that a definition has come into force. */
-  readonly looksAnyway: boolean;
-  /** Shortest and longest wait between two polls. The wait doubles while nothing is found. */
-  readonly pollMs: () => { readonly min: number; readonly max: number };
-  readonly start: () => void;
-  /** Hands back work that was claimed but may no longer run. */
-  readonly release: (works: readonly W[]) => void;
-  readonly observed: (cluster: Cluster, summary?: DueSummary) => void;
-  /** `busy`: more is due than was claimed. `idle`: the loop is about to wait; resolves once wake-ups are received. */
-  readonly mood: (mood: 'busy' | 'idle') => Promise<void>;
+  readonly peeksWithoutNames: boolean;
   readonly error: (error: unknown) => void;
 }
 
@@ -63,12 +63,12 @@ export class ClaimLoop<W extends Work = Work> {
   readonly #options: ClaimLoopOptions<W>;
   #cluster: Cluster | undefined;
   #lastContactAt = -Infinity;
-  #lookedAt = -Infinity;
+  #peekedAt = -Infinity;
   #stepAt: number | undefined;
   /** Names with work due at the last peek. */
   #due: ReadonlySet<string> = new Set();
   /** More may be due than was claimed, so a free slot is a reason to claim. */
-  #hungry = true;
+  #mayBeMore = true;
   readonly #idlePoll: Backoff;
   #hints: Hint[] = [];
   /** The token of the claim in progress, until it is known what it took. */
@@ -78,7 +78,7 @@ export class ClaimLoop<W extends Work = Work> {
 
   constructor(options: ClaimLoopOptions<W>) {
     this.#options = options;
-    this.#idlePoll = new Backoff(options.pollMs);
+    this.#idlePoll = new Backoff(() => options.host.pollMs);
   }
 
   /** Monotonic time of the last response to a peek or a claim. */
@@ -88,7 +88,7 @@ export class ClaimLoop<W extends Work = Work> {
 
   /** True if no due work is left over and the name is not paused, as of the last peek. New work need not queue then. */
   quiet(name: string): boolean {
-    return !this.#hungry && !this.#due.has(name) && this.#cluster?.paused.has(name) === false;
+    return !this.#mayBeMore && !this.#due.has(name) && this.#cluster?.paused.has(name) === false;
   }
 
   /** Records the job that a wake-up named, for the next claim. */
@@ -97,8 +97,8 @@ export class ClaimLoop<W extends Work = Work> {
   }
 
   /** Slots became free. Wakes the loop only if more was due than could be claimed. */
-  room(): void {
-    if (this.#hungry) this.#options.wake.notify();
+  slotsFreed(): void {
+    if (this.#mayBeMore) this.#options.wake.notify();
   }
 
   get claiming(): string | undefined {
@@ -137,41 +137,41 @@ export class ClaimLoop<W extends Work = Work> {
 
   /** Claims if there is reason to expect work, otherwise peeks. Returns how long to wait afterwards. */
   async #step(reason: Reason, stop: AbortSignal): Promise<number> {
-    const { clock, lanes, mayClaim, self, mood, names, looksAnyway, pollMs } = this.#options;
-    if (!mayClaim()) return BARRED_MS;
+    const { host, clock, lanes, keeper, subscription, peeksWithoutNames } = this.#options;
+    if (!host.mayClaim) return BARRED_MS;
     // No handlers here: `notify` wakes the loop when one is added.
-    if (!looksAnyway && names().length === 0) return pollMs().max;
+    if (!peeksWithoutNames && host.defineNames().length === 0) return host.pollMs.max;
     // Peek even under a standing backlog: only a peek finds hand-written work and dead instances.
-    if (reason === 'timer' || clock.monotonic() - this.#lookedAt > pollMs().max) {
+    if (reason === 'timer' || clock.monotonic() - this.#peekedAt > host.pollMs.max) {
       // Listen before peeking, so that nothing due in between is missed.
-      if (reason === 'timer') await mood('idle');
+      if (reason === 'timer') await subscription.idle();
       const waitMs = await this.#untilDue();
       if (waitMs > 0) return waitMs;
     }
-    const request = lanes.request(this.#cluster, self(), this.#due);
+    const request = lanes.request(this.#cluster, keeper.self, this.#due);
     if (request === null) {
       // Only a peek tells which definitions are in force and, if there is no polling, which names are paused.
-      if (pollMs().max === Infinity || names().length === 0) await this.#untilDue();
-      this.#hungry = true;
-      return pollMs().max;
+      if (host.pollMs.max === Infinity || host.defineNames().length === 0) await this.#untilDue();
+      this.#mayBeMore = true;
+      return host.pollMs.max;
     }
     const answer = await this.#claim(request, stop);
-    this.#hungry = answer.more;
+    this.#mayBeMore = answer.more;
     if (answer.jobs.length > 0) this.#idlePoll.reset();
     if (answer.more) {
-      await mood('busy');
+      await subscription.busy();
       return answer.jobs.length > 0 ? 0 : Math.ceil(Math.random() * CONTENDED_MS);
     }
-    await mood('idle');
+    await subscription.idle();
     const waitMs = await this.#untilDue();
     // Work is due, but the claim got none: other instances are claiming it.
     return waitMs === 0 && answer.jobs.length === 0 ? CONTENDED_MS : waitMs;
   }
 
   async #claim(request: LaneRequest, stop: AbortSignal): Promise<ClaimAnswer<W>> {
-    const { self, mint, lanes, heartbeatMs, mayClaim, start, release, clock } = this.#options;
-    const instance = self();
-    const token = mint();
+    const { host, keeper, lanes, heartbeatMs, clock } = this.#options;
+    const instance = keeper.self;
+    const token = keeper.mint();
     const hints = this.#hints.splice(0).filter(({ name }) => this.#cluster?.paused.has(name) !== true);
     this.#claiming = token;
     try {
@@ -179,11 +179,11 @@ export class ClaimLoop<W extends Work = Work> {
       this.#count(answer);
       this.#saw(answer.cluster);
       // The lease may have been lost, or the engine stopped, during the claim.
-      const over = stop.aborted || !mayClaim() || self().life !== instance.life;
+      const over = stop.aborted || !host.mayClaim || keeper.self.life !== instance.life;
       const mayRun = ({ name }: Work): boolean => !over && !answer.cluster.paused.has(name);
-      release(answer.jobs.filter((job) => !mayRun(job)));
+      host.release(answer.jobs.filter((job) => !mayRun(job)));
       lanes.accept(answer.jobs.filter(mayRun), clock.monotonic());
-      if (!over) start();
+      if (!over) host.startWaiting();
       return answer;
     } finally {
       this.#claiming = undefined;
@@ -192,7 +192,7 @@ export class ClaimLoop<W extends Work = Work> {
 
   /** A claim whose response was lost may have taken work. Asks what its token holds until the store answers. */
   async #send(request: ClaimRequest, stop: AbortSignal): Promise<ClaimAnswer<W>> {
-    const { store, clock, error } = this.#options;
+    const { host, store, clock, error } = this.#options;
     try {
       return await store.claim(request);
     } catch (problem) {
@@ -207,7 +207,7 @@ export class ClaimLoop<W extends Work = Work> {
         return { jobs, asked: jobs.length, more: true, cluster };
       } catch (problem) {
         error(problem);
-        if (stop.aborted || !this.#options.mayClaim()) throw problem;
+        if (stop.aborted || !host.mayClaim) throw problem;
       }
     }
   }
@@ -219,16 +219,16 @@ export class ClaimLoop<W extends Work = Work> {
 
   /** Peeks, and returns how long to wait for the next due time or poll; 0 if work is due and there is room for it. */
   async #untilDue(): Promise<number> {
-    const { store, clock, names, lanes } = this.#options;
-    const summary = await store.peek(names());
-    this.#lookedAt = clock.monotonic();
+    const { host, store, clock, lanes } = this.#options;
+    const summary = await store.peek(host.defineNames());
+    this.#peekedAt = clock.monotonic();
     this.#saw(summary.cluster, summary);
     const now = summary.cluster.now.getTime();
     const pending = [...summary.nextDue].filter(([name]) => !summary.cluster.paused.has(name));
     const isDue = ([, at]: readonly [string, Date]): boolean => at.getTime() <= now;
     this.#due = new Set(pending.filter(isDue).map(([name]) => name));
     // A freed slot matters to work that is due, and to work that may become due while its name has no room.
-    this.#hungry = pending.some((entry) => isDue(entry) || !lanes.hasRoom(entry[0]));
+    this.#mayBeMore = pending.some((entry) => isDue(entry) || !lanes.hasRoom(entry[0]));
     const waits = pending.filter(([name]) => lanes.hasRoom(name)).map(([, at]) => at.getTime() - now);
     const resumesIn = (summary.cluster.resumeAt?.getTime() ?? Infinity) - now;
     const next = Math.min(...waits, Math.max(1, resumesIn));
@@ -239,6 +239,6 @@ export class ClaimLoop<W extends Work = Work> {
   #saw(cluster: Cluster, summary?: DueSummary): void {
     this.#cluster = cluster;
     this.#lastContactAt = this.#options.clock.monotonic();
-    this.#options.observed(cluster, summary);
+    this.#options.host.observe(cluster, summary);
   }
 }

@@ -12,17 +12,23 @@ export interface Reservation<W extends Work> {
   cancel(stored: 'not' | 'unknown'): void;
 }
 
+/** The engine, as its reservations see it. */
+export interface ReservationHost<W extends Work> {
+  launch(work: W): void;
+  /** Hands back work without using an attempt. */
+  release(works: readonly W[]): void;
+  giveSlotBack(name: string): void;
+  /** The store may hold work for this instance that it does not know of. */
+  suspect(): void;
+}
+
 export interface ReservationsOptions<W extends Work> {
+  readonly host: ReservationHost<W>;
   readonly clock: Clock;
   readonly keeper: LeaseKeeper;
   readonly heartbeatMs: number;
   readonly stop: AbortSignal;
   readonly paused: (name: string) => Promise<boolean>;
-  readonly run: (work: W) => void;
-  readonly release: (work: W) => void;
-  readonly giveSlotBack: (name: string) => void;
-  /** The store may hold work for this instance that it does not know of. */
-  readonly suspect: () => void;
   readonly error: (error: unknown) => void;
 }
 
@@ -46,7 +52,7 @@ export class Reservations<W extends Work> {
 
   /** The caller must have taken a slot for the work. */
   open(name: string, id: string): Reservation<W> {
-    const { clock, keeper, heartbeatMs, giveSlotBack, suspect } = this.#options;
+    const { host, clock, keeper, heartbeatMs } = this.#options;
     const claim = { instance: keeper.self, token: keeper.mint(), heartbeatMs };
     // Read in parallel to the insert, so it adds no latency. It sees any pause made before this call.
     const paused = this.#isPaused(name);
@@ -63,8 +69,8 @@ export class Reservations<W extends Work> {
         clock.track?.(starting);
       },
       cancel: (stored) => {
-        if (stored === 'unknown') suspect();
-        giveSlotBack(name);
+        if (stored === 'unknown') host.suspect();
+        host.giveSlotBack(name);
         end();
       },
     };
@@ -80,15 +86,15 @@ export class Reservations<W extends Work> {
   }
 
   async #start(work: W, instance: Instance, paused: Promise<boolean>): Promise<void> {
-    const { keeper, stop, run, release, giveSlotBack } = this.#options;
+    const { host, keeper, stop } = this.#options;
     const mayNot = await paused;
     // Let the call that enqueued it return before the handler starts.
     await new Promise((resolve) => setImmediate(resolve));
     if (mayNot || stop.aborted || !keeper.held || keeper.self.life !== instance.life) {
-      release(work);
-      giveSlotBack(work.name);
+      host.release([work]);
+      host.giveSlotBack(work.name);
       return;
     }
-    run(work);
+    host.launch(work);
   }
 }

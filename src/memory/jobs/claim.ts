@@ -36,7 +36,7 @@ function insertOne(table: Table, job: NewJob): Inserted {
   return { job: toRecord(row), outcome: 'created' };
 }
 
-export async function look(table: Table, names: readonly string[]): Promise<DueSummary> {
+export async function peek(table: Table, names: readonly string[]): Promise<DueSummary> {
   const nextDue = new Map<string, Date>();
   for (const name of names) {
     for (const row of table.pending.get(name) ?? []) {

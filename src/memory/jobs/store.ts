@@ -14,7 +14,7 @@ export function memoryJobs(context: MemoryContext): JobStore<MemoryTransaction> 
   return {
     newId: () => table.newId(),
     insert: (jobs, transaction) => claiming.insert(table, jobs, transaction),
-    peek: (names) => claiming.look(table, names),
+    peek: (names) => claiming.peek(table, names),
     claim: (request) => claiming.claim(table, request),
     claimedUnder: (instance, token) => claiming.claimedUnder(table, instance, token),
     settle: (settlements) => settle(table, settlements),

@@ -5,7 +5,7 @@ import type {
   Checkpoint,
   PlannerStore,
   PublishedPlan,
-  SetAside,
+  BlockedOfTask,
   Source,
   TaskPlan,
   TaskState,
@@ -19,7 +19,7 @@ export interface RegistryOptions {
   readonly now: () => Date;
   /** The end of the change log. */
   readonly position: () => number;
-  readonly ring: (news: boolean) => void;
+  readonly notifyPeers: (news: boolean) => void;
 }
 
 const digest = (text: string): string => createHash('sha256').update(text).digest('hex').slice(0, 32);
@@ -35,7 +35,7 @@ export class MemoryRegistry implements PlannerStore {
   readonly #published = new Map<string, PublishedPlan>();
   readonly #states = new Map<string, Termed<TaskState>>();
   readonly #checkpoints = new Map<string, Termed<Checkpoint | undefined>>();
-  readonly #aside = new Map<string, Termed<SetAside>>();
+  readonly #blocked = new Map<string, Termed<BlockedOfTask>>();
   #leader: Leader | undefined;
   #tokens: Readonly<Record<string, unknown>> = {};
 
@@ -164,14 +164,14 @@ export class MemoryRegistry implements PlannerStore {
     return true;
   }
 
-  async setAside(): Promise<readonly SetAside[]> {
-    return [...this.#aside.values()].map(({ value }) => value);
+  async blocked(): Promise<readonly BlockedOfTask[]> {
+    return [...this.#blocked.values()].map(({ value }) => value);
   }
 
-  async saveAside({ term }: Term, aside: SetAside): Promise<boolean> {
-    const known = this.#aside.get(aside.task);
+  async saveBlocked({ term }: Term, documents: BlockedOfTask): Promise<boolean> {
+    const known = this.#blocked.get(documents.task);
     if (known !== undefined && known.term > term) return false;
-    this.#aside.set(aside.task, { value: aside, term });
+    this.#blocked.set(documents.task, { value: documents, term });
     return true;
   }
 
@@ -184,8 +184,8 @@ export class MemoryRegistry implements PlannerStore {
     return [...new Set([...this.#states.keys(), ...this.tasks])].filter(meant);
   }
 
-  async ring(news: boolean): Promise<void> {
-    this.#options.ring(news);
+  async notifyPeers(news: boolean): Promise<void> {
+    this.#options.notifyPeers(news);
   }
 
   #leads({ life, term }: Term): boolean {

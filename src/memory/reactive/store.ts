@@ -44,7 +44,7 @@ export class MemoryReactive implements ReactiveStore<MemoryTransaction> {
     this.planner = new MemoryRegistry({
       now,
       position: () => log.end,
-      ring: (isNews) => {
+      notifyPeers: (isNews) => {
         wake();
         if (isNews) news();
       },
@@ -91,7 +91,7 @@ export class MemoryReactive implements ReactiveStore<MemoryTransaction> {
     const table = this.table;
     const { planner } = this;
     return {
-      peek: (tasks) => claiming.look(table, plans(), tasks),
+      peek: (tasks) => claiming.peek(table, plans(), tasks),
       claim: (request) => claiming.claim(table, plans(), request),
       claimedUnder: (instance, token) => claiming.claimedUnder(table, plans(), instance, token),
       settle: (settlements) => settling.settle(table, settlements),

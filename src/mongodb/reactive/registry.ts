@@ -172,7 +172,7 @@ export function plannerStore(mongo: () => Mongo): PlannerStore {
           { $set: { kind: 'checkpoint', checkpoint: { $literal: checkpoint ?? null } } },
         ]),
       ),
-    setAside: () =>
+    blocked: () =>
       run('read what was set aside', async () => {
         const rows = await globals().find({ kind: 'aside' }).toArray();
         return rows.map((row) => ({
@@ -180,7 +180,7 @@ export function plannerStore(mongo: () => Mongo): PlannerStore {
           documents: (row['keys'] as string[]).map((key) => ({ key, id: fromText(key) })),
         }));
       }),
-    saveAside: (term, { task, documents }) =>
+    saveBlocked: (term, { task, documents }) =>
       run('set aside', () => {
         const kept = { kind: 'aside' as const, task, keys: documents.map(({ key }) => key) };
         return write(`aside:${task}`, term, [{ $set: literals(kept) }]);
@@ -203,9 +203,9 @@ export function plannerStore(mongo: () => Mongo): PlannerStore {
           .toArray();
         return [...new Set([...known, ...defined.map((row) => row['task'] as string)])];
       }),
-    ring: async (news) => {
+    notifyPeers: async (news) => {
       const count = { $inc: { work: 1, ...(news ? { news: 1 } : {}) } };
-      await run('ring', () =>
+      await run('notify instances', () =>
         globals().updateOne({ _id: BELL }, { $set: { kind: 'bell' }, ...count }, { upsert: true }),
       );
     },

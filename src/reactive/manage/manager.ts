@@ -191,7 +191,7 @@ export class Tasks {
   async retryMany(filter: TasksFilter | { readonly all: true }): Promise<{ readonly count: number }> {
     const wanted = explicit('tasks.retryMany', filter);
     const count = await (await this.#open()).retryMany(wanted);
-    if (count > 0) await (await this.#reactive()).planner.ring(false);
+    if (count > 0) await (await this.#reactive()).planner.notifyPeers(false);
     return { count };
   }
 
@@ -199,7 +199,7 @@ export class Tasks {
   async pause(task: string): Promise<void> {
     checkName('tasks.pause', 'task', task);
     await (await this.#open()).pause(task);
-    await (await this.#reactive()).planner.ring(false);
+    await (await this.#reactive()).planner.notifyPeers(false);
   }
 
   /** Returns the tasks that are paused (`until` is null) or throttled in the whole cluster until a time. */
@@ -211,7 +211,7 @@ export class Tasks {
   async resume(task: string): Promise<void> {
     checkText('tasks.resume', 'task', task);
     await (await this.#open()).resume(task);
-    await (await this.#reactive()).planner.ring(false);
+    await (await this.#reactive()).planner.notifyPeers(false);
   }
 
   /** Asks the leader to reconcile every document, for one task or for all. Returns the names of the tasks. */
@@ -223,7 +223,7 @@ export class Tasks {
       throw new OptionError(
         `tasks.reconcile: no task ${show(task)} is known to the database yet. Start an instance that defines it first.`,
       );
-    await planner.ring(true);
+    await planner.notifyPeers(true);
     return { tasks };
   }
 

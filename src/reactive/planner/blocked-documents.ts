@@ -1,6 +1,6 @@
 import { pause, type Clock } from '../../core/clock.js';
 import { StoreError } from '../../core/errors.js';
-import type { HeldDocument, Poisoned, SetAside, TaskPlan } from '../../store/reactive.js';
+import type { HeldDocument, Poisoned, BlockedOfTask, TaskPlan } from '../../store/reactive.js';
 import type { Troubles } from './troubles.js';
 
 export interface BlockedDocumentsOptions {
@@ -9,7 +9,7 @@ export interface BlockedDocumentsOptions {
   /** Plans the documents again; those that are still blocked are added again. */
   readonly retry: (task: string, ids: readonly unknown[]) => Promise<void>;
   /** Records all blocked documents of one task. */
-  readonly save: (aside: SetAside) => Promise<void>;
+  readonly save: (documents: BlockedOfTask) => Promise<void>;
   readonly troubles: Troubles;
   readonly error: (error: unknown) => void;
 }
@@ -48,8 +48,8 @@ export class BlockedDocuments {
   }
 
   /** Takes over the blocked documents that an earlier leader recorded. */
-  restore(asides: readonly SetAside[]): void {
-    for (const { task, documents } of asides) {
+  restore(recorded: readonly BlockedOfTask[]): void {
+    for (const { task, documents } of recorded) {
       const known = byKey(documents);
       this.#recorded.set(task, known);
       if (known.size > 0) this.#waiting.set(task, new Map([...known, ...(this.#waiting.get(task) ?? NONE)]));

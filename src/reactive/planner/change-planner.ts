@@ -1,23 +1,25 @@
 import { StoreError, TidemillError } from '../../core/errors.js';
 import type { TraceContext } from '../../core/tracer.js';
-import type { Change, PlanStore, Poisoned, TaskPlan } from '../../store/reactive.js';
-import { Mutex } from './mutex.js';
+import type { Change, PlanStore, TaskPlan } from '../../store/reactive.js';
+import type { BlockedDocuments } from './blocked-documents.js';
+
+/** The planner, as its `ChangePlanner` sees it. */
+export interface ChangePlannerHost {
+  /** The minimum time for which the instance's own lease still holds. */
+  readonly leaseLeftMs: number;
+  /** Returns the plans in force on these collections of a database, or on all of them. */
+  plansOn(database: string, collections?: readonly string[]): readonly TaskPlan[];
+  /** The server refuses the statements of a task, whatever the documents are: its changes must be found later. */
+  refused(plan: TaskPlan, problem: unknown): Promise<void>;
+  error(error: unknown, where: string): void;
+}
 
 export interface ChangePlannerOptions {
+  readonly host: ChangePlannerHost;
   readonly planning: PlanStore;
-  /** The plans in force on one collection. */
-  readonly plansOn: (database: string, collection: string) => readonly TaskPlan[];
   readonly leaseMs: number;
-  /** The minimum time for which the instance's own lease still holds. */
-  readonly leaseLeftMs: () => number;
-  /** Takes the documents that could not be planned, and keeps those that an open transaction blocks. */
-  readonly blocked: (plan: TaskPlan, choked: readonly Poisoned[]) => void;
-  /**
-   * Called when the server refuses the statements of a task, whatever the documents are: its changes must be found
-   * later.
-   */
-  readonly refused: (plan: TaskPlan, problem: unknown) => Promise<void>;
-  readonly error: (error: unknown) => void;
+  /** Keeps the documents that an open transaction blocks. */
+  readonly blocked: Pick<BlockedDocuments, 'add'>;
 }
 
 /** A statement must end before another instance may lead: it gets this share of what is left of the lease. */
@@ -58,8 +60,8 @@ export class ChangePlanner {
     }
     const results = await Promise.allSettled(
       [...byCollection].flatMap(([collection, gatheredChanges]) =>
-        this.#options
-          .plansOn(database, collection)
+        this.#options.host
+          .plansOn(database, [collection])
           .map((plan) => this.#changesOf(plan, [...gatheredChanges.values()], trace)),
       ),
     );
@@ -78,7 +80,7 @@ export class ChangePlanner {
       await this.#changes(plan, changes, trace);
     } catch (problem) {
       if (problem instanceof StoreError && problem.transient) throw problem;
-      await this.#options.refused(plan, problem);
+      await this.#options.host.refused(plan, problem);
     }
   }
 
@@ -107,27 +109,27 @@ export class ChangePlanner {
   }
 
   async #plan(plan: TaskPlan, ids: readonly unknown[], trace?: TraceContext): Promise<void> {
-    const { planning, blocked, error } = this.#options;
+    const { host, planning, blocked } = this.#options;
     const choked = await planning.plan(plan, ids, this.#limitMs(), trace);
-    blocked(plan, choked);
+    blocked.add(plan, choked);
     const poisoned = choked.filter((one) => !one.blocked);
     if (poisoned.length === 0) return;
     await planning.park(plan, poisoned);
     for (const { reason } of poisoned.slice(0, MOST_REPORTED)) {
       const message = `A document of task "${plan.task}" cannot be planned: ${reason}`;
-      error(new TidemillError('UNPLANNABLE', message));
+      host.error(new TidemillError('UNPLANNABLE', message), 'plan');
     }
   }
 
   async #unmatch(plan: TaskPlan, ids: readonly unknown[]): Promise<void> {
     const { planning, blocked } = this.#options;
-    blocked(plan, await planning.unmatch(plan, ids, this.#limitMs()));
+    blocked.add(plan, await planning.unmatch(plan, ids, this.#limitMs()));
     if (plan.cleanup.keepForMs === 0) await planning.clean(plan, { ids });
   }
 
   #limitMs(): number {
-    const { leaseMs, leaseLeftMs } = this.#options;
-    const limitMs = Math.floor(Math.min(leaseMs, leaseLeftMs()) * STATEMENT_SHARE);
+    const { host, leaseMs } = this.#options;
+    const limitMs = Math.floor(Math.min(leaseMs, host.leaseLeftMs) * STATEMENT_SHARE);
     if (limitMs > 0) return limitMs;
     throw new StoreError('plan: the lease of this instance has ended.', { transient: true });
   }
@@ -148,4 +150,21 @@ const gathered = (before: Gathered | undefined, { id, kind }: Change): Gathered 
 function batches<T>(items: readonly T[]): (readonly T[])[] {
   const count = Math.ceil(items.length / BATCH);
   return Array.from({ length: count }, (_, at) => items.slice(at * BATCH, (at + 1) * BATCH));
+}
+
+/** Runs one function at a time per key, in call order. */
+class Mutex {
+  readonly #tails = new Map<string, Promise<unknown>>();
+
+  async run<T>(key: string, work: () => Promise<T>): Promise<T> {
+    const before = this.#tails.get(key) ?? Promise.resolve();
+    const turn = before.then(work, work);
+    const tail = turn.catch(() => undefined);
+    this.#tails.set(key, tail);
+    try {
+      return await turn;
+    } finally {
+      if (this.#tails.get(key) === tail) this.#tails.delete(key);
+    }
+  }
 }

@@ -77,7 +77,7 @@ export class Election {
     this.#term = undefined;
     if (term === undefined) return;
     await this.#options.planner.resign(term);
-    await this.#options.planner.ring(true);
+    await this.#options.planner.notifyPeers(true);
   }
 
   #run(from: number | undefined, holder: Instance | undefined): void {

@@ -6,20 +6,27 @@ import type { Planned } from './leader-maintenance.js';
 import { Follower } from './follower.js';
 import type { Troubles } from './troubles.js';
 
+/** The planner, as its feeds see it. */
+export interface FollowersHost {
+  /** Plans a batch of events; resolves only when that has succeeded. */
+  planEvents(database: string, events: readonly FeedEvent[]): Promise<void>;
+  /** Changes were missed: has every document of the database reconciled. */
+  historyLost(database: string, error: Error): Promise<void>;
+  /** Another instance leads. */
+  overtaken(): void;
+  /** Reconciliations were requested, or a feed is open at last: has the registry read again. */
+  nudge(): void;
+  error(error: unknown, where: string): void;
+}
+
 export interface FollowersOptions {
+  readonly host: FollowersHost;
   readonly reactive: ReactiveStore;
   readonly clock: Clock;
   readonly term: Term;
   readonly blocked: BlockedDocuments;
   readonly troubles: Troubles;
   readonly stop: AbortSignal;
-  /** Plans a batch of events; resolves only when that has succeeded. */
-  readonly plan: (database: string, events: readonly FeedEvent[]) => Promise<void>;
-  readonly historyLost: (database: string, error: Error) => Promise<void>;
-  readonly error: (error: unknown) => void;
-  readonly overtaken: () => void;
-  /** Called when reconciliations were requested, or a feed is open at last. */
-  readonly again: () => void;
 }
 
 /** The feeds of all watched databases, one each, and their resume points. */
@@ -102,11 +109,11 @@ export class Followers {
     if (this.#tokens[database] !== undefined || known.length === 0) return;
     const tasks = known.map(({ plan }) => plan.task);
     await this.#options.reactive.planner.request(tasks, 'no resume point');
-    this.#options.again();
+    this.#options.host.nudge();
   }
 
   #make(database: string, collections: readonly string[], since: readonly unknown[]): Follower {
-    const { reactive, clock, term, plan, historyLost, troubles, error, again } = this.#options;
+    const { host, reactive, clock, term, troubles } = this.#options;
     const about = `the changes of ${database === '' ? 'the database' : database}`;
     return new Follower({
       store: reactive.planning,
@@ -116,19 +123,19 @@ export class Followers {
       collections,
       token: this.#tokens[database],
       since,
-      plan: (events) => plan(database, events),
+      plan: (events) => host.planEvents(database, events),
       reached: (token) => {
         troubles.end(about);
         return this.#reached(database, token);
       },
-      historyLost: (problem) => historyLost(database, problem),
+      historyLost: (problem) => host.historyLost(database, problem),
       opened: () => {
         troubles.end(about);
-        again();
+        host.nudge();
       },
       error: (problem) => {
         troubles.begin(about, problem);
-        error(problem);
+        host.error(problem, 'watch');
       },
     });
   }
@@ -142,12 +149,12 @@ export class Followers {
   }
 
   async #saveTokens(): Promise<void> {
-    const { reactive, term, overtaken } = this.#options;
+    const { host, reactive, term } = this.#options;
     const databases = [...this.#unsaved];
     if (databases.length === 0) return;
     const tokens = Object.fromEntries(databases.map((database) => [database, this.#tokens[database]]));
     if (!(await reactive.planner.saveTokens(term, tokens))) {
-      overtaken();
+      host.overtaken();
       return;
     }
     // A resume point that has moved meanwhile is stored by the call that moved it.

@@ -6,10 +6,12 @@ import type { Logger } from '../../core/logger.js';
 import type { Meter } from '../../core/meter.js';
 import type { ReactiveStore, Source, TaskPlan, TaskState, Term } from '../../store/reactive.js';
 import { nextTime } from '../definition.js';
+import type { BlockedDocuments } from './blocked-documents.js';
 import type { ChangePlanner } from './change-planner.js';
 import type { TaskEvents } from '../events.js';
 import { Reconciler } from './reconciler.js';
 import { Backoffs, RETRY_MS } from './backoffs.js';
+import type { Troubles } from './troubles.js';
 import { PageSize, ChoreTurns, type Chore } from './turns.js';
 
 /** A plan in use, and what the cluster knows about its task. */
@@ -19,9 +21,29 @@ export interface Planned {
   state: TaskState;
 }
 
+/** The planner, as its maintenance sees it. */
+export interface MaintenanceHost {
+  /** The plans in use, by task. */
+  readonly plans: ReadonlyMap<string, Planned>;
+  /** Wakes workers: work was planned. */
+  planned(): void;
+  /** Another instance leads. */
+  overtaken(): void;
+  /** Has the registry read again. */
+  nudge(): void;
+  /** Something is done, so `dueIn` may return another time. */
+  recheck(): void;
+  error(error: unknown, where: string): void;
+}
+
 export interface LeaderMaintenanceOptions {
+  readonly host: MaintenanceHost;
   readonly reactive: ReactiveStore;
   readonly changes: ChangePlanner;
+  /** Only a source whose feed is open may be reconciled, or changes made meanwhile would be missed. */
+  readonly followers: { isOpen(database: string): boolean };
+  readonly blocked: Pick<BlockedDocuments, 'keep'>;
+  readonly troubles: Troubles;
   readonly clock: Clock;
   readonly term: Term;
   readonly instanceId: string;
@@ -32,25 +54,6 @@ export interface LeaderMaintenanceOptions {
   readonly log: Logger;
   readonly meter: Meter;
   readonly stop: AbortSignal;
-  readonly plans: () => ReadonlyMap<string, Planned>;
-  /**
-   * True if the feed of a source is open. Only then may the source be reconciled, or changes made meanwhile would be
-   * missed.
-   */
-  readonly isFollowed: (source: Source) => boolean;
-  readonly error: (error: unknown, where: string) => void;
-  /** `troubled` is called when a task has a problem, `untroubled` when it has none any more. */
-  readonly troubled: (task: string, problem: unknown) => void;
-  readonly untroubled: (task: string) => void;
-  /** Called when work was planned. */
-  readonly planned: () => void;
-  /** Records the blocked documents. */
-  readonly keepAside: () => Promise<void>;
-  readonly overtaken: () => void;
-  /** Called when the registry should be read again. */
-  readonly again: () => void;
-  /** Called when something is done, so that `dueIn` may return another time. */
-  readonly idle: () => void;
 }
 
 /** How often the progress of a cleanup is stored. */
@@ -106,26 +109,27 @@ export class LeaderMaintenance {
 
   /** Milliseconds until the next reconciliation or cleanup is due, or may be tried again. */
   dueIn(): number {
-    const { plans, clock } = this.#options;
-    // Work that is due now is opened after the page in progress; `idle` then makes the planner ask again.
+    const { clock } = this.#options;
+    const { plans } = this.#options.host;
+    // Work that is due now is opened after the page in progress; `recheck` then makes the planner ask again.
     if (this.#asked) return Infinity;
-    const times = [...plans().values()]
+    const times = [...plans.values()]
       .filter(({ plan }) => !this.#backoffs.isResting(plan.task))
       .flatMap((planned) => [
         this.#isWanted(planned) ? null : this.#reconcileAt(planned),
         this.#turns.has(cleanupKey(planned.plan)) ? null : this.#cleanAt(planned),
       ]);
     const next = Math.min(...times.map((time) => time?.getTime() ?? Infinity));
-    return Math.min(this.#backoffs.nextIn(plans().keys()), Math.max(0, next - clock.now()));
+    return Math.min(this.#backoffs.nextIn(plans.keys()), Math.max(0, next - clock.now()));
   }
 
   async #work(): Promise<void> {
-    const { stop, error } = this.#options;
+    const { stop, host } = this.#options;
     while (!stop.aborted) {
       try {
         if (this.#asked) await this.#open();
       } catch (problem) {
-        if (!isOver(stop)) error(problem, 'plan');
+        if (!isOver(stop)) host.error(problem, 'plan');
         await this.#tryLater();
       }
       const chore = this.#turns.next();
@@ -136,9 +140,9 @@ export class LeaderMaintenance {
 
   /** Waits, then has the registry read again, which retries what failed. */
   async #tryLater(): Promise<void> {
-    const { clock, stop, again } = this.#options;
+    const { clock, stop, host } = this.#options;
     await pause(clock, TROUBLE_MS, stop);
-    again();
+    host.nudge();
   }
 
   async #turn({ key, pages, isMeant, failed, over }: Chore): Promise<void> {
@@ -160,14 +164,14 @@ export class LeaderMaintenance {
 
   /** Opens chores that are due and not in progress. */
   async #open(): Promise<void> {
-    const { clock, plans, idle } = this.#options;
+    const { clock, host } = this.#options;
     this.#asked = false;
     const now = new Date(clock.now());
-    const awake = [...plans().values()].filter(({ plan }) => !this.#backoffs.isResting(plan.task));
+    const awake = [...host.plans.values()].filter(({ plan }) => !this.#backoffs.isResting(plan.task));
     for (const planned of awake) await this.#requestIfDue(planned, now);
     for (const group of this.#groups(awake)) await this.#openReconciliation(group);
     for (const planned of awake) if (this.#isCleaningDue(planned, now)) await this.#openCleanup(planned);
-    idle();
+    host.recheck();
   }
 
   /** Groups the tasks to reconcile by their source. */
@@ -175,10 +179,10 @@ export class LeaderMaintenance {
     const groups = new Map<string, Planned[]>();
     for (const { plan } of awake) {
       // `#requestIfDue` and refreshes replace the state meanwhile, so read it again.
-      const planned = this.#options.plans().get(plan.task);
+      const planned = this.#options.host.plans.get(plan.task);
       if (planned === undefined || !this.#isWanted(planned)) continue;
       const key = sourceKey(plan.source);
-      if (this.#turns.has(key) || !this.#options.isFollowed(plan.source)) continue;
+      if (this.#turns.has(key) || !this.#options.followers.isOpen(plan.source.database ?? '')) continue;
       groups.set(key, [...(groups.get(key) ?? []), planned]);
     }
     return groups.values();
@@ -203,7 +207,7 @@ export class LeaderMaintenance {
       over: () => {
         this.#reconciling.delete(key);
         // The next refresh finds requests that came meanwhile.
-        this.#options.again();
+        this.#options.host.nudge();
       },
     });
   }
@@ -227,13 +231,13 @@ export class LeaderMaintenance {
       pages: this.#clean(planned),
       isMeant: () => this.#isMeant(planned),
       failed: (problem) => this.#failed(plan.task, problem, 'clean'),
-      over: this.#options.idle,
+      over: () => this.#options.host.recheck(),
     });
   }
 
   /** True if the task is still planned, by the same filter and projection. */
   #isMeant({ plan, state }: Planned): boolean {
-    return this.#options.plans().get(plan.task)?.state.trigger === state.trigger;
+    return this.#options.host.plans.get(plan.task)?.state.trigger === state.trigger;
   }
 
   #isWanted({ state }: Planned): boolean {
@@ -241,16 +245,16 @@ export class LeaderMaintenance {
   }
 
   #failed(task: string, problem: unknown, where: string): void {
-    const { stop, error, troubled } = this.#options;
+    const { host, stop, troubles } = this.#options;
     if (stop.aborted) return;
     this.#backoffs.begin(task);
-    troubled(task, problem);
-    error(problem, where);
+    troubles.begin(task, problem);
+    host.error(problem, where);
   }
 
   #succeeded(task: string): void {
     this.#backoffs.end(task);
-    this.#options.untroubled(task);
+    this.#options.troubles.end(task);
   }
 
   #reconcileAt({ plan, state }: Planned): Date | null {
@@ -280,10 +284,10 @@ export class LeaderMaintenance {
 
   /** Writes the given fields only: a refresh may have replaced the rest of the state meanwhile. */
   async #save({ plan: { task } }: Planned, fields: Partial<TaskState>): Promise<void> {
-    const { reactive, term, plans, overtaken } = this.#options;
-    const current = plans().get(task);
+    const { host, reactive, term } = this.#options;
+    const current = host.plans.get(task);
     if (current !== undefined) current.state = { ...current.state, ...fields };
-    if (!(await reactive.planner.saveState(term, task, fields))) overtaken();
+    if (!(await reactive.planner.saveState(term, task, fields))) host.overtaken();
   }
 
   async *#reconcile(
@@ -291,10 +295,10 @@ export class LeaderMaintenance {
     by: Reconciler,
     failed: ReadonlySet<string>,
   ): AsyncGenerator<number, void> {
-    const { clock, keepAside } = this.#options;
+    const { clock, blocked } = this.#options;
     const asked = group.map((planned) => ({ planned, wanted: planned.state.wanted }));
     yield* by.pages();
-    await keepAside();
+    await blocked.keep();
     const lastReconciledAt = new Date(clock.now());
     for (const { planned, wanted } of asked) {
       if (failed.has(planned.plan.task) || !this.#isMeant(planned)) continue;
@@ -306,7 +310,7 @@ export class LeaderMaintenance {
 
   /** A task whose statements are refused drops out (`failed`), and the others of its collection continue. */
   #reconciler(failed: Set<string>, group: readonly Planned[], mark: readonly string[]): Reconciler {
-    const { reactive, changes, reconcileRate, planned, stop } = this.#options;
+    const { host, reactive, changes, reconcileRate, stop } = this.#options;
     const dropsOut = (task: string): boolean =>
       failed.has(task) || !group.some((one) => one.plan.task === task && this.#isMeant(one));
     const orFails = async ({ task }: TaskPlan, work: () => Promise<void>): Promise<void> => {
@@ -331,7 +335,7 @@ export class LeaderMaintenance {
       rate: reconcileRate,
       plan: async (plans: readonly TaskPlan[], ids: readonly unknown[]): Promise<void> => {
         await Promise.all(plans.map((one) => orFails(one, () => changes.plan(one, ids))));
-        planned();
+        host.planned();
       },
       unmatch: (one: TaskPlan, ids: readonly unknown[]): Promise<void> =>
         orFails(one, () => changes.unmatch(one, ids)),
@@ -343,13 +347,13 @@ export class LeaderMaintenance {
 
   /** Retries transient errors for as long as this instance leads. */
   async #patiently<T>(work: () => Promise<T>): Promise<T> {
-    const { clock, stop, error } = this.#options;
+    const { clock, stop, host } = this.#options;
     for (const retry = new Backoff(RETRY_MS); ;) {
       try {
         return await work();
       } catch (problem) {
         if (stop.aborted || !(problem instanceof StoreError && problem.transient)) throw problem;
-        error(problem, 'reconcile');
+        host.error(problem, 'reconcile');
         await pause(clock, retry.next(), stop);
       }
     }

@@ -11,7 +11,7 @@ import type {
   Change,
   FeedEvent,
   ReactiveStore,
-  SetAside,
+  BlockedOfTask,
   TaskPlan,
   TaskState,
   Term,
@@ -20,22 +20,34 @@ import { RETRY_MS } from './backoffs.js';
 import { BlockedDocuments } from './blocked-documents.js';
 import { evolve, plansInForce, type InForce } from './plans-in-force.js';
 import { PeerNotifier } from '../peer-notifier.js';
-import { LeaderMaintenance, type Planned } from './leader-maintenance.js';
-import { ChangePlanner } from './change-planner.js';
+import { LeaderMaintenance, type MaintenanceHost, type Planned } from './leader-maintenance.js';
+import { ChangePlanner, type ChangePlannerHost } from './change-planner.js';
 import type { TaskEvents } from '../events.js';
-import { Followers } from './followers.js';
+import { Followers, type FollowersHost } from './followers.js';
 import { recordLeftOut, type LeftOut } from './left-out.js';
 import { Troubles } from './troubles.js';
 
+/** The instance, as its planner sees it. */
+export interface PlannerHost {
+  /** The minimum time for which the instance's own lease still holds. */
+  readonly leaseLeftMs: number;
+  /** True if there is no other instance to notify. */
+  readonly isAlone: boolean;
+  /** Makes the workers of this instance poll: work was planned. */
+  planned(): void;
+  /** The store reports that another instance leads. */
+  overtaken(): void;
+  error(error: unknown, where: string): void;
+}
+
 export interface PlannerOptions {
+  readonly host: PlannerHost;
   readonly reactive: ReactiveStore;
   readonly instances: InstanceStore;
   readonly clock: Clock;
   readonly term: Term;
   readonly instanceId: string;
   readonly leaseMs: number;
-  /** The minimum time for which the instance's own lease still holds. */
-  readonly leaseLeftMs: () => number;
   /** Milliseconds, or `CRON …`. */
   readonly cleanupInterval: number | string;
   readonly reconcileRate: number;
@@ -43,13 +55,6 @@ export interface PlannerOptions {
   readonly log: Logger;
   readonly meter: Meter;
   readonly tracer: () => Tracer | undefined;
-  readonly error: (error: unknown, where: string) => void;
-  /** True if there is no other instance to notify. */
-  readonly alone: () => boolean;
-  /** Called when work was planned, so that the workers of this instance poll. */
-  readonly planned: () => void;
-  /** Called when the store reports that another instance leads. */
-  readonly overtaken: () => void;
 }
 
 /** The registry is read at least this often, even without a notification. */
@@ -61,7 +66,7 @@ const REFRESH_RETRY_MS = 500;
  * when needed, and cleans up. It needs no handler: definitions come from the registry. A planner that was overtaken
  * does no harm: plans compare before they write, and writes of the planner's own state carry its term.
  */
-export class Planner {
+export class Planner implements ChangePlannerHost, FollowersHost, MaintenanceHost {
   readonly #options: PlannerOptions;
   readonly #stop = new AbortController();
   #plans: ReadonlyMap<string, Planned> = new Map();
@@ -76,7 +81,7 @@ export class Planner {
   #working: Promise<void> = Promise.resolve();
   #nudged = true;
   /** Blocked documents that an earlier leader recorded, until the plans for them are known. */
-  #kept: readonly SetAside[] = [];
+  #kept: readonly BlockedOfTask[] = [];
   /** The server refuses to tell how far back the history reaches. */
   #isSecret = false;
   #wake: (() => void) | undefined;
@@ -87,51 +92,48 @@ export class Planner {
 
   constructor(options: PlannerOptions) {
     this.#options = options;
-    const { clock, reactive, overtaken } = options;
-    const error = (problem: unknown): void => options.error(problem, 'plan');
+    const { clock, reactive } = options;
+    const error = (problem: unknown): void => this.error(problem, 'plan');
     const stop = this.#stop.signal;
-    this.#troubles = new Troubles(clock);
-    this.#changes = new ChangePlanner({
-      ...options,
-      planning: reactive.planning,
-      plansOn: (database, collection) => this.#plansOn(database, [collection]),
-      blocked: (plan, choked) => this.#blocked.add(plan, choked),
-      refused: (plan, problem) => this.#refused(plan, problem),
-      error,
-    });
-    this.#blocked = new BlockedDocuments({
+    const troubles = new Troubles(clock);
+    const blocked = new BlockedDocuments({
       clock,
       stop,
       retry: (task, ids) => this.#planAgain(task, ids),
-      save: (aside) => this.#saveAside(aside),
-      troubles: this.#troubles,
+      save: (documents) => this.#saveBlocked(documents),
+      troubles,
       error,
     });
-    this.#followers = new Followers({
-      ...options,
-      blocked: this.#blocked,
-      troubles: this.#troubles,
+    const shared = { ...options, host: this, blocked, troubles, stop };
+    const changes = new ChangePlanner({ ...shared, planning: reactive.planning });
+    const followers = new Followers(shared);
+    this.#troubles = troubles;
+    this.#blocked = blocked;
+    this.#changes = changes;
+    this.#followers = followers;
+    this.#notifier = new PeerNotifier({
+      clock,
       stop,
-      plan: (database, events) => this.#planEvents(database, events),
-      historyLost: (database, problem) => this.#historyLost(database, problem),
-      error: (problem) => options.error(problem, 'watch'),
-      again: () => this.nudge(),
+      send: () => reactive.planner.notifyPeers(false),
+      error,
     });
-    this.#notifier = new PeerNotifier({ clock, stop, ring: () => reactive.planner.ring(false), error });
-    this.#maintenance = new LeaderMaintenance({
-      ...options,
-      changes: this.#changes,
-      stop,
-      plans: () => this.#plans,
-      isFollowed: ({ database = '' }) => this.#followers.isOpen(database),
-      troubled: (task, problem) => this.#troubles.begin(task, problem),
-      untroubled: (task) => this.#troubles.end(task),
-      planned: () => this.#ring(),
-      keepAside: () => this.#blocked.keep(),
-      overtaken,
-      again: () => this.nudge(),
-      idle: () => this.#wake?.(),
-    });
+    this.#maintenance = new LeaderMaintenance({ ...shared, changes, followers });
+  }
+
+  get plans(): ReadonlyMap<string, Planned> {
+    return this.#plans;
+  }
+
+  get leaseLeftMs(): number {
+    return this.#options.host.leaseLeftMs;
+  }
+
+  error(problem: unknown, where: string): void {
+    this.#options.host.error(problem, where);
+  }
+
+  overtaken(): void {
+    this.#options.host.overtaken();
   }
 
   /** Planning problems that have lasted longer than a lease, as text. */
@@ -172,6 +174,10 @@ export class Planner {
   /** Called when definitions, requests or the cluster may have changed. */
   nudge(): void {
     this.#nudged = true;
+    this.recheck();
+  }
+
+  recheck(): void {
     this.#wake?.();
   }
 
@@ -187,19 +193,19 @@ export class Planner {
   }
 
   async #run(): Promise<void> {
-    const { reactive, term, overtaken, clock, error } = this.#options;
+    const { reactive, term, clock } = this.#options;
     for (const retry = new Backoff(RETRY_MS); !this.#isOver();) {
       try {
         const kept = await reactive.planner.load(term);
         if (kept === undefined) {
-          overtaken();
+          this.overtaken();
           return;
         }
-        this.#kept = await reactive.planner.setAside();
+        this.#kept = await reactive.planner.blocked();
         this.#followers.goOnFrom(kept.tokens);
         break;
       } catch (problem) {
-        error(problem, 'plan');
+        this.error(problem, 'plan');
         await pause(clock, retry.next(), this.#stop.signal);
       }
     }
@@ -209,7 +215,7 @@ export class Planner {
         await this.#refresh();
         this.#maintenance.start();
       } catch (problem) {
-        if (!this.#isOver()) error(problem, 'plan');
+        if (!this.#isOver()) this.error(problem, 'plan');
         this.#nudged = true;
         await pause(clock, REFRESH_RETRY_MS, this.#stop.signal);
       }
@@ -235,7 +241,7 @@ export class Planner {
 
   /** Reads the registry, and brings feeds and states in line with it. */
   async #refresh(): Promise<void> {
-    const { reactive, instances, term, overtaken } = this.#options;
+    const { reactive, instances, term } = this.#options;
     const [published, states, cluster] = await Promise.all([
       reactive.planner.plans(),
       reactive.planner.states(),
@@ -270,7 +276,7 @@ export class Planner {
     }
     // Recorded before anything is planned without these tasks.
     if (!(await recordLeftOut(reactive.planner, term, leftOut, states, cluster.now))) {
-      overtaken();
+      this.overtaken();
       return;
     }
     // Store what is in force before planning by it: the next leader, maybe with another definition, must know that this
@@ -282,7 +288,7 @@ export class Planner {
       const { handlerVersion, ...state } = planned.state;
       const first = reset.some((one) => one.planned === planned) ? state : planned.state;
       if (await reactive.planner.saveState(term, planned.plan.task, first)) continue;
-      overtaken();
+      this.overtaken();
       return;
     }
     this.#keepProgress(next, states);
@@ -295,7 +301,7 @@ export class Planner {
     // Open the feeds before any reconciliation begins, so that no change is missed meanwhile.
     await this.#followers.follow(next, newcomers);
     // An instance whose definition has just come into force may have been idle until now, and polls rarely.
-    if (changed.length > 0) this.#ring();
+    if (changed.length > 0) this.planned();
     for (const { planned, which } of reset) if (!(await this.#reprocess(planned, which))) return;
   }
 
@@ -304,7 +310,7 @@ export class Planner {
    * reset, the next refresh tries it again.
    */
   async #reprocess({ plan, state }: Planned, which: 'reprocess_failed' | 'reprocess_all'): Promise<boolean> {
-    const { reactive, term, log, error, overtaken } = this.#options;
+    const { reactive, term, log } = this.#options;
     const { task } = plan;
     try {
       const count = await reactive.planning.reprocess(plan, which);
@@ -313,13 +319,13 @@ export class Planner {
     } catch (problem) {
       if (isTransient(problem)) throw problem;
       this.#troubles.begin(task, problem);
-      error(problem, 'plan');
+      this.error(problem, 'plan');
       return true;
     }
-    this.#ring();
+    this.planned();
     // Stored last: after a crash before this, the reset is repeated.
     if (await reactive.planner.saveState(term, task, { handlerVersion: state.handlerVersion })) return true;
-    overtaken();
+    this.overtaken();
     return false;
   }
 
@@ -356,7 +362,7 @@ export class Planner {
     } catch (problem) {
       if (isTransient(problem)) throw problem;
       this.#troubles.begin(plan.task, problem);
-      this.#options.error(problem, 'plan');
+      this.error(problem, 'plan');
       return problem;
     }
   }
@@ -375,29 +381,29 @@ export class Planner {
       await this.#changes.unmatch(plan, ids);
     } catch (problem) {
       if (isTransient(problem)) throw problem;
-      await this.#refused(plan, problem);
+      await this.refused(plan, problem);
     }
-    this.#ring();
+    this.planned();
   }
 
-  async #saveAside(aside: SetAside): Promise<void> {
-    const { reactive, term, overtaken } = this.#options;
-    if (await reactive.planner.saveAside(term, aside)) return;
-    overtaken();
+  async #saveBlocked(documents: BlockedOfTask): Promise<void> {
+    const { reactive, term } = this.#options;
+    if (await reactive.planner.saveBlocked(term, documents)) return;
+    this.overtaken();
     throw new StoreError('plan: another instance leads.', { transient: true });
   }
 
   /** Requests a reconciliation of a task whose statements the server refuses. */
-  async #refused({ task }: TaskPlan, problem: unknown): Promise<void> {
+  async refused({ task }: TaskPlan, problem: unknown): Promise<void> {
     await this.#options.reactive.planner.request([task], 'could not be planned');
     this.#troubles.begin(task, problem);
-    this.#options.error(problem, 'plan');
+    this.error(problem, 'plan');
     this.nudge();
   }
 
-  async #historyLost(database: string, problem: Error): Promise<void> {
+  async historyLost(database: string, problem: Error): Promise<void> {
     const { reactive, events, log, instanceId, meter } = this.#options;
-    const tasks = this.#plansOn(database).map(({ task }) => task);
+    const tasks = this.plansOn(database).map(({ task }) => task);
     const reason = problem.message;
     await reactive.planner.request(tasks, 'history lost');
     log.error({ tasks, error: problem }, `${reason} Every document is reconciled for: ${tasks.join(', ')}`);
@@ -406,14 +412,14 @@ export class Planner {
     this.nudge();
   }
 
-  #plansOn(database: string, collections?: readonly string[]): readonly TaskPlan[] {
+  plansOn(database: string, collections?: readonly string[]): readonly TaskPlan[] {
     return [...this.#plans.values()]
       .map(({ plan }) => plan)
       .filter(({ source }) => (source.database ?? '') === database)
       .filter(({ source }) => collections?.includes(source.collection) ?? true);
   }
 
-  async #planEvents(database: string, events: readonly FeedEvent[]): Promise<void> {
+  async planEvents(database: string, events: readonly FeedEvent[]): Promise<void> {
     const changes: Change[] = [];
     for (const event of events) {
       if (event.kind === 'change') changes.push(event.change);
@@ -424,7 +430,7 @@ export class Planner {
     const plan = (trace?: TraceContext): Promise<void> => this.#changes.changes(database, changes, trace);
     await (tracer()?.plan(changes.length, plan) ?? plan());
     meter.planned(changes.length);
-    this.#ring();
+    this.planned();
   }
 
   /**
@@ -433,7 +439,7 @@ export class Planner {
    * other collections need not wait.
    */
   async #upheaval(database: string, collections: readonly string[] | 'all'): Promise<void> {
-    const tasks = this.#plansOn(database, collections === 'all' ? undefined : collections).map(
+    const tasks = this.plansOn(database, collections === 'all' ? undefined : collections).map(
       ({ task }) => task,
     );
     if (tasks.length === 0) return;
@@ -444,14 +450,14 @@ export class Planner {
   }
 
   /** Notifies other instances, even if none was known so far. */
-  ringElsewhere(): void {
+  notifyPeers(): void {
     this.#notifier.notify();
   }
 
   /** Wakes the workers of this instance at once, and notifies other instances if there are any. */
-  #ring(): void {
-    this.#options.planned();
-    if (!this.#options.alone()) this.#notifier.notify();
+  planned(): void {
+    this.#options.host.planned();
+    if (!this.#options.host.isAlone) this.#notifier.notify();
   }
 }
 

@@ -12,6 +12,7 @@ import type {
   Term,
 } from '../../store/reactive.js';
 import type { TaskEvents } from '../events.js';
+import type { BlockedDocuments } from './blocked-documents.js';
 import { PageSize } from './turns.js';
 
 export interface ReconcilerOptions {
@@ -29,8 +30,8 @@ export interface ReconcilerOptions {
   readonly plan: (plans: readonly TaskPlan[], ids: readonly unknown[]) => Promise<void>;
   /** Marks tasks whose document is gone or no longer matches. */
   readonly unmatch: (plan: TaskPlan, ids: readonly unknown[]) => Promise<void>;
-  /** Records the blocked documents: a checkpoint must not pass a document that no successor would plan. */
-  readonly keepAside: () => Promise<void>;
+  /** Recorded before a checkpoint, which must not pass a document that no successor would plan. */
+  readonly blocked: Pick<BlockedDocuments, 'keep'>;
   readonly stop: AbortSignal;
 }
 
@@ -147,13 +148,13 @@ export class Reconciler {
   }
 
   async #reached(phase: Checkpoint['phase'], after: string | undefined): Promise<void> {
-    const { planner, term, clock, events, log, keepAside } = this.#options;
+    const { planner, term, clock, events, log, blocked } = this.#options;
     const { source, mark } = this.#what;
     const now = clock.monotonic();
     const processed = this.#processed;
     if (now - this.#savedAt >= SAVE_EVERY_MS && after !== undefined) {
       this.#savedAt = now;
-      await keepAside();
+      await blocked.keep();
       await planner.saveCheckpoint(term, source, { tasks: mark, phase, after, processed });
     }
     if (now - this.#toldAt < TELL_EVERY_MS) return;

@@ -14,7 +14,7 @@ export type Message =
  * The end of a statement that may notify: $2 is the channel, $3 the message, empty for none. The notification belongs
  * to the write, and PostgreSQL delivers it at commit.
  */
-export const RING = `union all select pg_notify($2::text, $3::text)::text where $3::text <> ''`;
+export const NOTIFY = `union all select pg_notify($2::text, $3::text)::text where $3::text <> ''`;
 
 /** A notification holds up to 8,000 bytes. A job with a longer name wakes the others without being named. */
 const MOST_BYTES = 7_000;

@@ -1,7 +1,7 @@
 import type { Queryable } from './driver.js';
 
 /**
- * Runs a statement and parses its one column, `json`. Drops the empty row that a statement ending in `RING` returns for
+ * Runs a statement and parses its one column, `json`. Drops the empty row that a statement ending in `NOTIFY` returns for
  * its notification.
  */
 export async function rows<T>(

@@ -141,7 +141,7 @@ const heldUp = (cause: unknown, outcomeUnknown: boolean): StoreError =>
 const outcomeOf = (job: Identified, winner: JobRecord): Inserted['outcome'] =>
   job.ownId !== true && winner.id === job.id ? 'created' : 'existing';
 
-const alone = (sql: Sql, lockMs: number): Writing => ({ on: sql.driver.prepared, rings: true, lockMs });
+const alone = (sql: Sql, lockMs: number): Writing => ({ on: sql.driver.prepared, notifies: true, lockMs });
 
 export async function insert(sql: Sql, jobs: readonly NewJob[]): Promise<readonly Inserted[]> {
   const insertion = new Insertion(sql, jobs);
@@ -209,6 +209,6 @@ export async function insertIn(
   if (jobs.some((job) => job.wake === true)) sql.notifier.afterCommit(transaction);
   const insertion = new Insertion(sql, jobs);
   const on = sql.driver.limited(transaction);
-  await insertion.insert(insertion.open, { on, rings: sql.notifier.notifiesAtCommit });
+  await insertion.insert(insertion.open, { on, notifies: sql.notifier.notifiesAtCommit });
   return insertion.answers as readonly Inserted[];
 }

@@ -6,7 +6,7 @@ import { StoreError } from '../../core/errors.js';
 import { FINISHED, type JobRecord } from '../../core/records/job.js';
 import { pause } from '../../core/clock.js';
 import type { JobStore, RetentionMs } from '../../store/port.js';
-import { message, RING, wakeMessage } from '../cluster/notifier.js';
+import { message, NOTIFY, wakeMessage } from '../cluster/notifier.js';
 import type { Sql } from '../connection/connection.js';
 import { isLocked, isUnique, run } from '../connection/errors.js';
 import { get } from './find.js';
@@ -29,18 +29,18 @@ async function write(
   sql: Sql,
   job: JobRecord,
   assignments: string,
-  ring: string,
+  notice: string,
   values: (string | number)[] = [],
 ): Promise<JobRecord | undefined> {
   const text = `with written as (
       update ${sql.names.jobs} set ${assignments}, updated_at = statement_timestamp()
       where id = $1::text and status = '${job.status}' returning *
-    ) ${answering(COLUMNS, 'written')} ${RING}`;
+    ) ${answering(COLUMNS, 'written')} ${NOTIFY}`;
   return sql.driver.transaction(async (transaction) => {
     await transaction.query(`select set_config('lock_timeout', $1::text, true)::text as json`, [
       String(PATIENCE_MS),
     ]);
-    const [written] = await records(transaction, text, [job.id, sql.names.channel, ring, ...values]);
+    const [written] = await records(transaction, text, [job.id, sql.names.channel, notice, ...values]);
     return written;
   });
 }
@@ -147,7 +147,7 @@ const cancelStatement = (jobs: string): string => `
     update ${jobs} j set ${ASKED}, updated_at = statement_timestamp()
     from free f where j.id = f.id and f.status = 'processing' returning j.id
   )
-  select to_json(id)::text as json from cancelled union all select to_json(id)::text from asked ${RING}`;
+  select to_json(id)::text as json from cancelled union all select to_json(id)::text from asked ${NOTIFY}`;
 
 /** The jobs of the batch that can still be cancelled. */
 const liveStatement = (jobs: string): string => `
@@ -192,7 +192,7 @@ export async function retryBatch(sql: Sql, jobs: readonly JobRecord[], now: Date
   const text = `with written as (
       update ${sql.names.jobs} j set ${retried('$4')}, updated_at = statement_timestamp()
       from ${given} where j.id = g.id and j.status in ('failed', 'cancelled') returning j.id
-    ) select to_json(id)::text as json from written ${RING}`;
+    ) select to_json(id)::text as json from written ${NOTIFY}`;
   const values = [
     JSON.stringify(plain.map(({ id }) => ({ id }))),
     sql.names.channel,

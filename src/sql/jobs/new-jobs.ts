@@ -2,7 +2,7 @@ import { OptionError } from '../../core/errors.js';
 import type { NewJob } from '../../store/port.js';
 import { batchOf, type BatchColumn } from '../connection/batch.js';
 import { lockLimitOf } from '../connection/around-locks.js';
-import { RING, wakeMessage } from '../cluster/notifier.js';
+import { NOTIFY, wakeMessage } from '../cluster/notifier.js';
 import type { Sql } from '../connection/connection.js';
 import type { Queryable } from '../connection/driver.js';
 import { COLUMNS, newId } from './record.js';
@@ -49,7 +49,7 @@ const insertStatement = ({ names }: Sql, given: string): string => `
     on conflict do nothing
     returning id
   )
-  select to_json(id)::text as json from stored ${RING}`;
+  select to_json(id)::text as json from stored ${NOTIFY}`;
 
 /** The job that holds the id or, failing that, the unique key of each job that was not stored. */
 export const winnersStatement = ({ names }: Sql): string => `
@@ -105,7 +105,7 @@ function checkStorable(option: string, text: string | undefined): void {
 export interface Writing {
   readonly on: Queryable;
   /** True: the write itself wakes other instances. */
-  readonly rings: boolean;
+  readonly notifies: boolean;
   /** How long it waits for a key that an open transaction holds. Undefined: until that transaction ends. */
   readonly lockMs?: number;
 }
@@ -117,10 +117,10 @@ export interface Writing {
 export async function write(
   sql: Sql,
   jobs: readonly Identified[],
-  { on, rings, lockMs }: Writing,
+  { on, notifies, lockMs }: Writing,
   stored: (ids: readonly string[]) => void,
 ): Promise<void> {
-  const waking = rings ? jobs.find((job) => job.wake === true) : undefined;
+  const waking = notifies ? jobs.find((job) => job.wake === true) : undefined;
   const batch = batchOf(COLUMNS_GIVEN, jobs.map(storedJob));
   const given =
     lockMs === undefined ? batch.rows : `select r.* from (${lockLimitOf(lockMs)}) as l, (${batch.rows}) as r`;

@@ -18,7 +18,7 @@ export const dueStatement = (sql: Sql): string => `
     ) j))::text as json`;
 
 /** What an idle instance needs to know, in one statement. */
-export async function look(sql: Sql, names: readonly string[]): Promise<DueSummary> {
+export async function peek(sql: Sql, names: readonly string[]): Promise<DueSummary> {
   const values = [JSON.stringify(names.filter(isStorable))];
   const [row] = await run('look', () =>
     rows<{ cluster: ClusterRow; due: [string, number][] }>(sql.driver, dueStatement(sql), values),

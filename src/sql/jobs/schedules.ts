@@ -1,7 +1,7 @@
 import { NEVER, scheduleId, type JobRecord } from '../../core/records/job.js';
 import { OptionError } from '../../core/errors.js';
 import type { JobStore, ScheduleChange } from '../../store/port.js';
-import { RING, wakeMessage } from '../cluster/notifier.js';
+import { NOTIFY, wakeMessage } from '../cluster/notifier.js';
 import type { Sql } from '../connection/connection.js';
 import { run } from '../connection/errors.js';
 import { get } from './find.js';
@@ -56,7 +56,7 @@ const putStatement = ({ names: { jobs } }: Sql): string => `
       ].join(',\n      ')}
     where ${FRESH} or ${differs([...TIMES, ...REST])}
     returning *
-  ) ${answering(COLUMNS, 'written')} ${RING}`;
+  ) ${answering(COLUMNS, 'written')} ${NOTIFY}`;
 
 const optionalTime = (at: Date | undefined): string | null => (at === undefined ? null : timeText(at));
 
@@ -129,7 +129,7 @@ async function change(
   const text = `with written as (
       update ${names.jobs} set ${assignments}, updated_at = statement_timestamp()
       where id = $1::text and ${condition} returning *
-    ) ${answering(COLUMNS, 'written')} ${RING}`;
+    ) ${answering(COLUMNS, 'written')} ${NOTIFY}`;
   const found = await run('change a schedule', () =>
     records(driver, text, [id, names.channel, wakeMessage(), ...values]),
   );

@@ -3,7 +3,7 @@ import type { SettleAnswer, SettledFields, Settlement } from '../../store/port.j
 import { limitedRows, settleAround } from '../connection/around-locks.js';
 import { batchOf, type BatchColumn } from '../connection/batch.js';
 import { requireTransaction } from '../connection/require-transaction.js';
-import { RING, wakeMessage } from '../cluster/notifier.js';
+import { NOTIFY, wakeMessage } from '../cluster/notifier.js';
 import type { Sql } from '../connection/connection.js';
 import type { Queryable } from '../connection/driver.js';
 import { isTooMuch, refusalOf, run } from '../connection/errors.js';
@@ -209,7 +209,7 @@ function settleStatement({ names: { jobs } }: Sql, shape: Shape, manner: Manner,
     end)::text as json
   from given g left join ${jobs} j on j.id = g.id
   where g.at not in (${done})
-  ${RING}`;
+  ${NOTIFY}`;
 }
 
 /** Jobs that go back to pending and are due at once wake idle instances. */
@@ -222,14 +222,14 @@ async function settleOn(
   sql: Sql,
   on: Queryable,
   settlements: readonly Settlement[],
-  manner: Manner & { readonly rings: boolean },
+  manner: Manner & { readonly notifies: boolean },
 ): Promise<SettleAnswer[]> {
   const shape = shapeOf(settlements);
   const batch = batchOf(
     columnsOf(shape),
     settlements.map((settlement) => storedSettlement(settlement, shape)),
   );
-  const message = manner.rings && wakes(settlements) ? wakeMessage() : '';
+  const message = manner.notifies && wakes(settlements) ? wakeMessage() : '';
   const answers = settlements.map((): SettleAnswer => 'settled');
   const { shared, own } = batch.values(0, settlements.length);
   const values = [shared, sql.names.channel, message, ...own];
@@ -244,7 +244,7 @@ export async function settle(sql: Sql, settlements: readonly Settlement[]): Prom
       // A cached plan for one row is not good for many.
       const on = settlements.length === 1 ? sql.driver.prepared : sql.driver;
       return await settleAround(settlements, (skipsLocked) =>
-        settleOn(sql, on, settlements, { skipsLocked, alone: true, rings: true }),
+        settleOn(sql, on, settlements, { skipsLocked, alone: true, notifies: true }),
       );
     } catch (error) {
       if (!isTooMuch(error)) throw refusalOf('settle', error);
@@ -268,7 +268,7 @@ export async function settleIn(
   transaction: Queryable,
 ): Promise<SettleAnswer> {
   await requireTransaction(sql, transaction);
-  const manner = { skipsLocked: false, alone: false, rings: sql.notifier.notifiesAtCommit };
+  const manner = { skipsLocked: false, alone: false, notifies: sql.notifier.notifiesAtCommit };
   const [answer] = await settleOn(sql, sql.driver.limited(transaction), [settlement], manner);
   return answer === 'settled' ? 'settled' : 'lost';
 }

@@ -8,7 +8,7 @@ import { run } from '../connection/errors.js';
 import * as finding from './find.js';
 import * as holding from './hold.js';
 import { insert, insertFree, insertIn } from './insert.js';
-import { look } from './peek.js';
+import { peek } from './peek.js';
 import * as managing from './manage.js';
 import { newId } from './record.js';
 import * as scheduling from './schedules.js';
@@ -22,7 +22,7 @@ export function jobStore(sql: () => Sql): JobStore<Queryable> {
     insert: (jobs, transaction) =>
       transaction === undefined ? insert(sql(), jobs) : insertIn(sql(), jobs, transaction),
     insertFree: (jobs) => insertFree(sql(), jobs),
-    peek: (names) => look(sql(), names),
+    peek: (names) => peek(sql(), names),
     claim: (request) => claim(sql(), request),
     claimedUnder: (instance, token) => claimedUnder(sql(), instance, token),
     settle: (settlements) => settle(sql(), settlements),

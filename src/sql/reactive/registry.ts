@@ -176,7 +176,7 @@ export function plannerStore(sources: SqlSources): PlannerStore {
     saveCheckpoint: (term, { collection }, checkpoint) => keep(term, collection, checkpoint),
     // Kept among the checkpoints, as `aside:<task>`. The others are named `schema.table`, so only a schema whose name
     // begins with `aside:` could collide.
-    setAside: () =>
+    blocked: () =>
       run('read what was set aside', async () => {
         const found = await query<{ task: string; keys: readonly string[] }>(
           `select checkpoint::text as json from ${names().checkpoints}
@@ -187,7 +187,7 @@ export function plannerStore(sources: SqlSources): PlannerStore {
           documents: keys.map((key) => ({ key, id: key })),
         }));
       }),
-    saveAside: (term, { task, documents }) => {
+    saveBlocked: (term, { task, documents }) => {
       const keys = documents.map(({ key }) => key);
       return keep(term, `aside:${task}`, keys.length === 0 ? undefined : { task, keys });
     },
@@ -207,9 +207,9 @@ export function plannerStore(sources: SqlSources): PlannerStore {
           [tasks === undefined ? null : JSON.stringify(tasks), reason],
         ),
       ),
-    ring: async (news) => {
+    notifyPeers: async (news) => {
       const texts = ['tasks' as const, ...(news ? (['news'] as const) : [])].map((what) => message(what));
-      await run('ring', () =>
+      await run('notify instances', () =>
         query(
           `select null as json from json_array_elements_text($2::text::json) as m(text), pg_notify($1::text, m.text)`,
           [sql().names.channel, JSON.stringify(texts)],

@@ -14,7 +14,7 @@ export type Plans = ReadonlyMap<string, TaskPlan>;
 const pendingOf = (table: TaskTable, plan: TaskPlan | undefined): TaskRow[] =>
   plan === undefined ? [] : table.of(plan).filter(({ status }) => status === 'pending');
 
-export async function look(table: TaskTable, plans: Plans, tasks: readonly string[]): Promise<DueSummary> {
+export async function peek(table: TaskTable, plans: Plans, tasks: readonly string[]): Promise<DueSummary> {
   const nextDue = new Map<string, Date>();
   for (const task of tasks) {
     const times = pendingOf(table, plans.get(task)).map(({ scheduledAt }) => scheduledAt.getTime());
