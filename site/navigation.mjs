@@ -12,11 +12,7 @@ const docs = new URL('../docs/', import.meta.url);
 /** @returns {Group[]} */
 export function navigation() {
   const [, ...sections] = readFileSync(new URL('README.md', docs), 'utf8').split(/^## /mu);
-  const groups = sections.map(groupOf);
-  // The pages of frameworks need no list in docs/README.md: their folder is one.
-  const at = groups.findIndex(({ text }) => text === 'Guides') + 1;
-  if (!groups.some(({ text }) => text === 'Frameworks')) groups.splice(at, 0, groupOf('Frameworks'));
-  return groups.filter(({ items }) => items.length > 0);
+  return sections.map(groupOf);
 }
 
 /**

@@ -59,11 +59,8 @@ write(
 );
 const decisions = readdirSync(join(root, 'docs/adr'));
 write('adr/index', list('Decisions', 'Why it is as it is, with figures.', decisions.map(decisionLine)));
-for (const folder of ['Reference', 'Frameworks']) {
-  const lines = pagesIn(folder.toLowerCase()).map(({ text, link }) => `- [${text}](${link})`);
-  if (lines.length > 0)
-    write(`${folder.toLowerCase()}/index`, list(folder, 'The pages of this part.', lines));
-}
+const tables = pagesIn('reference').map(({ text, link }) => `- [${text}](${link})`);
+write('reference/index', list('Reference', 'Every option, event and command.', tables));
 await reference();
 
 /** A page shows each drawing of docs/ in the theme that its reader chose. */

@@ -34,7 +34,7 @@ export default defineConfig({
     nav: [
       page('Quick start', '/quick-start-embedded'),
       page('Guides', '/guides/send-email-after-sign-up'),
-      page('Reference', '/jobs'),
+      page('Reference', '/reference/options'),
       page('API', '/api/'),
       page('Examples', '/examples/'),
       page('Changelog', '/changelog'),
