@@ -272,7 +272,9 @@ describe('redaction', () => {
     const store = memory();
     const mill = aMill(store);
     const sessions = store.collection('sessions');
-    sessions.insert({ _id: { token: 'tok-live-ABC', region: 'eu' }, sleepUntil: new Date() });
+    // Not due, so that it stays in the list.
+    const sleepUntil = new Date(Date.now() + 3_600_000);
+    sessions.insert({ _id: { token: 'tok-live-ABC', region: 'eu' }, sleepUntil });
     await mill.reactiveTask({ task: 'expire', collection: 'sessions', handler: () => undefined });
     mill.documents({ collection: 'sessions', onDocument: () => undefined });
     await mill.enqueue('mail', {}, { id: 'token=tok-live-ABC' });
