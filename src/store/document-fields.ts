@@ -7,14 +7,15 @@ import { checkKeys, show } from '../core/options.js';
 import { valueAt, withValueAt } from '../core/text/paths.js';
 import type { DocumentFailure, DocumentFields, DocumentJob } from './documents.js';
 
-const DEFAULT_FIELDS: DocumentFields = {
+/** The names that a schedule has in a document, unless `DocumentPlace.fields` says otherwise. */
+export const DEFAULT_FIELDS = {
   sleepUntil: 'sleepUntil',
   interval: 'interval',
   repeatUntil: 'repeatUntil',
   autoRemove: 'autoRemove',
   timezone: 'timezone',
   failure: 'scheduleFailure',
-};
+} satisfies DocumentFields;
 
 const OPTIONAL: ReadonlySet<string> = new Set(['timezone', 'failure']);
 

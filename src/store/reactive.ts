@@ -259,18 +259,23 @@ export interface FetchRequest<Tx = unknown> {
   readonly transaction?: Tx;
 }
 
-/** Options that only the MongoDB driver knows. Other stores name them when they refuse them. */
-export const ONLY_MONGODB_FETCHES_BY: readonly string[] = [
-  'maxTimeMS',
-  'comment',
-  'readConcern',
-  'readPreference',
+/** Options for how the MongoDB driver reads values. */
+export const MONGODB_READS_BY: readonly string[] = [
   'promoteLongs',
   'promoteValues',
   'promoteBuffers',
   'bsonRegExp',
   'useBigInt64',
   'enableUtf8Validation',
+];
+
+/** Options that only the MongoDB driver knows. Other stores name them when they refuse them. */
+export const ONLY_MONGODB_FETCHES_BY: readonly string[] = [
+  ...MONGODB_READS_BY,
+  'maxTimeMS',
+  'comment',
+  'readConcern',
+  'readPreference',
   'allowDiskUse',
   'batchSize',
   'sort',

@@ -109,8 +109,8 @@ export async function look(
   };
 }
 
-/** The keys at the head of one task's queue, in order, as one row. */
-export const headPipeline = (task: string, count: number): Document[] => [
+/** The head of one task's queue, in order. */
+export const queueHead = (task: string, count: number): Document[] => [
   {
     $match: {
       ...OURS,
@@ -121,6 +121,11 @@ export const headPipeline = (task: string, count: number): Document[] => [
   },
   { $sort: { scheduledAt: 1, _id: 1 } },
   { $limit: count },
+];
+
+/** The keys at the head of one task's queue, in order, as one row. */
+export const headPipeline = (task: string, count: number): Document[] => [
+  ...queueHead(task, count),
   { $group: { _id: literal(task), keys: { $push: '$_id' } } },
 ];
 

@@ -14,3 +14,7 @@ export async function rows<T>(
     typeof json === 'string' && json !== '' ? [JSON.parse(json) as T] : [],
   );
 }
+
+/** The form of every statement that returns jobs or tasks: one text for each. */
+export const answering = (columns: string, from: string): string =>
+  `select row_to_json(r)::text as json from (select ${columns} from ${from}) r`;

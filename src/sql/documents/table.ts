@@ -5,6 +5,7 @@
 import { OptionError } from '../../core/errors.js';
 import { show } from '../../core/options.js';
 import { valueAt } from '../../core/text/paths.js';
+import { DEFAULT_FIELDS } from '../../store/document-fields.js';
 import type { DocumentFields, DocumentPlace } from '../../store/documents.js';
 import type { Queryable } from '../connection/driver.js';
 import { quoted } from '../schema/names.js';
@@ -82,15 +83,6 @@ function checkTime(where: string, part: Part, place: Place | undefined): void {
   );
 }
 
-const DEFAULT_NAMES: Readonly<Record<Part, string>> = {
-  sleepUntil: 'sleepUntil',
-  interval: 'interval',
-  repeatUntil: 'repeatUntil',
-  autoRemove: 'autoRemove',
-  timezone: 'timezone',
-  failure: 'scheduleFailure',
-};
-
 /** Reads the shape of the table, and rejects one whose rows cannot be run. */
 export async function readTable(
   where: string,
@@ -103,7 +95,7 @@ export async function readTable(
   if (shape === undefined) throw await missingTable(where, on, name);
   checkTable(where, shape);
   const parts: Partial<Record<Part, Place>> = {};
-  for (const [part, own] of Object.entries(DEFAULT_NAMES) as [Part, string][]) {
+  for (const [part, own] of Object.entries(DEFAULT_FIELDS) as [Part, string][]) {
     const place = find(where, shape, part, fields[part], [own, snake(own)]);
     if (place !== undefined) parts[part] = place;
   }

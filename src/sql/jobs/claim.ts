@@ -5,7 +5,8 @@ import { clusterJson, readCluster, type ClusterRow } from '../cluster/cluster.js
 import type { Sql } from '../connection/connection.js';
 import type { Queryable } from '../connection/driver.js';
 import { run } from '../connection/errors.js';
-import { answering, CLAIMED, claimedRecord, COLUMNS, records } from './record.js';
+import { CLAIMED, claimedRecord, COLUMNS, records } from './record.js';
+import { answering } from '../connection/rows.js';
 import { isStorable } from '../connection/values.js';
 
 /**

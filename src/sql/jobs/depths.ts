@@ -1,7 +1,7 @@
 import type { Depth, DepthRequest } from '../../store/port.js';
 import type { Sql } from '../connection/connection.js';
 import { run } from '../connection/errors.js';
-import { distinctNames } from './find.js';
+import { namesWithBudget } from './find.js';
 import { ms } from './record.js';
 import { rows } from '../connection/rows.js';
 
@@ -18,11 +18,7 @@ export function depthsStatement({ names: { jobs } }: Sql): string {
       select from ${jobs} where name = n.name and status = '${status}'
       order by created_at desc, id desc limit budget.cap) one)`;
   return `
-  with running as materialized (
-    select name, count(*) as count from ${jobs} where status = 'processing' group by name
-  ), named as materialized (
-    (${distinctNames(jobs, `status <> 'processing'`)}) union select name from running
-  ), budget as (select greatest(1000, $1::bigint / greatest(1, count(*))) as cap from named)
+  ${namesWithBudget(jobs)}
   select json_build_object('name', n.name,
     'counts', json_build_object('pending', ${resting('pending')},
       'processing', coalesce((select r.count from running r where r.name = n.name), 0),

@@ -5,8 +5,8 @@ import type { Ends, Found, JobFilter, NameCounts, Page, StatusCounts, TimeRange 
 import type { Sql } from '../connection/connection.js';
 import type { Queryable } from '../connection/driver.js';
 import { isTimeLimit, run } from '../connection/errors.js';
-import { answering, COLUMNS, LEAN_COLUMNS, ms, recordOf, records } from './record.js';
-import { rows } from '../connection/rows.js';
+import { COLUMNS, LEAN_COLUMNS, ms, recordOf, records } from './record.js';
+import { answering, rows } from '../connection/rows.js';
 import { limited, withinLimit } from '../connection/time-limit.js';
 import { isStorable, timeText } from '../connection/values.js';
 
@@ -140,7 +140,7 @@ function restingBranches(page: Page, statuses: readonly JobStatus[]): string[][]
 }
 
 /** The names in a range of an index, reading one key for each. */
-export const distinctNames = (jobs: string, condition: string): string => `
+const distinctNames = (jobs: string, condition: string): string => `
   with recursive named as (
     (select name from ${jobs} where ${condition} order by name limit 1)
     union all
@@ -263,6 +263,14 @@ export async function* each(
   }
 }
 
+/** The running jobs of each name, all names, and how many jobs of each may be counted. $1 cap over all names */
+export const namesWithBudget = (jobs: string): string => `
+  with running as materialized (
+    select name, count(*) as count from ${jobs} where status = 'processing' group by name
+  ), named as materialized (
+    (${distinctNames(jobs, `status <> 'processing'`)}) union select name from running
+  ), budget as (select greatest(1000, $1::bigint / greatest(1, count(*))) as cap from named)`;
+
 /**
  * Counts stop at the cap, so that a million finished jobs cost no more than that. Each status of each name is a range
  * of its own, read in index order; without the order PostgreSQL may choose to scan the table. Running jobs are few, and
@@ -278,11 +286,7 @@ export function statsStatement({ names: { jobs } }: Sql): string {
   );
   const running = `select 'processing', coalesce((select r.count from running r where r.name = n.name), 0)`;
   return `
-  with running as materialized (
-    select name, count(*) as count from ${jobs} where status = 'processing' group by name
-  ), named as materialized (
-    (${distinctNames(jobs, `status <> 'processing'`)}) union select name from running
-  ), budget as (select greatest(1000, $1::bigint / greatest(1, count(*))) as cap from named)
+  ${namesWithBudget(jobs)}
   select json_build_object('name', n.name, 'status', c.status, 'count', c.count, 'cap', budget.cap,
     'rows', (select reltuples from pg_class where oid = $2::text::regclass))::text as json
   from named n cross join budget cross join lateral (${[...counts, running].join(' union all ')}) c`;

@@ -4,8 +4,8 @@ import type { FailedRun, Instance, Lease, Note, StrayQuery } from '../../store/p
 import type { Sql } from '../connection/connection.js';
 import type { Queryable } from '../connection/driver.js';
 import { run } from '../connection/errors.js';
-import { answering, COLUMNS, LEAN_COLUMNS, records, storedAttempt, storedLine } from './record.js';
-import { rows } from '../connection/rows.js';
+import { COLUMNS, LEAN_COLUMNS, records, storedAttempt, storedLine } from './record.js';
+import { answering, rows } from '../connection/rows.js';
 import { appended } from './settle.js';
 import { readable, timeText, toStored } from '../connection/values.js';
 

@@ -10,8 +10,8 @@ import { message, NOTIFY, wakeMessage } from '../cluster/notifier.js';
 import type { Sql } from '../connection/connection.js';
 import { isLocked, isUnique, run } from '../connection/errors.js';
 import { get } from './find.js';
-import { answering, COLUMNS, records } from './record.js';
-import { rows } from '../connection/rows.js';
+import { COLUMNS, records } from './record.js';
+import { answering, rows } from '../connection/rows.js';
 import { timeText, toStored } from '../connection/values.js';
 
 type RetentionOf = (name: string) => RetentionMs;

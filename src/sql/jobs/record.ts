@@ -141,10 +141,6 @@ export function claimedRecord(json: string, holding: Holding): JobRecord {
   return rest === null ? record : { ...record, ...rareFields(rest, marked) };
 }
 
-/** The form of every statement that returns jobs: one text for each. */
-export const answering = (columns: string, from: string): string =>
-  `select row_to_json(r)::text as json from (select ${columns} from ${from}) r`;
-
 /** Reads jobs on a connection or in a transaction. */
 export async function records(
   on: Queryable,

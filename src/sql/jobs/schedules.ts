@@ -5,8 +5,8 @@ import { NOTIFY, wakeMessage } from '../cluster/notifier.js';
 import type { Sql } from '../connection/connection.js';
 import { run } from '../connection/errors.js';
 import { get } from './find.js';
-import { answering, COLUMNS, records } from './record.js';
-import { rows } from '../connection/rows.js';
+import { COLUMNS, records } from './record.js';
+import { answering, rows } from '../connection/rows.js';
 import { refusesText, timeText, toStored } from '../connection/values.js';
 
 /** What a call of `schedule` may change. Only a change of these columns moves the next run. */

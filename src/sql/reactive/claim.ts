@@ -7,13 +7,13 @@ import { clusterJson, readCluster, type ClusterRow } from '../cluster/cluster.js
 import type { Sql } from '../connection/connection.js';
 import { run } from '../connection/errors.js';
 import { ms } from '../jobs/record.js';
-import { rows } from '../connection/rows.js';
+import { answering, rows } from '../connection/rows.js';
 import { isStorable } from '../connection/values.js';
 import { Arguments, pinned } from '../tables/arguments.js';
 import { isolated } from './plan/isolate.js';
 import { found, given, holds, namesOf } from './place.js';
 import { whereOf } from './plan/plan.js';
-import { answering, COLUMNS, IS_RUNNING, leaseKey, records, toRecord, type ShapeOf } from './record.js';
+import { COLUMNS, IS_RUNNING, leaseKey, records, toRecord, type ShapeOf } from './record.js';
 import type { Shape } from '../tables/shape.js';
 import type { SqlSources } from './sources.js';
 import { withShape } from './statements.js';

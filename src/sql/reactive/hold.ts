@@ -3,9 +3,9 @@ import type { TaskRecord } from '../../core/records/task.js';
 import type { Instance, Lease, StrayQuery } from '../../store/port.js';
 import type { Sql } from '../connection/connection.js';
 import { run } from '../connection/errors.js';
-import { rows } from '../connection/rows.js';
+import { answering, rows } from '../connection/rows.js';
 import { namesOf } from './place.js';
-import { answering, COLUMNS, IS_RUNNING, LEAN_COLUMNS, leaseKey, records, type ShapeOf } from './record.js';
+import { COLUMNS, IS_RUNNING, LEAN_COLUMNS, leaseKey, records, type ShapeOf } from './record.js';
 
 const keysOf = (leases: readonly Lease[]): string => JSON.stringify(leases.map(leaseKey));
 

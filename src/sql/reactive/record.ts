@@ -114,10 +114,6 @@ export function toRecord(json: string, shapeOf: ShapeOf): TaskRecord {
   return record as unknown as TaskRecord;
 }
 
-/** The form of every statement that returns tasks: one text for each. */
-export const answering = (columns: string, from: string): string =>
-  `select row_to_json(r)::text as json from (select ${columns} from ${from}) r`;
-
 export async function records(
   on: Queryable,
   text: string,

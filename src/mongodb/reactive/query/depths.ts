@@ -3,6 +3,7 @@ import { TASK_STATUSES } from '../../../core/records/task.js';
 import { capFor, type Depth, type DepthRequest } from '../../../store/port.js';
 import { run } from '../../context.js';
 import { depthOf } from '../../jobs/depths.js';
+import { queueHead } from '../claim.js';
 import { OURS } from '../document.js';
 import type { Located } from './select.js';
 import type { MongodbSources } from '../sources.js';
@@ -22,19 +23,7 @@ export const depthPipelines = (task: string, cap: number): readonly Document[][]
     { $group: { _id: 'first', at: { $min: '$initialScheduledAt' } } },
     { $project: { lagMs: { $subtract: ['$$NOW', '$at'] } } },
   ],
-  [
-    {
-      $match: {
-        ...OURS,
-        task: { $eq: task },
-        status: 'pending',
-        $expr: { $lte: ['$scheduledAt', '$$NOW'] },
-      },
-    },
-    { $sort: { scheduledAt: 1, _id: 1 } },
-    { $limit: cap },
-    counted('due'),
-  ],
+  [...queueHead(task, cap), counted('due')],
   ...STATUSES.map((status) => [
     { $match: { task: { $eq: task }, status } },
     { $limit: cap },

@@ -3,7 +3,7 @@ import type { AggregateOptions, ClientSession, Document } from 'mongodb';
 import { LeaseLostError, OptionError, StoreError } from '../../../core/errors.js';
 import { Batcher } from '../../../core/batches/batcher.js';
 import { checkKeys, checkOneOf } from '../../../core/options.js';
-import type { Fetched, FetchRequest, TaskPlan } from '../../../store/reactive.js';
+import { MONGODB_READS_BY, type Fetched, type FetchRequest, type TaskPlan } from '../../../store/reactive.js';
 import { literal, run } from '../../context.js';
 import { RUNNING } from '../claim.js';
 import { findExact } from '../../exact.js';
@@ -12,16 +12,7 @@ import { queryOf } from '../plan/filter.js';
 import type { Place, MongodbSources } from '../sources.js';
 
 const DOCUMENT = '__tidemill';
-/** Options for how the driver reads values. */
-const READING = [
-  'promoteLongs',
-  'promoteValues',
-  'promoteBuffers',
-  'bsonRegExp',
-  'useBigInt64',
-  'enableUtf8Validation',
-];
-const SENT = ['maxTimeMS', 'comment', 'readConcern', 'allowDiskUse', 'batchSize', ...READING];
+const SENT = ['maxTimeMS', 'comment', 'readConcern', 'allowDiskUse', 'batchSize', ...MONGODB_READS_BY];
 /** Options of `find` that make no difference for one document found by its id. */
 const POINTLESS = ['sort', 'limit', 'hint', 'singleBatch', 'noCursorTimeout'];
 const KNOWN = ['projection', 'session', ...SENT, ...POINTLESS];
