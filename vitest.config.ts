@@ -26,8 +26,8 @@ export default defineConfig({
     isolate: false,
     setupFiles: 'test/support/setup.ts',
     restoreMocks: true,
-    // Much of a run is waiting for leases and polls, so four keep two cores busy. They share one server of each kind.
-    maxWorkers: 4,
+    // Most of a run is waiting for leases and polls, so six keep two cores busy. They share one server of each kind.
+    maxWorkers: 6,
     sequence: { sequencer: SlowFirst },
     // For whatever hangs. A test that waits in vain says so itself, earlier.
     testTimeout: 180_000,
