@@ -50,7 +50,7 @@ export function thingsFixture(): ThingsFixture {
     planned: plannedUpTo({
       write: (id) => db.collection<Row>('probes').insertOne({ _id: id }),
       isPlanned: async (id) =>
-        (await db.collection<Row>('beacons_tasks').findOne({ sourceDocId: id })) !== null,
+        (await db.collection<Row>('probes_tasks').findOne({ sourceDocId: id })) !== null,
     }),
   };
 }
