@@ -8,14 +8,14 @@ import { valueAt, withValueAt } from '../core/text/paths.js';
 import type { DocumentFailure, DocumentFields, DocumentJob } from './documents.js';
 
 /** The names that a schedule has in a document, unless `DocumentPlace.fields` says otherwise. */
-export const DEFAULT_FIELDS = {
+export const DEFAULT_FIELDS: Readonly<Record<keyof DocumentFields, string>> = {
   sleepUntil: 'sleepUntil',
   interval: 'interval',
   repeatUntil: 'repeatUntil',
   autoRemove: 'autoRemove',
   timezone: 'timezone',
   failure: 'scheduleFailure',
-} satisfies DocumentFields;
+};
 
 const OPTIONAL: ReadonlySet<string> = new Set(['timezone', 'failure']);
 
