@@ -23,8 +23,19 @@ const EXAMPLE_MARK = /^\/\/ runs in: npm run check$/m;
 /** @typedef {{ ok: boolean, output: string, note?: string }} Result */
 /** @typedef {Record<'numPassedTests' | 'numFailedTests' | 'numPendingTests' | 'numTodoTests', number>} Report */
 
-/** Steps that run together: the tests, which spend much of their time waiting, and those that only read. */
-const BESIDE = ['tests', 'types', 'lint', 'format', 'boundaries', 'unused', 'simulate'];
+/** Steps that run beside the tests, which spend much of their time waiting. The others write what the package is made of. */
+const BESIDE = [
+  'tests',
+  'types',
+  'lint',
+  'format',
+  'boundaries',
+  'unused',
+  'simulate',
+  'rights',
+  'examples',
+  'site',
+];
 
 /**
  * In this order, because `exports` checks what `build` wrote.
