@@ -46,6 +46,21 @@ const { values: flags } = parseArgs({
     reconcile: { type: 'boolean', default: false },
     /** Compares settings of autovacuum for the table of jobs. */
     vacuum: { type: 'boolean', default: false },
+    /** One run at scale, with flags of its own: see scale/run.ts. */
+    scale: { type: 'string' },
+    on: { type: 'string' },
+    jobs: { type: 'string' },
+    instances: { type: 'string' },
+    names: { type: 'string' },
+    /** Measures what a job's life writes on PostgreSQL, before and after schema version 8. */
+    writes: { type: 'boolean', default: false },
+    /** Plans with 1, 10 and 100 tasks on one collection. */
+    'many-tasks': { type: 'boolean', default: false },
+    /** Plans a backlog with one, two and four processes; `--waits`: each statement waits at the server. */
+    planners: { type: 'boolean', default: false },
+    waits: { type: 'boolean', default: false },
+    /** What limits cost, on both databases; `--on mongodb` or `--on postgres`: on one. */
+    limits: { type: 'boolean', default: false },
     /** Runs on PostgreSQL, with its own contenders and sections. */
     postgres: { type: 'boolean', default: false },
   },
@@ -134,5 +149,10 @@ async function main(): Promise<void> {
 if (flags.memory) await import('./memory.js');
 else if (flags.reconcile) await import('./reconcile.js');
 else if (flags.vacuum) await import('./vacuum.js');
+else if (flags.scale !== undefined) await import('./scale/run.js');
+else if (flags.writes) await import('./writes.js');
+else if (flags['many-tasks']) await import('./many-tasks.js');
+else if (flags.planners) await import('./planners.js');
+else if (flags.limits) await import('./limits.js');
 else if (flags.postgres) await import('./postgres.js');
 else await main();

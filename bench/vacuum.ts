@@ -58,7 +58,7 @@ async function prepared(setting: string, change: string, at: number): Promise<Va
   const store = postgres({ url });
   await store.acquire(store);
   await once(url, `alter table tidemill.jobs ${change}`);
-  await once(url, FINISHED, [FINISHED_JOBS]);
+  await once(url, FINISHED, [FINISHED_JOBS, 0]);
   await once(url, 'vacuum analyze');
   return { setting, url, store, samples: [], jobs: 0 };
 }

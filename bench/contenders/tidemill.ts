@@ -1,6 +1,8 @@
 import { MongoClient } from 'mongodb';
+import type { Tidemill } from '../../src/index.js';
 import { built } from '../lib/built.js';
 import { documents } from '../lib/documents.js';
+import { CONCURRENCY, LIMIT_SETTINGS, limitedTidemill } from '../lib/limits.js';
 import type { Contender, ContenderModule, Payload, Place } from './contender.js';
 
 const tuned = (concurrency: number): { mill: object; job: object } => ({
@@ -16,6 +18,8 @@ const variants = {
 };
 
 async function open(client: MongoClient, { database, variant }: Place): Promise<Contender> {
+  const setting = LIMIT_SETTINGS[variant];
+  if (setting !== undefined) return openLimited(client, database, setting);
   const { mill: options, job } = variants[variant as keyof typeof variants];
   const [{ Tidemill }, { mongodb }] = await Promise.all([built('index'), built('mongodb')]);
   const mill = new Tidemill({ store: mongodb({ client, database }), ...options });
@@ -42,6 +46,23 @@ async function open(client: MongoClient, { database, variant }: Place): Promise<
   };
 }
 
+async function openLimited(
+  client: MongoClient,
+  database: string,
+  setting: (typeof LIMIT_SETTINGS)[string],
+): Promise<Contender> {
+  const [{ Tidemill }, { mongodb }] = await Promise.all([built('index'), built('mongodb')]);
+  const fill = async (count: number): Promise<void> => {
+    for (const batch of documents(count))
+      await client.db(database).collection('tidemill_jobs').insertMany(batch, { ordered: false });
+  };
+  const mill = (): Tidemill =>
+    new Tidemill({ store: mongodb({ client, database }), concurrency: CONCURRENCY });
+  const contender = limitedTidemill({ mill, setting, fill });
+  await contender.finished(); // opens the connection and creates the indexes
+  return contender;
+}
+
 export const contender: ContenderModule = {
   title: 'Tidemill',
   variants: {
@@ -49,6 +70,7 @@ export const contender: ContenderModule = {
     tuned100: { concurrency: 100, prefetch: 'adaptive' },
     tuned200: { concurrency: 200, prefetch: 'adaptive' },
     tuned500: { concurrency: 500, prefetch: 'adaptive' },
+    ...LIMIT_SETTINGS,
   },
   packages: [],
   driver: () => Promise.resolve(MongoClient),

@@ -18,12 +18,19 @@ export async function dropOtherIndexes(pool: Pool): Promise<void> {
 /** A week, which is how long Tidemill keeps completed jobs by default. */
 export const EXPIRY = "now() + interval '7 days'";
 
-/** Inserts $1 finished jobs, whose ids begin with `old`. */
+/** Inserts $1 finished jobs, whose ids begin with `old`, numbered from $2 on. */
 export const FINISHED = `
   insert into tidemill.jobs (id, name, data, status, finished_at, expires_at, lease_token, history)
-  select 'old' || lpad(n::text, 23, '0'), 'noop', jsonb_build_object('n', n), 'completed', now(), ${EXPIRY}, 'gone.' || n,
+  select 'old' || lpad((n + $2::integer)::text, 23, '0'), 'noop', jsonb_build_object('n', n), 'completed', now(), ${EXPIRY}, 'gone.' || n,
     jsonb_build_array(jsonb_build_object('attempt', 1, 'status', 'completed', 'durationMs', 0, 'startedAt', now(),
       'finishedAt', now(), 'instanceId', 'host-1-00000000'))
+  from generate_series(1, $1::integer) n`;
+
+/** Inserts $1 jobs for tomorrow and later, whose ids begin with `new`, numbered from $2 on. */
+export const FUTURE = `
+  insert into tidemill.jobs (id, name, data, next_run_at)
+  select 'new' || lpad((n + $2::integer)::text, 23, '0'), 'noop', jsonb_build_object('n', n),
+    now() + interval '1 day' + n * interval '1 millisecond'
   from generate_series(1, $1::integer) n`;
 
 /** Ids as long as those that the library makes, and ascending like them. */

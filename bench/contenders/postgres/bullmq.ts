@@ -6,6 +6,8 @@ const variants = {
   jobs100: { concurrency: 100 },
   /** Its own defaults: one job at a time. */
   default: {},
+  /** So many that it never refuses. */
+  'jobs100 limiter': { concurrency: 100, limiter: { max: 1_000_000, duration: 60_000 } },
 };
 
 const BATCH = 1_000;

@@ -1,5 +1,7 @@
 import pg from 'pg';
+import type { Tidemill } from '../../../src/index.js';
 import { built } from '../../lib/built.js';
+import { CONCURRENCY, LIMIT_SETTINGS, limitedTidemill } from '../../lib/limits.js';
 import { drained, insertJobs } from '../../lib/rows.js';
 import type { Contender, Payload, Place } from '../contender.js';
 import { type PostgresModule } from './contender.js';
@@ -19,6 +21,8 @@ const optionsOf = (variant: string): { mill: object; job: object } => {
 };
 
 async function open({ uri, variant }: Place): Promise<Contender> {
+  const setting = LIMIT_SETTINGS[variant];
+  if (setting !== undefined) return openLimited(uri, setting);
   const { mill: options, job } = optionsOf(variant);
   const [{ Tidemill }, { postgres }] = await Promise.all([built('index'), built('postgres')]);
   const mill = new Tidemill({ store: postgres({ url: uri }), ...options });
@@ -41,6 +45,21 @@ async function open({ uri, variant }: Place): Promise<Contender> {
   };
 }
 
+async function openLimited(uri: string, setting: (typeof LIMIT_SETTINGS)[string]): Promise<Contender> {
+  const [{ Tidemill }, { postgres }] = await Promise.all([built('index'), built('postgres')]);
+  const pool = new pg.Pool({ connectionString: uri, max: 1 });
+  const mill = (): Tidemill => new Tidemill({ store: postgres({ url: uri }), concurrency: CONCURRENCY });
+  const limited = limitedTidemill({ mill, setting, fill: (count) => insertJobs(pool, count) });
+  await limited.finished(); // opens the connection and creates the schema
+  return {
+    ...limited,
+    stop: async () => {
+      await limited.stop();
+      await pool.end();
+    },
+  };
+}
+
 const settings: readonly (readonly [Setting, string | number])[] = [
   ['default', '50 in all, 5 per name (defaults)'],
   ['tuned100', 100],
@@ -50,12 +69,15 @@ const settings: readonly (readonly [Setting, string | number])[] = [
 
 export const contender: PostgresModule = {
   title: 'Tidemill',
-  variants: Object.fromEntries(
-    settings.flatMap(([name, concurrency]) => [
-      [name, { concurrency, prefetch: 'adaptive', retention: 'default' }],
-      [`${name}${DELETES}`, { concurrency, prefetch: 'adaptive', retention: { completed: 0 } }],
-    ]),
-  ),
+  variants: {
+    ...Object.fromEntries(
+      settings.flatMap(([name, concurrency]) => [
+        [name, { concurrency, prefetch: 'adaptive', retention: 'default' }],
+        [`${name}${DELETES}`, { concurrency, prefetch: 'adaptive', retention: { completed: 0 } }],
+      ]),
+    ),
+    ...LIMIT_SETTINGS,
+  },
   packages: [],
   pg: () => Promise.resolve(pg),
   open,

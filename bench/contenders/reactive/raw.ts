@@ -1,6 +1,6 @@
 import { ObjectId, type ChangeStream, type Collection, type MongoClient } from 'mongodb';
 import { createIndexes } from '../../../src/mongodb/indexes.js';
-import { taskIndexes } from '../../../src/mongodb/reactive/sources.js';
+import { taskIndexes } from '../../../src/mongodb/indexes.js';
 import { RawChain } from '../../lib/raw-reactive.js';
 import {
   SOURCE,

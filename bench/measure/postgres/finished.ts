@@ -46,7 +46,7 @@ async function prepare(bench: PostgresBench, database: string): Promise<void> {
   const { uri } = bench;
   // One call of the library creates the schema.
   await inChild({ uri, database, ...ENTRY, task: 'fill', jobs: 0 });
-  await bench.query(database, FINISHED, [bench.quick ? OTHERS / 20 : OTHERS]);
+  await bench.query(database, FINISHED, [bench.quick ? OTHERS / 20 : OTHERS, 0]);
 }
 
 /** Removes the jobs of the turn afterwards, so that both tables keep their sizes. */
