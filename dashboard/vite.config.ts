@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { defineConfig, type Plugin } from 'vite';
 
 /** What ends up in the built files, and has to be named beside them. */
-const BUNDLED = ['preact', 'uplot', 'lucide', '@fontsource-variable/inter'];
+const BUNDLED = ['preact', 'uplot', 'lucide'];
 
 function licenses(): Plugin {
   const { resolve } = createRequire(import.meta.url);
@@ -21,27 +21,10 @@ function licenses(): Plugin {
   };
 }
 
-/** The font is asked for with the first request, and not only when the styles have been read. */
-function preloadFont(): Plugin {
-  return {
-    name: 'preload-font',
-    transformIndexHtml: {
-      order: 'post',
-      handler(_html, { bundle = {} }) {
-        const fonts = Object.keys(bundle).filter((file) => file.endsWith('.woff2'));
-        return fonts.map((file) => ({
-          tag: 'link',
-          attrs: { rel: 'preload', as: 'font', type: 'font/woff2', crossorigin: true, href: `./${file}` },
-        }));
-      },
-    },
-  };
-}
-
 // Relative addresses only: the server says below which path the page lives, by a <base> in its head.
 export default defineConfig({
   base: './',
-  plugins: [preloadFont(), licenses()],
+  plugins: [licenses()],
   build: {
     outDir: '../dist/dashboard',
     emptyOutDir: true,

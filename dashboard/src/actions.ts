@@ -1,10 +1,24 @@
-import { Ban, FastForward, type IconNode, Pause, Play, RotateCcw, ScanSearch, Trash2 } from 'lucide';
+import {
+  Ban,
+  Eraser,
+  FastForward,
+  type IconNode,
+  Pause,
+  Play,
+  Plug,
+  RotateCcw,
+  ScanSearch,
+  SlidersHorizontal,
+  Trash2,
+  Undo2,
+  Unplug,
+} from 'lucide';
 import type { ActAnswer, Action, Session, WorkKind } from '../../src/dashboard/contract.js';
 import { announce } from './announce.js';
 import { post } from './api.js';
 import { may } from './session.js';
 
-interface ActionWords {
+export interface ActionWords {
   readonly label: string;
   readonly icon: IconNode;
   /** What will happen, so that the viewer need not guess. */
@@ -47,6 +61,36 @@ export const ACTIONS: Readonly<Record<Action, ActionWords>> = {
     icon: ScanSearch,
     meaning: 'The planner checks every source document again, in the background, and plans what was missed.',
   },
+  forget: {
+    label: 'Forget',
+    icon: Eraser,
+    meaning:
+      'Deletes the task with all its records, and the triggers that only it needs. For a task that left the code. This cannot be undone.',
+    danger: true,
+  },
+  'set-limit': {
+    label: 'Change',
+    icon: SlidersHorizontal,
+    meaning: 'Other values hold in the whole cluster, until they are reset.',
+  },
+  'reset-limit': {
+    label: 'Reset',
+    icon: Undo2,
+    meaning: 'The values of the code hold again, in the whole cluster.',
+    danger: true,
+  },
+  'open-breaker': {
+    label: 'Open breaker',
+    icon: Unplug,
+    meaning:
+      'Nothing of it starts until the pause of the breaker is over; then one start is let through. Running work continues.',
+    danger: true,
+  },
+  'close-breaker': {
+    label: 'Close breaker',
+    icon: Plug,
+    meaning: 'Its work starts again at once, and the failures so far are forgotten.',
+  },
 };
 
 /** The same for bulk actions: the states of the items differ, and an action applies to some of them only. */
@@ -67,7 +111,10 @@ export function bulkActions(session: Session, kind: WorkKind): readonly Action[]
 }
 
 /** Sends an action to the server and announces the outcome. Returns whether it succeeded. */
-export async function act(path: 'act' | 'names' | 'schedules', body: object): Promise<boolean> {
+export async function act(
+  path: 'act' | 'names' | 'schedules' | 'limits' | 'everything',
+  body: object,
+): Promise<boolean> {
   try {
     const { message } = await post<ActAnswer>(path, body);
     announce(message);

@@ -45,9 +45,14 @@ async function request<T>(path: string, init: RequestInit): Promise<T> {
     throw new ApiError(0, 'UNREACHABLE', 'The server does not respond.');
   });
   if (response.type === 'opaqueredirect') throw new ApiError(401, 'SIGN_IN', 'You are no longer signed in.');
-  const answer: unknown = await response.json().catch(() => undefined);
-  if (response.ok) return answer as T;
-  throw refusal(response.status, answer);
+  const answer: unknown = await response.json().catch((cause: unknown) => {
+    // Also whoever leaves the page while the answer arrives.
+    if (init.signal?.aborted === true) throw cause;
+    return undefined;
+  });
+  if (!response.ok) throw refusal(response.status, answer);
+  if (answer === undefined) throw new ApiError(0, 'UNREACHABLE', 'The answer of the server broke off.');
+  return answer as T;
 }
 
 /** A proxy in between may respond with anything. */

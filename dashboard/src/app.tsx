@@ -6,6 +6,7 @@ import { useKeys } from './keys.js';
 import { Audit } from './pages/audit.js';
 import { Detail } from './pages/detail/detail.js';
 import { Failures } from './pages/failures.js';
+import { Limits } from './pages/limits/limits.js';
 import { Overview } from './pages/overview/overview.js';
 import { Schedules } from './pages/schedules.js';
 import { WorkList } from './pages/work/list.js';
@@ -58,6 +59,8 @@ function Routed({ place: { path, query } }: { readonly place: Place }): VNode {
       return <WorkList query={query} />;
     case 'schedules':
       return <Schedules query={query} />;
+    case 'limits':
+      return <Limits />;
     case 'failures':
       return <Failures query={query} />;
     case 'audit':

@@ -15,6 +15,7 @@ export const KEYS: readonly (readonly [keys: string, meaning: string])[] = [
   ['g o', 'Overview'],
   ['g w', 'Work'],
   ['g s', 'Schedules'],
+  ['g l', 'Limits'],
   ['g f', 'Failures'],
   ['g a', 'Audit log'],
   ['Esc', 'Close a dialog, leave a field'],
@@ -24,6 +25,7 @@ const PAGES: Readonly<Record<string, string>> = {
   o: '',
   w: 'work',
   s: 'schedules',
+  l: 'limits',
   f: 'failures',
   a: 'audit',
 };

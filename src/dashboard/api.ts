@@ -1,19 +1,30 @@
 import { need } from './http/access.js';
-import { actOnName, actOnOne, actOnScheduleRow, begin, countTarget } from './actions/actions.js';
+import {
+  actOnEverything,
+  actOnName,
+  actOnOne,
+  actOnScheduleRow,
+  begin,
+  countTarget,
+} from './actions/actions.js';
+import { actOnLimit } from './actions/limits.js';
 import type { ResponseCache } from './response-cache.js';
-import type { RequestContext } from './request-context.js';
+import { may, type RequestContext } from './request-context.js';
+import type { Action, Session, WorkKind } from './contract.js';
+import { KIND, kindsOf } from './kinds/all.js';
+import type { Kind } from './kinds/kind.js';
 import { auditPage } from './pages/audit.js';
 import { Body } from './http/body.js';
 import { checkCsrf, session } from './http/csrf.js';
 import { badRequest, notFound, Refusal } from './http/errors.js';
 import { failures } from './pages/failures.js';
+import { limitsPage } from './pages/limits.js';
 import type { Live } from './http/live.js';
 import type { Operations } from './actions/operations.js';
 import { overview } from './pages/overview.js';
-import { checkParameters, one } from './http/parameters.js';
+import { checkParameters, one, STATUSES } from './http/parameters.js';
 import { json } from './http/respond.js';
 import { schedulePage } from './kinds/schedules.js';
-import { sessionOf } from './http/session.js';
 import { workDetail, workPage } from './kinds/work.js';
 
 export interface ApiParts {
@@ -55,6 +66,8 @@ function reading(
       return async () => schedulePage(context, query);
     case 'failures':
       return async () => failures(context, query);
+    case 'limits':
+      return async () => limitsPage(context, query);
     case 'audit':
       return async () => auditPage(context, query);
     default:
@@ -94,6 +107,25 @@ async function follow(context: RequestContext, parts: ApiParts, query: URLSearch
   return parts.live.follow(key, whose, make);
 }
 
+/** What the page needs to know about its viewer and its mill. */
+function sessionOf(context: RequestContext, csrf: string, version: string): Session {
+  const offered = (of: (kind: Kind) => readonly Action[]): Record<WorkKind, readonly Action[]> => {
+    const actions = (kind: Kind): readonly Action[] => (may(context, 'act') ? of(kind) : []);
+    return { jobs: actions(KIND.jobs), tasks: actions(KIND.tasks), documents: actions(KIND.documents) };
+  };
+  return {
+    rights: context.viewer.rights,
+    readOnly: context.settings.readOnly,
+    csrf,
+    store: context.mill.health().store,
+    kinds: kindsOf(context.mill),
+    statuses: STATUSES,
+    version,
+    bulk: offered(({ bulk }) => bulk),
+    nameActions: offered(({ nameActions }) => nameActions),
+  };
+}
+
 async function get(
   context: RequestContext,
   parts: ApiParts,
@@ -109,14 +141,16 @@ async function get(
   return json(await shared(context, parts, path, searchParams).make());
 }
 
-type Change = (context: RequestContext, parts: ApiParts, body: Body) => Promise<unknown>;
+type Change = (context: RequestContext, body: Body, operations: Operations) => Promise<unknown>;
 
 const CHANGES: Readonly<Record<string, Change>> = {
-  act: (context, _parts, body) => actOnOne(context, body),
-  names: (context, _parts, body) => actOnName(context, body),
-  schedules: (context, _parts, body) => actOnScheduleRow(context, body),
-  count: (context, _parts, body) => countTarget(context, body),
-  actions: (context, { operations }, body) => begin(context, body, operations),
+  act: actOnOne,
+  names: actOnName,
+  schedules: actOnScheduleRow,
+  everything: actOnEverything,
+  limits: actOnLimit,
+  count: countTarget,
+  actions: begin,
 };
 
 function changing(path: string): Change {
@@ -124,7 +158,7 @@ function changing(path: string): Change {
   if (change !== undefined) return change;
   const [page, id, verb, ...others] = path.split('/');
   if (page === 'operations' && id !== undefined && verb === 'stop' && others.length === 0)
-    return (context, { operations }) => operations.stop(context, operationId(id));
+    return (context, _body, operations) => operations.stop(context, operationId(id));
   throw notFound();
 }
 
@@ -137,7 +171,7 @@ async function post(
   const change = changing(path);
   checkCsrf(request, context.settings);
   need(context.viewer, 'act');
-  const answer = await change(context, parts, await Body.read(request));
+  const answer = await change(context, await Body.read(request), parts.operations);
   // The viewer reads again after acting, and must see the result.
   parts.cache.clear();
   return json(answer);

@@ -52,6 +52,8 @@ export interface Overview {
     /** Due work that waited; null if no instance measured it. */
     readonly backlog: readonly (number | null)[];
   };
+  /** Whether all work of the cluster is paused. */
+  readonly paused: boolean;
   readonly names: readonly NameRow[];
   readonly instances: readonly InstanceRow[];
   readonly health: {
@@ -77,6 +79,7 @@ export interface Overview {
 export interface NameRow {
   readonly kind: WorkKind;
   readonly name: string;
+  /** Paused by itself. */
   readonly paused: boolean;
   /** Counts by status; `capped` lists the statuses whose count is a lower bound. */
   readonly counts: Readonly<Record<string, number>>;
@@ -159,7 +162,19 @@ export interface WorkDetail extends WorkItem {
 }
 
 export interface Why {
-  readonly code: 'paused' | 'not-due' | 'no-instance' | 'limit-reached' | 'throttled' | 'leased' | 'waiting';
+  readonly code:
+    | 'paused'
+    | 'not-due'
+    | 'no-instance'
+    | 'limit-reached'
+    | 'limit'
+    | 'rate'
+    | 'key'
+    | 'order'
+    | 'breaker'
+    | 'throttled'
+    | 'leased'
+    | 'waiting';
   readonly text: string;
 }
 
@@ -219,6 +234,75 @@ export interface FailureGroup {
   readonly lastAt: string;
 }
 
+/** `GET api/limits`: limits of the whole cluster, by kind and name. */
+export interface LimitsPage {
+  readonly items: readonly LimitRow[];
+  /** Names of jobs that live instances run without a limit, which may get one; empty without the right `act`. */
+  readonly unlimited: readonly string[];
+}
+
+export type LimitKind = 'job' | 'task' | 'documents' | 'shared';
+
+/** A rate; `per` is a duration such as `1m`. */
+export interface LimitRate {
+  readonly limit: number;
+  readonly per: string;
+  readonly burst?: number;
+}
+
+/** Durations are texts such as `1m`. */
+interface LimitBreaker {
+  readonly failures: number;
+  readonly within: string;
+  readonly pause: string;
+}
+
+/** What holds and can be changed. Absent parts: no limit. */
+export interface LimitValues {
+  readonly concurrency?: number;
+  readonly rate?: LimitRate;
+  readonly breaker?: LimitBreaker;
+  /** `ordered`: one of a key at a time, so it has no `concurrency`. */
+  readonly perKey?: { readonly concurrency?: number; readonly rate?: LimitRate; readonly ordered: boolean };
+}
+
+/** The changes of `set-limit`: an absent field stays as it is, null takes a limit away. */
+export interface LimitChanges {
+  readonly concurrency?: number | null;
+  readonly rate?: LimitRate | null;
+  readonly breaker?: LimitBreaker | null;
+  readonly perKey?: { readonly concurrency?: number | null; readonly rate?: LimitRate | null };
+}
+
+export interface LimitRow {
+  readonly kind: LimitKind;
+  readonly name: string;
+  readonly limits: LimitValues;
+  /** All limits in words, with the shared ones that its work needs as well. */
+  readonly text: string;
+  readonly use: { readonly running: number; readonly startsInWindow: number; readonly waiting: number };
+  /** If an operator changed it: when, and what the code says, in words. */
+  readonly set?: { readonly at: string | null; readonly code: string };
+  /** A live instance whose code defines it differently, in words. */
+  readonly differs?: { readonly text: string; readonly by: string };
+  /** Absent without a breaker. `until`: when an open one lets one start through. */
+  readonly breaker?: { readonly state: 'closed' | 'open' | 'trial'; readonly until: string | null };
+  /** With limits per key, while something waits: the keys that have waited longest. */
+  readonly keys?: readonly KeyRow[];
+  readonly actions: readonly Action[];
+}
+
+export interface KeyRow {
+  /** A key may name a customer: `[redacted]` without the right `payload`. */
+  readonly key: string;
+  readonly running: number;
+  /** Due and waiting; counting stops at 1,000. */
+  readonly due: number;
+  readonly dueSince: string | null;
+  /** When its rate lets the next start through; null: now. */
+  readonly freeAt: string | null;
+}
+
 /** `GET api/audit?cursor=&limit=50` */
 export interface AuditPage {
   readonly items: readonly AuditRow[];
@@ -235,7 +319,19 @@ export interface AuditRow {
   readonly outcome: string;
 }
 
-export type Action = 'retry' | 'cancel' | 'remove' | 'run-now' | 'pause' | 'resume' | 'reconcile';
+export type Action =
+  | 'retry'
+  | 'cancel'
+  | 'remove'
+  | 'run-now'
+  | 'pause'
+  | 'resume'
+  | 'reconcile'
+  | 'forget'
+  | 'set-limit'
+  | 'reset-limit'
+  | 'open-breaker'
+  | 'close-breaker';
 
 /** The work that an action is for: single items by `ids`, or everything that `query` matches. */
 export interface Target {
@@ -283,5 +379,7 @@ export interface ActAnswer {
   readonly outcome: string;
   readonly message: string;
 }
-// `POST api/names` `{ action: 'pause' | 'resume' | 'reconcile', kind, name }` and
-// `POST api/schedules` `{ action: 'run-now' | 'pause' | 'resume' | 'remove', id }` return an ActAnswer too.
+// `POST api/names` `{ action: 'pause' | 'resume' | 'reconcile' | 'forget', kind, name }` and
+// `POST api/schedules` `{ action: 'run-now' | 'pause' | 'resume' | 'remove', id }` return an ActAnswer too. So do
+// `POST api/everything` `{ action: 'pause' | 'resume' }`, for all work of the cluster, and
+// `POST api/limits` `{ action: 'set-limit' | 'reset-limit' | 'open-breaker' | 'close-breaker', kind, name, changes? }`.

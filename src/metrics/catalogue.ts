@@ -51,7 +51,7 @@ export const CATALOGUE: Readonly<Record<string, MetricInfo>> = {
   tidemill_attempts_total: {
     type: 'counter',
     labels: [...WORK, 'outcome'],
-    help: 'Attempts whose outcome was recorded: completed, retried, failed, skipped, deferred, cancelled, released',
+    help: 'Attempts whose outcome was recorded: completed, retried, failed, skipped, deferred, cancelled, released, expired',
   },
   tidemill_enqueued_total: { type: 'counter', labels: ['name'], help: 'Jobs that were accepted' },
   tidemill_lost_total: {
@@ -78,6 +78,46 @@ export const CATALOGUE: Readonly<Record<string, MetricInfo>> = {
     type: 'gauge',
     labels: WORK,
     help: 'How long the work that has waited longest has been due',
+  },
+  tidemill_limit_starts_total: {
+    type: 'counter',
+    labels: WORK,
+    help: 'Work that started and counts against a limit',
+  },
+  tidemill_limit_held_up_total: {
+    type: 'counter',
+    labels: [...WORK, 'by'],
+    help: 'Claims that got less of a limit than they wanted, by what refused it: concurrency, rate, breaker, key',
+  },
+  tidemill_limit_running: {
+    type: 'gauge',
+    labels: WORK,
+    help: 'Work that runs under a limit, or is about to',
+  },
+  tidemill_limit_capacity: {
+    type: 'gauge',
+    labels: WORK,
+    help: 'How much a limit lets run at once',
+  },
+  tidemill_limit_window_starts: {
+    type: 'gauge',
+    labels: WORK,
+    help: 'Starts that count against the rate of a limit now',
+  },
+  tidemill_limit_window_capacity: {
+    type: 'gauge',
+    labels: WORK,
+    help: 'How many starts the rate of a limit allows in its window',
+  },
+  tidemill_limit_waiting: {
+    type: 'gauge',
+    labels: WORK,
+    help: 'Due work under a limit that has not started',
+  },
+  tidemill_limit_breaker_state: {
+    type: 'gauge',
+    labels: [...WORK, 'state'],
+    help: '1 for the state that the breaker of a limit has, 0 for the others: closed, open, trial',
   },
   tidemill_instances: { type: 'gauge', labels: [], help: 'Instances whose lease is valid' },
   tidemill_running: { type: 'gauge', labels: [], help: 'Handlers that are running' },
@@ -112,6 +152,21 @@ export const CATALOGUE: Readonly<Record<string, MetricInfo>> = {
     type: 'counter',
     labels: [],
     help: 'How often changes were lost, and every document was reconciled',
+  },
+  tidemill_outbox_changes: {
+    type: 'gauge',
+    labels: [],
+    help: 'Recorded changes of watched tables that are not planned yet, about',
+  },
+  tidemill_outbox_age_seconds: {
+    type: 'gauge',
+    labels: [],
+    help: 'How long ago the oldest change in the outbox was recorded',
+  },
+  tidemill_outbox_stopped: {
+    type: 'gauge',
+    labels: [],
+    help: '1 while the outbox is at its limit and changes are not recorded, otherwise 0',
   },
   tidemill_reconciliations_total: {
     type: 'counter',

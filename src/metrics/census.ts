@@ -11,6 +11,8 @@ import {
 import type { TaskPlan } from '../store/reactive.js';
 import type { ClusterView } from './families.js';
 
+type Census = Omit<ClusterView, 'limits'>;
+
 export interface CensusOptions {
   /** The reactive tasks that have a handler here. The store finds the others itself. */
   readonly plans: () => ReadonlyMap<string, TaskPlan>;
@@ -27,12 +29,13 @@ export async function census(
   cluster: Cluster,
   { plans, documents }: CensusOptions,
   request: DepthRequest,
-): Promise<ClusterView> {
+): Promise<Census> {
   const alive = cluster.instances.filter(isAlive);
-  const [jobs, tasks, document] = await Promise.all([
+  const [jobs, tasks, document, outbox] = await Promise.all([
     store.jobs.depths(request),
     store.reactive?.tasks(plans).depths(request) ?? [],
     documents(request.cap),
+    store.reactive?.planning.outbox?.(),
   ]);
   const jobNames = alive.flatMap(({ names }) => names);
   const taskNames = alive.flatMap((one) => one.tasks.map(({ task }) => task));
@@ -43,6 +46,7 @@ export async function census(
       task: inUse(tasks, taskNames, TASK_DEPTHS),
       document,
     },
+    ...(outbox === undefined ? {} : { outbox }),
   };
 }
 
@@ -72,7 +76,7 @@ export function speaks(cluster: Cluster, self: Instance): boolean {
 
 export const waitingOf = ({
   depths,
-}: ClusterView): { kind: MeasuredKind; name: string; due: number; lagMs: number }[] =>
+}: Census): { kind: MeasuredKind; name: string; due: number; lagMs: number }[] =>
   (Object.entries(depths) as [MeasuredKind, readonly Depth[]][]).flatMap(([kind, ofKind]) =>
     ofKind.map(({ name, due, lagMs }) => ({ kind, name, due, lagMs })),
   );

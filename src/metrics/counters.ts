@@ -1,4 +1,4 @@
-import { ENDS, type Ended, type MeasuredKind, type Meter } from '../core/meter.js';
+import { ENDS, type Ended, type HeldUpBy, type MeasuredKind, type Meter } from '../core/meter.js';
 import { MINUTE_MS, NO_ACTIVITY, type Cell, type Counts } from '../store/metrics.js';
 import { Histogram, type Bounds } from './histogram.js';
 
@@ -51,6 +51,8 @@ export const OTHERS = '(others)';
 const MOST_MINUTES = 60;
 /** The series of counts that belong to no name. */
 export const OWN_SERIES = 'instance:';
+/** The series of a limit: this, and its scope. */
+export const LIMIT_SERIES = 'limit:';
 
 const seriesOf = (kind: MeasuredKind, name: string): string => `${kind}:${name}`;
 
@@ -68,6 +70,8 @@ export class Counters implements Meter {
     document: new Map(),
   };
   readonly #own: Record<string, number> = {};
+  /** By scope. */
+  readonly #limits = new Map<string, Record<string, number>>();
   /** The current minute: when it began, and the tallies with activity in it. */
   #minute = 0;
   #touched: Tally[] = [];
@@ -116,6 +120,14 @@ export class Counters implements Meter {
     this.#stir();
   }
 
+  limitStarted(scope: string, count: number): void {
+    this.#limit(scope, 'starts', count);
+  }
+
+  limitHeldUp(scope: string, by: HeldUpBy): void {
+    this.#limit(scope, by, 1);
+  }
+
   leaseLost(): void {
     this.#count('leasesLost', 1);
   }
@@ -137,6 +149,7 @@ export class Counters implements Meter {
   counts(): Counts {
     const counts = new Map<string, Readonly<Record<string, number>>>();
     if (Object.keys(this.#own).length > 0) counts.set(OWN_SERIES, { ...this.#own });
+    for (const [scope, fields] of this.#limits) counts.set(`${LIMIT_SERIES}${scope}`, { ...fields });
     for (const [kind, tallies] of Object.entries(this.#tallies))
       for (const [name, tally] of tallies) counts.set(seriesOf(kind as MeasuredKind, name), tally.fields());
     return counts;
@@ -148,6 +161,15 @@ export class Counters implements Meter {
     this.#past = [];
     this.#isStirred = false;
     return minutes;
+  }
+
+  #limit(scope: string, what: string, count: number): void {
+    const isNew = !this.#limits.has(scope);
+    const text = isNew && this.#limits.size >= MOST_NAMES ? `${scope.split(':')[0] ?? ''}:${OTHERS}` : scope;
+    const fields = this.#limits.get(text) ?? {};
+    fields[what] = (fields[what] ?? 0) + count;
+    this.#limits.set(text, fields);
+    this.#stir();
   }
 
   #count(what: string, count: number): void {

@@ -1,10 +1,12 @@
 /** Converts a view of the metrics to the JSON form that prom-client aggregates. Pure. */
-import { ENDS } from '../core/meter.js';
+import { ENDS, type HeldUpBy } from '../core/meter.js';
 import type { Counts, MeasuredKind, Shared } from '../store/metrics.js';
 import type { Depth } from '../store/port.js';
+import type { Outbox } from '../store/reactive.js';
 import { CATALOGUE, type MetricInfo } from './catalogue.js';
 import { readHistogram, type Bounds } from './histogram.js';
-import { OWN_SERIES } from './counters.js';
+import { LIMIT_SERIES, OWN_SERIES } from './counters.js';
+import type { LimitUse } from './limits.js';
 
 type Labels = Readonly<Record<string, string | number>>;
 
@@ -37,6 +39,9 @@ export interface View {
 export interface ClusterView {
   readonly instances: number;
   readonly depths: Readonly<Record<MeasuredKind, readonly Depth[]>>;
+  readonly limits: readonly LimitUse[];
+  /** Absent if the store has none. */
+  readonly outbox?: Outbox;
 }
 
 /** Collects values by metric. Metrics without values are left out. */
@@ -78,6 +83,7 @@ export function families(view: View): readonly Family[] {
   const sheet = new MetricValues();
   for (const [series, fields] of view.counts) {
     if (series === OWN_SERIES) ownCounts(sheet, fields);
+    else if (series.startsWith(LIMIT_SERIES)) limitCounts(sheet, series.slice(LIMIT_SERIES.length), fields);
     else workCounts(sheet, series, fields, view.bounds);
   }
   vitals(sheet, view);
@@ -91,6 +97,14 @@ function ownCounts(sheet: MetricValues, fields: Readonly<Record<string, number>>
   sheet.add('tidemill_planned_batches_total', fields['plannedBatches']);
   sheet.add('tidemill_reconciliations_total', fields['reconciliations']);
   sheet.add('tidemill_history_lost_total', fields['historyLost']);
+}
+
+const HELD_UP_BY: readonly HeldUpBy[] = ['concurrency', 'rate', 'breaker', 'key'];
+
+function limitCounts(sheet: MetricValues, scope: string, fields: Readonly<Record<string, number>>): void {
+  const [kind, name] = kindAndName(scope);
+  sheet.add('tidemill_limit_starts_total', fields['starts'], { kind, name });
+  for (const by of HELD_UP_BY) sheet.add('tidemill_limit_held_up_total', fields[by], { kind, name, by });
 }
 
 function workCounts(
@@ -133,8 +147,15 @@ function vitals(sheet: MetricValues, { shares }: View): void {
 }
 
 /** Values that only one instance of the cluster reports. */
-function clusterValues(sheet: MetricValues, view: View, { instances, depths }: ClusterView): void {
+function clusterValues(
+  sheet: MetricValues,
+  view: View,
+  { instances, depths, limits, outbox }: ClusterView,
+): void {
   sheet.add('tidemill_instances', instances);
+  sheet.add('tidemill_outbox_changes', outbox?.changes);
+  sheet.add('tidemill_outbox_age_seconds', outbox && outbox.ageMs / 1_000);
+  sheet.add('tidemill_outbox_stopped', outbox && Number(outbox.stopped));
   for (const [kind, ofKind] of Object.entries(depths)) {
     for (const { name, counts, due, lagMs } of ofKind) {
       sheet.add('tidemill_queue_depth', due, { kind, name, status: 'due' });
@@ -146,13 +167,26 @@ function clusterValues(sheet: MetricValues, view: View, { instances, depths }: C
       if (kind === 'task') sheet.add('reactive_tasks_global_lag_seconds', lagMs / 1_000, { task_name: name });
     }
   }
+  for (const use of limits) limitValues(sheet, use);
   planning(sheet, view);
+}
+
+function limitValues(sheet: MetricValues, { kind, name, ...use }: LimitUse): void {
+  const labels = { kind, name };
+  sheet.add('tidemill_limit_running', use.running, labels);
+  sheet.add('tidemill_limit_capacity', use.capacity, labels);
+  sheet.add('tidemill_limit_window_starts', use.windowStarts, labels);
+  sheet.add('tidemill_limit_window_capacity', use.windowCapacity, labels);
+  sheet.add('tidemill_limit_waiting', use.waiting, labels);
+  if (use.breaker === undefined) return;
+  for (const state of ['closed', 'open', 'trial'] as const)
+    sheet.add('tidemill_limit_breaker_state', Number(use.breaker === state), { ...labels, state });
 }
 
 function planning(sheet: MetricValues, { shares, planner }: View): void {
   const known = planner?.vitals.planner;
   if (planner === undefined || known === undefined) return;
-  const alive = shares.includes(planner);
+  const alive = shares.some(({ id }) => id === planner.id);
   sheet.add('tidemill_planner_leaders', alive ? 1 : 0);
   // Without a live leader, changes have been waiting since its last push.
   const lagMs = known.lagMs + (alive ? 0 : planner.ageMs);

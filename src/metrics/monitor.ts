@@ -1,16 +1,16 @@
 import { within, type Clock, type Timer } from '../core/clock.js';
 import { reasonOf } from '../core/errors.js';
-import { lazily } from '../core/lazily.js';
+import { lazily, type Lazy } from '../core/lazily.js';
 import type { Logger } from '../core/logger.js';
 import { noMeter, type Meter } from '../core/meter.js';
 import { MINUTE_MS, type Shared, type Vitals } from '../store/metrics.js';
 import type { Instance, Store } from '../store/port.js';
-import { census, speaks, waitingOf, type CensusOptions } from './census.js';
-import type { View } from './families.js';
+import type { CensusOptions } from './census.js';
 import { Counters } from './counters.js';
 import type { MonitoringSettings } from './options.js';
 import { Prometheus, type PrometheusRegistry } from './prometheus.js';
 import { MetricsPusher } from './metrics-pusher.js';
+import type * as views from './views.js';
 
 export interface MonitorOptions extends CensusOptions {
   readonly settings: MonitoringSettings;
@@ -25,14 +25,12 @@ export interface MonitorOptions extends CensusOptions {
 
 /** What only a scrape needs. */
 const loadFamilies = lazily(() => import('./families.js'));
-/** The most that one scrape counts over all names and statuses. */
-const CAP = 100_000;
+/** What scrapes and the record of the backlog need. */
+export const loadViews: Lazy<typeof views> = lazily(() => import('./views.js'));
 /** The longest delay until activity appears in the time series. */
 const SAVE_MS = 5_000;
 /** Outdated instances and counts are deleted every this many records of the backlog: about once an hour. */
 const FORGET_EVERY = 60;
-/** An instance that has missed this many pushes counts as gone. */
-const MISSED = 3;
 /** How long a stop waits for the last push. */
 const END_MS = 5_000;
 
@@ -110,41 +108,20 @@ export class Monitor {
     if (!this.#options.settings.enabled) return null;
     const client = await this.#prometheus.client();
     if (client === null) return null;
-    const { families } = await loadFamilies();
+    const [{ families }, { clusterView, localView }] = await Promise.all([loadFamilies(), loadViews()]);
     const store = await this.#options.store();
-    const view = this.#pushes ? await this.#clusterView(store) : await this.#localView(store);
+    let view;
+    if (this.#pushes) {
+      await this.#pusher.push(store.metrics);
+      view = await clusterView(store, this.#options);
+    } else view = await localView(store, this.#options, await this.#own(), this.#counters.counts());
     return client.AggregatorRegistry.aggregate([families(view)]);
   }
 
-  /** Pushes this instance's counters, then reads the store only: no counter falls when another instance is scraped. */
-  async #clusterView(store: Store): Promise<View> {
-    await this.#pusher.push(store.metrics);
-    const [{ counts, shares }, cluster] = await Promise.all([store.metrics.read(), this.#census(store)]);
-    const alive = shares.filter(({ ageMs, everyMs }) => ageMs <= MISSED * everyMs);
-    const planner = lastPlanner(shares);
-    const { bounds } = this.#options.settings;
-    return { counts, shares: alive, cluster, bounds, ...(planner === undefined ? {} : { planner }) };
-  }
-
-  async #localView(store: Store): Promise<View> {
-    const { settings, instanceId, vitals, self } = this.#options;
-    const own: Shared = {
-      id: this.#pusher.id,
-      instanceId,
-      everyMs: settings.pushMs,
-      vitals: await vitals(),
-      ageMs: 0,
-    };
-    const view = { counts: this.#counters.counts(), shares: [own], bounds: settings.bounds };
-    const instance = self();
-    if (instance === undefined || !speaks(await store.instances.list(), instance)) return view;
-    const planner = own.vitals.planner === undefined ? {} : { planner: own };
-    return { ...view, ...planner, cluster: await this.#census(store) };
-  }
-
-  async #census(store: Store): Promise<NonNullable<View['cluster']>> {
-    const { readPreference } = this.#options.settings;
-    return census(store, await store.instances.list(), this.#options, { cap: CAP, readPreference });
+  /** What this instance would push. */
+  async #own(): Promise<Shared> {
+    const { settings, instanceId, vitals } = this.#options;
+    return { id: this.#pusher.id, instanceId, everyMs: settings.pushMs, vitals: await vitals(), ageMs: 0 };
   }
 
   #stirred(): void {
@@ -178,12 +155,9 @@ export class Monitor {
   /** Records the backlog, on one instance of the cluster. If two instances do so, the second overwrites the first. */
   async #look(store: Store): Promise<void> {
     const self = this.#options.self();
-    const cluster = await store.instances.list();
-    if (self === undefined || !speaks(cluster, self)) return;
-    const { readPreference } = this.#options.settings;
-    const view = await census(store, cluster, this.#options, { cap: CAP, readPreference });
-    const at = Math.floor(store.clock.now() / MINUTE_MS) * MINUTE_MS;
-    await store.metrics.saveWaiting(new Date(at), waitingOf(view));
+    if (self === undefined) return;
+    const { saveBacklog } = await loadViews();
+    if (!(await saveBacklog(store, self, this.#options))) return;
     this.#looks += 1;
     if (this.#looks % FORGET_EVERY === 1) await store.metrics.forget();
   }
@@ -211,12 +185,3 @@ function timer(clock: Clock, delayMs: number, callback: () => void): Timer {
   armed.unref?.();
   return armed;
 }
-
-/** Of the instances that report planner data, the one with the most recent push. */
-const lastPlanner = (shares: readonly Shared[]): Shared | undefined =>
-  shares
-    .filter(({ vitals }) => vitals.planner !== undefined)
-    .reduce<Shared | undefined>(
-      (last, one) => (last === undefined || one.ageMs < last.ageMs ? one : last),
-      undefined,
-    );

@@ -39,6 +39,36 @@ describe('dashboard authorization', () => {
     expect((await ask('api/act', { method: 'POST' })).status).toBe(401);
   });
 
+  it.each([
+    [
+      { name: 'ada', can: ['view'] },
+      /rights \(view, payload, act\).*got an object with the properties name, can\./u,
+    ],
+    [{ rights: ['read'] }, /got an object with the properties rights\./u],
+    [['admin'], /got a list without any of these\./u],
+  ])('tells the host once that authorize returns %j, which grants nothing', async (granted, text) => {
+    const heard: unknown[] = [];
+    const { ask } = aClient(aMill(memory()), {
+      authorize: () => granted as never,
+      onError: (error) => heard.push(error),
+    });
+    for (const path of PATHS) expect((await ask(path)).status, path).toBe(401);
+    expect(heard).toEqual([expect.objectContaining({ message: expect.stringMatching(text) as string })]);
+  });
+
+  it.each([null, undefined, false, [], { rights: [] }])(
+    'tells the host nothing when authorize denies access by %j',
+    async (granted) => {
+      const heard: unknown[] = [];
+      const { ask } = aClient(aMill(memory()), {
+        authorize: () => granted as never,
+        onError: (error) => heard.push(error),
+      });
+      expect((await ask('api/overview')).status).toBe(401);
+      expect(heard).toEqual([]);
+    },
+  );
+
   it('returns 500 when authorize fails, and reports the reason only to the host', async () => {
     const told: unknown[] = [];
     const { ask } = aClient(aMill(memory()), {

@@ -366,6 +366,13 @@ describe('dashboard API: hostile input', () => {
     expect([400, 404]).toContain(status);
   });
 
+  it('names the known keys when it rejects a body with another one', async () => {
+    const { body } = await aClient(aMill(memory())).post('count', { kind: 'jobs', id: 'x' });
+    expect(body).toMatchObject({
+      error: { message: 'Unknown key "id" in the body. Known keys: kind, ids, query.' },
+    });
+  });
+
   it('rejects a body that is too large with 413', async () => {
     const { status } = await aClient(aMill(memory())).post('act', { id: 'x'.repeat(100_000) });
     expect(status).toBe(413);

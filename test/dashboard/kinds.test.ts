@@ -85,6 +85,26 @@ eachDatabase('tasks and documents in the dashboard', (aDatabase) => {
     expect(await client.post('names', { action: 'reconcile', kind: 'tasks', name: 'sync' })).toMatchObject({
       body: { outcome: 'requested' },
     });
+    const unknown = await client.post('names', { action: 'reconcile', kind: 'tasks', name: 'nothing' });
+    expect(unknown).toMatchObject({ status: 404, body: { error: { code: 'task_missing' } } });
+  });
+
+  it('forgets a task by name once no live instance runs it', async () => {
+    const database = await aDatabase();
+    const [before, viewer] = [database.mill(), database.mill()];
+    await before.reactiveTask({ task: 'sync', collection: 'things', debounce: 0, handler: () => undefined });
+    await database.docs.insertMany([1, 2].map((_id) => ({ _id })));
+    await before.start();
+    await until('both ran', async () => (await before.tasks.count({ status: 'completed' })) === 2);
+    const client = aClient(viewer);
+    const forget = { action: 'forget', kind: 'tasks', name: 'sync' };
+    expect((await client.session()).nameActions.tasks).toContain('forget');
+    const refused = await client.post<{ error: { message: string } }>('names', forget);
+    expect(refused.body.error.message).toContain(`live instances run the task "sync": ${before.instanceId}`);
+    await before.stop();
+    expect(await client.post('names', forget)).toMatchObject({ body: { outcome: 'forgotten' } });
+    expect(await viewer.tasks.count()).toBe(0);
+    expect((await viewer.audit.list()).items[0]).toMatchObject({ action: 'forget', outcome: 'forgotten' });
   });
 
   it('lists documents by state and field, and runs one now', async () => {

@@ -66,7 +66,8 @@ export async function sampleMill(): Promise<SampleMill> {
   const store = memory();
   const mill = new Tidemill({ store, logger: false });
   const held = gate();
-  mill.job('send-email', () => 'sent');
+  mill.limit('mail-server', { concurrency: 20, breaker: { failures: 50, within: '1m', pause: '1m' } });
+  mill.job('send-email', { limits: { shared: ['mail-server'] } }, () => 'sent');
   mill.job('charge-card', (job) => {
     throw new FatalError(`Card ${(job.data as { card: number }).card} was declined`);
   });

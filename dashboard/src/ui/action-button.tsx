@@ -1,7 +1,7 @@
 import type { VNode } from 'preact';
 import { useState } from 'preact/hooks';
 import type { Action } from '../../../src/dashboard/contract.js';
-import { ACTIONS } from '../actions.js';
+import { ACTIONS, type ActionWords } from '../actions.js';
 import { Dialog } from './dialog.js';
 import { Icon } from './icon.js';
 
@@ -11,11 +11,13 @@ interface ActionButtonProps {
   readonly what: string;
   readonly run: () => Promise<unknown>;
   readonly small?: boolean;
+  /** In place of those of the action. */
+  readonly words?: Partial<ActionWords>;
 }
 
 /** A button that performs an action. Dangerous actions ask for confirmation first. */
-export function ActionButton({ action, what, run, small = false }: ActionButtonProps): VNode {
-  const { label, icon, meaning, danger = false } = ACTIONS[action];
+export function ActionButton({ action, what, run, small = false, words }: ActionButtonProps): VNode {
+  const { label, icon, meaning, danger = false }: ActionWords = { ...ACTIONS[action], ...words };
   const [asking, ask] = useState(false);
   const [busy, setBusy] = useState(false);
   const start = async (): Promise<void> => {

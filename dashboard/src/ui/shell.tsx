@@ -7,6 +7,7 @@ import {
   Monitor,
   Moon,
   ScrollText,
+  SlidersHorizontal,
   Sun,
   TriangleAlert,
 } from 'lucide';
@@ -25,6 +26,7 @@ const PAGES: readonly (readonly [path: string, label: string, icon: IconNode])[]
   ['', 'Overview', Gauge],
   ['work', 'Work', ListTodo],
   ['schedules', 'Schedules', CalendarClock],
+  ['limits', 'Limits', SlidersHorizontal],
   ['failures', 'Failures', TriangleAlert],
   ['audit', 'Audit log', ScrollText],
 ];

@@ -38,6 +38,9 @@ const LOOKS: Readonly<Record<string, readonly [Tone, IconNode]>> = {
   released: ['quiet', Undo2],
   paused: ['quiet', CirclePause],
   parked: ['quiet', CirclePause],
+  breaker_closed: ['good', CircleCheck],
+  breaker_open: ['bad', CircleAlert],
+  breaker_trial: ['wait', RefreshCw],
 };
 
 const look = (status: string): readonly [Tone, IconNode] => LOOKS[status] ?? ['quiet', CircleDot];

@@ -1,4 +1,4 @@
-import { audited } from '../../mill/tools.js';
+import { audited, type Done } from '../../mill/tools.js';
 import type { RequestContext } from '../request-context.js';
 import type { ActAnswer } from '../contract.js';
 import { problemOf } from '../http/errors.js';
@@ -13,16 +13,24 @@ export interface AuditedAction {
 
 /** Writes the audit entry before the action, so that nothing is done without an entry. */
 export const acted = <T extends Pick<ActAnswer, 'outcome'>>(
+  context: RequestContext,
+  about: AuditedAction,
+  work: () => Promise<T>,
+): Promise<T> =>
+  actedWith(context, about, async () => {
+    const answer = await work();
+    return { answer, outcome: answer.outcome };
+  });
+
+/** The same for an action that tells only afterwards what belongs into its entry. */
+export const actedWith = <T>(
   { mill, viewer, settings }: RequestContext,
   { action, target, details }: AuditedAction,
-  work: () => Promise<T>,
+  work: () => Promise<Done<T>>,
 ): Promise<T> =>
   audited(
     mill.audit,
     { actor: viewer.actor, action, target, ...(details === undefined ? {} : { details }) },
-    async () => {
-      const answer = await work();
-      return { answer, outcome: answer.outcome };
-    },
+    work,
     { refusal: (error) => `refused: ${problemOf(error).message}`, lost: settings.onError },
   );

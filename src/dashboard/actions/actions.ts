@@ -59,6 +59,7 @@ const SAID: Readonly<Partial<Record<Action, [string, string]>>> = {
   pause: ['paused', 'No instance starts work of this name until it is resumed.'],
   resume: ['resumed', 'All instances start work of this name again.'],
   reconcile: ['requested', 'The planner checks every document again.'],
+  forget: ['forgotten', 'The task is forgotten, and its records are deleted.'],
 };
 
 export function actOnName(context: RequestContext, body: Body): Promise<ActAnswer> {
@@ -71,8 +72,27 @@ export function actOnName(context: RequestContext, body: Body): Promise<ActAnswe
     throw badRequest(`Names of ${kind} have no action "${action}".`);
   return acted(context, { action, target: `${kind} of the name ${name}` }, async () => {
     if (action === 'reconcile') await mill.tasks.reconcile(name);
+    else if (action === 'forget') await mill.tasks.forget(name);
     else if (kind === 'tasks') await mill.tasks[action as 'pause' | 'resume'](name);
     else await mill.jobs[action as 'pause' | 'resume'](name);
+    return { outcome, message };
+  });
+}
+
+const EVERYTHING_SAID = {
+  pause: ['paused', 'No instance starts any work until it is resumed. Running work ends normally.'],
+  resume: ['resumed', 'All instances start work again. Names that were paused by themselves stay paused.'],
+} as const;
+
+/** Pauses or resumes all work of the cluster. */
+export function actOnEverything(context: RequestContext, body: Body): Promise<ActAnswer> {
+  body.only(['action']);
+  const action = body.action();
+  if (action !== 'pause' && action !== 'resume')
+    throw badRequest('"action" must be pause or resume for all work.');
+  const [outcome, message] = EVERYTHING_SAID[action];
+  return acted(context, { action, target: 'all work' }, async () => {
+    await context.mill[action]();
     return { outcome, message };
   });
 }

@@ -12,11 +12,10 @@ const TYPES: Readonly<Record<string, string>> = {
   svg: 'image/svg+xml',
   png: 'image/png',
   ico: 'image/x-icon',
-  woff2: 'font/woff2',
 };
 
-/** Beside the built module or, when the sources run, where the build puts it. */
-const PLACES = ['./dashboard/', '../../../dist/dashboard/'];
+/** Beside the built module, or beside its folder; when the sources run, where the build puts it. */
+const PLACES = ['./dashboard/', '../dashboard/', '../../../dist/dashboard/'];
 
 function read(folder: URL): Files {
   const names = readdirSync(folder, { recursive: true, encoding: 'utf8' });

@@ -6,7 +6,20 @@ import { KINDS } from './parameters.js';
 const MOST_BYTES = 65_536;
 const LONGEST = 8_000;
 
-const ACTIONS: readonly Action[] = ['retry', 'cancel', 'remove', 'run-now', 'pause', 'resume', 'reconcile'];
+const ACTIONS: readonly Action[] = [
+  'retry',
+  'cancel',
+  'remove',
+  'run-now',
+  'pause',
+  'resume',
+  'reconcile',
+  'forget',
+  'set-limit',
+  'reset-limit',
+  'open-breaker',
+  'close-breaker',
+];
 
 async function readText(request: Request): Promise<string> {
   const chunks: Uint8Array[] = [];
@@ -42,7 +55,8 @@ export class Body {
 
   only(known: readonly string[]): void {
     for (const key of this.#values.keys())
-      if (!known.includes(key)) throw badRequest(`Unknown key "${key.slice(0, 50)}" in the body.`);
+      if (!known.includes(key))
+        throw badRequest(`Unknown key "${key.slice(0, 50)}" in the body. Known keys: ${known.join(', ')}.`);
   }
 
   without(keys: readonly string[]): Body {

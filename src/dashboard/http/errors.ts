@@ -31,6 +31,7 @@ export const stopped = (): Refusal => new Refusal(503, 'stopped', 'The mill has 
 const STATUS: Readonly<Record<string, number>> = {
   SCHEDULE_MISSING: 404,
   SCHEDULE_ENDED: 409,
+  TASK_MISSING: 404,
   TIME_LIMIT: 503,
 };
 

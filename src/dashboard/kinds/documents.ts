@@ -14,8 +14,7 @@ import { factsOf } from '../pages/facts.js';
 import type { Kind } from './kind.js';
 import type { Mill } from '../options.js';
 import type { WorkFilter, WorkQuery } from '../http/parameters.js';
-import { REDACTED } from '../redaction/redact-text.js';
-import { partsOf, placesOf, refOfParts } from '../redaction/reference.js';
+import { partsOf, placesOf, refOfParts, shownKey } from '../redaction/reference.js';
 
 const STATES: readonly DocumentState[] = ['due', 'waiting', 'failed', 'parked'];
 /** Counts above this are reported as "at least". */
@@ -45,18 +44,13 @@ function isNameHidden({ redactor }: RequestContext, { document, title, id }: Fou
   });
 }
 
-/** A link contains the whole key, including what the title leaves out. */
-const isHidden = (context: RequestContext, document: FoundDocument): boolean =>
-  isNameHidden(context, document) || context.redactor.hidesIn(document.title);
-
 function toItem(context: RequestContext, name: string, document: FoundDocument): WorkItem {
-  const { redactor, seal } = context;
-  const { failure } = document;
+  const { redactor } = context;
+  const { failure, title } = document;
   const ref = refOfParts([name, document.id]);
   return {
     kind: 'documents',
-    id: isHidden(context, document) ? seal.close(ref) : ref,
-    title: isNameHidden(context, document) ? REDACTED : redactor.text(document.title),
+    ...shownKey(context, { ref, title, isNameHidden: isNameHidden(context, document) }),
     name,
     status: document.state,
     dueAt: document.sleepUntil instanceof Date ? iso(document.sleepUntil) : null,

@@ -10,6 +10,7 @@ import type { TimeField, WorkFilter } from '../http/parameters.js';
 import { applyEdit, versionsOf } from '../redaction/edit.js';
 import { REDACTED } from '../redaction/redact-text.js';
 import { idOf, placesOf, refOf } from '../redaction/reference.js';
+import { Seal } from '../redaction/seal.js';
 import { timelineOf } from '../pages/timeline.js';
 
 const FIELD: Readonly<Record<TimeField, 'createdAt' | 'updatedAt' | 'nextRunAt'>> = {
@@ -55,18 +56,17 @@ function shownId(context: RequestContext, { name }: Job, id: string): string {
   return isData && !may(context, 'payload') ? `${own}${REDACTED}` : context.redactor.text(id);
 }
 
-const isHidden = (context: RequestContext, job: Job): boolean => shownId(context, job, job.id) !== job.id;
-
 function toItem(context: RequestContext, job: Job): WorkItem {
   const { redactor, seal } = context;
   const ref = refOf(job.id);
+  const title = shownId(context, job, job.id);
   const due = isPending(job) && job.nextRunAt.getUTCFullYear() < LAST_YEAR ? job.nextRunAt : null;
   const ended = job.status === 'completed' || isRunning(job) ? 1 : 0;
   const shown = typeof job.progress === 'number' || may(context, 'payload');
   return {
     kind: 'jobs',
-    id: isHidden(context, job) ? seal.close(ref) : ref,
-    title: shownId(context, job, job.id),
+    id: title === job.id ? ref : seal.close(ref),
+    title,
     name: redactor.text(job.name),
     status: job.status,
     dueAt: iso(due),
@@ -136,6 +136,8 @@ async function detail(context: RequestContext, ref: string): Promise<WorkDetail>
     facts: factsOf({
       priority: job.priority,
       'unique key': data && job.uniqueKey !== undefined ? redactor.text(job.uniqueKey) : undefined,
+      'limit key': data && job.limitKey !== undefined ? redactor.text(job.limitKey) : undefined,
+      'must start by': job.startBy,
       'cancel requested': job.cancelRequestedAt,
       finished: job.finishedAt,
       'last heartbeat': job.lastHeartbeat,
@@ -176,6 +178,11 @@ const SAID: Readonly<Record<string, string>> = {
   missing: 'The job no longer exists.',
 };
 
+const said = ({ outcome }: { readonly outcome: string }): ActAnswer => ({
+  outcome,
+  message: SAID[outcome] ?? outcome,
+});
+
 async function act(
   { mill }: RequestContext,
   action: Action,
@@ -183,22 +190,18 @@ async function act(
   replacement?: { readonly data: unknown },
 ): Promise<ActAnswer> {
   const id = idOf(ref);
-  const done = async (): Promise<{ readonly outcome: string }> => {
-    switch (action) {
-      case 'retry':
-        return mill.jobs.retry(id, replacement);
-      case 'cancel':
-        return mill.jobs.cancel(id);
-      case 'remove':
-        return mill.jobs.remove(id);
-      case 'run-now':
-        return mill.jobs.reschedule(id, 0);
-      default:
-        throw badRequest(`Jobs have no action "${action}".`);
-    }
-  };
-  const { outcome } = await done();
-  return { outcome, message: SAID[outcome] ?? outcome };
+  switch (action) {
+    case 'retry':
+      return said(await mill.jobs.retry(id, replacement));
+    case 'cancel':
+      return said(await mill.jobs.cancel(id));
+    case 'remove':
+      return said(await mill.jobs.remove(id));
+    case 'run-now':
+      return said(await mill.jobs.reschedule(id, 0));
+    default:
+      throw badRequest(`Jobs have no action "${action}".`);
+  }
 }
 
 /** The states that each action affects. */
@@ -231,10 +234,11 @@ export const jobs: Kind = {
   find: async (context, query) => {
     const { sort = 'createdAt', order } = query;
     const page = await searched(context, searchOf(context, toFilter(query), { [FIELD[sort]]: order }), query);
+    const items = page.items.map((job) => toItem(context, job));
     // A cursor contains the id of a row.
-    const hidden = page.items.some((job) => isHidden(context, job));
+    const hidden = items.some(({ id }) => Seal.isClosed(id));
     return {
-      items: page.items.map((job) => toItem(context, job)),
+      items,
       ...placesOf(context, query, page, hidden),
       partial: page.partial === true,
     };

@@ -7,8 +7,7 @@ import { badRequest, notFound, tooLong } from '../http/errors.js';
 import { factsOf } from '../pages/facts.js';
 import type { Chosen, Kind, ManyRequest } from './kind.js';
 import type { TimeField, WorkFilter } from '../http/parameters.js';
-import { REDACTED } from '../redaction/redact-text.js';
-import { idOf, placesOf, refOf } from '../redaction/reference.js';
+import { idOf, placesOf, refOf, shownKey } from '../redaction/reference.js';
 import { timelineOf } from '../pages/timeline.js';
 
 const FIELD: Readonly<Record<TimeField, 'createdAt' | 'updatedAt' | 'scheduledAt'>> = {
@@ -42,17 +41,12 @@ const isRunning = ({ status }: FoundTask): boolean => status.startsWith('process
 const isNameHidden = ({ redactor }: RequestContext, { sourceKey }: FoundTask): boolean =>
   sourceKey?.some((name) => redactor.hides([name])) === true;
 
-/** A link contains the whole key, including what the title leaves out. */
-const isHidden = (context: RequestContext, task: FoundTask): boolean =>
-  isNameHidden(context, task) || context.redactor.hidesIn(idText(task.sourceDocId));
-
 function toItem(context: RequestContext, task: FoundTask): WorkItem {
-  const { redactor, seal } = context;
-  const ref = refOf(task.id);
+  const { redactor } = context;
+  const title = idText(task.sourceDocId);
   return {
     kind: 'tasks',
-    id: isHidden(context, task) ? seal.close(ref) : ref,
-    title: isNameHidden(context, task) ? REDACTED : redactor.text(idText(task.sourceDocId)),
+    ...shownKey(context, { ref: refOf(task.id), title, isNameHidden: isNameHidden(context, task) }),
     name: redactor.text(task.task),
     status: task.status,
     dueAt: task.status === 'pending' ? iso(task.scheduledAt) : null,
@@ -147,7 +141,7 @@ async function hidesKeys(context: RequestContext, { name }: WorkFilter): Promise
 
 export const tasks: Kind = {
   bulk: ['retry'],
-  nameActions: ['pause', 'resume', 'reconcile'],
+  nameActions: ['pause', 'resume', 'reconcile', 'forget'],
   detail,
   many,
   title: (ref) => `task ${idOf(ref)}`,

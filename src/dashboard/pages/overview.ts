@@ -176,13 +176,14 @@ export async function overview(context: RequestContext, query: URLSearchParams):
   const range = oneOf(query, 'range', Object.keys(RANGES) as Range[]) ?? '1h';
   const [kind, name] = [oneOf(query, 'kind', KINDS), one(query, 'name')];
   const now = await mill.time();
-  const [points, stats, taskStats, documents, instances, paused] = await Promise.all([
+  const [points, stats, taskStats, documents, instances, paused, allPaused] = await Promise.all([
     pointsOf(context, now, range),
     context.cache.get('job counts', () => mill.jobs.stats(), COUNTS_MS),
     context.cache.get('task counts', () => mill.tasks.stats(), COUNTS_MS),
     context.cache.get('document counts', () => documentCounts(mill), COUNTS_MS),
     mill.instances(),
     pausedOf(mill),
+    mill.paused(),
   ]);
   const planning = await mill.tasks.planning();
   const meant = points.filter(
@@ -193,6 +194,7 @@ export async function overview(context: RequestContext, query: URLSearchParams):
     now: now.toISOString(),
     range,
     series: seriesOf(meant, now, range),
+    paused: allPaused,
     names: rowsOf(counted, points, instances, paused).map((row) => ({
       ...row,
       name: context.redactor.text(row.name),

@@ -2,6 +2,7 @@
 import type { RequestContext } from '../request-context.js';
 import { badRequest, notFound } from '../http/errors.js';
 import type { WorkQuery } from '../http/parameters.js';
+import { REDACTED } from './redact-text.js';
 import { Seal } from './seal.js';
 
 export const refOf = (id: string): string => Buffer.from(id).toString('base64url');
@@ -10,6 +11,21 @@ export function idOf(ref: string): string {
   const id = Buffer.from(ref, 'base64url').toString();
   if (id === '' || refOf(id) !== ref) throw notFound();
   return id;
+}
+
+/** The link and the title of a row, by its key. A link contains the whole key, including what the title leaves out. */
+export function shownKey(
+  { redactor, seal }: Pick<RequestContext, 'redactor' | 'seal'>,
+  {
+    ref,
+    title,
+    isNameHidden,
+  }: { readonly ref: string; readonly title: string; readonly isNameHidden: boolean },
+): { readonly id: string; readonly title: string } {
+  return {
+    id: isNameHidden || redactor.hidesIn(title) ? seal.close(ref) : ref,
+    title: isNameHidden ? REDACTED : redactor.text(title),
+  };
 }
 
 type Listed = Pick<WorkQuery, 'kind' | 'sort' | 'order'>;

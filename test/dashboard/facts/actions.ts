@@ -31,6 +31,31 @@ export function actionFacts(fixture: BrowserFixture): void {
       );
     });
   });
+  describe('limits page', () => {
+    it('a limit is changed by field, reset after a question, and its breaker opened', async () => {
+      const { mill } = fixture.sample;
+      await using viewer = await fixture.visit();
+      await viewer.go('limits');
+      await viewer.button('Change the limit of mail-server');
+      await viewer.page.getByLabel('At once').fill('7');
+      await viewer.button('Change limit');
+      await viewer.sees(/^7 at once/u);
+      await viewer.sees(/the code says: 20 at once/u);
+      expect((await mill.limits.get('mail-server'))?.limits).toMatchObject({
+        concurrency: 7,
+        breaker: { failures: 50 },
+      });
+      await viewer.button('Reset the limit of mail-server');
+      await viewer.page.getByRole('dialog').getByRole('button', { name: 'Reset' }).click();
+      await viewer.sees(/^20 at once/u);
+      await viewer.button('Open breaker of mail-server');
+      expect(await viewer.barriers()).toEqual([]);
+      await viewer.page.getByRole('dialog').getByRole('button', { name: 'Open breaker' }).click();
+      await viewer.sees('breaker open');
+      await viewer.button(/^Close breaker/u);
+      await viewer.sees('breaker closed');
+    });
+  });
   describe('bulk actions on the page', () => {
     it('a bulk retry shows a count, asks for confirmation, runs in the background and is audited', async () => {
       const { mill } = fixture.sample;

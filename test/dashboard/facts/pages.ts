@@ -11,6 +11,7 @@ const PAGES: readonly (readonly [path: string, seen: string | RegExp])[] = [
   ['work?kind=jobs', 'later'],
   ['work?kind=documents', 'reminders'],
   ['schedules', 'Europe/Prague'],
+  ['limits', 'mail-server'],
   ['failures', /Card .* was declined/u],
   ['audit', /No actions yet|When/u],
 ];
@@ -54,6 +55,7 @@ export function pageFacts(fixture: BrowserFixture): void {
         ['', 'No instance is running'],
         ['work', 'There are no jobs yet'],
         ['schedules', 'There are no schedules yet'],
+        ['limits', 'There are no limits yet'],
         ['failures', 'Nothing has failed for good'],
         ['audit', 'No actions yet'],
         ['nowhere', 'Page not found'],

@@ -154,14 +154,17 @@ function Counts({ row, order }: { readonly row: NameRow; readonly order: readonl
 }
 
 function NameActions({
-  row: { kind, name, paused },
+  row: { kind, name, paused, instances },
   session,
 }: {
   readonly row: NameRow;
   readonly session: Session;
 }): VNode {
   if (!may(session, 'act')) return <></>;
-  const offered = session.nameActions[kind].filter((action) => action !== (paused ? 'pause' : 'resume'));
+  const offered = session.nameActions[kind]
+    .filter((action) => action !== (paused ? 'pause' : 'resume'))
+    // Refused while a live instance runs the task.
+    .filter((action) => action !== 'forget' || instances === 0);
   return (
     <>
       {offered.map((action) => (

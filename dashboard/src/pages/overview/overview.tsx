@@ -1,8 +1,11 @@
-import { CircleAlert, CircleCheck } from 'lucide';
+import { CircleAlert, CircleCheck, CirclePause } from 'lucide';
 import type { VNode } from 'preact';
 import type { Overview as Answer, WorkKind } from '../../../../src/dashboard/contract.js';
-import { go } from '../../router.js';
+import { act } from '../../actions.js';
 import { useLive } from '../../live.js';
+import { go } from '../../router.js';
+import { may, useSession } from '../../session.js';
+import { ActionButton } from '../../ui/action-button.js';
 import { Icon } from '../../ui/icon.js';
 import { Link } from '../../ui/link.js';
 import { LiveControl } from '../../ui/live-control.js';
@@ -17,6 +20,7 @@ import { Tiles } from './tiles.js';
 const RANGES = ['15m', '1h', '6h', '24h'] as const;
 
 export function Overview({ query }: { readonly query: URLSearchParams }): VNode {
+  const session = useSession();
   const range = RANGES.find((known) => known === query.get('range')) ?? '1h';
   const chosen = readName(query);
   const live = useLive<Answer>(`overview?${overviewQuery(range, chosen)}`);
@@ -27,6 +31,7 @@ export function Overview({ query }: { readonly query: URLSearchParams }): VNode 
       lead="What runs, how fast, and what waits, on all instances that share this store."
       controls={
         <>
+          {may(session, 'act') && data?.paused !== true && <PauseAll refresh={live.refresh} />}
           <RangePicker range={range} chosen={chosen} />
           <LiveControl live={live} />
         </>
@@ -36,7 +41,7 @@ export function Overview({ query }: { readonly query: URLSearchParams }): VNode 
       {chosen && <Chosen range={range} name={chosen.name} />}
       {data ? (
         <Stale when={live.stale}>
-          <Picture data={data} range={range} chosen={chosen} />
+          <Picture data={data} range={range} chosen={chosen} refresh={live.refresh} />
         </Stale>
       ) : (
         !error && <Skeleton rows={4} height={190} />
@@ -64,11 +69,13 @@ interface PictureProps {
   readonly data: Answer;
   readonly range: string;
   readonly chosen: Name | undefined;
+  readonly refresh: () => void;
 }
 
-function Picture({ data, range, chosen }: PictureProps): VNode {
+function Picture({ data, range, chosen, refresh }: PictureProps): VNode {
   return (
     <>
+      <Everything paused={data.paused} refresh={refresh} />
       <Health health={data.health} />
       <Tiles overview={data} />
       <Charts series={data.series} />
@@ -76,6 +83,42 @@ function Picture({ data, range, chosen }: PictureProps): VNode {
       <Planner planner={data.planner} />
       <Instances instances={data.instances} />
     </>
+  );
+}
+
+/** While all work is paused, the buttons of single names change nothing, so this stands above everything. */
+function Everything({ paused, refresh }: { readonly paused: boolean; readonly refresh: () => void }): VNode {
+  const session = useSession();
+  if (!paused) return <></>;
+  return (
+    <div class="health tone-wait" role="status">
+      <Icon of={CirclePause} />
+      <span>All work of the cluster is paused. Running work ends normally.</span>
+      {may(session, 'act') && (
+        <ActionButton
+          action="resume"
+          what="all work"
+          run={() => act('everything', { action: 'resume' }).then(refresh)}
+        />
+      )}
+    </div>
+  );
+}
+
+/** Asks first, unlike the pause of a name: it stops everything. */
+function PauseAll({ refresh }: { readonly refresh: () => void }): VNode {
+  return (
+    <ActionButton
+      action="pause"
+      what="all work"
+      words={{
+        label: 'Pause all',
+        meaning:
+          'No instance starts any work of the cluster until you resume it. Running work ends normally.',
+        danger: true,
+      }}
+      run={() => act('everything', { action: 'pause' }).then(refresh)}
+    />
   );
 }
 

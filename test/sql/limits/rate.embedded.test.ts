@@ -1,0 +1,62 @@
+import fc from 'fast-check';
+import { expect, it } from 'vitest';
+import { namesIn } from '../../../src/sql/schema/names.js';
+import { grantStarts, NO_STARTS } from '../../../src/time/rate.js';
+import { opened } from '../../support/port.js';
+import { freshEmbedded, freshSchema, sharedEmbedded, useEmbedded } from '../../support/stores.js';
+
+useEmbedded();
+
+interface Answer {
+  readonly granted: number;
+  readonly next_state: unknown;
+  readonly open_at: number;
+}
+
+it('the function of the database grants the same starts as the model', async () => {
+  const schema = freshSchema();
+  await opened(freshEmbedded({ schema }));
+  const text = `select to_json(s)::text as json from ${namesIn(schema).table('key_starts')}(
+    $1::text::jsonb, $2::integer, $3::float8, $4::integer, $5::integer, $6::float8) s`;
+  const ask = async (values: unknown[]): Promise<Answer> => {
+    const { rows } = await sharedEmbedded().query<{ json: string }>(text, values);
+    return JSON.parse(rows[0]?.json ?? '') as Answer;
+  };
+  const rates = fc
+    .record({ limit: fc.integer({ min: 1, max: 40 }), perMs: fc.integer({ min: 1, max: 90_000 }) })
+    .chain(({ limit, perMs }) =>
+      fc.record({
+        limit: fc.constant(limit),
+        perMs: fc.constant(perMs),
+        burst: fc.integer({ min: 1, max: limit }),
+      }),
+    );
+  const asks = fc.array(fc.record({ wanted: fc.nat({ max: 9 }), pause: fc.nat({ max: 3_000 }) }), {
+    maxLength: 12,
+  });
+  await fc.assert(
+    fc.asyncProperty(rates, asks, async (rate, series) => {
+      let [state, stored, now]: [typeof NO_STARTS, unknown, number] = [NO_STARTS, null, 1_700_000_000_000];
+      for (const { wanted, pause } of series) {
+        now += pause;
+        const expected = grantStarts(state, rate, { wanted, now, withinMs: 0 });
+        const values = [
+          stored === null ? null : JSON.stringify(stored),
+          rate.limit,
+          rate.perMs,
+          rate.burst,
+          wanted,
+          now,
+        ];
+        const answer = await ask(values);
+        expect(answer.granted).toBe(expected.granted);
+        expect(answer.open_at).toBeCloseTo(expected.freeAt, 3);
+        const starts = expected.state.starts.map(({ end, count }) => [end, count]);
+        expect(answer.next_state).toMatchObject({ starts });
+        state = expected.state;
+        stored = answer.next_state;
+      }
+    }),
+    { numRuns: 60 },
+  );
+});
